@@ -1,0 +1,182 @@
+package redlock
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Every time constant of the protocol stands here, with its unit, its source,
+// and what breaks if it is halved. Nothing in this file reads a clock.
+
+const (
+	// defaultDrift is how much faster a node's clock may run than ours: 1 %, the
+	// CLOCK_DRIFT_FACTOR of the Redis page ("Distributed Locks with Redis", The
+	// Redlock Algorithm). Quartz is good for 0.02 %, NTP slews by at most 0.05 %.
+	// Halved it would still cover both; at 0 a node that is 1 % fast lets the
+	// next holder in while we believe in our lock.
+	defaultDrift = 0.01
+
+	// expiryGrain covers what a node and we may round away: Redis counts expiry
+	// in whole milliseconds, and our steady clock is read once before the first
+	// byte leaves. 2 ms as in the Redis page's reference implementation. Halved,
+	// a ttl of a few ms is judged with no margin for either rounding.
+	expiryGrain = 2 * time.Millisecond
+
+	// maxTTL keeps px below 2^31 ms (24.8 days), which some proxies parse into 32
+	// bits: a larger one would come out as a lock of a few seconds, or as none.
+	maxTTL = 24 * 24 * time.Hour
+
+	// maxNodeTimeout caps the default of Options.NodeTimeout. A node that takes a
+	// second to answer is of no use to the quorum of a lock that is waited for.
+	maxNodeTimeout = time.Second
+
+	// timeoutsPerTTL is the default of Options.NodeTimeout as a part of the ttl.
+	// The Redis page: the timeout must be small compared to the ttl. Halved (a
+	// fifth of the ttl), two hung nodes in a row cost two fifths of the validity.
+	timeoutsPerTTL = 10
+
+	// roundTrips is the least a node is given, in its own measured round trips:
+	// one for the answer, two for a retransmission of the first segment or a
+	// stall of the scheduler. Below that a far node is suspected for its distance.
+	roundTrips = 3
+
+	// registerLife is how long a fence register outlives the last word on its
+	// lock. Where it expires, tokens grow only if the clients' wall clocks differ
+	// by less than this. Halved, clocks may differ by half a day, not a whole one.
+	registerLife = 24 * time.Hour
+
+	// registerGrace is how long a lock is held before its registers are given a
+	// life of their own accord. Release and Extend do it anyway; this is for locks
+	// that are left to expire. Shorter, and every lock pays for it.
+	registerGrace = time.Second
+
+	// renewalsPerTTL: KeepAlive extends at a third of the ttl, so that two tries
+	// can fail before the lock is in danger. Halved there would be no second try.
+	renewalsPerTTL = 3
+
+	// renewJitter spreads the renewals of many locks: each is up to this part of
+	// its pause earlier.
+	renewJitter = 0.1
+
+	// lossLead is how much before Until a KeepAlive context ends: timers fire
+	// late, by up to a millisecond on a busy machine, and the promise is "no
+	// later". At most a twentieth of the validity, so that short locks keep theirs.
+	lossLead = time.Millisecond
+
+	// watchEvery is the pause between two looks at the wall clock: the steady
+	// clock stands still while a machine sleeps, and with it every timer. A holder
+	// learns of a loss that it slept through this long after it woke.
+	watchEvery = 500 * time.Millisecond
+
+	// retryFirst and retryMost are the longest pauses after the first and after
+	// many failed attempts of Acquire: long compared to a round, so that two
+	// contenders drift apart, and short enough to notice a free lock.
+	retryFirst = 10 * time.Millisecond
+	retryMost  = 250 * time.Millisecond
+)
+
+// driftOf is how much of ttl a node's clock may run away with, rounded up.
+func driftOf(ttl time.Duration, drift float64) time.Duration {
+	return time.Duration(math.Ceil(float64(ttl) * drift))
+}
+
+// validity is how long a lock of this ttl may be believed in, measured from
+// before its first request left: ttl minus the drift allowance minus the grain.
+// (The Redis page subtracts the time elapsed, too; here it is counted from that
+// start, which is the same sum.)
+func validity(ttl time.Duration, drift float64) time.Duration {
+	return ttl - driftOf(ttl, drift) - expiryGrain
+}
+
+// px is ttl in whole milliseconds as Redis takes it, rounded up: a key that
+// lives longer than we count on only makes others wait.
+func px(ttl time.Duration) int64 {
+	return int64((ttl + time.Millisecond - 1) / time.Millisecond)
+}
+
+// registerPX is the life of a fence register in milliseconds, from now.
+func registerPX(ttl time.Duration) int64 { return px(ttl + registerLife) }
+
+// nodeTimeout is how long a node may take to answer a request for a lock of this
+// ttl, before the node's own distance is known (see patience).
+func nodeTimeout(ttl, configured time.Duration) time.Duration {
+	if configured > 0 {
+		return configured
+	}
+	return min(ttl/timeoutsPerTTL, maxNodeTimeout)
+}
+
+// A patience bounds one node's answer: base, or three of its round trips if that
+// is more, but never more than limit, beyond which the answer could not be used.
+type patience struct{ base, limit time.Duration }
+
+func (p patience) with(rtt time.Duration) time.Duration {
+	return max(p.base, min(roundTrips*rtt, p.limit))
+}
+
+// patienceFor derives the bound from the ttl: a node that takes more than half
+// of the validity leaves too little of it to be worth having.
+func patienceFor(ttl, configured time.Duration, drift float64) patience {
+	return patience{base: nodeTimeout(ttl, configured), limit: validity(ttl, drift) / 2}
+}
+
+// checkTTL refuses a ttl that can not leave any validity after the drift
+// allowance, one node timeout and the grain, and names the smallest that can.
+func checkTTL(ttl, configured time.Duration, drift float64) error {
+	if ttl > maxTTL {
+		return fmt.Errorf("redlock: ttl %v is more than %v: some servers and proxies count milliseconds in 32 bits; take a shorter one and KeepAlive", ttl, maxTTL)
+	}
+	if ttl > 0 && validity(ttl, drift)-nodeTimeout(ttl, configured) > 0 {
+		return nil
+	}
+	return fmt.Errorf("redlock: ttl %v leaves no time to hold the lock after %v%% drift, a node timeout of %v and %v for rounding: the smallest that would do is %v",
+		ttl, drift*100, nodeTimeout(max(ttl, 0), configured), expiryGrain, smallestTTL(configured, drift))
+}
+
+// smallestTTL solves checkTTL for the ttl, in whole milliseconds.
+func smallestTTL(configured time.Duration, drift float64) time.Duration {
+	fits := func(ttl time.Duration) bool {
+		return validity(ttl, drift)-nodeTimeout(ttl, configured) > 0
+	}
+	lo, hi := time.Duration(0), time.Millisecond
+	for !fits(hi) && hi < maxTTL {
+		lo, hi = hi, 2*hi
+	}
+	for hi-lo > time.Millisecond {
+		mid := ((lo + hi) / 2).Truncate(time.Millisecond)
+		if fits(mid) {
+			hi = mid
+		} else {
+			lo = mid
+		}
+	}
+	return hi
+}
+
+// renewAfter is the pause from one renewal to the next; u in [0,1) spreads them.
+func renewAfter(ttl time.Duration, u float64) time.Duration {
+	pause := ttl / renewalsPerTTL
+	return pause - time.Duration(float64(pause)*renewJitter*u)
+}
+
+// renewAgainAfter is the pause after a renewal that got no quorum: a quarter of
+// what is left, so that several more fit in, and not less than a millisecond.
+func renewAgainAfter(left time.Duration, u float64) time.Duration {
+	pause := max(left/4, time.Millisecond)
+	return pause - time.Duration(float64(pause)*renewJitter*u)
+}
+
+// leadOf is how much before Until the loss is told for a lock of this validity.
+func leadOf(valid time.Duration) time.Duration { return min(lossLead, valid/20) }
+
+// defaultRetry is the longest pause before attempt number n+1: doubling, capped.
+func defaultRetry(attempt int) time.Duration {
+	if attempt < 1 {
+		attempt = 1
+	}
+	if attempt > 10 {
+		return retryMost
+	}
+	return min(retryFirst<<(attempt-1), retryMost)
+}
