@@ -1,0 +1,116 @@
+package redlock
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// The keys of a lock K: K itself holds the holder's value, as a plain string, so
+// that other Redlock libraries exclude us and we them. Beside it, in the same
+// hash slot of a Redis Cluster, stand the fence register and the release channel.
+
+const (
+	fenceSuffix   = ":fence"
+	queueSuffix   = ":queue"
+	releaseSuffix = ":release"
+)
+
+// lockKey is what the nodes know a lock by.
+type lockKey struct {
+	key     string // as the caller calls it
+	full    string // with the prefix: the lock itself
+	fence   string // the fence register, a sorted set with one member
+	channel string // where releases are announced
+}
+
+// nameKey checks a caller's key and derives the names beside it.
+func nameKey(prefix, key string) (lockKey, error) {
+	full := prefix + key
+	switch {
+	case key == "":
+		return lockKey{}, fmt.Errorf("redlock: the key is empty: name what is locked, such as %q", "jobs/42")
+	case len(full) > maxKeyBytes:
+		return lockKey{}, fmt.Errorf("redlock: the key %q has %d bytes with its prefix: at most %d", clip(key), len(full), maxKeyBytes)
+	case reserved(full):
+		return lockKey{}, fmt.Errorf("redlock: the key %q looks like a name that this library keeps beside a lock ({...}%s, {...}%s, {...}%s): take another", clip(full), fenceSuffix, queueSuffix, releaseSuffix)
+	}
+	base := sibling(full)
+	return lockKey{key: key, full: full, fence: base + fenceSuffix, channel: base + releaseSuffix}, nil
+}
+
+// reserved reports whether a key could be one of ours beside another lock.
+func reserved(full string) bool {
+	if !strings.HasPrefix(full, "{") || !strings.Contains(full, "}") {
+		return false
+	}
+	return strings.HasSuffix(full, fenceSuffix) || strings.HasSuffix(full, queueSuffix) || strings.HasSuffix(full, releaseSuffix)
+}
+
+// sibling is the stem of the names beside a key, in the key's hash slot: "{K}"
+// where K has no brace. A key with braces is hashed by its own tag or, where it
+// has no usable one, as a whole; then its tag, or one computed for its slot, goes
+// before it. Stems of different keys differ: only those of keys with braces have
+// text after the first "}".
+func sibling(full string) string {
+	if !strings.ContainsAny(full, "{}") {
+		return "{" + full + "}"
+	}
+	tag, ok := hashTag(full)
+	if !ok {
+		tag = tagFor(crc16(full) % slots)
+	}
+	return "{" + tag + "}:" + full
+}
+
+// hashTag is the part of a key that Redis Cluster hashes instead of the whole:
+// what stands between the first "{" and the first "}" after it, if anything does.
+// (Redis Cluster specification, Hash tags.)
+func hashTag(key string) (string, bool) {
+	i := strings.IndexByte(key, '{')
+	if i < 0 {
+		return "", false
+	}
+	n := strings.IndexByte(key[i+1:], '}')
+	if n <= 0 {
+		return "", false
+	}
+	return key[i+1 : i+1+n], true
+}
+
+const slots = 16384
+
+// tagFor is a short text that hashes to the slot. The table costs some ten
+// milliseconds once, and only whoever locks keys with lone braces pays for it.
+var tagFor = func() func(slot uint16) string {
+	table := sync.OnceValue(func() *[slots]string {
+		var t [slots]string
+		for i, missing := 0, slots; missing > 0; i++ {
+			s := strconv.Itoa(i)
+			if p := &t[crc16(s)%slots]; *p == "" {
+				*p = s
+				missing--
+			}
+		}
+		return &t
+	})
+	return func(slot uint16) string { return table()[slot] }
+}()
+
+// crc16 is CRC-16/XMODEM: polynomial 0x1021, starting at 0. (Redis Cluster
+// specification, Keys distribution model.)
+func crc16(s string) uint16 {
+	var crc uint16
+	for i := 0; i < len(s); i++ {
+		crc ^= uint16(s[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc
+}

@@ -1,0 +1,121 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// Options of a Locker. The zero value of each field means its default; New
+// refuses values that contradict each other or the protocol.
+type Options struct {
+	// Drift is how much faster a node's clock may run than ours, as a part of the
+	// ttl; 0 means 0.01. From 0 to less than 1. A node that gains more than this on
+	// us may let the next holder in early; larger values only shorten the validity.
+	Drift float64
+
+	// NodeTimeout is how long one node may take to answer; 0 means a tenth of the
+	// ttl, at most one second. A node at a distance is given three of its measured
+	// round trips if that is more, up to half of the validity.
+	NodeTimeout time.Duration
+
+	// Retry is the longest pause of Acquire before its next attempt, after the
+	// given number of attempts (1 after the first). The pause taken is a random one
+	// between half of that and all of it. It must be pure: it is called from many
+	// goroutines and decides nothing but the pause. nil: 10 ms doubling to 250 ms.
+	Retry func(attempt int) time.Duration
+
+	// Fair is to serve the waiters of all processes in order of arrival. Not
+	// available yet: New refuses true.
+	Fair bool
+
+	// RestartGuard is to make a node's grants count only when it has been up this
+	// long. Not available yet: New refuses anything but 0. Until it is, let nodes
+	// persist every write (appendfsync always) or keep them down for the longest
+	// ttl after a crash.
+	RestartGuard time.Duration
+
+	// KeyPrefix goes before every key. "" leaves the key as it is, so that other
+	// Redlock clients of the same key are excluded, too. No NUL byte.
+	KeyPrefix string
+
+	// Name is who we are: what Inspect and the errors of others show as the holder;
+	// "" means host:pid. No NUL byte; at most 1 KiB.
+	Name string
+
+	// Observe, if not nil, is called after every round with what was asked and
+	// answered. It is called from many goroutines, must not block and must not call
+	// the Locker or its Locks.
+	Observe func(Round)
+}
+
+const (
+	// maxNodes bounds a Locker's nodes: the nodes that may hold a lock are kept as
+	// the bits of one word. Quorums beyond nine are slower and no safer.
+	maxNodes = 64
+
+	// maxKeyBytes bounds a key with its prefix: a larger one would hold up
+	// everybody's batch to the node.
+	maxKeyBytes = 64 << 10
+
+	// maxLabelBytes bounds what goes before the uuid in a value.
+	maxLabelBytes = 1 << 10
+)
+
+// withDefaults checks opt and fills in what is left to us.
+func (opt Options) withDefaults() (Options, error) {
+	switch {
+	case !(opt.Drift >= 0 && opt.Drift < 1): // also refuses NaN
+		return opt, fmt.Errorf("redlock: Options.Drift is %v: it is a part of the ttl, from 0 (meaning %v) to less than 1", opt.Drift, defaultDrift)
+	case opt.NodeTimeout < 0:
+		return opt, fmt.Errorf("redlock: Options.NodeTimeout is %v: it must not be negative (0 means a tenth of the ttl)", opt.NodeTimeout)
+	case opt.RestartGuard < 0:
+		return opt, fmt.Errorf("redlock: Options.RestartGuard is %v: it must not be negative (0 means off)", opt.RestartGuard)
+	case opt.RestartGuard > 0:
+		return opt, errors.New("redlock: Options.RestartGuard is not available yet: leave it 0, and delay restarts by the longest ttl")
+	case opt.Fair:
+		return opt, errors.New("redlock: Options.Fair is not available yet: leave it false")
+	case strings.ContainsRune(opt.KeyPrefix, 0):
+		return opt, fmt.Errorf("redlock: Options.KeyPrefix %q has a NUL byte: take one without", opt.KeyPrefix)
+	case len(opt.KeyPrefix) >= maxKeyBytes:
+		return opt, fmt.Errorf("redlock: Options.KeyPrefix has %d bytes: key and prefix together may have %d", len(opt.KeyPrefix), maxKeyBytes)
+	}
+	if opt.Drift == 0 {
+		opt.Drift = defaultDrift
+	}
+	if opt.Retry == nil {
+		opt.Retry = defaultRetry
+	}
+	if opt.Name == "" {
+		host, err := os.Hostname()
+		if err != nil || host == "" {
+			host = "unknown"
+		}
+		opt.Name = fmt.Sprintf("%s:%d", host, os.Getpid())
+	}
+	return opt, checkLabel("Options.Name", opt.Name)
+}
+
+func checkLabel(what, label string) error {
+	switch {
+	case len(label) > maxLabelBytes:
+		return fmt.Errorf("redlock: %s has %d bytes: at most %d", what, len(label), maxLabelBytes)
+	case strings.ContainsRune(label, 0):
+		return fmt.Errorf("redlock: %s %q has a NUL byte: take one without", what, label)
+	}
+	return nil
+}
+
+// An AcquireOption changes one acquisition.
+type AcquireOption func(*acquireOptions)
+
+type acquireOptions struct{ label string }
+
+// WithLabel sets what goes before the uuid in the lock's value and what Inspect
+// and the errors of others show as its holder; the default is Options.Name. At
+// most 1 KiB, no NUL byte.
+func WithLabel(label string) AcquireOption {
+	return func(o *acquireOptions) { o.label = label }
+}

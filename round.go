@@ -1,0 +1,251 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An Op is what a Round asked of the nodes.
+type Op uint8
+
+const (
+	OpAcquire  Op = iota + 1 // take the lock if it is free
+	OpRaise                  // agree on a greater fencing token
+	OpExtend                 // renew the ttl of a held lock
+	OpRelease                // give it back
+	OpRollback               // undo a failed, abandoned or lost attempt
+	OpAdopt                  // take a held lock over by its value
+	OpInspect                // read only
+	OpLost                   // no question: the loss of a kept-alive lock is told
+)
+
+func (o Op) String() string {
+	switch o {
+	case OpAcquire:
+		return "acquire"
+	case OpRaise:
+		return "raise"
+	case OpExtend:
+		return "extend"
+	case OpRelease:
+		return "release"
+	case OpRollback:
+		return "rollback"
+	case OpAdopt:
+		return "adopt"
+	case OpInspect:
+		return "inspect"
+	case OpLost:
+		return "lost"
+	}
+	return "op(" + strconv.Itoa(int(o)) + ")"
+}
+
+// An Answer is one node's vote.
+type Answer uint8
+
+const (
+	Pending Answer = iota // it had not answered when the round was decided
+	Yes                   // agreed
+	No                    // did not: another holds the key there, or (extend, release) nobody does
+	Unknown               // no usable answer: it may have agreed
+)
+
+func (a Answer) String() string {
+	switch a {
+	case Pending:
+		return "pending"
+	case Yes:
+		return "yes"
+	case No:
+		return "no"
+	case Unknown:
+		return "unknown"
+	}
+	return "answer(" + strconv.Itoa(int(a)) + ")"
+}
+
+// A Vote is what one node said in a Round.
+type Vote struct {
+	Node   string        // the node's address, or its number if it tells none
+	Answer Answer        //
+	Holder string        // the value met on the key where Answer is No and another holds it; else empty
+	Err    error         // why the answer is Unknown, or No without a Holder
+	Took   time.Duration // from the start of the round to the answer
+}
+
+// String is the vote as errors show it: "a yes 0.4ms", "b held", "c timeout 50ms".
+func (v Vote) String() string {
+	switch {
+	case v.Answer == Yes:
+		return v.Node + " yes " + short(v.Took)
+	case v.Answer == No && v.Err == nil:
+		return v.Node + " held"
+	case v.Err != nil:
+		return v.Node + " " + v.Err.Error()
+	}
+	return v.Node + " " + v.Answer.String()
+}
+
+// short prints a duration with as many digits as a reader has use for.
+func short(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		d = d.Round(10 * time.Millisecond)
+	case d >= 10*time.Millisecond:
+		d = d.Round(time.Millisecond)
+	case d >= time.Millisecond:
+		d = d.Round(100 * time.Microsecond)
+	default: // 0.4ms reads better than 412µs beside its neighbours
+		return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 1, 64) + "ms"
+	}
+	return d.String()
+}
+
+// A Round is one question put to all nodes at once, and their answers. Errors
+// carry the round that decided them, observers are given every one.
+type Round struct {
+	Op      Op
+	Key     string
+	Need    int           // yes votes that win
+	Votes   []Vote        // one per node, in New's order; as they stood when the round was decided
+	Start   time.Time     // before the first request left
+	Took    time.Duration // from Start until it was decided
+	Wait    time.Duration // acquire: how long the caller has waited so far, all attempts
+	Attempt int           // acquire: 1 for the first
+}
+
+// Holder is the value that a majority of the nodes named as the one in the way,
+// or "" if none is named by a majority.
+func (r Round) Holder() string {
+	for i, v := range r.Votes {
+		if v.Holder == "" {
+			continue
+		}
+		n := 0
+		for _, w := range r.Votes[i:] {
+			if w.Holder == v.Holder {
+				n++
+			}
+		}
+		if n >= r.Need {
+			return v.Holder
+		}
+	}
+	return ""
+}
+
+// votes lists what the nodes said, in New's order.
+func (r Round) votes() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d of %d votes needed", r.Need, len(r.Votes))
+	for i, v := range r.Votes {
+		if i == 0 {
+			b.WriteString("; ")
+		} else {
+			b.WriteString(", ")
+		}
+		b.WriteString(v.String())
+	}
+	return b.String()
+}
+
+var (
+	// ErrHeld: a majority can not be had because another holder has the lock.
+	ErrHeld = errors.New("redlock: held by another")
+	// ErrNoQuorum: a majority can not be had because nodes do not answer, or
+	// answer with errors.
+	ErrNoQuorum = errors.New("redlock: no quorum")
+	// ErrLost: the lock is no longer this holder's. Final.
+	ErrLost = errors.New("redlock: lost")
+	// ErrClosed: the Locker is closed.
+	ErrClosed = errors.New("redlock: locker closed")
+)
+
+// A QuorumError says why a majority was not had, with every node's vote.
+//
+// errors.Is finds Err, and what the votes' errors wrap; it finds a context error
+// only where the caller's own context ended the call (that error then wraps this
+// one), never because a node timed out.
+type QuorumError struct {
+	Round Round
+	Err   error // ErrHeld, ErrNoQuorum or ErrLost
+
+	hint string // what to add to the reason, such as when the rest expires
+}
+
+func (e *QuorumError) reason() string {
+	reason := strings.TrimPrefix(e.Err.Error(), "redlock: ")
+	if e.Err == ErrHeld {
+		reason = "held"
+		if h := e.Round.Holder(); h != "" {
+			reason = "held by " + quoteValue(labelOf(h))
+		}
+	}
+	if e.hint != "" {
+		reason += ", " + e.hint
+	}
+	return reason
+}
+
+func (e *QuorumError) Error() string {
+	s := fmt.Sprintf("redlock: %s %q: %s", e.Round.Op, clip(e.Round.Key), e.reason())
+	if len(e.Round.Votes) > 0 {
+		s += " (" + e.Round.votes() + ")"
+	}
+	return s
+}
+
+// Unwrap gives Err first, then the votes' errors.
+func (e *QuorumError) Unwrap() []error {
+	errs := []error{e.Err}
+	for _, v := range e.Round.Votes {
+		if v.Err != nil {
+			errs = append(errs, v.Err)
+		}
+	}
+	return errs
+}
+
+// uuidLen is the length of a uuid's text, which ends every value of ours.
+const uuidLen = 36
+
+// labelOf is the part of a value before its uuid, which says whose it is; a
+// value of another library is given whole.
+func labelOf(value string) string {
+	if ours(value) {
+		return value[:len(value)-uuidLen-1]
+	}
+	return value
+}
+
+// ours reports whether a value looks like "label:uuid".
+func ours(value string) bool {
+	i := len(value) - uuidLen - 1
+	return i >= 0 && value[i] == ':' && value[i+9] == '-' && value[i+14] == '-' && value[i+19] == '-' && value[i+24] == '-'
+}
+
+// clip bounds what a key or a value takes of an error's text.
+func clip(s string) string {
+	if len(s) > 200 {
+		return s[:200] + "..."
+	}
+	return s
+}
+
+// quoteValue shows a label plainly where it is plain, and quoted where it is not.
+func quoteValue(s string) string {
+	s = clip(s)
+	for _, r := range s {
+		if r < ' ' || r == 0x7f || r == '\uFFFD' {
+			return strconv.Quote(s)
+		}
+	}
+	if s == "" {
+		return `""`
+	}
+	return s
+}
