@@ -1,0 +1,40 @@
+package redlock
+
+import (
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+)
+
+// A script runs inside a node as one step. The first line of each file states
+// its contract. Scripts must not begin with a #! line: Redis refuses such a
+// script when it is out of memory, and a release must not be refused then.
+type script struct {
+	name string
+	body string
+	sha  string
+}
+
+func newScript(name, body string) *script {
+	sum := sha1.Sum([]byte(body))
+	return &script{name: name, body: body, sha: hex.EncodeToString(sum[:])}
+}
+
+var (
+	//go:embed lua/extend.lua
+	extendLua string
+	//go:embed lua/release.lua
+	releaseLua string
+	//go:embed lua/raise.lua
+	raiseLua string
+	//go:embed lua/adopt.lua
+	adoptLua string
+	//go:embed lua/inspect.lua
+	inspectLua string
+
+	extendScript  = newScript("extend", extendLua)
+	releaseScript = newScript("release", releaseLua)
+	raiseScript   = newScript("raise", raiseLua)
+	adoptScript   = newScript("adopt", adoptLua)
+	inspectScript = newScript("inspect", inspectLua)
+)
