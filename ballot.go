@@ -1,0 +1,268 @@
+package redlock
+
+import (
+	"sync"
+	"time"
+)
+
+// A ballot is one question put to all nodes at once, and the count of their
+// votes. It has no goroutine of its own: the lanes cast the votes as the answers
+// come in, and whoever casts the deciding one carries on from there.
+type ballot struct {
+	l     *Locker
+	op    Op
+	name  lockKey
+	q     question
+	start instant
+	calls []call // one per node, in New's order
+
+	// decided says from the tally whether the votes to come still matter. Pure.
+	decided func(tally) bool
+
+	mu      sync.Mutex
+	t       tally
+	hard    int   // of the unknown votes: errors that time does not heal
+	score   int64 // the highest register met
+	over    bool  // decided, or abandoned
+	took    time.Duration
+	open    int           // calls not finished, heals included
+	done    chan struct{} // closed when decided
+	then    func()        // called when decided, in the deciding vote's goroutine
+	late    func(c *call) // called for each vote after that
+	emptied func()        // called when all calls are finished
+	lock    *Lock         // whose last ballot this is
+}
+
+func (l *Locker) newBallot(op Op, name lockKey, q question, start instant, decided func(tally) bool) *ballot {
+	b := &ballot{l: l, op: op, name: name, q: q, start: start, decided: decided, open: len(l.lanes), done: make(chan struct{})}
+	b.t.n = len(l.lanes)
+	b.calls = make([]call, len(l.lanes))
+	for i := range b.calls {
+		c := &b.calls[i]
+		c.b, c.q, c.i, c.ln = b, &b.q, i, l.lanes[i]
+	}
+	return b
+}
+
+// send puts the question to all nodes; to each after its last call of prev, if
+// there is one. No lock may be held that a vote takes.
+func (b *ballot) send(prev *ballot) {
+	for i := range b.calls {
+		c := &b.calls[i]
+		c.ln.ask(c, prev.last(i))
+	}
+}
+
+// sendTo is send, except that what nodes answered in a ballot before stands.
+func (b *ballot) sendTo(prev, before *ballot) {
+	for i := range b.calls {
+		c := &b.calls[i]
+		if before != nil {
+			if rep, ok := before.answered(i); ok {
+				c.ln.settled(c, rep)
+				continue
+			}
+		}
+		c.ln.ask(c, prev.last(i))
+	}
+}
+
+// answered is what node i said, if it said anything.
+func (b *ballot) answered(i int) (reply, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := &b.calls[i]
+	return c.rep, c.voted && c.rep.answer != Unknown
+}
+
+// mayHeal: a majority said ours in this ballot, and the call's node said missing.
+func (b *ballot) mayHeal(c *call) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return c.voted && c.rep.missing && b.t.extension() == extended
+}
+
+// last is the call that the next one to node i has to wait for.
+func (b *ballot) last(i int) *call {
+	if b == nil {
+		return nil
+	}
+	if f := b.calls[i].follow.Load(); f != nil {
+		return f
+	}
+	return &b.calls[i]
+}
+
+// vote counts a finished call. Lanes call it once per call, with no lock held.
+func (b *ballot) vote(c *call) {
+	if c.q.kind == askHeal {
+		b.leave()
+		return
+	}
+	b.mu.Lock()
+	c.voted = true
+	switch r := &c.rep; {
+	case r.answer == Yes:
+		b.t.yes++
+		if r.fenced {
+			b.t.fenced++
+		}
+	case r.answer == No && r.missing:
+		b.t.missing++
+	case r.answer == No:
+		b.t.no++
+	default:
+		b.t.unknown++
+		if r.err != nil && !r.err.heals {
+			b.hard++
+		}
+	}
+	b.score = max(b.score, c.rep.score)
+	then, late := b.then, b.late
+	switch {
+	case b.over:
+		then = nil
+	case b.decided(b.t):
+		b.conclude()
+		late = nil
+	default:
+		then, late = nil, nil
+	}
+	b.mu.Unlock()
+	if then != nil {
+		then()
+	}
+	if late != nil {
+		late(c)
+	}
+	b.leave()
+}
+
+// leave notes that a call is finished and what follows from its vote was done.
+func (b *ballot) leave() {
+	b.mu.Lock()
+	b.open--
+	empty, lock := b.open == 0, b.lock
+	b.mu.Unlock()
+	if !empty {
+		return
+	}
+	if b.emptied != nil {
+		b.emptied()
+	}
+	if lock != nil {
+		lock.forget(b)
+	}
+}
+
+// bind makes b the last ballot of the lock; false: nothing of b is under way.
+func (b *ballot) bind(k *Lock) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open == 0 {
+		return false
+	}
+	b.lock = k
+	return true
+}
+
+// heal puts the value back on the node that said it is missing, as a call that
+// the node's next one waits for; nil: that is done already. The caller sends it.
+func (b *ballot) heal(c *call) *call {
+	q := healQuestion(b.name, b.q.value, b.q.ttl)
+	q.patience = b.q.patience
+	h := &call{ln: c.ln, b: b, q: &q, i: c.i}
+	if !c.follow.CompareAndSwap(nil, h) {
+		return nil
+	}
+	b.mu.Lock()
+	b.open++
+	b.mu.Unlock()
+	return h
+}
+
+// conclude ends the count. Needs b.mu.
+func (b *ballot) conclude() {
+	b.over = true
+	b.took = time.Since(b.start.at)
+	close(b.done)
+}
+
+// abandon ends the count undecided; false: it had been decided before.
+func (b *ballot) abandon() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		return false
+	}
+	b.conclude()
+	return true
+}
+
+// result is the count, how many of the unknown votes time does not heal, and the
+// highest register met.
+func (b *ballot) result() (t tally, hard int, score int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.t, b.hard, b.score
+}
+
+// isOver reports that the count has ended.
+func (b *ballot) isOver() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.over
+}
+
+// finished reports that no call is under way any more.
+func (b *ballot) finished() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open == 0
+}
+
+// stored is which nodes may hold our value, and where a command that puts it there
+// may yet be executed, by the calls finished so far; as bits in New's order.
+func (b *ballot) stored() (holds, doubt uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.calls {
+		c := &b.calls[i]
+		if !c.voted {
+			continue
+		}
+		if f := c.follow.Load(); f != nil {
+			holds |= 1 << i // whatever became of the heal
+			if b.open == 0 && f.doubt {
+				doubt |= 1 << i
+			}
+		}
+		if c.holds {
+			holds |= 1 << i
+		}
+		if c.doubt {
+			doubt |= 1 << i
+		}
+	}
+	return holds, doubt
+}
+
+// round is the report of the ballot as it stands.
+func (b *ballot) round() Round {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := Round{Op: b.op, Key: b.name.key, Need: b.t.need(), Start: b.start.at, Took: b.took, Votes: make([]Vote, len(b.calls))}
+	for i := range b.calls {
+		c := &b.calls[i]
+		v := &r.Votes[i]
+		v.Node = c.ln.name
+		if !c.voted {
+			continue
+		}
+		v.Answer, v.Holder, v.Took = c.rep.answer, c.rep.holder, c.at.Sub(b.start.at)
+		if c.rep.err != nil {
+			v.Err = c.rep.err
+		}
+	}
+	return r
+}

@@ -1,0 +1,511 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// This file is what is said to a node, word by word, and what its answers mean.
+// It and node.go are all that knows go-redis.
+
+// A kind is one thing that is asked of a node.
+type kind uint8
+
+const (
+	askAcquire kind = iota + 1
+	askRaise
+	askExtend
+	askHeal
+	askRelease
+	askRollback
+	askAdopt
+	askRestore // a failed adoption: the old value back
+	askTouch   // give the register a life
+	askInspect
+)
+
+// stores: the command may leave our value on the node.
+func (k kind) stores() bool { return k == askAcquire || k == askHeal || k == askAdopt }
+
+// cleans: the command takes our value from the node, and is owed until answered.
+func (k kind) cleans() bool { return k == askRelease || k == askRollback || k == askRestore }
+
+// A question is what is asked of every node alike; the nodes share its arguments,
+// which nobody changes.
+type question struct {
+	kind     kind
+	cmds     [2][]any      // one or two commands, next to each other in one pipeline
+	plain    []any         // acquire: instead of cmds[0] for servers that have no NX with GET
+	script   *script       // of cmds[0], if it is one
+	value    string        // our value
+	bytes    int           // about how much goes over the wire
+	ttl      time.Duration // how long what it leaves lives
+	patience               // for the answer
+}
+
+func (q *question) add(args ...any) {
+	for i := range q.cmds {
+		if q.cmds[i] == nil {
+			q.cmds[i] = args
+			break
+		}
+	}
+	q.bytes += 16
+	for _, a := range args {
+		if s, ok := a.(string); ok {
+			q.bytes += len(s) + 8
+		}
+	}
+}
+
+func (q *question) eval(s *script, name lockKey, args ...any) {
+	q.script = s
+	q.add(append([]any{"evalsha", s.sha, "2", name.full, name.fence}, args...)...)
+}
+
+// args is the j-th command as it is sent; nil: there is none. asText: the script
+// goes with its text, for a node that does not know it.
+func (q *question) args(j int, asText, plain bool) []any {
+	args := q.cmds[j]
+	switch {
+	case j == 0 && plain:
+		return q.plain
+	case j == 0 && asText:
+		return append([]any{"eval", q.script.body}, args[2:]...)
+	}
+	return args
+}
+
+func acquireQuestion(name lockKey, value string, ttl time.Duration, proposal int64) question {
+	q := question{kind: askAcquire, value: value, ttl: ttl}
+	ms := px(ttl)
+	q.add("set", name.full, value, "nx", "get", "px", ms)
+	q.plain = []any{"set", name.full, value, "nx", "px", ms}
+	q.add("zadd", name.fence, "gt", "ch", proposal, "f")
+	return q
+}
+
+func raiseQuestion(name lockKey, value string, ttl time.Duration, token int64) question {
+	q := question{kind: askRaise, value: value, ttl: ttl}
+	q.eval(raiseScript, name, value, token)
+	return q
+}
+
+func extendQuestion(name lockKey, value string, ttl time.Duration, fence int64) question {
+	q := question{kind: askExtend, value: value, ttl: ttl}
+	q.eval(extendScript, name, value, px(ttl), fence, registerPX(ttl))
+	return q
+}
+
+func healQuestion(name lockKey, value string, ttl time.Duration) question {
+	q := question{kind: askHeal, value: value, ttl: ttl}
+	q.add("set", name.full, value, "nx", "px", px(ttl))
+	return q
+}
+
+func releaseQuestion(name lockKey, value string, ttl time.Duration) question {
+	q := question{kind: askRelease, value: value, ttl: ttl}
+	q.eval(releaseScript, name, value, registerPX(ttl), name.channel)
+	return q
+}
+
+// rollbackQuestion is a release that announces nothing: nobody held the lock.
+func rollbackQuestion(name lockKey, value string, ttl time.Duration) question {
+	q := question{kind: askRollback, value: value, ttl: ttl}
+	q.eval(releaseScript, name, value, registerPX(ttl), "")
+	return q
+}
+
+func adoptQuestion(name lockKey, old, value string, ttl time.Duration, proposal int64) question {
+	q := question{kind: askAdopt, value: value, ttl: ttl}
+	q.eval(adoptScript, name, old, value, px(ttl), proposal)
+	return q
+}
+
+func restoreQuestion(name lockKey, old, value string, ttl time.Duration) question {
+	q := question{kind: askRestore, value: value, ttl: ttl}
+	q.eval(adoptScript, name, value, old, 0, "")
+	return q
+}
+
+// touchQuestion gives the register a life if it has none. Servers before 7.0 have
+// no NX here and refuse; their registers wait for the next release.
+func touchQuestion(name lockKey, value string, ttl time.Duration) question {
+	q := question{kind: askTouch, value: value, ttl: ttl}
+	q.add("pexpire", name.fence, registerPX(ttl), "nx")
+	return q
+}
+
+func inspectQuestion(name lockKey) question {
+	q := question{kind: askInspect}
+	q.eval(inspectScript, name)
+	return q
+}
+
+// A command is one go-redis command that is never sent twice: after a lost reply
+// go-redis would silently send it again, an acquired lock would read as taken and
+// a done release as not held. One such member switches it off for its pipeline.
+type command struct{ *redis.Cmd }
+
+func (command) NoRetry() bool { return true }
+
+func newCommand(args []any) command {
+	return command{redis.NewCmd(context.Background(), args...)}
+}
+
+// A reply is what a node's answer to a question means.
+type reply struct {
+	answer  Answer
+	fenced  bool   // yes, and the register moved from below the proposal to it
+	missing bool   // no: nothing is stored there
+	holder  string // no: the value that is
+	score   int64  // raise, inspect: the register as it was met
+	left    int64  // inspect: milliseconds to live
+	stored  bool   // our value may be on the node because of this
+	sent    bool   // it left for the node: only then may it have been executed
+	silent  bool   // it left, and no answer came: it may be executed any time later
+	err     *nodeError
+}
+
+// again reports that the node executed nothing but would in the other form: with
+// the script's text, or without GET.
+func (r reply) again(q *question, asText, plain bool) bool {
+	switch {
+	case r.err == nil || r.silent || !r.sent:
+		return false
+	case q.script != nil:
+		return !asText && strings.HasPrefix(r.err.text, "NOSCRIPT")
+	}
+	return q.plain != nil && !plain && strings.HasPrefix(r.err.text, "ERR syntax")
+}
+
+// A nodeError is why one node's vote is no plain yes or no. It never matches a
+// context error or one of our sentinels: a node that timed out says nothing about
+// the caller's context.
+type nodeError struct {
+	text  string
+	cause error // nil where matching it would mislead
+	heals bool  // time may heal it
+}
+
+func (e *nodeError) Error() string { return e.text }
+func (e *nodeError) Unwrap() error { return e.cause }
+
+func newNodeError(text string, cause error) *nodeError {
+	for _, no := range []error{context.Canceled, context.DeadlineExceeded, ErrHeld, ErrNoQuorum, ErrLost, ErrClosed} {
+		if errors.Is(cause, no) {
+			cause = nil
+		}
+	}
+	return &nodeError{text: text, cause: cause, heals: true}
+}
+
+var (
+	errMissing  = newNodeError("missing", nil)
+	errNotAsked = newNodeError("not asked", nil)
+	errOwed     = newNodeError("no answer yet, owed", nil)
+	errBusy     = newNodeError("queue full", nil)
+	errLaneDone = newNodeError("closed", nil)
+)
+
+// healing lists the error codes of Redis that the causes of an answer begin with,
+// and whether time heals them. (redis-server 7.0; a script's errors carry the code
+// in front, servers before 7.0 and miniredis somewhere in the text.)
+var healing = []struct {
+	code  string
+	heals bool
+}{
+	{"WRONGTYPE", false}, {"NOAUTH", false}, {"WRONGPASS", false}, {"NOPERM", false}, {"READONLY", false},
+	{"LOADING", true}, {"MASTERDOWN", true}, {"MISCONF", true}, {"NOREPLICAS", true}, {"BUSY", true},
+	{"NOSCRIPT", true}, {"OOM", true}, {"CLUSTERDOWN", true}, {"TRYAGAIN", true}, {"MOVED", true}, {"ASK", true},
+}
+
+// explain classifies an error: what a node said (a Redis error reply: it was not
+// executed), or what happened on the way (it may have been).
+func explain(err error) (e *nodeError, said bool) {
+	var re redis.Error
+	if !errors.As(err, &re) {
+		return newNodeError(wayError(err), err), false
+	}
+	text := strings.TrimSpace(re.Error())
+	e = newNodeError(text, err)
+	for _, h := range healing {
+		if strings.HasPrefix(text, h.code) {
+			e.heals = h.heals
+			break
+		}
+		if i := strings.Index(text, h.code+" "); i > 0 && strings.HasPrefix(text, "ERR ") {
+			e.text, e.heals = text[i:], h.heals
+			break
+		}
+	}
+	if strings.HasPrefix(text, "ERR unknown command") || strings.HasPrefix(text, "ERR invalid password") {
+		e.heals = false
+	}
+	if i := strings.Index(e.text, " script: "); i > 0 {
+		e.text = e.text[:i]
+	}
+	return e, true
+}
+
+// wayError words what happened between us and a node.
+func wayError(err error) string {
+	var timeout net.Error
+	var op *net.OpError
+	switch {
+	case errors.As(err, &op) && op.Op == "dial" && op.Err != nil && !op.Timeout():
+		return op.Err.Error() // "connect: connection refused"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout (" + err.Error() + ")"
+	}
+	return err.Error()
+}
+
+// neverLeft reports errors that came before a byte was written.
+func neverLeft(err error) bool {
+	var op *net.OpError
+	var dns *net.DNSError
+	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &dns) ||
+		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrClosed)
+}
+
+// result is one command's value or error. A command that go-redis never got to
+// has neither, and then the pipeline's own error says why: where a connection can
+// not be set up because the server refuses the password, for one, go-redis leaves
+// the commands untouched. Taken for a nil reply, that would be a granted lock.
+func result(c command, exec error) (any, error) {
+	v, err := c.Val(), c.Err()
+	if err == nil && v == nil {
+		if exec == nil || errors.Is(exec, redis.Nil) {
+			exec = errors.New("no reply")
+		}
+		return nil, exec
+	}
+	return v, err
+}
+
+// failure is the reply for an error: unknown. Where the node itself said the
+// error, the command was not executed and has stored nothing.
+func failure(k kind, err error) reply {
+	e, said := explain(err)
+	r := reply{answer: Unknown, err: e, sent: !neverLeft(err)}
+	r.silent = r.sent && !said
+	r.stored = r.silent && k.stores()
+	return r
+}
+
+// strange is the reply for an answer that no Redis server gives.
+func strange(k kind, v any) reply {
+	return reply{answer: Unknown, sent: true, stored: k.stores(), err: newNodeError(fmt.Sprintf("unexpected reply %T", v), nil)}
+}
+
+// read turns the commands' results into a reply. plain: the first command was
+// question.plain.
+func (q *question) read(cmds []command, plain bool, exec error) reply {
+	v, err := result(cmds[0], exec)
+	switch q.kind {
+	case askAcquire:
+		return readAcquire(v, err, cmds[1], plain, exec, q.value)
+	case askRaise:
+		return readRaise(v, err)
+	case askAdopt:
+		return readAdopt(v, err)
+	case askInspect:
+		return readInspect(v, err)
+	case askRestore:
+		if parts, ok := v.([]any); ok && len(parts) > 0 {
+			v = parts[0]
+		}
+	case askHeal:
+		switch {
+		case errors.Is(err, redis.Nil):
+			return reply{answer: No, sent: true}
+		case err == nil:
+			return reply{answer: Yes, sent: true, stored: true}
+		}
+	case askTouch:
+		if err == nil {
+			return reply{answer: Yes, sent: true}
+		}
+	}
+	return readOwner(q.kind, v, err)
+}
+
+// readAcquire reads SET K v NX GET PX (nil: ours; else the holder's value) and
+// ZADD GT CH (1: the register was below the proposal and is it now).
+func readAcquire(v any, err error, zadd command, plain bool, exec error, value string) reply {
+	var r reply
+	switch {
+	case err != nil && !errors.Is(err, redis.Nil):
+		return failure(askAcquire, err)
+	case plain && err == nil: // "OK"
+		r = reply{answer: Yes}
+	case plain:
+		r = reply{answer: No}
+	case err != nil: // the nil reply: there was nothing, now there is ours
+		r = reply{answer: Yes}
+	default:
+		holder, ok := v.(string)
+		if !ok {
+			return strange(askAcquire, v)
+		}
+		r = reply{answer: No, holder: holder}
+	}
+	r.sent = true
+	if r.answer == No {
+		// Our own value in the way was put there by a second delivery that somebody
+		// else made (a proxy, a server listed twice): never a yes, but ours to remove.
+		// A stranger's leaves nobody to give the register that we raised a life.
+		r.stored = r.holder != "" && (r.holder == value || !ours(r.holder))
+		return r
+	}
+	r.stored = true
+	moved, err := result(zadd, exec)
+	switch {
+	case err != nil: // a register of another type, or the connection broke in between
+		e, _ := explain(err)
+		return reply{answer: Unknown, sent: true, stored: true, err: newFenceError(e)}
+	case moved == int64(1):
+		r.fenced = true
+	}
+	return r
+}
+
+func newFenceError(e *nodeError) *nodeError {
+	return &nodeError{text: "fence register: " + e.text, cause: e.cause, heals: e.heals}
+}
+
+func readRaise(v any, err error) reply {
+	if err != nil {
+		return failure(askRaise, err)
+	}
+	parts, ok := v.([]any)
+	if !ok || len(parts) == 0 {
+		return strange(askRaise, v)
+	}
+	switch parts[0] {
+	case int64(1):
+		return reply{answer: Yes, fenced: true, sent: true}
+	case int64(2):
+		if len(parts) < 2 {
+			return strange(askRaise, v)
+		}
+		score, e := readScore(parts[1])
+		if e != nil {
+			return reply{answer: Unknown, sent: true, err: e}
+		}
+		return reply{answer: Yes, score: score, sent: true}
+	case int64(0):
+		return reply{answer: No, sent: true}
+	case int64(-1):
+		return reply{answer: No, missing: true, err: errMissing, sent: true}
+	}
+	return strange(askRaise, v)
+}
+
+func readAdopt(v any, err error) reply {
+	if err != nil {
+		return failure(askAdopt, err)
+	}
+	parts, ok := v.([]any)
+	if !ok || len(parts) == 0 {
+		return strange(askAdopt, v)
+	}
+	switch parts[0] {
+	case int64(1):
+		return reply{answer: Yes, fenced: len(parts) > 1 && parts[1] == int64(1), stored: true, sent: true}
+	case int64(0):
+		holder := ""
+		if len(parts) > 1 {
+			holder, _ = parts[1].(string)
+		}
+		return reply{answer: No, holder: holder, sent: true}
+	case int64(-1):
+		return reply{answer: No, missing: true, err: errMissing, sent: true}
+	}
+	return strange(askAdopt, v)
+}
+
+// readOwner reads the answer of the scripts that act only on our own value.
+func readOwner(k kind, v any, err error) reply {
+	if err != nil {
+		r := failure(k, err)
+		if strings.HasPrefix(r.err.text, "WRONGTYPE") { // surely not our value
+			r.answer = No
+		}
+		return r
+	}
+	switch v {
+	case int64(1):
+		return reply{answer: Yes, sent: true}
+	case int64(0):
+		return reply{answer: No, sent: true}
+	case int64(-1):
+		return reply{answer: No, missing: true, err: errMissing, sent: true}
+	}
+	return strange(k, v)
+}
+
+func readInspect(v any, err error) reply {
+	if err != nil {
+		return failure(askInspect, err)
+	}
+	parts, ok := v.([]any)
+	if !ok || len(parts) != 3 {
+		return strange(askInspect, v)
+	}
+	holder, ok1 := parts[0].(string)
+	left, ok2 := parts[1].(int64)
+	if !ok1 || !ok2 {
+		return strange(askInspect, v)
+	}
+	r := reply{answer: Yes, holder: holder, left: left, sent: true}
+	if left == -2 {
+		r.missing = true
+	}
+	if parts[2] != "" {
+		score, e := readScore(parts[2])
+		if e != nil {
+			return reply{answer: Unknown, sent: true, err: e}
+		}
+		r.score = score
+	}
+	return r
+}
+
+// maxToken is the greatest token: 2^53-1, the last integer that a register, a
+// double, counts by ones to.
+const maxToken = 1<<53 - 1
+
+// readScore reads a register. Redis gives a double: as text below RESP3 and from
+// scripts, with all its digits.
+func readScore(v any) (int64, *nodeError) {
+	var f float64
+	switch v := v.(type) {
+	case string:
+		var err error
+		if f, err = strconv.ParseFloat(v, 64); err != nil {
+			return 0, &nodeError{text: "fence register is no number: " + strconv.Quote(clip(v))}
+		}
+	case float64:
+		f = v
+	case int64:
+		f = float64(v)
+	default:
+		return 0, &nodeError{text: fmt.Sprintf("fence register is a %T", v)}
+	}
+	if !(f < maxToken) { // also NaN
+		return 0, &nodeError{text: fmt.Sprintf("fence register is %v, the last number before 2^53 or beyond: remove it", f)}
+	}
+	if f < 0 {
+		return 0, nil // whatever it was, every token is above it
+	}
+	return int64(f), nil
+}

@@ -1,0 +1,624 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A Node is one independent Redis master. *redis.Client, *redis.Ring,
+// *redis.ClusterClient, failover clients and go-redis auto-pipeliners all are
+// Nodes. It must be safe for concurrent use, and is not closed by a Locker that
+// New made.
+type Node interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+const (
+	// maxQueue bounds the calls that wait for a place in a batch to one node. A
+	// node that takes 100,000 calls a second clears it in a sixth of a second;
+	// what does not fit fails at once instead of waiting in vain.
+	maxQueue = 16384
+
+	// maxBatchCalls and maxBatchBytes bound a pipeline, so that a caller behind a
+	// large batch does not wait for all of it. Halved, throughput at 256 callers
+	// drops by little: batches there have a few dozen calls.
+	maxBatchCalls = 256
+	maxBatchBytes = 256 << 10
+
+	// minFlights and maxFlights bound how many pipelines are under way to a node.
+	// On loopback two are best, for the server is busy anyway; at a distance each
+	// caller would wait for a round trip that has just begun, and sixteen take
+	// that wait away. One doubles the latency at a distance.
+	minFlights = 2
+	maxFlights = 16
+
+	// flightPer is the measured round trip that one more flight is worth.
+	flightPer = 250 * time.Microsecond
+
+	// maxStuck bounds the pipelines that were given up as unanswered but whose
+	// connection has not failed yet. A node at the bound is not used again until
+	// some of them end.
+	maxStuck = 64
+)
+
+// A phase is how far a call has come. Guarded by its lane's mu.
+type phase uint8
+
+const (
+	waiting phase = iota // for the call before it, on the same node for the same lock
+	queued
+	flying
+	finished // its reply is known, or was given up
+)
+
+// A call is one question to one node. It is finished exactly once: by its answer,
+// by its deadline, or without having been sent.
+type call struct {
+	ln *lane
+	b  *ballot // gets the vote; nil if nobody counts it
+	q  *question
+	i  int // which node, in New's order
+
+	phase    phase
+	deadline time.Time
+	next     []*call // wait for this one
+	evaled   bool    // its script goes as text
+	plain    bool    // question.plain instead of cmds[0]
+	holds    bool    // our value may be on the node
+	doubt    bool    // and a command that would put it there may yet be executed
+	voted    bool    // guarded by b.mu
+	rep      reply   // final once finished
+	at       time.Time
+	cmds     [2]command
+	land     landing
+	follow   atomic.Pointer[call] // the heal that this call's answer asked for
+}
+
+// A flight is one pipeline under way.
+type flight struct {
+	calls []*call
+	sent  time.Time
+	stuck bool // given up: it has lost its place among the lane's flights
+}
+
+// A lane is the way to one node. Callers' questions wait in its queue and travel
+// in batches; each is answered within its own patience or given up. A node that
+// let one time out is down: it gets PINGs and nothing else until it has answered
+// one and what is owed to it (owed.go), so that it costs nobody any time.
+type lane struct {
+	name string
+	node Node
+	i    int
+	met  *roster
+
+	mu        sync.Mutex
+	queue     []*call
+	flights   []*flight
+	running   int           // flights that have a place
+	stuck     int           // flights that have none any more
+	rtt       time.Duration // the round trip, by its recent minimum; 0: not measured
+	timer     *time.Timer   // the earliest deadline
+	armed     time.Time     // when it fires; zero: it does not
+	closed    bool
+	plain     bool       // the server has no SET NX GET
+	known     bool       // INFO was answered
+	twin      *nodeError // it is a server that another lane already is
+	down      *nodeError // why it is not used; nil: it is
+	downSince time.Time  // the last reason for it: only a PING that left later clears it
+	owed      debts
+	probing   bool
+	kick      chan struct{} // wakes the probe
+	idle      func()        // called when nothing is under way any more (Close)
+	stopping  chan struct{}
+}
+
+func newLane(i int, node Node, met *roster) *lane {
+	return &lane{
+		name: nodeName(i, node), node: node, i: i, met: met,
+		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
+	}
+}
+
+// nodeName is the address by which errors call a node.
+func nodeName(i int, node Node) string {
+	switch c := node.(type) {
+	case interface{ Options() *redis.Options }:
+		if o := c.Options(); o != nil && o.Addr != "" {
+			return o.Addr
+		}
+	case interface{ Options() *redis.ClusterOptions }:
+		if o := c.Options(); o != nil && len(o.Addrs) > 0 {
+			return o.Addrs[0]
+		}
+	case interface{ Options() *redis.RingOptions }:
+		if o := c.Options(); o != nil && len(o.Addrs) > 0 {
+			var names []string
+			for name := range o.Addrs {
+				names = append(names, name)
+			}
+			return slices.Min(names)
+		}
+	}
+	return fmt.Sprintf("node%d", i+1)
+}
+
+// sameNode reports whether two Nodes are one client.
+func sameNode(a, b Node) bool {
+	ta, tb := reflect.TypeOf(a), reflect.TypeOf(b)
+	return ta == tb && ta.Comparable() && a == b
+}
+
+// ask puts a call to the node after another one on the same node is finished; nil:
+// at once. Its vote may be cast before ask returns, so the caller must hold no lock
+// that a vote takes.
+func (ln *lane) ask(c *call, after *call) {
+	ln.mu.Lock()
+	if after != nil && after.phase != finished {
+		after.next = append(after.next, c)
+		ln.mu.Unlock()
+		return
+	}
+	ready := ln.begin(c, after, nil)
+	ln.mu.Unlock()
+	deliver(ready)
+}
+
+// settled finishes a call whose answer is known from before.
+func (ln *lane) settled(c *call, rep reply) {
+	ln.mu.Lock()
+	ready := ln.finish(c, rep, nil)
+	ln.mu.Unlock()
+	deliver(ready)
+}
+
+// deliver casts the votes of finished calls. No lane is locked meanwhile.
+func deliver(ready []*call) {
+	for _, c := range ready {
+		if c.b != nil {
+			c.b.vote(c)
+		}
+	}
+}
+
+// begin starts a call whose predecessor, if any, is finished. It and the functions
+// below need ln.mu and return `ready` with the calls added that are finished now:
+// their votes are cast after unlocking.
+func (ln *lane) begin(c, prev *call, ready []*call) []*call {
+	if prev != nil && prev.q.value == c.q.value {
+		c.holds = c.holds || prev.holds
+		c.doubt = c.doubt || prev.doubt
+	}
+	switch {
+	case c.q.kind.cleans():
+		// Nothing to undo where nothing was sent, except that a release also
+		// announces.
+		if !c.holds && c.q.kind != askRelease {
+			return ln.finish(c, reply{answer: No, err: errNotAsked}, ready)
+		}
+		// What it undoes has had no answer: it could overtake that on another
+		// connection. It waits for a sign of life.
+		if prev != nil && prev.rep.silent && prev.q.value == c.q.value {
+			return ln.finish(c, reply{answer: Unknown, err: errOwed}, ready)
+		}
+	case c.q.kind == askRaise && prev != nil && prev.rep.answer != Yes:
+		return ln.finish(c, prev.rep, ready) // not ours there: nothing to raise
+	}
+	return ln.submit(c, ready)
+}
+
+// submit queues a call, or fails it at once where the node is not to be used.
+func (ln *lane) submit(c *call, ready []*call) []*call {
+	switch {
+	case ln.closed:
+		return ln.finish(c, reply{answer: Unknown, err: errLaneDone}, ready)
+	case ln.down != nil:
+		return ln.finish(c, reply{answer: Unknown, err: ln.down}, ready)
+	case len(ln.queue) >= maxQueue:
+		return ln.finish(c, reply{answer: Unknown, err: errBusy}, ready)
+	}
+	c.phase = queued
+	c.plain = ln.plain && c.q.plain != nil
+	now := time.Now()
+	c.deadline = now.Add(c.q.patience.with(ln.rtt))
+	ln.arm(now, c.deadline)
+	ln.queue = append(ln.queue, c)
+	ln.launch()
+	return ready
+}
+
+// launch starts a flight if there is a place for it.
+func (ln *lane) launch() {
+	if len(ln.queue) > 0 && ln.running < ln.width() {
+		ln.running++
+		go ln.fly()
+	}
+}
+
+// width is how many flights may be under way: more the farther the node is.
+func (ln *lane) width() int {
+	return min(minFlights+int(ln.rtt/flightPer), maxFlights)
+}
+
+// finish settles a call. Calls that wait for it begin.
+func (ln *lane) finish(c *call, rep reply, ready []*call) []*call {
+	c.phase = finished
+	c.rep = rep
+	c.at = time.Now()
+	k := c.q.kind
+	switch {
+	case k.stores():
+		c.holds = c.holds || rep.stored
+		c.doubt = c.doubt || rep.stored && rep.silent
+	case k == askExtend && rep.answer == Yes:
+		c.holds = true // doubt stays: a heal may have put it there, and the acquire come later
+	}
+	if k.cleans() && c.holds && ln.twin == nil {
+		switch {
+		case rep.answer == Unknown:
+			ln.owe(c, 0)
+		case c.doubt: // what puts it there may come later
+			c.doubt = false
+			ln.owe(c, lookAgain)
+		}
+	}
+	ready = append(ready, c)
+	next := c.next
+	c.next = nil
+	for _, n := range next {
+		ready = ln.begin(n, c, ready)
+	}
+	return ready
+}
+
+// fly sends batches until the queue is empty or its place is gone.
+func (ln *lane) fly() {
+	for {
+		ln.mu.Lock()
+		f := ln.board()
+		if f == nil {
+			ln.running--
+			ln.rest()
+			ln.mu.Unlock()
+			return
+		}
+		hello := !ln.known
+		ln.mu.Unlock()
+
+		info, err := f.exec(ln.node, hello)
+		took := time.Since(f.sent)
+		for _, c := range f.calls {
+			c.cmds[0], c.cmds[1] = command{}, command{}
+		}
+
+		ln.mu.Lock()
+		ready, stuck := ln.land(f, info, err, took)
+		ln.mu.Unlock()
+		deliver(ready)
+		if stuck {
+			return
+		}
+	}
+}
+
+// board takes the next batch from the queue.
+func (ln *lane) board() *flight {
+	n, bytes := 0, 0
+	for n < len(ln.queue) && n < maxBatchCalls && (n == 0 || bytes+ln.queue[n].q.bytes <= maxBatchBytes) {
+		bytes += ln.queue[n].q.bytes
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	f := &flight{calls: make([]*call, n), sent: time.Now()}
+	copy(f.calls, ln.queue)
+	rest := copy(ln.queue, ln.queue[n:])
+	clear(ln.queue[rest:])
+	ln.queue = ln.queue[:rest]
+	for _, c := range f.calls {
+		c.phase = flying
+	}
+	ln.flights = append(ln.flights, f)
+	return f
+}
+
+// landing is what a flight brought for a call; kept apart from call.rep because
+// the deadline may have settled the call meanwhile.
+type landing struct {
+	rep   reply
+	again bool // not executed: send it again, in the other form
+}
+
+// exec sends the batch and reads all answers. hello: introduce ourselves first.
+func (f *flight) exec(node Node, hello bool) (info *introduction, err error) {
+	ctx := context.Background()
+	pipe := node.Pipeline()
+	var who command
+	if hello {
+		who = newCommand([]any{"info", "server"})
+		_ = pipe.Process(ctx, who)
+	}
+	for _, c := range f.calls {
+		for j := range c.q.cmds {
+			if args := c.q.args(j, c.evaled, c.plain); args != nil {
+				c.cmds[j] = newCommand(args)
+				_ = pipe.Process(ctx, &c.cmds[j]) // only queues
+			}
+		}
+	}
+	_, err = pipe.Exec(ctx)
+	if hello {
+		info = introduce(who, err)
+	}
+	for _, c := range f.calls {
+		rep := c.q.read(c.cmds[:], c.plain, err)
+		c.land = landing{rep: rep, again: rep.again(c.q, c.evaled, c.plain)}
+	}
+	return info, err
+}
+
+// land settles the calls of a flight with what it brought.
+func (ln *lane) land(f *flight, info *introduction, err error, took time.Duration) (ready []*call, stuck bool) {
+	ln.flights = slices.DeleteFunc(ln.flights, func(g *flight) bool { return g == f })
+	if f.stuck {
+		ln.stuck--
+	}
+	var way *nodeError // it did not come through: the node is to be probed
+	for _, c := range f.calls {
+		if c.land.rep.err != nil && (c.land.rep.silent || !c.land.rep.sent) {
+			way = c.land.rep.err
+		}
+	}
+	if way == nil {
+		ln.measure(took)
+		if ln.down != nil {
+			ln.nudge() // alive: the probe need not wait out its pause
+		}
+	}
+	if info != nil {
+		ln.known = true
+		if info.runID != "" {
+			ln.twin = ln.met.meet(ln, info.runID)
+		}
+	}
+	var again []*call
+	for _, c := range f.calls {
+		if c.phase == finished {
+			continue // given up; what it may have left behind is owed
+		}
+		switch {
+		case ln.twin != nil:
+			rep := c.land.rep
+			ready = ln.finish(c, reply{answer: Unknown, sent: true, stored: rep.stored, err: ln.twin}, ready)
+		case c.land.again && !ln.closed:
+			c.evaled, c.plain = c.q.script != nil, c.q.plain != nil
+			ln.plain = ln.plain || c.plain
+			c.phase = queued
+			again = append(again, c)
+		default:
+			ready = ln.finish(c, c.land.rep, ready)
+		}
+	}
+	ln.queue = append(again, ln.queue...)
+	if way != nil && neverLeft(err) {
+		ready = ln.suspect(way, ready)
+	}
+	if f.stuck {
+		ln.launch()
+		ln.rest()
+	}
+	return ready, f.stuck
+}
+
+// measure takes a flight's time into the round trip: its recent minimum, which
+// load, batches and a first dial do not inflate, rising slowly where the way
+// became longer.
+func (ln *lane) measure(took time.Duration) {
+	if ln.rtt == 0 || took < ln.rtt {
+		ln.rtt = max(took, 1)
+	} else {
+		ln.rtt += (took - ln.rtt) / 256
+	}
+}
+
+// arm makes the timer fire at the deadline, if it would not earlier.
+func (ln *lane) arm(now, deadline time.Time) {
+	if !ln.armed.IsZero() && !deadline.Before(ln.armed) {
+		return
+	}
+	ln.armed = deadline
+	if ln.timer == nil {
+		ln.timer = time.AfterFunc(deadline.Sub(now), ln.expire)
+	} else {
+		ln.timer.Reset(deadline.Sub(now))
+	}
+}
+
+// expire gives up the calls whose deadline is past. One timer serves the lane:
+// mostly it fires when all it was set for are long answered, and is set again.
+func (ln *lane) expire() {
+	ln.mu.Lock()
+	now := time.Now()
+	if ln.armed.IsZero() || now.Before(ln.armed) {
+		ln.mu.Unlock() // a firing that a Reset overtook
+		return
+	}
+	ln.armed = time.Time{}
+	var ready []*call
+	var late time.Duration
+	overdue := func(c *call) bool {
+		if c.phase == finished {
+			return false
+		}
+		if now.Before(c.deadline) {
+			ln.arm(now, c.deadline)
+			return false
+		}
+		return true
+	}
+	for _, f := range ln.flights {
+		expired := false
+		for _, c := range f.calls {
+			if overdue(c) {
+				expired = true
+				late = c.q.patience.with(ln.rtt)
+				ready = ln.finish(c, reply{answer: Unknown, err: timeoutError(late), sent: true, silent: true, stored: c.q.kind.stores()}, ready)
+			}
+		}
+		if expired && !f.stuck {
+			f.stuck = true
+			ln.running--
+			ln.stuck++
+		}
+	}
+	for _, c := range slices.Clone(ln.queue) {
+		if overdue(c) {
+			late = c.q.patience.with(ln.rtt)
+			ready = ln.finish(c, reply{answer: Unknown, err: timeoutError(late)}, ready)
+		}
+	}
+	ln.queue = slices.DeleteFunc(ln.queue, func(c *call) bool { return c.phase == finished })
+	if len(ready) > 0 {
+		ready = ln.suspect(timeoutError(late), ready)
+	}
+	ln.mu.Unlock()
+	deliver(ready)
+}
+
+func timeoutError(d time.Duration) *nodeError {
+	return newNodeError("timeout "+short(d), nil)
+}
+
+// suspect takes the node out of use until it answers a PING. What waits for a
+// batch has not been sent and fails now.
+func (ln *lane) suspect(why *nodeError, ready []*call) []*call {
+	if ln.closed {
+		return ready
+	}
+	ln.downSince = time.Now()
+	if ln.down == nil {
+		ln.down = newNodeError("down: "+why.text, why.cause)
+	}
+	queue := ln.queue
+	ln.queue = nil
+	for _, c := range queue {
+		if c.phase != finished {
+			ready = ln.finish(c, reply{answer: Unknown, err: ln.down}, ready)
+		}
+	}
+	ln.probe()
+	return ready
+}
+
+// rest tells a waiting Close that nothing is under way.
+func (ln *lane) rest() {
+	if ln.idle != nil && ln.resting() {
+		ln.idle()
+		ln.idle = nil
+	}
+}
+
+func (ln *lane) resting() bool {
+	return len(ln.queue) == 0 && ln.running == 0 && (ln.down != nil || ln.owed.len() == 0)
+}
+
+// whenIdle calls f once nothing is under way to a node that answers.
+func (ln *lane) whenIdle(f func()) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	ln.idle = f
+	ln.rest()
+}
+
+// close fails what waits and ends the probe. Flights end with their connections.
+func (ln *lane) close() {
+	ln.mu.Lock()
+	ln.closed = true
+	if ln.timer != nil {
+		ln.timer.Stop()
+	}
+	close(ln.stopping)
+	var ready []*call
+	for _, c := range slices.Clone(ln.queue) {
+		ready = ln.finish(c, reply{answer: Unknown, err: errLaneDone}, ready)
+	}
+	ln.queue = nil
+	for _, f := range ln.flights {
+		for _, c := range f.calls {
+			if c.phase != finished {
+				ready = ln.finish(c, reply{answer: Unknown, err: errLaneDone, sent: true, silent: true, stored: c.q.kind.stores()}, ready)
+			}
+		}
+	}
+	ln.mu.Unlock()
+	deliver(ready)
+}
+
+// An introduction is what a server tells of itself on first contact.
+type introduction struct{ runID string }
+
+// introduce reads INFO server; nil: it was not answered. A server that answers
+// without a run_id, or refuses, is taken as it is.
+func introduce(c command, exec error) *introduction {
+	v, err := result(c, exec)
+	if err != nil {
+		if _, said := explain(err); said {
+			return &introduction{}
+		}
+		return nil
+	}
+	text, _ := v.(string)
+	for line := range strings.Lines(text) {
+		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
+			return &introduction{runID: strings.TrimSpace(id)}
+		}
+	}
+	return &introduction{}
+}
+
+// A roster knows which server each lane leads to. One server under two names
+// would be counted twice: half the nodes could then make a majority of servers.
+type roster struct {
+	mu    sync.Mutex
+	lanes map[string]*lane // by run_id
+	err   error            // the first pair met
+}
+
+// meet enters a lane's server. An error says that another lane leads to it.
+func (r *roster) meet(ln *lane, runID string) *nodeError {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	other := r.lanes[runID]
+	if other == nil {
+		if r.lanes == nil {
+			r.lanes = make(map[string]*lane)
+		}
+		r.lanes[runID] = ln
+		return nil
+	}
+	if other == ln {
+		return nil
+	}
+	if r.err == nil {
+		r.err = fmt.Errorf("redlock: nodes %q and %q are one server (run_id %s): list every master once", other.name, ln.name, runID)
+	}
+	e := newNodeError("same server as "+other.name, errors.New("same server"))
+	e.heals = false
+	return e
+}
+
+func (r *roster) twins() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}

@@ -1,0 +1,330 @@
+package redlock
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// What is owed to a node: rollbacks and releases that have had no answer. A
+// stopped server executes, when it wakes, what lies in its sockets, from closed
+// connections too; so it is not enough that a rollback was sent once. It is sent
+// again after the node answered a PING that left later than what it undoes, and
+// until it is answered.
+
+const (
+	// maxDebts bounds what is owed to one node. Beyond it the oldest is dropped
+	// and expires with its ttl.
+	maxDebts = 16384
+
+	// debtLife is how long beyond its ttl a debt is kept for a node that does not
+	// answer. The ttl alone would not do: it runs from when the node executes the
+	// command, which a stopped one does when it wakes.
+	debtLife = 10 * time.Minute
+
+	// lookAgain is the pause before the second rollback of a command that was not
+	// answered: finding nothing once may mean that the command is still under way
+	// on another connection. Halved, a slower connection escapes.
+	lookAgain = 500 * time.Millisecond
+
+	// maxDoublings bounds how far apart the tries get that a node answers with an
+	// error: 16 s.
+	maxDoublings = 5
+
+	// probeFirst and probeMost are the pauses between PINGs to a node that is down:
+	// short, for it is to be used again within a second of coming back.
+	probeFirst = 10 * time.Millisecond
+	probeMost  = 200 * time.Millisecond
+
+	// maxProbes bounds the PINGs without an answer. Each holds a connection until
+	// the client's own timeout.
+	maxProbes = 3
+
+	// drainTimeout bounds one batch of what is owed.
+	drainTimeout = time.Second
+)
+
+// A debt is one of them.
+type debt struct {
+	q     *question
+	since time.Time // became owed: only a PING that left later counts
+	until time.Time // then it is dropped
+	due   time.Time // not before
+	doubt bool      // what it undoes may still be under way: look twice
+	tries int       // answered by errors so far
+}
+
+// debts are a node's, oldest first.
+type debts struct {
+	list    []*debt
+	dropped int // for lack of room, since the beginning
+}
+
+func (d *debts) len() int { return len(d.list) }
+
+// owe notes that a call's cleaning is to be sent again, not before the pause is
+// over. Needs ln.mu.
+func (ln *lane) owe(c *call, pause time.Duration) {
+	if ln.closed {
+		return
+	}
+	now := time.Now()
+	if len(ln.owed.list) >= maxDebts {
+		ln.owed.list = slices.Delete(ln.owed.list, 0, 1)
+		ln.owed.dropped++
+	}
+	ln.owed.list = append(ln.owed.list, &debt{q: c.q, since: now, until: now.Add(c.q.ttl + debtLife), due: now.Add(pause), doubt: c.doubt})
+	ln.probe()
+}
+
+// probe sees to it that the prober runs. Needs ln.mu.
+func (ln *lane) probe() {
+	if !ln.probing && !ln.closed {
+		ln.probing = true
+		go ln.runProbe()
+	}
+}
+
+// nudge wakes the prober from its pause. Needs ln.mu or nothing.
+func (ln *lane) nudge() {
+	if ln.probing {
+		select {
+		case ln.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// A pong is a PING's answer.
+type pong struct {
+	sent time.Time
+	err  error
+	took time.Duration
+}
+
+// runProbe PINGs the node until it is up and nothing is owed to it. A PING that
+// hangs is not waited for; the next one goes out beside it.
+func (ln *lane) runProbe() {
+	pongs := make(chan pong, maxProbes) // room for all: none blocks
+	open := 0
+	pause := probeFirst
+	for {
+		if open < maxProbes {
+			open++
+			go func(sent time.Time) {
+				err := ln.node.Process(context.Background(), newCommand([]any{"ping"}))
+				pongs <- pong{sent: sent, err: err, took: time.Since(sent)}
+			}(time.Now())
+		}
+		p, ok := ln.await(pongs, max(pause, ln.pingPatience()))
+		if ok {
+			open--
+		}
+		switch {
+		case ok && p.alive():
+			done, wait := ln.settle(p)
+			if done {
+				return
+			}
+			pause = probeFirst
+			ln.doze(wait)
+		default:
+			pause = min(2*pause, probeMost)
+			if ok { // refused at once; else the pause has been waited out
+				ln.doze(pause)
+			}
+		}
+		select {
+		case <-ln.stopping:
+			return
+		default:
+		}
+	}
+}
+
+// alive reports whether the node said anything: LOADING and NOAUTH are answers.
+func (p pong) alive() bool {
+	if p.err == nil {
+		return true
+	}
+	_, said := explain(p.err)
+	return said
+}
+
+// await waits for an answer to any PING under way.
+func (ln *lane) await(pongs <-chan pong, limit time.Duration) (p pong, ok bool) {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case p = <-pongs:
+		return p, true
+	case <-t.C:
+	case <-ln.kick: // something else was answered: ask again now
+	case <-ln.stopping:
+	}
+	return p, false
+}
+
+// pingPatience is how long a PING is waited for before another one is sent.
+func (ln *lane) pingPatience() time.Duration {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	return min(max(roundTrips*ln.rtt, probeFirst), probeMost)
+}
+
+// doze waits for the pause to be over, a sign of life, or the end.
+func (ln *lane) doze(pause time.Duration) {
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ln.kick:
+	case <-ln.stopping:
+	}
+}
+
+// settle uses a PING's answer: what became owed before it left is sent, then the
+// node is used again. It reports whether the prober is done and, if not, when to
+// go on.
+func (ln *lane) settle(p pong) (done bool, wait time.Duration) {
+	for {
+		ln.mu.Lock()
+		batch := ln.due(p.sent, time.Now())
+		ln.mu.Unlock()
+		if len(batch) == 0 {
+			break
+		}
+		if !ln.drain(batch) {
+			return false, probeFirst
+		}
+	}
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.down != nil {
+		if ln.stuck >= maxStuck || ln.downSince.After(p.sent) {
+			return false, probeFirst
+		}
+		ln.down = nil
+		if ln.rtt == 0 || p.took < ln.rtt {
+			ln.rtt = max(p.took, 1)
+		}
+	}
+	if ln.owed.len() > 0 { // a second look, or what became owed since
+		return false, ln.nextDue(time.Now())
+	}
+	ln.probing = false
+	ln.rest()
+	return true, 0
+}
+
+// due picks what may be sent now, oldest first. Needs ln.mu.
+func (ln *lane) due(pinged, now time.Time) []*debt {
+	ln.owed.list = slices.DeleteFunc(ln.owed.list, func(d *debt) bool { return now.After(d.until) })
+	var batch []*debt
+	for _, d := range ln.owed.list {
+		if len(batch) == maxBatchCalls {
+			break
+		}
+		if !d.since.After(pinged) && !d.due.After(now) {
+			batch = append(batch, d)
+		}
+	}
+	return batch
+}
+
+// nextDue is how long until something may be sent. Needs ln.mu.
+func (ln *lane) nextDue(now time.Time) time.Duration {
+	wait := lookAgain << maxDoublings
+	for _, d := range ln.owed.list {
+		wait = min(wait, d.due.Sub(now))
+	}
+	return max(wait, 0)
+}
+
+// drain sends a batch of what is owed and waits for the answers, but not for
+// long. It reports whether the node answered.
+func (ln *lane) drain(batch []*debt) bool {
+	replies := make(chan []reply)
+	gone := make(chan struct{})
+	go func() {
+		got := payDebts(ln.node, batch)
+		select {
+		case replies <- got:
+		case <-gone: // what was answered is sent once more, which does no harm
+			ln.mu.Lock()
+			ln.stuck--
+			ln.mu.Unlock()
+		}
+	}()
+	limit := time.NewTimer(drainTimeout)
+	defer limit.Stop()
+	select {
+	case got := <-replies:
+		return ln.paid(batch, got)
+	case <-limit.C:
+	case <-ln.stopping:
+	}
+	close(gone)
+	ln.mu.Lock()
+	ln.stuck++
+	ready := ln.suspect(timeoutError(drainTimeout), nil)
+	ln.mu.Unlock()
+	deliver(ready)
+	return false
+}
+
+// paid strikes off what was answered.
+func (ln *lane) paid(batch []*debt, got []reply) (answered bool) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	now := time.Now()
+	answered = true
+	paid := make(map[*debt]bool, len(batch))
+	for i, d := range batch {
+		switch r := got[i]; {
+		case r.silent || !r.sent:
+			answered = false
+		case r.answer == Unknown: // LOADING, READONLY and the like: less and less often
+			d.tries++
+			d.due = now.Add(lookAgain << min(d.tries, maxDoublings))
+		case d.doubt: // what puts it there may come later
+			d.doubt = false
+			d.due = now.Add(lookAgain)
+		default:
+			paid[d] = true
+		}
+	}
+	ln.owed.list = slices.DeleteFunc(ln.owed.list, func(d *debt) bool { return paid[d] })
+	return answered
+}
+
+// payDebts sends the questions in one pipeline, and once more those whose script
+// the node does not know.
+func payDebts(node Node, batch []*debt) []reply {
+	ctx := context.Background()
+	got := make([]reply, len(batch))
+	todo := make([]int, len(batch))
+	for i := range todo {
+		todo[i] = i
+	}
+	for _, asText := range []bool{false, true} {
+		pipe := node.Pipeline()
+		cmds := make([][2]command, len(todo))
+		for n, i := range todo {
+			cmds[n][0] = newCommand(batch[i].q.args(0, asText, false))
+			_ = pipe.Process(ctx, cmds[n][0]) // only queues
+		}
+		_, err := pipe.Exec(ctx)
+		var again []int
+		for n, i := range todo {
+			got[i] = batch[i].q.read(cmds[n][:], false, err)
+			if got[i].again(batch[i].q, asText, false) {
+				again = append(again, i)
+			}
+		}
+		if todo = again; len(todo) == 0 {
+			break
+		}
+	}
+	return got
+}
