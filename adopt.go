@@ -1,0 +1,51 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Adopt takes over a lock that is held under value, as told by Lock.Value or
+// Inspect: it puts a new value and a greater fencing token in its place, on a
+// majority of the nodes, in one step on each. From then on the giver's Extend and
+// Release answer ErrLost and touch nothing, its KeepAlive contexts end with the next
+// renewal, and whoever adopted holds the lock for ttl. It serves to hand a lock to
+// another process, and to release one whose holder is gone.
+//
+// Only nodes that still hold value count, so nobody else can have held the lock in
+// between; a node that has forgotten it gets the new value with the first Extend.
+// Of two that adopt at once at most one succeeds.
+//
+// Errors are those of TryAcquire, with ErrLost where too many nodes hold another
+// value or none. A failed adoption puts the old value back where it had replaced it,
+// with the ttl that is left.
+func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration) (*Lock, error) {
+	if value == "" || len(value) > maxKeyBytes {
+		return nil, fmt.Errorf("redlock: adopt %q: the value has %d bytes: give the one that the holder stores, see Lock.Value", clip(key), len(value))
+	}
+	e, err := l.errand(OpAdopt, key, ttl, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.usable(ctx, e); err != nil {
+		return nil, err
+	}
+	e.attempt++
+	mine := e.label + ":" + l.rand.uuid()
+	start := l.now()
+	proposal, err := propose(start, e.seen)
+	if err != nil {
+		return nil, fmt.Errorf("redlock: adopt %q: %w", clip(key), err)
+	}
+	b := l.newBallot(OpAdopt, e.name, adoptQuestion(e.name, value, mine, ttl, proposal), start, acquireDecided)
+	b.q.patience = l.patience(ttl)
+	b.send(l.lastLeaving(e.name))
+	k, err := l.claim(ctx, e, b, proposal, func() question { return restoreQuestion(e.name, value, mine, ttl) })
+	var missed *QuorumError
+	if errors.As(err, &missed) && missed.Err == ErrHeld {
+		missed.Err = ErrLost
+	}
+	return k, err
+}

@@ -1,0 +1,59 @@
+package redlock
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// The seams that tests outside the package reach.
+
+// NewSeamed is New with a steady clock, a wall clock and a seed for everything
+// random. nil: the real one.
+func NewSeamed(opt Options, steady, wall func() time.Time, seed uint64, nodes ...Node) (*Locker, error) {
+	if steady == nil {
+		steady = time.Now
+	}
+	if wall == nil {
+		wall = time.Now
+	}
+	now := func() instant { return instant{at: steady(), wall: wall().UnixMicro()} }
+	return newLocker(opt, nodes, now, seededSource(seed))
+}
+
+func seededSource(seed uint64) *source {
+	var key [32]byte
+	for i := range 8 {
+		key[i] = byte(seed >> (8 * i))
+	}
+	return &source{bytes: rand.NewChaCha8(key), spread: rand.New(rand.NewPCG(seed, 1))}
+}
+
+// Owed is how many rollbacks and releases are owed to the i-th node.
+func (l *Locker) Owed(i int) int {
+	ln := l.lanes[i]
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	return ln.owed.len()
+}
+
+// Down reports whether the i-th node is out of use.
+func (l *Locker) Down(i int) bool {
+	ln := l.lanes[i]
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	return ln.down != nil
+}
+
+// Held is how many locks the Locker has on its list.
+func (l *Locker) Held() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held.n
+}
+
+// Leaving is how many keys have a clean-up under way.
+func (l *Locker) Leaving() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.leaving)
+}

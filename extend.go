@@ -1,0 +1,302 @@
+package redlock
+
+import (
+	"context"
+	"time"
+)
+
+// An extending is one extension under way; a lock has at most one.
+type extending struct {
+	b    *ballot
+	done chan struct{}
+	err  error // once done
+}
+
+// Extend gives the lock its ttl anew, counted from now.
+//
+// All nodes are asked; the lock is extended when a majority says that it is still
+// ours, before Until is over (Redis page, Making the algorithm more reliable:
+// extending the lock). Nodes that have forgotten it get it back. Three outcomes:
+// nil, and Until has moved forward; ErrLost, final: too many nodes carry another's
+// value or none, or Until is over, and what is left is removed in the background;
+// ErrNoQuorum: too few nodes answered, the lock is still held until the old Until.
+// If ctx ends the wait the extension goes on and may still succeed.
+func (k *Lock) Extend(ctx context.Context) error {
+	for {
+		if ctx.Err() != nil {
+			return k.l.ended(ctx, &errand{op: OpExtend, name: k.name}, nil)
+		}
+		x, mine, err := k.beginExtend(nil)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-x.done:
+			if mine {
+				return x.err
+			} // else somebody else's, which began before this call
+		case <-ctx.Done():
+			e := &errand{op: OpExtend, name: k.name, began: x.b.start, attempt: 1}
+			return k.l.ended(ctx, e, &QuorumError{Round: x.b.round(), Err: ErrNoQuorum})
+		}
+	}
+}
+
+// beginExtend sends an extension, or returns the one under way (then it is not
+// mine, and then is not called). then is called with the outcome.
+func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error) {
+	k.mu.Lock()
+	if k.ext != nil && k.state == stateHeld {
+		defer k.mu.Unlock()
+		return k.ext, false, nil
+	}
+	now := k.l.now()
+	var after func()
+	switch {
+	case k.state == stateLost || k.state == stateReleased && k.result != nil:
+		err = k.result
+	case k.state != stateHeld && k.l.isClosed():
+		err = ErrClosed
+	case k.state != stateHeld:
+		err = &QuorumError{Round: Round{Op: OpExtend, Key: k.name.key}, Err: ErrLost, hint: "it was released"}
+	case k.left(now) <= 0:
+		after = k.lose(nil)
+		err = k.result
+	}
+	if err != nil {
+		k.mu.Unlock()
+		if after != nil {
+			after()
+		}
+		return nil, false, err
+	}
+	b := k.l.newBallot(OpExtend, k.name, extendQuestion(k.name, k.value, k.ttl, k.fence), now, func(t tally) bool { return t.extension() != extendPending })
+	b.q.patience = k.l.patience(k.ttl)
+	for i := range b.calls {
+		b.calls[i].holds = k.holds&(1<<i) != 0
+		b.calls[i].doubt = k.doubt&(1<<i) != 0
+	}
+	x = &extending{b: b, done: make(chan struct{})}
+	b.then = func() {
+		k.extended(x)
+		if then != nil {
+			then(x.err)
+		}
+	}
+	b.late = func(c *call) { k.heal(b, c) }
+	prev := k.last
+	k.ext = x
+	k.follow(b)
+	k.mu.Unlock()
+	b.send(prev)
+	return x, true, nil
+}
+
+// extended draws the conclusion from a decided extension.
+func (k *Lock) extended(x *extending) {
+	b := x.b
+	t, _, _ := b.result()
+	var after func()
+	k.mu.Lock()
+	now := k.l.now()
+	switch {
+	case k.state == stateLost || k.state == stateReleased && k.result != nil:
+		x.err = k.result
+	case k.state != stateHeld:
+		x.err = &QuorumError{Round: b.round(), Err: ErrLost, hint: "it was released meanwhile"}
+	case k.left(now) <= 0:
+		// Also where a majority still says ours: between the old Until and its
+		// answer the key may have expired, been taken and been freed.
+		after = k.lose(nil)
+		x.err = k.result
+	case t.extension() == extended:
+		k.start, k.valid = b.start, validity(k.ttl, k.l.opt.Drift) // later than before: b began later
+	case t.extension() == extensionLost:
+		after = k.lose(b)
+		x.err = k.result
+	default:
+		until := k.start.at.Add(k.valid)
+		x.err = &QuorumError{Round: b.round(), Err: ErrNoQuorum, hint: "still held until " + until.Format("15:04:05.000")}
+	}
+	k.ext = nil
+	k.mu.Unlock()
+	close(x.done)
+	k.l.observe(b, nil)
+	if after != nil {
+		after()
+	}
+	if x.err == nil {
+		for i := range b.calls {
+			k.heal(b, &b.calls[i])
+		}
+	}
+}
+
+// heal stores the value again on a node that has forgotten it. Where a majority of
+// this round said ours, nobody else can have held the lock since, and so nobody
+// who matters is overwritten; SET NX overwrites nobody at all. It counts from the
+// next round on: a node that had forgotten could have agreed to another meanwhile.
+func (k *Lock) heal(b *ballot, c *call) {
+	k.mu.Lock()
+	var h *call
+	// After the lock is given up, or once another question has gone out behind this
+	// one, it would come out of turn and be left behind.
+	if k.state == stateHeld && k.last == b && k.left(k.l.now()) > 0 {
+		if b.mayHeal(c) {
+			h = b.heal(c)
+		}
+	}
+	k.mu.Unlock()
+	if h != nil {
+		h.ln.ask(h, c)
+	}
+}
+
+// A vigil is one context of KeepAlive.
+type vigil struct {
+	held   context.Context
+	cancel context.CancelCauseFunc
+}
+
+type vigils []*vigil
+
+// cancel ends the contexts; nil: as if by their own stop.
+func (vs vigils) cancel(cause error) {
+	for _, v := range vs {
+		v.cancel(cause)
+	}
+}
+
+// KeepAlive renews the lock at a third of its ttl until stop is called, ctx is
+// done, or the lock is released or lost. The context it returns ends then: with
+// ErrLost as its cause (context.Cause) when the lock is lost, no later than Until,
+// even if no node answers any more and even if an extension hangs; where the
+// process or the machine slept past Until, within a second of waking. With
+// ErrClosed when the Locker is closed.
+//
+// A renewal that too few nodes answer is tried again while the lock is valid. stop
+// ends the renewal, not the lock, and may be called more than once. Many locks are
+// kept alive by timers, not by goroutines of their own.
+func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop context.CancelFunc) {
+	held, cancel := context.WithCancelCause(ctx)
+	v := &vigil{held: held, cancel: cancel}
+	k.mu.Lock()
+	var after func()
+	now := k.l.now()
+	if k.state == stateHeld && k.left(now) <= 0 {
+		after = k.lose(nil)
+	}
+	var end error
+	switch {
+	case k.state == stateLost || k.state == stateReleased && k.result != nil:
+		end = k.result
+	case k.state != stateHeld:
+		end = errReleased
+		if k.l.isClosed() {
+			end = ErrClosed
+		}
+	default:
+		k.vigils = append(k.vigils, v)
+		if len(k.vigils) == 1 {
+			gone := now.since(k.start)
+			k.renew = restart(k.renew, renewAfter(k.ttl, k.l.rand.float())-gone, k.renewNow)
+			k.loss = restart(k.loss, k.left(now)-leadOf(k.valid), k.checkLoss)
+		}
+	}
+	k.mu.Unlock()
+	if after != nil {
+		after()
+	}
+	if end != nil {
+		cancel(end)
+	}
+	return held, func() {
+		cancel(nil)
+		k.dropVigils()
+	}
+}
+
+// restart sets a timer, made at its first use.
+func restart(t *time.Timer, d time.Duration, f func()) *time.Timer {
+	d = max(d, 0)
+	if t == nil {
+		return time.AfterFunc(d, f)
+	}
+	t.Reset(d)
+	return t
+}
+
+// endVigils takes the contexts off the lock, to be cancelled after unlocking, and
+// stops what serves them. Needs k.mu.
+func (k *Lock) endVigils() vigils {
+	vs := k.vigils
+	k.vigils = nil
+	if k.renew != nil {
+		k.renew.Stop()
+		k.loss.Stop()
+	}
+	return vs
+}
+
+// dropVigils forgets contexts that have ended, and stops the timers with the last.
+func (k *Lock) dropVigils() (left int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var keep []*vigil
+	for _, v := range k.vigils {
+		if v.held.Err() == nil {
+			keep = append(keep, v)
+		}
+	}
+	if k.vigils = keep; len(keep) == 0 {
+		k.endVigils()
+	}
+	return len(keep)
+}
+
+// renewNow is the renew timer's: it sends an extension and returns.
+func (k *Lock) renewNow() {
+	if k.dropVigils() == 0 {
+		return
+	}
+	_, mine, err := k.beginExtend(k.renewed)
+	if err == nil && !mine { // the holder's own Extend is under way
+		k.renewIn(func(now instant) time.Duration { return renewAgainAfter(k.left(now), k.l.rand.float()) })
+	}
+}
+
+// renewed sets the renew timer anew after an extension.
+func (k *Lock) renewed(err error) {
+	k.renewIn(func(now instant) time.Duration {
+		if err == nil {
+			return renewAfter(k.ttl, k.l.rand.float()) - now.since(k.start)
+		}
+		return renewAgainAfter(k.left(now), k.l.rand.float())
+	})
+}
+
+func (k *Lock) renewIn(pause func(now instant) time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.state == stateHeld && len(k.vigils) > 0 {
+		k.renew = restart(k.renew, pause(k.l.now()), k.renewNow)
+	}
+}
+
+// checkLoss is the loss timer's, the one that decides: it depends on nothing that
+// can hang. Extensions only move Until; the timer finds out when it fires.
+func (k *Lock) checkLoss() {
+	k.mu.Lock()
+	var after func()
+	if k.state == stateHeld && len(k.vigils) > 0 {
+		if left := k.left(k.l.now()) - leadOf(k.valid); left > 0 {
+			k.loss = restart(k.loss, left, k.checkLoss)
+		} else {
+			after = k.lose(nil)
+		}
+	}
+	k.mu.Unlock()
+	if after != nil {
+		after()
+	}
+}

@@ -1,0 +1,98 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Fencing tokens. Each node keeps a register per lock, a maximum that only grows.
+// An acquisition proposes one number P to all nodes; a node counts if the value is
+// ours there and, by the same delivery, the register moved from below P to P. With
+// a majority of such nodes P is the token.
+//
+// Why tokens grow (I2), with no clock in the argument: before A returns, the
+// registers of a majority stand at A's token or above, and they only grow. Whoever
+// begins later needs a majority of registers that were *below* its own token when
+// they moved to it. Two majorities share a node; so its token is greater. Two equal
+// tokens would need one register to move to the same number twice. Failed attempts
+// only raise registers.
+//
+// What breaks if a rule is dropped: counting a register that already stood at the
+// token gives one token to two holders; counting value and register on different
+// nodes, or raising where the value is not ours, lets a token fall behind that of
+// the claim before it; not measuring the validity after the raise hands out expired
+// locks. (Each was found by visiting all states of two attempts on three nodes.)
+
+const (
+	// clockTrust is the greatest wall clock, in µs since 1970 (the year 2112), that
+	// proposals follow: a clock beyond it must not use up the numbers below 2^53.
+	clockTrust = 1 << 52
+
+	// maxRaises is how many rounds may raise the token: the first tells how high
+	// the registers are if it fails, the second is above them. A contender between
+	// the two costs the attempt, which is made again with what was learned.
+	maxRaises = 2
+
+	// raiseHeadroom is the least by which a raised token is above the registers, in
+	// µs, so that contenders' proposals do not overtake it meanwhile.
+	raiseHeadroom = 1000
+)
+
+var errTokensUsedUp = errors.New("the fence registers are at 2^53 or close to it: no greater token can be made; remove them")
+
+// propose is the token to propose: the time, which makes most proposals greater
+// than those before without asking, or one above the highest register seen.
+func propose(start instant, seen int64) (int64, error) {
+	now := start.wall
+	if now < 0 || now > clockTrust {
+		now = 0
+	}
+	p := max(now, seen+1)
+	if p >= maxToken {
+		return 0, errTokensUsedUp
+	}
+	return p, nil
+}
+
+// raise agrees on a token above all registers of the nodes that are ours, where
+// another client's clock was ahead of the proposal. It returns the last ballot,
+// which what comes after has to wait for, also with an error.
+func (l *Locker) raise(ctx context.Context, e *errand, b *ballot) (last *ballot, token int64, err error) {
+	last = b
+	for range maxRaises {
+		took := l.now().since(b.start)
+		token = max(e.seen, b.start.wall) + max(raiseHeadroom, 2*int64(took/time.Microsecond))
+		if b.start.wall > clockTrust {
+			token = e.seen + raiseHeadroom
+		}
+		if token >= maxToken {
+			return last, 0, l.missed(e, last, ErrNoQuorum, errTokensUsedUp.Error())
+		}
+		r := l.newBallot(OpRaise, b.name, raiseQuestion(b.name, b.q.value, b.q.ttl, token), l.now(), raiseDecided)
+		r.q.patience = b.q.patience
+		r.send(last)
+		last = r
+		if err := l.await(ctx, e, r); err != nil {
+			return last, 0, err
+		}
+		t, _, score := r.result()
+		l.observe(r, e)
+		e.seen = max(e.seen, score, token)
+		if raised(t) == won {
+			return last, token, nil
+		}
+	}
+	reason := ErrNoQuorum
+	if t, _, _ := last.result(); t.refused() {
+		reason = ErrHeld
+	}
+	return last, 0, l.missed(e, last, reason, "no majority agreed on a fencing token")
+}
+
+// raised counts only registers that moved to the token.
+func raised(t tally) verdict {
+	return decide(t.n, t.fenced, t.yes-t.fenced+t.no+t.missing+t.unknown)
+}
+
+func raiseDecided(t tally) bool { return raised(t) != pending }

@@ -1,0 +1,200 @@
+package redlock
+
+import "time"
+
+// The Locker's list of held locks: Close releases them, and a look every half
+// second finds those that a sleeping machine let expire, and those that are held
+// for so long that their fence registers need a life of their own.
+
+// A heldPlace is a lock's place in the list. Guarded by the Locker's mu.
+type heldPlace struct {
+	prev, next *Lock
+	in         bool
+	since      instant // when it was put there
+}
+
+// A heldList has the locks in order of acquisition, oldest first.
+type heldList struct {
+	first, last *Lock
+	young       *Lock // the first whose registers were not looked after yet
+	n           int
+	watch       *time.Timer // runs while there are any
+	watched     instant     // the last look
+	looks       int
+}
+
+// sweepEvery is how many looks pass between two that drop expired locks from the
+// list: half a minute. They do no harm there but take memory.
+const sweepEvery = 60
+
+// enter puts a lock on the list; false: the Locker is closed.
+func (l *Locker) enter(k *Lock) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	h := &l.held
+	k.place = heldPlace{prev: h.last, in: true, since: l.now()}
+	if h.last != nil {
+		h.last.place.next = k
+	} else {
+		h.first = k
+	}
+	h.last = k
+	if h.young == nil {
+		h.young = k
+	}
+	if h.n++; h.n == 1 {
+		h.watched = l.now()
+		h.watch = restart(h.watch, watchEvery, l.look)
+	}
+	return true
+}
+
+// leave takes a lock off the list, if it is there.
+func (l *Locker) leave(k *Lock) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(k)
+}
+
+// drop needs l.mu.
+func (l *Locker) drop(k *Lock) {
+	h, p := &l.held, &k.place
+	if !p.in {
+		return
+	}
+	if h.young == k {
+		h.young = p.next
+	}
+	if p.prev != nil {
+		p.prev.place.next = p.next
+	} else {
+		h.first = p.next
+	}
+	if p.next != nil {
+		p.next.place.prev = p.prev
+	} else {
+		h.last = p.prev
+	}
+	*p = heldPlace{}
+	if h.n--; h.n == 0 {
+		h.watch.Stop()
+	}
+}
+
+// look is the watch's, every half second while locks are held.
+func (l *Locker) look() {
+	l.mu.Lock()
+	h := &l.held
+	if l.closed || h.n == 0 {
+		l.mu.Unlock()
+		return
+	}
+	now := l.now()
+	// The timers know nothing of the time that a machine was suspended for, or that
+	// the wall clock was set forward by: then every lock is looked at.
+	slept := now.since(h.watched)-now.at.Sub(h.watched.at) > watchEvery/2
+	h.watched = now
+	h.looks++
+	var all, grown []*Lock
+	if slept || h.looks%sweepEvery == 0 {
+		for k := h.first; k != nil; k = k.place.next {
+			all = append(all, k)
+		}
+	}
+	for h.young != nil {
+		k := h.young
+		if now.since(k.place.since) < registerGrace {
+			break
+		}
+		grown = append(grown, k)
+		h.young = k.place.next
+	}
+	h.watch.Reset(watchEvery)
+	l.mu.Unlock()
+
+	for _, k := range grown {
+		k.touch()
+	}
+	for _, k := range all {
+		k.checkLoss()
+		if !k.Valid() {
+			l.leave(k) // expired; Release still works
+		}
+	}
+}
+
+// touch gives the registers of a lock that may be left to expire a life.
+func (k *Lock) touch() {
+	q := touchQuestion(k.name, k.value, k.ttl)
+	q.patience = k.l.patience(k.ttl)
+	for i, ln := range k.l.lanes {
+		ln.ask(&call{ln: ln, q: &q, i: i}, nil)
+	}
+}
+
+// closeWait is how long Close waits at most: two node timeouts.
+func (l *Locker) closeWait() time.Duration {
+	if l.opt.NodeTimeout > 0 {
+		return 2 * l.opt.NodeTimeout
+	}
+	return 2 * maxNodeTimeout
+}
+
+// Close ends waits and KeepAlive contexts with ErrClosed, releases what is still
+// held, waits for that and for what is owed to nodes that answer for at most two
+// node timeouts (two seconds by default), and closes the clients that Open made.
+// Every later call on the Locker is ErrClosed, a second Close too. Connections of
+// clients given to New are theirs to close.
+func (l *Locker) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return ErrClosed
+	}
+	l.closed = true
+	close(l.closing)
+	var all []*Lock
+	for k := l.held.first; k != nil; k = k.place.next {
+		all = append(all, k)
+	}
+	l.mu.Unlock()
+	for _, k := range all {
+		k.beginRelease(ErrClosed)
+	}
+	idle := make(chan struct{}, len(l.lanes))
+	for _, ln := range l.lanes {
+		ln.whenIdle(func() { idle <- struct{}{} })
+	}
+	limit := time.NewTimer(l.closeWait())
+	defer limit.Stop()
+wait:
+	for range l.lanes {
+		select {
+		case <-idle:
+		case <-limit.C:
+			break wait
+		}
+	}
+	for _, ln := range l.lanes {
+		ln.close()
+	}
+	var err error
+	for _, c := range l.owned {
+		if e := c.Close(); e != nil && err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+func (l *Locker) isClosed() bool {
+	select {
+	case <-l.closing:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,269 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// A Lock is one acquisition that is, or was, held. It exists only as acquired: it
+// has no zero value of use and is never acquired again. Its methods may be called
+// from any number of goroutines.
+type Lock struct {
+	l     *Locker
+	name  lockKey
+	value string
+	fence int64
+	ttl   time.Duration
+	place heldPlace // among the Locker's locks
+
+	mu     sync.Mutex
+	start  instant       // what the validity counts from
+	valid  time.Duration // for how long
+	state  lockState
+	last   *ballot // the last question about this lock, while any of its calls is under way
+	holds  uint64  // nodes that may hold the value, as bits; those of last are not in here
+	doubt  uint64  // and where a command that puts it there may yet be executed
+	ext    *extending
+	vigils []*vigil // KeepAlive's contexts
+	renew  *time.Timer
+	loss   *time.Timer
+	rel    *ballot // the release under way, or done
+	result error   // of the release or the loss, once final
+}
+
+type lockState uint8
+
+const (
+	stateHeld lockState = iota
+	stateReleasing
+	stateReleased // finally: result says how
+	stateLost     // finally
+)
+
+// Key is the key as it was given to the Locker, without Options.KeyPrefix.
+func (k *Lock) Key() string { return k.name.key }
+
+// Value is what the nodes store for this holder: "label:uuid", new for every
+// acquisition. Adopt takes it to take the lock over.
+func (k *Lock) Value() string { return k.value }
+
+// Fence is the fencing token: strictly greater than that of every holder of the
+// key whose acquisition had returned before this one began, whatever clocks and
+// delays do, as long as a majority of the nodes keeps its registers. A store that
+// refuses writes with a smaller token than it has seen is safe even from a holder
+// that sleeps past Until. (Kleppmann, How to do distributed locking, 2016.)
+func (k *Lock) Fence() int64 { return k.fence }
+
+// Until is when the lock must no longer be believed in, on the steady clock; only
+// an answered extension moves it, and only forward. Prefer Valid, which minds the
+// wall clock as well.
+func (k *Lock) Until() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.start.at.Add(k.valid)
+}
+
+// Valid reports whether the lock is held: now is before Until on the steady and on
+// the wall clock, and it was neither released nor lost. What holds when Valid is
+// called may not hold a line later; what must not happen then needs the Fence.
+func (k *Lock) Valid() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state == stateHeld && k.left(k.l.now()) > 0
+}
+
+// left is the validity that is left; none at exactly Until. Needs k.mu.
+func (k *Lock) left(now instant) time.Duration { return k.valid - now.since(k.start) }
+
+// hold makes the lock; nil: the Locker was closed meanwhile.
+func (l *Locker) hold(e *errand, b, last *ballot, token int64, valid time.Duration) *Lock {
+	k := &Lock{l: l, name: e.name, value: b.q.value, fence: token, ttl: e.ttl, start: b.start, valid: valid}
+	k.mu.Lock() // so that what Close does to it comes after
+	defer k.mu.Unlock()
+	if !l.enter(k) {
+		return nil
+	}
+	k.follow(last)
+	return k
+}
+
+// follow makes b the last question about the lock. Needs k.mu.
+func (k *Lock) follow(b *ballot) {
+	k.last = nil
+	if b.bind(k) {
+		k.last = b
+		return
+	}
+	k.note(b)
+}
+
+// note keeps what a finished ballot says of the nodes. Needs k.mu.
+func (k *Lock) note(b *ballot) {
+	holds, doubt := b.stored()
+	k.holds |= holds
+	k.doubt = k.doubt&^holds | doubt
+}
+
+// forget drops a ballot that has nothing under way any more.
+func (k *Lock) forget(b *ballot) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.note(b)
+	if k.last == b {
+		k.last = nil
+	}
+}
+
+// Release gives the lock back: on every node the value is removed if it is ours,
+// and the release announced (Redis page, step 5: also where it is believed not to
+// be). A renewal by KeepAlive is stopped first, and its contexts end. To each node
+// the release goes after what was asked there before; a node that has not answered
+// that is owed the release, and gets it when it answers again.
+//
+// It returns when the outcome is decided: nil if a majority had the lock, or, before
+// Until, had it or had forgotten it; ErrLost if the lock was not ours any more;
+// ErrNoQuorum if too few nodes answered, then what is left expires on the nodes by
+// the time that the error names. After nil or ErrLost every further call returns the
+// same and sends nothing; after ErrNoQuorum it asks the silent nodes again. So
+// `defer lock.Release(ctx)` is always right.
+//
+// A ctx that is done already does not shorten the wait, which the node timeout
+// bounds; one that ends during it does, with its error, and the release goes on.
+func (k *Lock) Release(ctx context.Context) error {
+	asked := k.beginRelease(nil)
+	if asked == nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.result
+	}
+	var ended <-chan struct{}
+	if ctx.Err() == nil {
+		ended = ctx.Done()
+	}
+	select {
+	case <-asked.done:
+	case <-ended:
+		select {
+		case <-asked.done:
+		default:
+			e := &errand{op: OpRelease, name: k.name, began: asked.start, attempt: 1}
+			return k.l.ended(ctx, e, &QuorumError{Round: asked.round(), Err: ErrNoQuorum})
+		}
+	}
+	return k.released(asked)
+}
+
+// beginRelease sends the release, or joins the one under way; nil: it is over for
+// good. cause ends KeepAlive's contexts.
+func (k *Lock) beginRelease(cause error) *ballot {
+	k.mu.Lock()
+	switch k.state {
+	case stateReleased, stateLost:
+		k.mu.Unlock()
+		return nil
+	case stateReleasing:
+		if again := k.rel; again != nil {
+			if t, _, _ := again.result(); !again.isOver() || k.verdict(t) != inconclusive {
+				k.mu.Unlock()
+				return again
+			}
+		}
+	}
+	before := k.rel // a release that too few answered
+	k.state = stateReleasing
+	ended := k.endVigils()
+	b := k.l.cleaning(OpRelease, k.name, releaseQuestion(k.name, k.value, k.ttl), k.holds, k.doubt,
+		func(t tally) bool { return k.verdict(t) != extendPending })
+	b.then = func() { k.l.observe(b, nil); k.released(b) }
+	prev := k.last
+	k.rel = b
+	k.follow(b)
+	k.mu.Unlock()
+	k.l.leave(k)
+	ended.cancel(cause)
+	b.sendTo(prev, before)
+	return b
+}
+
+// verdict judges a release. Until does not move any more, so no lock is needed.
+func (k *Lock) verdict(t tally) extension {
+	return t.release(k.left(k.l.now()) > 0)
+}
+
+// released is the outcome of a decided release. It is final unless too few answered.
+func (k *Lock) released(b *ballot) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.state == stateReleased {
+		return k.result
+	}
+	t, _, _ := b.result()
+	switch k.verdict(t) {
+	case extended:
+		k.state, k.result = stateReleased, nil
+	case extensionLost:
+		k.state, k.result = stateReleased, &QuorumError{Round: b.round(), Err: ErrLost}
+	default:
+		expires := b.start.at.Add(k.ttl + driftOf(k.ttl, k.l.opt.Drift) + expiryGrain)
+		return &QuorumError{Round: b.round(), Err: ErrNoQuorum, hint: "what is left expires by " + expires.Format("15:04:05.000")}
+	}
+	return k.result
+}
+
+// lose declares the lock lost, for good. It returns what is to be done after
+// unlocking. Needs k.mu.
+func (k *Lock) lose(b *ballot) (after func()) {
+	q := &QuorumError{Err: ErrLost, Round: Round{Op: OpLost, Key: k.name.key, Need: majority(len(k.l.lanes)), Start: k.start.at, Took: k.l.now().since(k.start)}}
+	if b != nil {
+		q.Round = b.round()
+	} else {
+		q.hint = "its validity of " + short(k.valid) + " is over"
+	}
+	k.state, k.result = stateLost, q
+	ended := k.endVigils()
+	holds, doubt, prev := k.holds, k.doubt, k.last
+	early := time.Duration(0)
+	if b == nil {
+		early = k.left(k.l.now())
+	}
+	undo := k.l.cleaning(OpRollback, k.name, rollbackQuestion(k.name, k.value, k.ttl), holds, doubt, allIn)
+	undo.then = func() { k.l.observe(undo, nil) }
+	return func() {
+		ended.cancel(q)
+		k.l.leave(k)
+		if k.l.opt.Observe != nil {
+			r := q.Round
+			r.Op = OpLost
+			k.l.opt.Observe(r)
+		}
+		if early <= 0 {
+			undo.send(prev)
+			return
+		}
+		// The loss is told a little before Until, but the lock keeps others out until
+		// then: whoever trusts Until alone must not meet the next holder.
+		time.AfterFunc(early, func() { undo.send(prev) })
+	}
+}
+
+// lossError says that the lock is not held: how it was lost, if that is known.
+func (k *Lock) lossError() error {
+	k.mu.Lock()
+	var after func()
+	if k.state == stateHeld {
+		after = k.lose(nil)
+	}
+	err := k.result
+	if err == nil {
+		err = &QuorumError{Err: ErrLost, Round: Round{Op: OpLost, Key: k.name.key}, hint: "its validity of " + short(k.valid) + " is over"}
+	}
+	k.mu.Unlock()
+	if after != nil {
+		after()
+	}
+	return err
+}
+
+var errReleased = errors.New("redlock: released")

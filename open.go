@@ -1,0 +1,121 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	// dialTimeout bounds a dial, which goes on in the background when callers have
+	// given the node up: bound by a call's node timeout, a far node would never get
+	// past its first three round trips.
+	dialTimeout = 2 * time.Second
+
+	// openPool is how many connections a client of Open may have. A lane uses at
+	// most maxFlights and a few for probing; the rest is because go-redis, after as
+	// many failed dials as the pool has places, dials only once a second, and a node
+	// is to be used again within a second of coming back.
+	openPool = 1024
+)
+
+// Open is New over clients that it makes, one for each URL, and that Close closes.
+// A URL is redis://[user:password@]host:port[/db], rediss:// for TLS, unix://path,
+// or just host:port. It does not dial.
+//
+// The clients never send a command twice, dial once at a time, take two round trips
+// to set a connection up, and give a read as long as two node timeouts.
+func Open(opt Options, urls ...string) (*Locker, error) {
+	return open(opt, urls, realClock, newSource())
+}
+
+func open(opt Options, urls []string, now clock, rand *source) (*Locker, error) {
+	var nodes []Node
+	var clients []*redis.Client
+	closeAll := func() {
+		for _, c := range clients {
+			c.Close()
+		}
+	}
+	seen := make(map[string]int)
+	for i, u := range urls {
+		o, err := clientOptions(u, opt.NodeTimeout)
+		if err != nil {
+			closeAll()
+			return nil, fmt.Errorf("redlock: node %d of %d: %w", i+1, len(urls), err)
+		}
+		at := o.Network + " " + o.Addr
+		if j, ok := seen[at]; ok {
+			closeAll()
+			return nil, fmt.Errorf("redlock: nodes %d and %d are both at %s: list every master once", j+1, i+1, o.Addr)
+		}
+		seen[at] = i
+		c := redis.NewClient(o)
+		clients = append(clients, c)
+		nodes = append(nodes, c)
+	}
+	l, err := newLocker(opt, nodes, now, rand)
+	if err != nil {
+		closeAll()
+		return nil, err
+	}
+	for _, c := range clients {
+		l.owned = append(l.owned, c)
+	}
+	return l, nil
+}
+
+// clientOptions reads a URL. Its error never shows the password.
+func clientOptions(url string, nodeTimeout time.Duration) (*redis.Options, error) {
+	var o *redis.Options
+	switch {
+	case url == "":
+		return nil, errors.New("the URL is empty: want redis://host:port, rediss://host:port, unix:///path or host:port")
+	case !strings.Contains(url, "://"):
+		host, port, err := net.SplitHostPort(url)
+		if err != nil || port == "" {
+			return nil, fmt.Errorf("%q is no host:port: want redis://host:port, rediss://host:port, unix:///path or host:port", safeURL(url))
+		}
+		if host == "" {
+			url = "localhost:" + port
+		}
+		o = &redis.Options{Addr: url}
+	default:
+		var err error
+		if o, err = redis.ParseURL(url); err != nil {
+			return nil, fmt.Errorf("%q: %s", safeURL(url), strings.ReplaceAll(err.Error(), url, safeURL(url)))
+		}
+	}
+	if nodeTimeout <= 0 {
+		nodeTimeout = maxNodeTimeout
+	}
+	o.MaxRetries = -1
+	o.DialerRetries = 1
+	o.DialTimeout = dialTimeout
+	o.ReadTimeout = max(2*nodeTimeout, dialTimeout)
+	o.WriteTimeout = o.ReadTimeout
+	o.PoolTimeout = o.ReadTimeout
+	o.ContextTimeoutEnabled = true
+	o.DisableIdentity = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	o.PoolSize = openPool
+	return o, nil
+}
+
+// safeURL is the URL without what stands before its last @.
+func safeURL(url string) string {
+	i := strings.LastIndexByte(url, '@')
+	if i < 0 {
+		return url
+	}
+	scheme, _, ok := strings.Cut(url, "://")
+	if !ok {
+		return "***@" + url[i+1:]
+	}
+	return scheme + "://***@" + url[i+1:]
+}

@@ -1,0 +1,393 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// A Locker takes locks that a majority of its nodes agree on. It is safe for
+// concurrent use, and meant to be shared: the callers' requests travel to a node
+// in common batches.
+type Locker struct {
+	opt   Options
+	lanes []*lane
+	met   roster
+	now   clock
+	rand  *source
+	owned []io.Closer // the clients that Open made
+
+	closing chan struct{} // closed by Close
+
+	mu      sync.Mutex
+	closed  bool
+	held    heldList
+	leaving map[string]*ballot // by full key: the last clean-up that is not finished
+}
+
+// New makes a Locker over the nodes, each an independent master; the order is
+// that of the votes in errors and Rounds. It does not dial. Every client of a key
+// must be given the same nodes.
+//
+// It refuses options that contradict each other, no node, a nil one, more than
+// 64, and the same client twice. The same server reached under two names is
+// refused by the first round that meets it, and from then on.
+func New(opt Options, nodes ...Node) (*Locker, error) {
+	return newLocker(opt, nodes, realClock, newSource())
+}
+
+func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, error) {
+	opt, err := opt.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(nodes) == 0:
+		return nil, errors.New("redlock: no node: give at least one Redis master, better three or five")
+	case len(nodes) > maxNodes:
+		return nil, fmt.Errorf("redlock: %d nodes: at most %d, and more than nine only make it slower", len(nodes), maxNodes)
+	}
+	for i, n := range nodes {
+		if isNil(n) {
+			return nil, fmt.Errorf("redlock: node %d of %d is nil", i+1, len(nodes))
+		}
+		for j, m := range nodes[:i] {
+			if sameNode(n, m) {
+				return nil, fmt.Errorf("redlock: nodes %d and %d are the same client (%s): list every master once", j+1, i+1, nodeName(i, n))
+			}
+		}
+	}
+	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), leaving: make(map[string]*ballot)}
+	for i, n := range nodes {
+		l.lanes = append(l.lanes, newLane(i, n, &l.met))
+	}
+	return l, nil
+}
+
+// An errand is one call of TryAcquire, Acquire or Adopt, over all its attempts.
+type errand struct {
+	op      Op
+	name    lockKey
+	ttl     time.Duration
+	label   string
+	began   instant
+	attempt int
+	seen    int64 // the highest register met
+	hard    bool  // what stands in the way does not heal with time
+}
+
+func (l *Locker) errand(op Op, key string, ttl time.Duration, opts []AcquireOption) (*errand, error) {
+	o := acquireOptions{label: l.opt.Name}
+	for _, f := range opts {
+		if f != nil {
+			f(&o)
+		}
+	}
+	if err := checkLabel("the label", o.label); err != nil {
+		return nil, err
+	}
+	name, err := nameKey(l.opt.KeyPrefix, key)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkTTL(ttl, l.opt.NodeTimeout, l.opt.Drift); err != nil {
+		return nil, err
+	}
+	return &errand{op: op, name: name, ttl: ttl, label: o.label, began: l.now()}, nil
+}
+
+// TryAcquire takes the lock key for ttl if it is free, and does not wait for it.
+//
+// All nodes are asked at once; the answer is there when a majority has said yes,
+// or can not any more. The lock may be believed in until its Until, ttl less
+// drift and rounding after TryAcquire was called (Redis page, The Redlock
+// Algorithm, steps 1 to 4). On failure whatever was stored is removed in the
+// background, also when ctx is done (step 5).
+//
+// Errors: a *QuorumError with ErrHeld (another holder has it) or ErrNoQuorum (too
+// few nodes answered); the error of ctx if that ended the call; ErrClosed; or what
+// is wrong with key or ttl, without anything having been sent. A ttl that leaves no
+// validity is refused with the smallest that would do; fractions of a millisecond
+// are rounded up on the nodes; more than 24 days are refused.
+func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (*Lock, error) {
+	e, err := l.errand(OpAcquire, key, ttl, opts)
+	if err != nil {
+		return nil, err
+	}
+	return l.attempt(ctx, e)
+}
+
+// Acquire takes the lock key for ttl, waiting for it until ctx is done. Between
+// attempts it pauses, see Options.Retry; at random, so that contenders who took
+// parts of each other's majority do not meet again.
+//
+// Errors are those of TryAcquire, but ErrHeld and ErrNoQuorum only once ctx is
+// done, together with the error of ctx; or ErrNoQuorum at once where so many nodes
+// answer with errors that time does not heal (WRONGTYPE, NOAUTH, WRONGPASS, NOPERM,
+// READONLY) that no majority can be had.
+func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (*Lock, error) {
+	e, err := l.errand(OpAcquire, key, ttl, opts)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		lock, err := l.attempt(ctx, e)
+		var missed *QuorumError
+		if err == nil || ctx.Err() != nil || e.hard || !errors.As(err, &missed) {
+			return lock, err
+		}
+		if err := l.pause(ctx, e); err != nil {
+			return nil, l.ended(ctx, e, missed)
+		}
+	}
+}
+
+// pause waits before the next attempt.
+func (l *Locker) pause(ctx context.Context, e *errand) error {
+	longest := max(l.opt.Retry(e.attempt), time.Millisecond)
+	t := time.NewTimer(longest/2 + time.Duration(l.rand.float()*float64(longest/2)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.closing:
+		return ErrClosed
+	}
+}
+
+// attempt is the Redlock algorithm: ask all, count, agree on a token, subtract.
+func (l *Locker) attempt(ctx context.Context, e *errand) (*Lock, error) {
+	if err := l.usable(ctx, e); err != nil {
+		return nil, err
+	}
+	e.attempt++
+	// A new value for every attempt: a rollback that is late cannot meet the key of
+	// the next one.
+	value := e.label + ":" + l.rand.uuid()
+	start := l.now() // before anything is sent: the nodes' ttls begin later
+	proposal, err := propose(start, e.seen)
+	if err != nil {
+		return nil, fmt.Errorf("redlock: %s %q: %w", e.op, clip(e.name.key), err)
+	}
+	b := l.newBallot(OpAcquire, e.name, acquireQuestion(e.name, value, e.ttl, proposal), start, acquireDecided)
+	b.q.patience = l.patience(e.ttl)
+	undo := func() question { return rollbackQuestion(e.name, value, e.ttl) }
+	// To each node after what was left there by the attempt before, which would
+	// otherwise stand in our way.
+	b.send(l.lastLeaving(e.name))
+	return l.claim(ctx, e, b, proposal, undo)
+}
+
+func acquireDecided(t tally) bool { return t.acquisition() != acquirePending }
+
+// usable refuses what would be in vain, before anything is sent.
+func (l *Locker) usable(ctx context.Context, e *errand) error {
+	select {
+	case <-l.closing:
+		return l.ended(ctx, e, nil)
+	default:
+	}
+	if ctx.Err() != nil {
+		return l.ended(ctx, e, nil)
+	}
+	return l.met.twins()
+}
+
+// claim turns a ballot on its way into a lock, or undoes it.
+func (l *Locker) claim(ctx context.Context, e *errand, b *ballot, proposal int64, undo func() question) (*Lock, error) {
+	last, token, err := b, proposal, l.await(ctx, e, b)
+	if err == nil {
+		t, hard, score := b.result()
+		e.seen = max(e.seen, score, proposal)
+		e.hard = t.n-hard < t.need()
+		switch t.acquisition() {
+		case acquireFenced:
+		case acquireUnfenced:
+			last, token, err = l.raise(ctx, e, b)
+		case acquireHeld:
+			err = l.missed(e, b, ErrHeld, "")
+		default:
+			err = l.missed(e, b, ErrNoQuorum, "")
+		}
+	}
+	if err == nil {
+		err = l.met.twins()
+	}
+	var k *Lock
+	if err == nil {
+		// Last of all: only what is left of the validity now was acquired.
+		now := l.now()
+		if valid := validity(e.ttl, l.opt.Drift); now.since(b.start) >= valid {
+			err = l.missed(e, b, ErrNoQuorum, "the answers came after the validity of "+short(valid)+" was over")
+		} else if k = l.hold(e, b, last, token, valid); k == nil {
+			err = l.ended(ctx, e, nil)
+		}
+	}
+	l.observe(b, e)
+	if err != nil {
+		l.undo(last, undo())
+		return nil, err
+	}
+	return k, nil
+}
+
+// await waits for a ballot to be decided; if the caller's ctx or Close end that,
+// nobody counts it any more.
+func (l *Locker) await(ctx context.Context, e *errand, b *ballot) error {
+	select {
+	case <-b.done:
+		return nil
+	case <-ctx.Done():
+	case <-l.closing:
+	}
+	if !b.abandon() {
+		return nil // decided at the same instant
+	}
+	return l.ended(ctx, e, &QuorumError{Round: l.round(b, e), Err: ErrNoQuorum})
+}
+
+// missed is the error of an attempt that was decided against us.
+func (l *Locker) missed(e *errand, b *ballot, reason error, hint string) error {
+	return &QuorumError{Round: l.round(b, e), Err: reason, hint: hint}
+}
+
+func (l *Locker) round(b *ballot, e *errand) Round {
+	r := b.round()
+	if e != nil {
+		r.Wait, r.Attempt = l.now().since(e.began), e.attempt
+	}
+	return r
+}
+
+func (l *Locker) observe(b *ballot, e *errand) {
+	if l.opt.Observe != nil {
+		l.opt.Observe(l.round(b, e))
+	}
+}
+
+// ended is the error of a call that the caller's ctx or Close ended. It matches
+// the ctx's error, its cause, and what the last round came to.
+func (l *Locker) ended(ctx context.Context, e *errand, last *QuorumError) error {
+	err := &endedError{what: fmt.Sprintf("redlock: %s %q", e.op, clip(e.name.key)), after: l.now().since(e.began), attempts: e.attempt}
+	if ctx.Err() != nil {
+		err.why = append(err.why, ctx.Err())
+		if cause := context.Cause(ctx); cause != ctx.Err() {
+			err.why = append(err.why, cause)
+		}
+	} else {
+		err.why = append(err.why, ErrClosed)
+	}
+	err.last = last
+	return err
+}
+
+// An endedError says that somebody ended a call, and how far it had come.
+type endedError struct {
+	what     string
+	why      []error
+	after    time.Duration
+	attempts int
+	last     *QuorumError // of the last round; nil: none was sent
+}
+
+func (e *endedError) Error() string {
+	s := e.what + ": "
+	if e.why[0] == ErrClosed {
+		s += "locker closed"
+	} else {
+		s += e.why[len(e.why)-1].Error()
+	}
+	if e.last == nil {
+		return s
+	}
+	s += fmt.Sprintf(" after %s, attempt %d", short(e.after), e.attempts)
+	return s + ": " + e.last.reason() + " (" + e.last.Round.votes() + ")"
+}
+
+func (e *endedError) Unwrap() []error {
+	if e.last == nil {
+		return e.why
+	}
+	return append([]error{e.last}, e.why...)
+}
+
+func (l *Locker) patience(ttl time.Duration) patience {
+	return patienceFor(ttl, l.opt.NodeTimeout, l.opt.Drift)
+}
+
+// undo takes back in the background what a ballot may have stored, on each node
+// after the ballot's own call there was answered.
+func (l *Locker) undo(last *ballot, q question) {
+	if holds, _ := last.stored(); holds == 0 && last.finished() {
+		return
+	}
+	b := l.cleaning(OpRollback, last.name, q, 0, 0, allIn)
+	b.then = func() { l.observe(b, nil) }
+	b.send(last)
+}
+
+func allIn(t tally) bool { return t.open() == 0 }
+
+// cleaning prepares a rollback, a release or a restore. Later attempts on the key
+// go to each node after it. holds and doubt say, as bits, which nodes may hold the
+// value, beyond what the calls tell that it is sent after.
+func (l *Locker) cleaning(op Op, name lockKey, q question, holds, doubt uint64, decided func(tally) bool) *ballot {
+	q.patience = l.patience(q.ttl)
+	b := l.newBallot(op, name, q, l.now(), decided)
+	for i := range b.calls {
+		b.calls[i].holds = holds&(1<<i) != 0
+		b.calls[i].doubt = doubt&(1<<i) != 0
+	}
+	b.emptied = func() {
+		l.mu.Lock()
+		if l.leaving[name.full] == b {
+			delete(l.leaving, name.full)
+		}
+		l.mu.Unlock()
+	}
+	l.mu.Lock()
+	l.leaving[name.full] = b
+	l.mu.Unlock()
+	return b
+}
+
+// lastLeaving is the clean-up under way for a key; nil: none.
+func (l *Locker) lastLeaving(name lockKey) *ballot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leaving[name.full]
+}
+
+// Run takes the lock as Acquire does, calls fn with a context that ends when the
+// lock is lost, keeps the lock alive meanwhile and releases it afterwards.
+//
+// The result is nil only if fn returned nil and the lock was held until then. It
+// is fn's error, joined with ErrLost if the lock was lost before fn returned; or
+// the error of Acquire, and fn was not called. A release that too few nodes
+// answered is no error of Run: fn's work was done under the lock, and the rest
+// expires. A panic in fn releases the lock and goes on. fn must not outlive its
+// context: what it does later is not protected, unless by lock.Fence.
+func (l *Locker) Run(ctx context.Context, key string, ttl time.Duration, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
+	lock, err := l.Acquire(ctx, key, ttl, opts...)
+	if err != nil {
+		return err
+	}
+	held, stop := lock.KeepAlive(ctx)
+	defer stop()
+	defer lock.Release(ctx) // does nothing after the one below
+	err = fn(held, lock)
+	valid := lock.Valid()
+	released := lock.Release(ctx)
+	switch {
+	case !valid:
+		return errors.Join(err, lock.lossError())
+	case errors.Is(released, ErrLost):
+		return errors.Join(err, released)
+	}
+	return err
+}
