@@ -1,0 +1,952 @@
+package redlocktest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/seed-ce352c9b/redlock/redlocktest"
+)
+
+// one runs f in a bubble with a cluster of one node and a warm client.
+func one(t *testing.T, f func(n *redlocktest.Node, c *redis.Client)) {
+	t.Helper()
+	redlocktest.Bubble(t, func(t *testing.T) {
+		cl := redlocktest.New(t, 1)
+		c := cl.Clients()[0]
+		if err := c.Ping(t.Context()).Err(); err != nil {
+			t.Fatalf("ping: %v", err)
+		}
+		f(cl.Node(0), c)
+	})
+}
+
+// within is a context of d.
+func within(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	time.AfterFunc(d+time.Hour, cancel) // not at the deadline: which of two things comes first must not be open
+	return ctx
+}
+
+var bg = context.Background()
+
+func timeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+func want[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// The example of the package's documentation.
+func TestHungMinority(t *testing.T) {
+	redlocktest.Bubble(t, func(t *testing.T) {
+		c := redlocktest.New(t, 3)
+		clients := c.Clients() // for the code under test
+		for _, client := range clients {
+			client.Ping(t.Context()) // connects: a new connection would hang at its HELLO and send nothing else
+		}
+		hung := c.Node(2)
+		hung.Hang()
+		yes := 0
+		for _, client := range clients {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			if client.SetNX(ctx, "jobs/42", "me", time.Minute).Err() == nil {
+				yes++
+			}
+			cancel()
+		}
+		if yes != 2 {
+			t.Errorf("%d nodes said yes, want 2", yes)
+		}
+		time.Sleep(10 * time.Second) // virtual
+		hung.Resume()
+		time.Sleep(time.Millisecond)
+		if value, _ := hung.Get("jobs/42"); value != "me" {
+			t.Error("the node forgot what lay in its socket")
+		}
+	})
+}
+
+func TestNamesAndAddresses(t *testing.T) {
+	redlocktest.Bubble(t, func(t *testing.T) {
+		c := redlocktest.New(t, 28)
+		clients := c.Clients()
+		want(t, "Len", c.Len(), 28)
+		for i, name := range map[int]string{0: "a", 1: "b", 25: "z", 26: "aa", 27: "ab"} {
+			want(t, "name", c.Node(i).Name(), name)
+			want(t, "address", clients[i].Options().Addr, "node-"+name+":6379")
+		}
+	})
+}
+
+func TestRealTime(t *testing.T) {
+	c := redlocktest.New(t, 3)
+	for i, client := range c.Clients() {
+		if err := client.Set(bg, "k", "v", 50*time.Millisecond).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if ttl := c.Node(i).TTL("k"); ttl <= 0 || ttl > 50*time.Millisecond {
+			t.Errorf("ttl: got %v, want at most 50ms", ttl)
+		}
+	}
+	n := c.Node(0)
+	n.Delay(20*time.Millisecond, 0)
+	start := time.Now()
+	if err := c.Clients()[0].Ping(bg).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took < 60*time.Millisecond { // the dial, HELLO, PING
+		t.Errorf("ping on a new connection took %v, want 60ms at least", took)
+	}
+	if _, ok := n.Get("k"); ok {
+		t.Error("key outlived its ttl")
+	}
+}
+
+func TestBubbleLatency(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		seen := map[time.Duration]bool{}
+		for range 100 {
+			start := time.Now()
+			c.Ping(bg)
+			took := time.Since(start)
+			if took < 120*time.Microsecond || took > 260*time.Microsecond {
+				t.Fatalf("round trip of %v", took)
+			}
+			seen[took] = true
+		}
+		if len(seen) < 95 {
+			t.Errorf("%d different round trips in 100", len(seen))
+		}
+	})
+}
+
+func TestTTLRunsByItself(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		c.Set(bg, "k", "v", time.Second)
+		time.Sleep(900 * time.Millisecond)
+		if ttl := n.TTL("k"); ttl > 101*time.Millisecond || ttl < 99*time.Millisecond {
+			t.Errorf("ttl: got %v, want about 100ms", ttl)
+		}
+		time.Sleep(101 * time.Millisecond)
+		want(t, "keys", len(n.Keys()), 0)
+		want(t, "get", c.Get(bg, "k").Err(), error(redis.Nil))
+	})
+}
+
+func TestHangAndResume(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		n.Hang()
+		err := c.Set(within(100*time.Millisecond), "k", "v", 0).Err()
+		if !timeout(err) {
+			t.Fatalf("set on a hung node: got %v, want a timeout", err)
+		}
+		// The client gave up that connection and closed it. The next one is accepted, by the kernel.
+		start := time.Now()
+		err = c.Set(within(100*time.Millisecond), "k2", "v", 0).Err()
+		if !timeout(err) || time.Since(start) < 100*time.Millisecond {
+			t.Fatalf("second set: got %v after %v, want a timeout after 100ms", err, time.Since(start))
+		}
+		if _, ok := n.Get("k"); ok {
+			t.Fatal("a hung node executed")
+		}
+		n.Resume()
+		time.Sleep(time.Millisecond)
+		if _, ok := n.Get("k"); !ok {
+			t.Error("the SET of the closed connection was not executed at the resume")
+		}
+		if err := c.Ping(bg).Err(); err != nil {
+			t.Errorf("ping after resume: %v", err)
+		}
+	})
+}
+
+func TestHangAnswersLate(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		n.Hang()
+		time.AfterFunc(500*time.Millisecond, n.Resume)
+		start := time.Now()
+		if err := c.Set(bg, "k", "v", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took < 500*time.Millisecond || took > 501*time.Millisecond {
+			t.Errorf("took %v, want 500ms", took)
+		}
+	})
+}
+
+func TestLateSetOvertakenByDel(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		n.Hang()
+		c.Set(within(10*time.Millisecond), "k", "v", 0)
+		c.Del(within(10*time.Millisecond), "k")
+		n.Record(true)
+		n.Resume()
+		time.Sleep(time.Second)
+		var names []string
+		for _, cmd := range n.Log() {
+			names = append(names, cmd.Args[0])
+		}
+		if got := strings.Join(names, " "); got != "set hello" && got != "hello set" {
+			t.Errorf("executed at the resume: %q, want the SET and the second connection's HELLO", got)
+		}
+	})
+}
+
+func TestDelay(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		n.Delay(30*time.Millisecond, 20*time.Millisecond)
+		var arrived time.Duration
+		start := time.Now()
+		n.OnCommand(func([]string) { arrived = time.Since(start) })
+		c.Ping(bg)
+		took := time.Since(start)
+		if arrived < 30*time.Millisecond || arrived > 31*time.Millisecond {
+			t.Errorf("arrived after %v, want 30ms", arrived)
+		}
+		if took < 50*time.Millisecond || took > 51*time.Millisecond {
+			t.Errorf("answered after %v, want 50ms", took)
+		}
+		n.Delay(0, 0)
+		start = time.Now()
+		c.Ping(bg)
+		if took := time.Since(start); took > time.Millisecond {
+			t.Errorf("after the delay: %v", took)
+		}
+	})
+}
+
+func TestDropReplies(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		n.DropReplies(1)
+		start := time.Now()
+		err := c.Set(bg, "k", "v", 0).Err()
+		if !errors.Is(err, syscall.ECONNRESET) || time.Since(start) > time.Millisecond {
+			t.Errorf("got %v after %v, want a reset at once", err, time.Since(start))
+		}
+		if v, _ := n.Get("k"); v != "v" {
+			t.Error("the SET was not executed")
+		}
+		if err := c.Ping(bg).Err(); err != nil {
+			t.Errorf("the next command: %v", err)
+		}
+	})
+}
+
+func TestDropRepliesOfPipelineAndNotOfSetUp(t *testing.T) {
+	redlocktest.Bubble(t, func(t *testing.T) {
+		cl := redlocktest.New(t, 1)
+		n, c := cl.Node(0), cl.Clients()[0]
+		n.DropReplies(1) // the HELLO of the first connection does not count
+		_, err := c.Pipelined(bg, func(p redis.Pipeliner) error {
+			p.Set(bg, "x", 1, 0)
+			p.Set(bg, "y", 1, 0)
+			return nil
+		})
+		if !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("got %v, want a reset", err)
+		}
+		want(t, "keys", fmt.Sprint(n.Keys()), "[x y]")
+	})
+}
+
+func TestLoseReplies(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		n.LoseReplies(1)
+		start := time.Now()
+		err := c.Set(within(200*time.Millisecond), "k", "v", 0).Err()
+		if !timeout(err) || time.Since(start) < 200*time.Millisecond {
+			t.Errorf("got %v after %v, want a timeout after 200ms", err, time.Since(start))
+		}
+		if v, _ := n.Get("k"); v != "v" {
+			t.Error("the SET was not executed")
+		}
+		if err := c.Ping(bg).Err(); err != nil {
+			t.Errorf("the next command: %v", err)
+		}
+	})
+}
+
+func TestRefuse(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		n.Refuse(true)
+		time.Sleep(time.Millisecond)
+		err := c.Ping(bg).Err()
+		if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("existing connection: got %v, want a reset", err)
+		}
+		err = c.Ping(bg).Err()
+		if !errors.Is(err, syscall.ECONNREFUSED) || err.Error() != "dial tcp node-a:6379: connect: connection refused" {
+			t.Errorf("new connection: got %v, want a refusal", err)
+		}
+		want(t, "connections", n.Connections(), 0)
+		n.Refuse(false)
+		if err := c.Ping(bg).Err(); err != nil {
+			t.Errorf("let in again: %v", err)
+		}
+	})
+}
+
+func TestResetReachesAWaitingReader(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		n.Hang()
+		time.AfterFunc(100*time.Millisecond, func() { n.Refuse(true) })
+		start := time.Now()
+		err := c.Ping(bg).Err()
+		if !errors.Is(err, syscall.ECONNRESET) || time.Since(start) > 101*time.Millisecond {
+			t.Errorf("got %v after %v, want a reset after 100ms", err, time.Since(start))
+		}
+	})
+}
+
+func TestPartition(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		n.Partition()
+		if err := c.Set(within(50*time.Millisecond), "k", "v", 0).Err(); !timeout(err) {
+			t.Errorf("over an open connection: got %v, want a timeout", err)
+		}
+		start := time.Now()
+		err := c.Ping(within(5 * time.Second)).Err()
+		if !timeout(err) || time.Since(start) < 2*time.Second || time.Since(start) > 2001*time.Millisecond {
+			t.Errorf("dial: got %v after %v, want DialTimeout's 2s", err, time.Since(start))
+		}
+		if _, ok := n.Get("k"); ok {
+			t.Error("the SET got through")
+		}
+		n.Heal()
+		time.Sleep(time.Millisecond)
+		if _, ok := n.Get("k"); !ok {
+			t.Error("the SET of the closed connection was not delivered after the heal")
+		}
+		if err := c.Ping(bg).Err(); err != nil {
+			t.Errorf("after the heal: %v", err)
+		}
+	})
+}
+
+func TestPartitionDialWaitsForHeal(t *testing.T) {
+	redlocktest.Bubble(t, func(t *testing.T) {
+		cl := redlocktest.New(t, 1)
+		cl.Node(0).Partition()
+		time.AfterFunc(time.Second, cl.Node(0).Heal)
+		start := time.Now()
+		if err := cl.Clients()[0].Ping(bg).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took < time.Second || took > 1001*time.Millisecond {
+			t.Errorf("took %v, want 1s", took)
+		}
+	})
+}
+
+func TestPartitionRequests(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		n.PartitionRequests()
+		if err := c.Set(within(50*time.Millisecond), "k", "v", 0).Err(); !timeout(err) {
+			t.Errorf("got %v, want a timeout", err)
+		}
+		if _, ok := n.Get("k"); ok {
+			t.Error("the SET got through")
+		}
+	})
+}
+
+func TestPartitionReplies(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		n.PartitionReplies()
+		time.AfterFunc(time.Second, n.Heal)
+		start := time.Now()
+		if err := c.Set(bg, "k", "v", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took < time.Second || took > 1001*time.Millisecond {
+			t.Errorf("answered after %v, want 1s", took)
+		}
+		if ttl := n.TTL("k"); ttl != 0 {
+			t.Errorf("ttl: %v", ttl)
+		}
+	})
+}
+
+func TestCutOneClient(t *testing.T) {
+	redlocktest.Bubble(t, func(t *testing.T) {
+		cl := redlocktest.New(t, 1)
+		p, q := cl.Clients()[0], cl.Clients()[0]
+		cl.Cut(p)
+		if err := p.Ping(within(50 * time.Millisecond)).Err(); !timeout(err) {
+			t.Errorf("cut: got %v, want a timeout", err)
+		}
+		if err := q.Ping(bg).Err(); err != nil {
+			t.Errorf("not cut: %v", err)
+		}
+		cl.Mend(p)
+		if err := p.Ping(bg).Err(); err != nil {
+			t.Errorf("mended: %v", err)
+		}
+	})
+}
+
+func info(t *testing.T, c *redis.Client, field string) string {
+	t.Helper()
+	text, err := c.Info(bg, "server").Result()
+	if err != nil {
+		t.Fatalf("info: %v", err)
+	}
+	for line := range strings.Lines(text) {
+		if v, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	t.Fatalf("no %s in %q", field, text)
+	return ""
+}
+
+func TestRestart(t *testing.T) {
+	for _, keep := range []bool{true, false} {
+		one(t, func(n *redlocktest.Node, c *redis.Client) {
+			script := redis.NewScript(`return redis.call('GET', KEYS[1])`)
+			c.Set(bg, "k", "v", time.Minute)
+			script.Run(bg, c, []string{"k"})
+			if err := script.EvalSha(bg, c, []string{"k"}).Err(); err != nil {
+				t.Fatalf("evalsha: %v", err)
+			}
+			want(t, "version", info(t, c, "redis_version"), "7.0.15")
+			want(t, "uptime", info(t, c, "uptime_in_seconds"), "86400")
+			id := info(t, c, "run_id")
+			want(t, "length of run_id", len(id), 40)
+
+			n.Restart(keep)
+			if err := c.Ping(bg).Err(); err == nil {
+				t.Error("the connection outlived the process")
+			}
+			_, ok := n.Get("k")
+			want(t, "data kept", ok, keep)
+			if err := script.EvalSha(bg, c, []string{"k"}).Err(); !redis.HasErrorPrefix(err, "NOSCRIPT") {
+				t.Errorf("evalsha: got %v, want NOSCRIPT", err)
+			}
+			if info(t, c, "run_id") == id {
+				t.Error("run_id is the same after the restart")
+			}
+			time.Sleep(2500 * time.Millisecond)
+			want(t, "uptime", info(t, c, "uptime_in_seconds"), "2")
+		})
+	}
+}
+
+func TestRestartForgetsUnreadRequests(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		n.Hang()
+		c.Set(within(10*time.Millisecond), "k", "v", 0)
+		n.Restart(true)
+		time.Sleep(time.Second)
+		want(t, "keys", len(n.Keys()), 0)
+		c.Ping(bg)
+		if err := c.Ping(bg).Err(); err != nil {
+			t.Errorf("a restarted process hangs: %v", err)
+		}
+	})
+}
+
+func TestRestartBehindAPartition(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		n.Partition()
+		n.Restart(true)
+		time.AfterFunc(time.Second, n.Heal)
+		start := time.Now()
+		err := c.Ping(bg).Err()
+		if !errors.Is(err, syscall.ECONNRESET) || time.Since(start) < time.Second {
+			t.Errorf("got %v after %v, want a reset when the partition heals", err, time.Since(start))
+		}
+	})
+}
+
+func TestSaveAndRevert(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		c.Set(bg, "short", "v", time.Second)
+		c.Set(bg, "long", "old", time.Minute)
+		c.ZAdd(bg, "z", redis.Z{Score: 1 << 52, Member: "f"})
+		n.Save()
+		time.Sleep(2 * time.Second)
+		c.Set(bg, "long", "new", time.Hour)
+		c.Set(bg, "late", "v", 0)
+		n.Revert()
+		want(t, "keys", fmt.Sprint(n.Keys()), "[long z]")
+		v, _ := n.Get("long")
+		want(t, "value", v, "old")
+		want(t, "ttl", n.TTL("long").Round(10*time.Millisecond), 58*time.Second)
+		score, _ := n.Score("z", "f")
+		want(t, "score", score, 1<<52)
+		want(t, "ttl of z", n.TTL("z"), 0)
+		c.Ping(bg)
+		want(t, "uptime", info(t, c, "uptime_in_seconds"), "0")
+	})
+}
+
+func TestStopAndStart(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		c.Set(bg, "k", "v", time.Minute)
+		n.Stop()
+		c.Ping(bg)
+		if err := c.Ping(bg).Err(); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("stopped: got %v, want a refusal", err)
+		}
+		time.Sleep(30 * time.Second)
+		n.Start()
+		ttl, err := c.PTTL(bg, "k").Result()
+		if err != nil || ttl > 30*time.Second || ttl < 29*time.Second {
+			t.Errorf("ttl after 30s down: got %v, %v, want 30s", ttl, err)
+		}
+	})
+}
+
+func TestFail(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		const loading = "LOADING Redis is loading the dataset in memory"
+		n.Fail(loading)
+		if err := c.Set(bg, "k", "v", 0).Err(); err == nil || err.Error() != loading {
+			t.Errorf("got %v, want %s", err, loading)
+		}
+		want(t, "version", info(t, c, "redis_version"), "7.0.15")
+		n.Fail("")
+		n.FailCommand("publish", "NOPERM no")
+		if err := c.Set(bg, "k", "v", 0).Err(); err != nil {
+			t.Error(err)
+		}
+		if err := c.Publish(bg, "c", "m").Err(); !redis.HasErrorPrefix(err, "NOPERM") {
+			t.Errorf("publish: got %v, want NOPERM", err)
+		}
+		err := c.Eval(bg, "return redis.call('PUBLISH', 'c', 'm')", nil).Err()
+		if !redis.HasErrorPrefix(err, "NOPERM") {
+			t.Errorf("publish in a script: got %v, want NOPERM", err)
+		}
+		n.FailCommand("PUBLISH", "")
+		if err := c.Publish(bg, "c", "m").Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestClocks(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		begin := n.Now()
+		n.SetClockRate(1.5)
+		c.Set(bg, "k", "v", 15*time.Second)
+		time.Sleep(9 * time.Second)
+		if ttl := n.TTL("k"); ttl < 1490*time.Millisecond || ttl > 1510*time.Millisecond {
+			t.Errorf("ttl of 15s after 9s at rate 1.5: got %v, want 1.5s", ttl)
+		}
+		time.Sleep(1001 * time.Millisecond)
+		if _, ok := n.Get("k"); ok {
+			t.Error("key outlived its ttl by the node's clock")
+		}
+		if d := n.Now().Sub(begin); d < 15*time.Second || d > 15010*time.Millisecond {
+			t.Errorf("node's clock moved by %v, want 15s", d)
+		}
+		n.SetClockRate(1)
+
+		c.Set(bg, "k", "v", 10*time.Second)
+		n.JumpClock(4 * time.Second)
+		if ttl := n.TTL("k"); ttl > 6*time.Second || ttl < 5990*time.Millisecond {
+			t.Errorf("ttl after a jump of 4s: got %v, want 6s", ttl)
+		}
+		n.JumpClock(-20 * time.Second)
+		if ttl := n.TTL("k"); ttl > 26*time.Second || ttl < 25990*time.Millisecond {
+			t.Errorf("ttl after a jump back of 20s: got %v, want 26s", ttl)
+		}
+		time.Sleep(25 * time.Second)
+		if _, ok := n.Get("k"); !ok {
+			t.Error("key is gone before its time")
+		}
+		time.Sleep(1001 * time.Millisecond)
+		if _, ok := n.Get("k"); ok {
+			t.Error("key outlived its ttl")
+		}
+		now, err := c.Time(bg).Result()
+		if err != nil || now.Sub(n.Now()).Abs() > time.Millisecond {
+			t.Errorf("TIME: got %v, %v, want %v", now, err, n.Now())
+		}
+	})
+}
+
+func TestStranger(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		c.ZAdd(bg, "k", redis.Z{Score: 7, Member: "m"})
+		score, ok := n.Score("k", "m")
+		want(t, "score", score, 7)
+		want(t, "has score", ok, true)
+		_, ok = n.Score("k", "other")
+		want(t, "has other score", ok, false)
+		_, ok = n.Get("k")
+		want(t, "sorted set is a string", ok, false)
+		n.Set("k", "v", 1500*time.Microsecond)
+		v, ok := n.Get("k")
+		want(t, "value", v, "v")
+		want(t, "ttl", n.TTL("k"), 2*time.Millisecond)
+		_, ok = n.Score("k", "m")
+		want(t, "string has a score", ok, false)
+		want(t, "evicted", n.Evict("k"), true)
+		want(t, "evicted again", n.Evict("k"), false)
+		want(t, "exists", c.Exists(bg, "k").Val(), 0)
+		n.Set("a", "", 0)
+		n.Set("b", "", 0)
+		want(t, "keys", fmt.Sprint(n.Keys()), "[a b]")
+		n.FlushAll()
+		want(t, "keys", len(n.Keys()), 0)
+		got, err := n.Do("ZADD", "z", "1", "m")
+		if got != 1 || err != nil {
+			t.Errorf("Do: got %v, %v, want 1", got, err)
+		}
+		if _, err := n.Do("GET", "z"); err == nil || !strings.HasPrefix(err.Error(), "WRONGTYPE") {
+			t.Errorf("Do: got %v, want WRONGTYPE", err)
+		}
+	})
+}
+
+func TestOnCommand(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		n.OnCommand(func(args []string) {
+			if args[0] == "set" {
+				n.OnCommand(nil)
+				n.Hang()
+			}
+		})
+		if err := c.Set(within(50*time.Millisecond), "k", "v", 0).Err(); !timeout(err) {
+			t.Fatalf("got %v, want a timeout", err)
+		}
+		want(t, "keys", len(n.Keys()), 0)
+		n.Resume()
+		time.Sleep(time.Millisecond)
+		want(t, "keys", len(n.Keys()), 1)
+
+		n.OnCommand(func(args []string) { // everything is allowed in it
+			n.OnCommand(nil)
+			n.Set("seen", args[0], 0)
+			n.Restart(true)
+		})
+		if err := c.Del(bg, "k").Err(); err == nil {
+			t.Error("DEL: got nil, want a reset")
+		}
+		want(t, "keys", fmt.Sprint(n.Keys()), "[k seen]")
+
+		n.OnCommand(func([]string) { n.OnCommand(nil); n.DropReplies(1) })
+		if err := c.Del(bg, "k").Err(); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("DEL: got %v, want a reset", err)
+		}
+		want(t, "keys", fmt.Sprint(n.Keys()), "[seen]")
+	})
+}
+
+func TestHangInTheMidstOfAPipeline(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		n.OnCommand(func(args []string) {
+			if args[1] == "y" {
+				n.OnCommand(nil)
+				n.Hang()
+			}
+		})
+		time.AfterFunc(time.Second, n.Resume)
+		start := time.Now()
+		_, err := c.Pipelined(bg, func(p redis.Pipeliner) error {
+			p.Set(bg, "x", 1, 0)
+			p.Set(bg, "y", 1, 0)
+			time.AfterFunc(time.Millisecond, func() { want(t, "keys", fmt.Sprint(n.Keys()), "[x]") })
+			return nil
+		})
+		if err != nil || time.Since(start) < time.Second {
+			t.Errorf("got %v after %v, want success after 1s", err, time.Since(start))
+		}
+	})
+}
+
+func TestRecord(t *testing.T) {
+	one(t, func(n *redlocktest.Node, c *redis.Client) {
+		c.Ping(bg)
+		want(t, "unrecorded", len(n.Log()), 0)
+		n.Record(true)
+		n.JumpClock(time.Hour)
+		c.Set(bg, "k", "a b", 0)
+		n.Record(false)
+		c.Ping(bg)
+		log := n.Log()
+		if len(log) != 1 {
+			t.Fatalf("log: got %v, want one command", log)
+		}
+		want(t, "command", strings.Join(log[0].Args, ","), "set,k,a b")
+		want(t, "client", log[0].Client, 1)
+		want(t, "clocks apart", log[0].NodeTime.Sub(log[0].At), time.Hour)
+		want(t, "string", strings.SplitN(log[0].String(), " ", 2)[1], `client 1: set k "a b"`)
+		n.Record(true)
+		for range 1<<16 + 10 {
+			c.Ping(bg)
+		}
+		c.Echo(bg, "last")
+		log = n.Log()
+		want(t, "bounded log", len(log), 1<<16)
+		want(t, "last command", log[len(log)-1].Args[0], "echo")
+	})
+}
+
+func TestConnections(t *testing.T) {
+	redlocktest.Bubble(t, func(t *testing.T) {
+		cl := redlocktest.New(t, 2)
+		for _, c := range cl.Clients() {
+			c.Ping(bg)
+		}
+		more := cl.Clients()[0]
+		more.Ping(bg)
+		want(t, "connections", cl.Connections(), 3)
+		cl.Node(0).Hang()
+		more.Close()
+		want(t, "connections of a", cl.Node(0).Connections(), 1)
+	})
+}
+
+func TestRawConnection(t *testing.T) {
+	redlocktest.Bubble(t, func(t *testing.T) {
+		n := redlocktest.New(t, 1).Node(0)
+		c, err := n.Dial(bg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "remote address", c.RemoteAddr().String(), "node-a:6379")
+		fmt.Fprint(c, "*1\r\n$4\r\nPI") // a command in two segments
+		time.Sleep(time.Second)
+		fmt.Fprint(c, "NG\r\n")
+		buf := make([]byte, 100)
+		k, err := c.Read(buf)
+		want(t, "reply", string(buf[:k]), "+PONG\r\n")
+		want(t, "error", err, nil)
+		c.SetReadDeadline(time.Now().Add(time.Second))
+		_, err = c.Read(buf)
+		want(t, "read past the deadline", errors.Is(err, os.ErrDeadlineExceeded), true)
+		c.SetDeadline(time.Time{})
+		time.AfterFunc(time.Second, func() { c.SetReadDeadline(time.Now()) })
+		_, err = c.Read(buf)
+		want(t, "deadline set while reading", errors.Is(err, os.ErrDeadlineExceeded), true)
+		c.SetDeadline(time.Time{})
+		fmt.Fprint(c, "*1\r\n$4\r\nQUIT\r\n")
+		all, err := io.ReadAll(c)
+		want(t, "last words", string(all), "+OK\r\n")
+		want(t, "error", err, nil)
+		c.Close()
+		_, err = c.Read(buf)
+		want(t, "read after close", errors.Is(err, net.ErrClosed), true)
+		_, err = c.Write(buf)
+		want(t, "write after close", errors.Is(err, net.ErrClosed), true)
+
+		c, _ = n.Dial(bg)
+		time.AfterFunc(time.Second, func() { c.Close() })
+		_, err = c.Read(buf)
+		want(t, "closed while reading", errors.Is(err, net.ErrClosed), true)
+
+		n.Partition()
+		ctx, cancel := context.WithCancel(bg)
+		time.AfterFunc(time.Second, cancel)
+		_, err = n.Dial(ctx)
+		want(t, "dial cancelled", errors.Is(err, context.Canceled), true)
+		_, err = n.Dial(within(time.Second))
+		want(t, "dial timed out", timeout(err), true)
+	})
+}
+
+// history is a busy run with every kind of fault, and what the nodes saw of it.
+func history(t *testing.T, seed uint64) (logs [][]redlocktest.Command) {
+	redlocktest.Bubble(t, func(t *testing.T) {
+		cl := redlocktest.NewSeeded(t, 3, seed)
+		for i := range 3 {
+			cl.Node(i).Record(true)
+		}
+		script := redis.NewScript(`return redis.call('INCR', KEYS[1])`)
+		for who := range 4 {
+			for i, c := range cl.Clients() {
+				go func() {
+					time.Sleep(time.Duration(who*1009+i*10007) * time.Nanosecond)
+					for round := range 60 {
+						ctx := within(30 * time.Millisecond)
+						c.SetArgs(ctx, "k", fmt.Sprint(who, round), redis.SetArgs{Mode: "NX", Get: true, TTL: 20 * time.Millisecond})
+						script.Run(ctx, c, []string{"n"})
+						c.Pipelined(ctx, func(p redis.Pipeliner) error {
+							p.Del(ctx, "k")
+							p.Publish(ctx, "released", "x")
+							return nil
+						})
+						time.Sleep(time.Duration(1+round%7) * time.Millisecond)
+					}
+				}()
+			}
+		}
+		for round := range 10 {
+			n := cl.Node(round % 3)
+			time.Sleep(10*time.Millisecond + 37*time.Nanosecond)
+			n.Hang()
+			time.Sleep(40*time.Millisecond + 41*time.Nanosecond)
+			n.Resume()
+			n.Partition()
+			time.Sleep(35*time.Millisecond + 43*time.Nanosecond)
+			n.Heal()
+			n.DropReplies(2)
+			time.Sleep(10 * time.Millisecond)
+			n.Restart(round%2 == 0)
+		}
+		time.Sleep(5 * time.Second)
+		for i := range 3 {
+			logs = append(logs, cl.Node(i).Log())
+		}
+	})
+	return logs
+}
+
+func TestSameSeedSameHistory(t *testing.T) {
+	first := history(t, 7)
+	for i, log := range first {
+		if len(log) < 300 {
+			t.Fatalf("node %d saw only %d commands", i, len(log))
+		}
+	}
+	for range 5 {
+		again := history(t, 7)
+		for i := range first {
+			for j := range min(len(first[i]), len(again[i])) {
+				if a, b := first[i][j].String(), again[i][j].String(); a != b {
+					t.Fatalf("node %d, command %d: got %s, want %s", i, j, b, a)
+				}
+			}
+		}
+		if !reflect.DeepEqual(first, again) {
+			t.Fatal("histories of one seed differ")
+		}
+	}
+	if reflect.DeepEqual(first, history(t, 8)) {
+		t.Error("histories of two seeds are equal")
+	}
+}
+
+func TestBubbleFunc(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.IntRange(1, 5).Draw(rt, "n")
+		redlocktest.BubbleFunc(t, func() {
+			for _, c := range redlocktest.New(t, n).Clients() {
+				if err := c.Ping(bg).Err(); err != nil {
+					rt.Fatal(err)
+				}
+			}
+			time.Sleep(time.Hour)
+		})
+	})
+	defer func() {
+		want(t, "panic", recover(), any("out"))
+	}()
+	redlocktest.BubbleFunc(t, func() {
+		redlocktest.New(t, 2).Node(1).Partition()
+		panic("out")
+	})
+}
+
+// A user's own bubble, without ours: the t is the bubble's, so its Cleanup runs inside.
+func TestPlainBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := redlocktest.New(t, 3)
+		cl.Node(1).Hang()
+		cl.Node(2).Partition()
+		for _, c := range cl.Clients() {
+			c.Ping(within(10 * time.Millisecond))
+		}
+	})
+}
+
+// Faults and commands at once, in real time: for the race detector, and for locks taken in the wrong order.
+func TestFaultsUnderLoad(t *testing.T) {
+	cl := redlocktest.New(t, 2)
+	stop := make(chan struct{})
+	var load sync.WaitGroup
+	for range 2 {
+		for i, c := range cl.Clients() {
+			for range 4 {
+				load.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						ctx, cancel := context.WithTimeout(bg, time.Millisecond)
+						c.Eval(ctx, `redis.call('INFO') redis.call('PUBLISH', 'c', 'm') return redis.call('INCR', 'k')`, nil)
+						cancel()
+						cl.Node(i).TTL("k")
+					}
+				})
+			}
+			sub := c.Subscribe(bg, "c")
+			load.Go(func() {
+				for range sub.Channel() {
+				}
+			})
+			load.Go(func() { <-stop; sub.Close() })
+		}
+	}
+	for round := range 200 {
+		n := cl.Node(round % 2)
+		n.Hang()
+		n.PartitionReplies()
+		n.SetClockRate(2)
+		n.JumpClock(-time.Second)
+		n.Resume()
+		n.Restart(round%3 == 0)
+		n.DropReplies(1)
+		n.LoseReplies(1)
+		n.Refuse(round%5 == 0)
+		n.Keys()
+		n.Heal()
+		n.Refuse(false)
+		n.Log()
+		n.Record(true)
+		cl.Connections()
+	}
+	close(stop)
+	load.Wait()
+}
+
+func TestCloseTwiceWithFaultsOn(t *testing.T) {
+	redlocktest.Bubble(t, func(t *testing.T) {
+		cl := redlocktest.New(t, 4)
+		clients := cl.Clients()
+		for _, c := range clients {
+			c.Ping(bg)
+		}
+		cl.Node(0).Hang()
+		cl.Node(1).Partition()
+		cl.Node(2).Stop()
+		cl.Node(3).PartitionReplies()
+		for _, c := range clients {
+			go c.Set(bg, "k", "v", 0)
+			go c.Get(bg, "k")
+		}
+		time.Sleep(10 * time.Millisecond)
+		cl.Close()
+		cl.Close()
+		if err := clients[0].Ping(bg).Err(); !errors.Is(err, redis.ErrClosed) {
+			t.Errorf("got %v, want closed", err)
+		}
+		if _, err := cl.Node(0).Dial(bg); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("dial: got %v, want closed", err)
+		}
+	})
+}

@@ -1,0 +1,140 @@
+package redlocktest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"time"
+)
+
+// blocked reports whether nothing of direction dir gets through now. A hung server's kernel still takes what arrives, so
+// for a dial (process false) only the network counts. It needs node.mu.
+func (l *link) blocked(dir direction, process bool) bool {
+	n := l.node
+	return l.cut[dir] || n.cut[dir] || process && dir == request && n.hung
+}
+
+// lastOpened returns when dir was last opened again, by a heal or a resume. It needs node.mu.
+func (l *link) lastOpened(dir direction) time.Time {
+	if l.opened[dir].After(l.node.opened[dir]) {
+		return l.opened[dir]
+	}
+	return l.node.opened[dir]
+}
+
+// due returns when what leaves at from (zero: now) arrives. It needs node.mu.
+func (l *link) due(from time.Time, dir direction, conn, num uint64) time.Time {
+	d := l.latency(dir, conn, num)
+	if d == 0 {
+		return time.Time{}
+	}
+	if from.IsZero() {
+		from = time.Now()
+	}
+	return from.Add(d)
+}
+
+// latency needs node.mu.
+func (l *link) latency(dir direction, conn, num uint64) time.Duration {
+	n := l.node
+	d := n.delay[dir]
+	if n.bubble {
+		if d == 0 {
+			d = bubbleBase
+		}
+		d += time.Duration(l.jitter(dir, conn, num) % bubbleSpread)
+	}
+	return d
+}
+
+func (l *link) jitter(dir direction, conn, num uint64) uint64 {
+	return mix(l.node.seed, uint64(l.node.index), uint64(l.client), conn, uint64(dir), num)
+}
+
+// dial is one TCP handshake: a request and its answer, subject to the same faults as data.
+func (l *link) dial(ctx context.Context) (net.Conn, error) {
+	n := l.node
+	n.mu.Lock()
+	l.dials++
+	num := l.dials
+	n.mu.Unlock()
+
+	if err := l.travel(ctx, request, num); err != nil {
+		return nil, l.dialError(err)
+	}
+	c, err := n.accept(l, num)
+	if err == nil || errors.Is(err, errRefused) { // a refusal is an answer, which travels, too
+		if lost := l.travel(ctx, reply, num); lost != nil {
+			err = lost
+		}
+	}
+	if err != nil {
+		if c != nil {
+			c.Close()
+		}
+		return nil, l.dialError(err)
+	}
+	return c, nil
+}
+
+// travel takes as long as one segment does, and longer while the way is cut.
+func (l *link) travel(ctx context.Context, dir direction, num uint64) error {
+	n := l.node
+	for again := uint64(0); ; again++ {
+		n.mu.Lock()
+		d := l.latency(dir, num, again<<40)
+		n.mu.Unlock()
+		if err := sleep(ctx, d); err != nil {
+			return err
+		}
+		held, err := l.open(ctx, dir)
+		if err != nil || !held {
+			return err
+		}
+	}
+}
+
+// open waits until dir is open, and reports whether it had to.
+func (l *link) open(ctx context.Context, dir direction) (held bool, err error) {
+	n := l.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l.blocked(dir, false) && !n.closed {
+		stop := context.AfterFunc(ctx, func() {
+			n.mu.Lock()
+			n.dialers.Broadcast()
+			n.mu.Unlock()
+		})
+		defer stop()
+	}
+	for l.blocked(dir, false) && !n.closed && ctx.Err() == nil {
+		held = true
+		n.dialers.Wait()
+	}
+	if n.closed {
+		return held, net.ErrClosed
+	}
+	return held, ctx.Err()
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *link) dialError(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = os.ErrDeadlineExceeded // what net.Dialer makes of it: a timeout of the network
+	}
+	return &net.OpError{Op: "dial", Net: "tcp", Addr: addr(l.node.Addr()), Err: err}
+}

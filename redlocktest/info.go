@@ -1,0 +1,90 @@
+package redlocktest
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// helloVersion has HELLO name the same server as INFO does.
+var helloVersion = strings.NewReplacer("$9\r\nminiredis\r\n", "$5\r\nredis\r\n", "$5\r\n8.4.0\r\n", "$6\r\n7.0.15\r\n")
+
+// info is INFO as Redis 7.0.15 answers it, cut down to what clients of locks look at.
+func (n *Node) info(sections []string) string {
+	id, now := n.runID(), n.clock.now()
+	n.mu.Lock()
+	up, client := now.Sub(n.since), 0
+	for c := range n.conns {
+		if !c.dead {
+			client++
+		}
+	}
+	n.mu.Unlock()
+	if up < 0 { // the clock was stepped back to before the start
+		up = 0
+	}
+	all := []struct{ name, text string }{
+		{"server", fmt.Sprintf("# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:%s\r\ntcp_port:6379\r\nserver_time_usec:%d\r\nuptime_in_seconds:%d\r\nuptime_in_days:%d\r\n",
+			id, now.UnixMicro(), up/time.Second, up/(24*time.Hour))},
+		{"clients", fmt.Sprintf("# Clients\r\nconnected_clients:%d\r\n", client)},
+		{"memory", "# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n"},
+		{"persistence", "# Persistence\r\nloading:0\r\naof_enabled:1\r\n"},
+		{"replication", "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n"},
+	}
+	var b strings.Builder
+	for _, s := range all {
+		if wanted(s.name, sections) {
+			if b.Len() > 0 {
+				b.WriteString("\r\n")
+			}
+			b.WriteString(s.text)
+		}
+	}
+	return b.String()
+}
+
+func wanted(name string, sections []string) bool {
+	for _, s := range sections {
+		switch s := strings.ToLower(s); s {
+		case name, "all", "default", "everything":
+			return true
+		}
+	}
+	return len(sections) == 0
+}
+
+// What miniredis says when a script fails while it runs. Without a stack traceback it did not compile, and the text is a real server's.
+var luaError = regexp.MustCompile(`(?s)^-ERR Error compiling script \(new function\): (?:[^:\s]*:(\d+): )?(.*?)\s+stack traceback:.*`)
+
+var errorCode = regexp.MustCompile(`^[A-Z]+ `)
+
+// scriptError turns miniredis's text for a script's error into that of Redis 7.0. Whoever tells a WRONGTYPE from a
+// NOPERM does so by the first word, which miniredis hides.
+func scriptError(out, sha string) string {
+	m := luaError.FindStringSubmatch(out)
+	if m == nil {
+		return out
+	}
+	line, text := m[1], m[2]
+	if line == "" {
+		line = "1"
+	}
+	if !errorCode.MatchString(text) {
+		text = "ERR user_script:" + line + ": " + text
+	}
+	return fmt.Sprintf("-%s script: %s, on @user_script:%s.\r\n", text, sha, line)
+}
+
+func sha(args []string) string {
+	if len(args) < 2 {
+		return ""
+	}
+	if strings.HasPrefix(strings.ToUpper(args[0]), "EVALSHA") {
+		return args[1]
+	}
+	sum := sha1.Sum([]byte(args[1]))
+	return hex.EncodeToString(sum[:])
+}

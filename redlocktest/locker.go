@@ -1,0 +1,13 @@
+package redlocktest
+
+import "github.com/seed-ce352c9b/redlock"
+
+// Nodes returns a new set of clients as a Locker takes them: what one process has.
+func (c *Cluster) Nodes() []redlock.Node {
+	clients := c.Clients()
+	nodes := make([]redlock.Node, len(clients))
+	for i, client := range clients {
+		nodes[i] = client
+	}
+	return nodes
+}

@@ -1,0 +1,271 @@
+package redlocktest
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+)
+
+// session is the server's side of a connection.
+type session struct {
+	node *Node
+	conn *conn
+	peer *server.Peer
+
+	deaf       atomic.Bool // nothing more is sent; also read by miniredis's goroutine that sends published messages
+	resets     bool        // once what has arrived is executed
+	multi      bool
+	subscribed bool
+}
+
+// accept makes the connection and serves it, or refuses it.
+func (n *Node) accept(l *link, num uint64) (*conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, net.ErrClosed
+	}
+	if n.refusing || n.down {
+		return nil, errRefused
+	}
+	c := newConn(l, num)
+	n.conns[c] = struct{}{}
+	s := &session{node: n, conn: c}
+	s.peer = server.NewPeer(bufio.NewWriterSize(s, 1<<14))
+	n.serves.Go(s.serve)
+	return c, nil
+}
+
+// Write is where the peer's replies go.
+func (s *session) Write(p []byte) (int, error) {
+	if !s.deaf.Load() {
+		s.conn.send(p)
+	}
+	return len(p), nil
+}
+
+// Read is where the commands come from. It is called when all that had arrived is executed: the moment at which a Redis sends
+// its replies, those of a pipeline together.
+func (s *session) Read(p []byte) (int, error) {
+	s.peer.Flush()
+	if s.resets {
+		s.end(errReset)
+	}
+	return s.conn.receive(request, p)
+}
+
+func (s *session) end(err error) {
+	s.node.mu.Lock()
+	defer s.node.mu.Unlock()
+	s.conn.kill(err)
+}
+
+func (s *session) serve() {
+	r := bufio.NewReaderSize(s, 1<<14)
+	for {
+		args, err := readCommand(r)
+		if err != nil || !s.execute(args) || s.peer.Closed() {
+			break
+		}
+	}
+	s.peer.Flush()
+	s.end(io.EOF)
+	s.unsubscribe()
+	s.node.mu.Lock()
+	defer s.node.mu.Unlock()
+	s.conn.served = true
+	s.conn.forget()
+}
+
+func readCommand(r *bufio.Reader) ([]string, error) {
+	v, err := server.ParseReply(r) // a command has the form of a reply: an array of strings
+	if err != nil {
+		return nil, err
+	}
+	list, _ := v.([]any)
+	args := make([]string, len(list))
+	for i, v := range list {
+		s, ok := v.(string)
+		if !ok {
+			return nil, server.ErrProtocol
+		}
+		args[i] = s
+	}
+	if len(args) == 0 {
+		return nil, server.ErrProtocol
+	}
+	return args, nil
+}
+
+// unsubscribe ends the goroutines that miniredis started for a subscriber. Its own connections do it in a callback that
+// only they can run.
+func (s *session) unsubscribe() {
+	if !s.subscribed {
+		return
+	}
+	s.deaf.Store(true)
+	s.node.exec.Lock()
+	defer s.node.exec.Unlock()
+	s.node.dispatch(s.peer, []string{"UNSUBSCRIBE"})
+	s.node.dispatch(s.peer, []string{"PUNSUBSCRIBE"})
+	s.peer.Flush()
+}
+
+// pass waits while the process is stopped, and reports whether the connection outlived it.
+func (s *session) pass() bool {
+	n, c := s.node, s.conn
+	n.mu.Lock()
+	waited := false
+	for n.hung && !c.dead {
+		waited = true
+		c.halves[request].cond.Wait()
+	}
+	d := time.Duration(0)
+	if waited && n.bubble { // not at the very instant of the Resume: see head
+		d = c.link.latency(request, c.num, 1<<41)
+	}
+	dead := c.dead
+	n.mu.Unlock()
+	time.Sleep(d)
+	return !dead
+}
+
+// execute returns false when the connection is gone.
+func (s *session) execute(args []string) bool {
+	n := s.node
+	cmd := strings.ToUpper(args[0])
+	if !s.pass() {
+		return false
+	}
+	if hook := n.onCommand(); hook != nil {
+		hook(slices.Clone(args))
+		if !s.pass() {
+			return false
+		}
+	}
+	s.spoil(cmd)
+	if blocking[cmd] {
+		// It may wait for another command, so it cannot hold exec. A restart in the midst of it does not undo it.
+		n.srv.Dispatch(s.peer, args)
+		return true
+	}
+	n.exec.Lock()
+	defer n.exec.Unlock()
+	if n.gone(s.conn) {
+		return false
+	}
+	n.record(Command{At: time.Now(), NodeTime: n.tick(), Client: s.conn.link.client, Args: args})
+	if text := n.failure(cmd); text != "" {
+		s.peer.WriteError(text)
+		return true
+	}
+	switch cmd {
+	case "MULTI":
+		s.multi = true
+	case "EXEC", "DISCARD":
+		s.multi = false
+	case "SUBSCRIBE", "PSUBSCRIBE":
+		s.subscribed = true
+	case "INFO":
+		if !s.multi {
+			s.peer.WriteBulk(n.info(args[1:]))
+			return true
+		}
+	case "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO":
+		s.rewritten(args, func(answer string) string { return scriptError(answer, sha(args)) })
+		return true
+	case "HELLO":
+		s.rewritten(args, helloVersion.Replace)
+		return true
+	}
+	n.dispatch(s.peer, args)
+	return true
+}
+
+var blocking = map[string]bool{
+	"BLPOP": true, "BRPOP": true, "BRPOPLPUSH": true, "BLMOVE": true, "BLMPOP": true,
+	"BZPOPMIN": true, "BZPOPMAX": true, "BZMPOP": true, "XREAD": true, "XREADGROUP": true, "WAIT": true,
+}
+
+func (n *Node) onCommand() func([]string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.hook
+}
+
+func (n *Node) gone(c *conn) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return c.dead
+}
+
+// spoil takes the reply of the command from the connection, if DropReplies or LoseReplies want it.
+func (s *session) spoil(cmd string) {
+	switch cmd {
+	case "HELLO", "AUTH", "SELECT", "CLIENT":
+		return
+	}
+	n := s.node
+	n.mu.Lock()
+	drop, lose := n.drop > 0, n.lose > 0
+	if drop {
+		n.drop--
+	}
+	if lose {
+		n.lose--
+	}
+	n.mu.Unlock()
+	if drop || lose {
+		s.peer.Flush() // the replies to earlier commands had left
+		s.deaf.Store(true)
+	}
+	s.resets = s.resets || drop
+}
+
+// dispatch needs exec.
+func (n *Node) dispatch(p *server.Peer, args []string) {
+	n.current = p
+	n.srv.Dispatch(p, args)
+	n.current = nil
+}
+
+// preHook sees every command, those that a script calls too. For the latter it supplies what miniredis lacks. miniredis is
+// locked then, so nothing here may use it.
+func (n *Node) preHook(p *server.Peer, cmd string, args ...string) bool {
+	if blocking[cmd] || p == n.current {
+		return false
+	}
+	if text := n.nestedFailure(cmd); text != "" {
+		p.WriteError(text)
+		return true
+	}
+	if cmd == "INFO" {
+		p.WriteBulk(n.info(args))
+		return true
+	}
+	return false
+}
+
+func (n *Node) nestedFailure(cmd string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.failCommand[cmd]
+}
+
+// rewritten executes a command whose answer miniredis words otherwise than a real server. It needs exec.
+func (s *session) rewritten(args []string, reword func(answer string) string) {
+	var out bytes.Buffer
+	p := server.NewPeer(bufio.NewWriter(&out))
+	p.Ctx, p.Resp3 = s.peer.Ctx, s.peer.Resp3
+	s.node.dispatch(p, args)
+	p.Flush()
+	s.peer.Ctx, s.peer.Resp3 = p.Ctx, p.Resp3 // what the command changed or made
+	s.peer.WriteRaw(reword(out.String()))
+}
