@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,15 +35,17 @@ const (
 // stores: the command may leave our value on the node.
 func (k kind) stores() bool { return k == askAcquire || k == askHeal || k == askAdopt }
 
-// cleans: the command takes our value from the node, and is owed until answered.
-func (k kind) cleans() bool { return k == askRelease || k == askRollback || k == askRestore }
+// cleans: the command takes what we left from the node or limits its life, and is
+// owed until it is answered.
+func (k kind) cleans() bool {
+	return k == askRelease || k == askRollback || k == askRestore || k == askTouch
+}
 
 // A question is what is asked of every node alike; the nodes share its arguments,
 // which nobody changes.
 type question struct {
 	kind     kind
 	cmds     [2][]any      // one or two commands, next to each other in one pipeline
-	plain    []any         // acquire: instead of cmds[0] for servers that have no NX with GET
 	script   *script       // of cmds[0], if it is one
 	value    string        // our value
 	bytes    int           // about how much goes over the wire
@@ -67,16 +70,18 @@ func (q *question) add(args ...any) {
 
 func (q *question) eval(s *script, name lockKey, args ...any) {
 	q.script = s
-	q.add(append([]any{"evalsha", s.sha, "2", name.full, name.fence}, args...)...)
+	all := make([]any, 0, 5+len(args))
+	q.add(append(append(all, "evalsha", s.sha, "2", name.full, name.fence), args...)...)
 }
 
 // args is the j-th command as it is sent; nil: there is none. asText: the script
-// goes with its text, for a node that does not know it.
+// goes with its text, for a node that does not know it. plain: SET NX goes without
+// GET, for a server before 7.0, which has no both.
 func (q *question) args(j int, asText, plain bool) []any {
 	args := q.cmds[j]
 	switch {
 	case j == 0 && plain:
-		return q.plain
+		return slices.Delete(slices.Clone(args), 4, 5) // without GET
 	case j == 0 && asText:
 		return append([]any{"eval", q.script.body}, args[2:]...)
 	}
@@ -85,9 +90,7 @@ func (q *question) args(j int, asText, plain bool) []any {
 
 func acquireQuestion(name lockKey, value string, ttl time.Duration, proposal int64) question {
 	q := question{kind: askAcquire, value: value, ttl: ttl}
-	ms := px(ttl)
-	q.add("set", name.full, value, "nx", "get", "px", ms)
-	q.plain = []any{"set", name.full, value, "nx", "px", ms}
+	q.add("set", name.full, value, "nx", "get", "px", px(ttl))
 	q.add("zadd", name.fence, "gt", "ch", proposal, "f")
 	return q
 }
@@ -100,7 +103,8 @@ func raiseQuestion(name lockKey, value string, ttl time.Duration, token int64) q
 
 func extendQuestion(name lockKey, value string, ttl time.Duration, fence int64) question {
 	q := question{kind: askExtend, value: value, ttl: ttl}
-	q.eval(extendScript, name, value, px(ttl), fence, registerPX(ttl))
+	least, given := registerPX(ttl)
+	q.eval(extendScript, name, value, px(ttl), fence, least, given)
 	return q
 }
 
@@ -112,14 +116,16 @@ func healQuestion(name lockKey, value string, ttl time.Duration) question {
 
 func releaseQuestion(name lockKey, value string, ttl time.Duration) question {
 	q := question{kind: askRelease, value: value, ttl: ttl}
-	q.eval(releaseScript, name, value, registerPX(ttl), name.channel)
+	least, given := registerPX(ttl)
+	q.eval(releaseScript, name, value, least, given, name.channel)
 	return q
 }
 
 // rollbackQuestion is a release that announces nothing: nobody held the lock.
 func rollbackQuestion(name lockKey, value string, ttl time.Duration) question {
 	q := question{kind: askRollback, value: value, ttl: ttl}
-	q.eval(releaseScript, name, value, registerPX(ttl), "")
+	least, given := registerPX(ttl)
+	q.eval(releaseScript, name, value, least, given, "")
 	return q
 }
 
@@ -135,11 +141,11 @@ func restoreQuestion(name lockKey, old, value string, ttl time.Duration) questio
 	return q
 }
 
-// touchQuestion gives the register a life if it has none. Servers before 7.0 have
-// no NX here and refuse; their registers wait for the next release.
-func touchQuestion(name lockKey, value string, ttl time.Duration) question {
-	q := question{kind: askTouch, value: value, ttl: ttl}
-	q.add("pexpire", name.fence, registerPX(ttl), "nx")
+// touchQuestion gives the register a life.
+func touchQuestion(name lockKey, ttl time.Duration) question {
+	q := question{kind: askTouch, ttl: ttl}
+	least, given := registerPX(ttl)
+	q.eval(touchScript, name, least, given)
 	return q
 }
 
@@ -152,12 +158,31 @@ func inspectQuestion(name lockKey) question {
 // A command is one go-redis command that is never sent twice: after a lost reply
 // go-redis would silently send it again, an acquired lock would read as taken and
 // a done release as not held. One such member switches it off for its pipeline.
-type command struct{ *redis.Cmd }
-
-func (command) NoRetry() bool { return true }
+//
+// A nil reply, which is the good news of an acquire, is kept as such and not as an
+// error: go-redis would look into an error in front of a pipeline for whether it
+// should send all of it again, which costs more than the rest of the call.
+type command struct {
+	*redis.Cmd
+	null bool // the reply was nil
+}
 
 func newCommand(args []any) command {
-	return command{redis.NewCmd(context.Background(), args...)}
+	return command{Cmd: redis.NewCmd(context.Background(), args...)}
+}
+
+// NoRetry is asked by go-redis before it would send a command again.
+func (command) NoRetry() bool { return true }
+
+// SetErr is told by go-redis how reading the reply went.
+func (c *command) SetErr(err error) {
+	switch {
+	case err == redis.Nil:
+		c.null, err = true, nil
+	case err != nil: // takes it back; nil does not: go-redis says it once more at the end
+		c.null = false
+	}
+	c.Cmd.SetErr(err)
 }
 
 // A reply is what a node's answer to a question means.
@@ -183,7 +208,7 @@ func (r reply) again(q *question, asText, plain bool) bool {
 	case q.script != nil:
 		return !asText && strings.HasPrefix(r.err.text, "NOSCRIPT")
 	}
-	return q.plain != nil && !plain && strings.HasPrefix(r.err.text, "ERR syntax")
+	return q.kind == askAcquire && !plain && strings.HasPrefix(r.err.text, "ERR syntax")
 }
 
 // A nodeError is why one node's vote is no plain yes or no. It never matches a
@@ -241,16 +266,21 @@ func explain(err error) (e *nodeError, said bool) {
 			e.heals = h.heals
 			break
 		}
-		if i := strings.Index(text, h.code+" "); i > 0 && strings.HasPrefix(text, "ERR ") {
+		if i := strings.Index(text, h.code+" "); i > 0 && strings.HasPrefix(text, "ERR ") && (text[i-1] == ' ' || text[i-1] == '-') {
 			e.text, e.heals = text[i:], h.heals
 			break
 		}
 	}
-	if strings.HasPrefix(text, "ERR unknown command") || strings.HasPrefix(text, "ERR invalid password") {
-		e.heals = false
+	for _, refusal := range []string{"ERR unknown command", "ERR invalid password", "ERR The user executing the script can't"} {
+		if strings.HasPrefix(text, refusal) {
+			e.heals = false
+		}
 	}
 	if i := strings.Index(e.text, " script: "); i > 0 {
 		e.text = e.text[:i]
+	}
+	if e.text != "" {
+		e.text = quoteValue(e.text)
 	}
 	return e, true
 }
@@ -282,6 +312,9 @@ func neverLeft(err error) bool {
 // the commands untouched. Taken for a nil reply, that would be a granted lock.
 func result(c command, exec error) (any, error) {
 	v, err := c.Val(), c.Err()
+	if c.null && v == nil {
+		return nil, redis.Nil
+	}
 	if err == nil && v == nil {
 		if exec == nil || errors.Is(exec, redis.Nil) {
 			exec = errors.New("no reply")
@@ -306,8 +339,7 @@ func strange(k kind, v any) reply {
 	return reply{answer: Unknown, sent: true, stored: k.stores(), err: newNodeError(fmt.Sprintf("unexpected reply %T", v), nil)}
 }
 
-// read turns the commands' results into a reply. plain: the first command was
-// question.plain.
+// read turns the commands' results into a reply. plain: as in args.
 func (q *question) read(cmds []command, plain bool, exec error) reply {
 	v, err := result(cmds[0], exec)
 	switch q.kind {
@@ -330,10 +362,6 @@ func (q *question) read(cmds []command, plain bool, exec error) reply {
 		case err == nil:
 			return reply{answer: Yes, sent: true, stored: true}
 		}
-	case askTouch:
-		if err == nil {
-			return reply{answer: Yes, sent: true}
-		}
 	}
 	return readOwner(q.kind, v, err)
 }
@@ -345,10 +373,12 @@ func readAcquire(v any, err error, zadd command, plain bool, exec error, value s
 	switch {
 	case err != nil && !errors.Is(err, redis.Nil):
 		return failure(askAcquire, err)
-	case plain && err == nil: // "OK"
+	case plain && err != nil: // the nil reply: something is there
+		r = reply{answer: No}
+	case plain && v == "OK":
 		r = reply{answer: Yes}
 	case plain:
-		r = reply{answer: No}
+		return strange(askAcquire, v)
 	case err != nil: // the nil reply: there was nothing, now there is ours
 		r = reply{answer: Yes}
 	default:
@@ -362,8 +392,7 @@ func readAcquire(v any, err error, zadd command, plain bool, exec error, value s
 	if r.answer == No {
 		// Our own value in the way was put there by a second delivery that somebody
 		// else made (a proxy, a server listed twice): never a yes, but ours to remove.
-		// A stranger's leaves nobody to give the register that we raised a life.
-		r.stored = r.holder != "" && (r.holder == value || !ours(r.holder))
+		r.stored = r.holder == value
 		return r
 	}
 	r.stored = true

@@ -73,7 +73,7 @@ type call struct {
 	deadline time.Time
 	next     []*call // wait for this one
 	evaled   bool    // its script goes as text
-	plain    bool    // question.plain instead of cmds[0]
+	plain    bool    // SET NX goes without GET
 	holds    bool    // our value may be on the node
 	doubt    bool    // and a command that would put it there may yet be executed
 	voted    bool    // guarded by b.mu
@@ -84,11 +84,16 @@ type call struct {
 	follow   atomic.Pointer[call] // the heal that this call's answer asked for
 }
 
-// A flight is one pipeline under way.
+// A flight is one pipeline under way. Its slices and its pipeline, which is empty
+// once executed, are used again.
 type flight struct {
-	calls []*call
-	sent  time.Time
-	stuck bool // given up: it has lost its place among the lane's flights
+	calls  []*call
+	cmds   []redis.Cmder
+	ready  []*call // to be delivered after landing
+	pipe   redis.Pipeliner
+	sent   time.Time
+	number uint64 // 1 for the lane's first
+	stuck  bool   // given up: it has lost its place among the lane's flights
 }
 
 // A lane is the way to one node. Callers' questions wait in its queue and travel
@@ -104,6 +109,8 @@ type lane struct {
 	mu        sync.Mutex
 	queue     []*call
 	flights   []*flight
+	flown     uint64        // flights so far
+	spare     []*flight     // landed ones, for the next batches
 	running   int           // flights that have a place
 	stuck     int           // flights that have none any more
 	rtt       time.Duration // the round trip, by its recent minimum; 0: not measured
@@ -154,8 +161,8 @@ func nodeName(i int, node Node) string {
 
 // sameNode reports whether two Nodes are one client.
 func sameNode(a, b Node) bool {
-	ta, tb := reflect.TypeOf(a), reflect.TypeOf(b)
-	return ta == tb && ta.Comparable() && a == b
+	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
+	return va.Comparable() && vb.Comparable() && a == b
 }
 
 // ask puts a call to the node after another one on the same node is finished; nil:
@@ -227,7 +234,7 @@ func (ln *lane) submit(c *call, ready []*call) []*call {
 		return ln.finish(c, reply{answer: Unknown, err: errBusy}, ready)
 	}
 	c.phase = queued
-	c.plain = ln.plain && c.q.plain != nil
+	c.plain = ln.plain && c.q.kind == askAcquire
 	now := time.Now()
 	c.deadline = now.Add(c.q.patience.with(ln.rtt))
 	ln.arm(now, c.deadline)
@@ -267,7 +274,6 @@ func (ln *lane) finish(c *call, rep reply, ready []*call) []*call {
 		case rep.answer == Unknown:
 			ln.owe(c, 0)
 		case c.doubt: // what puts it there may come later
-			c.doubt = false
 			ln.owe(c, lookAgain)
 		}
 	}
@@ -294,16 +300,18 @@ func (ln *lane) fly() {
 		hello := !ln.known
 		ln.mu.Unlock()
 
-		info, err := f.exec(ln.node, hello)
+		info, err := f.exec(hello)
 		took := time.Since(f.sent)
-		for _, c := range f.calls {
-			c.cmds[0], c.cmds[1] = command{}, command{}
-		}
 
 		ln.mu.Lock()
-		ready, stuck := ln.land(f, info, err, took)
+		ready := ln.land(f, info, err, took)
 		ln.mu.Unlock()
 		deliver(ready)
+
+		ln.mu.Lock()
+		stuck := f.stuck
+		ln.recycle(f, ready)
+		ln.mu.Unlock()
 		if stuck {
 			return
 		}
@@ -320,8 +328,16 @@ func (ln *lane) board() *flight {
 	if n == 0 {
 		return nil
 	}
-	f := &flight{calls: make([]*call, n), sent: time.Now()}
-	copy(f.calls, ln.queue)
+	var f *flight
+	if i := len(ln.spare) - 1; i >= 0 {
+		f, ln.spare = ln.spare[i], ln.spare[:i]
+	} else {
+		f = &flight{pipe: ln.node.Pipeline()}
+	}
+	f.calls = append(f.calls, ln.queue[:n]...)
+	f.sent = time.Now()
+	ln.flown++
+	f.number = ln.flown
 	rest := copy(ln.queue, ln.queue[n:])
 	clear(ln.queue[rest:])
 	ln.queue = ln.queue[:rest]
@@ -332,6 +348,17 @@ func (ln *lane) board() *flight {
 	return f
 }
 
+// recycle keeps a landed flight for later, empty.
+func (ln *lane) recycle(f *flight, ready []*call) {
+	clear(f.calls)
+	clear(f.cmds)
+	clear(ready)
+	f.calls, f.cmds, f.ready, f.stuck = f.calls[:0], f.cmds[:0], ready[:0], false
+	if len(ln.spare) < maxFlights {
+		ln.spare = append(ln.spare, f)
+	}
+}
+
 // landing is what a flight brought for a call; kept apart from call.rep because
 // the deadline may have settled the call meanwhile.
 type landing struct {
@@ -340,35 +367,38 @@ type landing struct {
 }
 
 // exec sends the batch and reads all answers. hello: introduce ourselves first.
-func (f *flight) exec(node Node, hello bool) (info *introduction, err error) {
+func (f *flight) exec(hello bool) (info *introduction, err error) {
 	ctx := context.Background()
-	pipe := node.Pipeline()
-	var who command
+	var who *command
 	if hello {
-		who = newCommand([]any{"info", "server"})
-		_ = pipe.Process(ctx, who)
+		c := newCommand([]any{"info", "server"})
+		who = &c
+		f.cmds = append(f.cmds, who)
 	}
 	for _, c := range f.calls {
 		for j := range c.q.cmds {
 			if args := c.q.args(j, c.evaled, c.plain); args != nil {
 				c.cmds[j] = newCommand(args)
-				_ = pipe.Process(ctx, &c.cmds[j]) // only queues
+				f.cmds = append(f.cmds, &c.cmds[j])
 			}
 		}
 	}
-	_, err = pipe.Exec(ctx)
+	_ = f.pipe.BatchProcess(ctx, f.cmds...) // only queues
+	_, err = f.pipe.Exec(ctx)
 	if hello {
-		info = introduce(who, err)
+		info = introduce(*who, err)
 	}
 	for _, c := range f.calls {
 		rep := c.q.read(c.cmds[:], c.plain, err)
 		c.land = landing{rep: rep, again: rep.again(c.q, c.evaled, c.plain)}
+		c.cmds = [2]command{}
 	}
 	return info, err
 }
 
 // land settles the calls of a flight with what it brought.
-func (ln *lane) land(f *flight, info *introduction, err error, took time.Duration) (ready []*call, stuck bool) {
+func (ln *lane) land(f *flight, info *introduction, err error, took time.Duration) []*call {
+	ready := f.ready
 	ln.flights = slices.DeleteFunc(ln.flights, func(g *flight) bool { return g == f })
 	if f.stuck {
 		ln.stuck--
@@ -401,7 +431,7 @@ func (ln *lane) land(f *flight, info *introduction, err error, took time.Duratio
 			rep := c.land.rep
 			ready = ln.finish(c, reply{answer: Unknown, sent: true, stored: rep.stored, err: ln.twin}, ready)
 		case c.land.again && !ln.closed:
-			c.evaled, c.plain = c.q.script != nil, c.q.plain != nil
+			c.evaled, c.plain = c.q.script != nil, c.q.kind == askAcquire
 			ln.plain = ln.plain || c.plain
 			c.phase = queued
 			again = append(again, c)
@@ -409,7 +439,9 @@ func (ln *lane) land(f *flight, info *introduction, err error, took time.Duratio
 			ready = ln.finish(c, c.land.rep, ready)
 		}
 	}
-	ln.queue = append(again, ln.queue...)
+	if len(again) > 0 {
+		ln.queue = append(again, ln.queue...)
+	}
 	if way != nil && neverLeft(err) {
 		ready = ln.suspect(way, ready)
 	}
@@ -417,7 +449,7 @@ func (ln *lane) land(f *flight, info *introduction, err error, took time.Duratio
 		ln.launch()
 		ln.rest()
 	}
-	return ready, f.stuck
+	return ready
 }
 
 // measure takes a flight's time into the round trip: its recent minimum, which
