@@ -46,14 +46,20 @@ const (
 	// by less than this. Halved, clocks may differ by half a day, not a whole one.
 	registerLife = 24 * time.Hour
 
+	// registerSlack is how much of registerLife may be over before a register is
+	// given all of it anew: not every release of the same lock then has to, which is
+	// a fifth of its cost on the server. It shortens what registerLife allows.
+	registerSlack = time.Hour
+
 	// registerGrace is how long a lock is held before its registers are given a
 	// life of their own accord. Release and Extend do it anyway; this is for locks
 	// that are left to expire. Shorter, and every lock pays for it.
 	registerGrace = time.Second
 
-	// renewalsPerTTL: KeepAlive extends at a third of the ttl, so that two tries
-	// can fail before the lock is in danger. Halved there would be no second try.
-	renewalsPerTTL = 3
+	// renewalsPerValidity: KeepAlive extends at a third of the validity, so that two
+	// tries can fail before the lock is in danger (with the default drift that is a
+	// third of the ttl less 1 %). Halved there would be no second try.
+	renewalsPerValidity = 3
 
 	// renewJitter spreads the renewals of many locks: each is up to this part of
 	// its pause earlier.
@@ -95,8 +101,14 @@ func px(ttl time.Duration) int64 {
 	return int64((ttl + time.Millisecond - 1) / time.Millisecond)
 }
 
-// registerPX is the life of a fence register in milliseconds, from now.
-func registerPX(ttl time.Duration) int64 { return px(ttl + registerLife) }
+// registerPX is the life that a fence register is given, in milliseconds from now,
+// where it has less than least. Below 2^31 as well, which takes a few hours from
+// the registers of the longest ttls: a proxy that cut it would make PEXPIRE delete
+// the register.
+func registerPX(ttl time.Duration) (least, given int64) {
+	given = min(px(ttl+registerLife), math.MaxInt32)
+	return given - px(registerSlack), given
+}
 
 // nodeTimeout is how long a node may take to answer a request for a lock of this
 // ttl, before the node's own distance is known (see patience).
@@ -127,17 +139,21 @@ func checkTTL(ttl, configured time.Duration, drift float64) error {
 	if ttl > maxTTL {
 		return fmt.Errorf("redlock: ttl %v is more than %v: some servers and proxies count milliseconds in 32 bits; take a shorter one and KeepAlive", ttl, maxTTL)
 	}
-	if ttl > 0 && validity(ttl, drift)-nodeTimeout(ttl, configured) > 0 {
+	if ttl > 0 && validity(ttl, drift) > nodeTimeout(ttl, configured) {
 		return nil
 	}
-	return fmt.Errorf("redlock: ttl %v leaves no time to hold the lock after %v%% drift, a node timeout of %v and %v for rounding: the smallest that would do is %v",
-		ttl, drift*100, nodeTimeout(max(ttl, 0), configured), expiryGrain, smallestTTL(configured, drift))
+	advice := "none would do, lower Options.Drift or Options.NodeTimeout"
+	if least := smallestTTL(configured, drift); least <= maxTTL {
+		advice = "the smallest that would do is " + least.String()
+	}
+	return fmt.Errorf("redlock: ttl %v leaves no time to hold the lock after %.4g%% drift, a node timeout of %v and %v for rounding: %s",
+		ttl, drift*100, nodeTimeout(max(ttl, 0), configured), expiryGrain, advice)
 }
 
 // smallestTTL solves checkTTL for the ttl, in whole milliseconds.
 func smallestTTL(configured time.Duration, drift float64) time.Duration {
 	fits := func(ttl time.Duration) bool {
-		return validity(ttl, drift)-nodeTimeout(ttl, configured) > 0
+		return validity(ttl, drift) > nodeTimeout(ttl, configured)
 	}
 	lo, hi := time.Duration(0), time.Millisecond
 	for !fits(hi) && hi < maxTTL {
@@ -155,16 +171,16 @@ func smallestTTL(configured time.Duration, drift float64) time.Duration {
 }
 
 // renewAfter is the pause from one renewal to the next; u in [0,1) spreads them.
-func renewAfter(ttl time.Duration, u float64) time.Duration {
-	pause := ttl / renewalsPerTTL
+func renewAfter(valid time.Duration, u float64) time.Duration {
+	pause := valid / renewalsPerValidity
 	return pause - time.Duration(float64(pause)*renewJitter*u)
 }
 
 // renewAgainAfter is the pause after a renewal that got no quorum: a quarter of
 // what is left, so that several more fit in, and not less than a millisecond.
 func renewAgainAfter(left time.Duration, u float64) time.Duration {
-	pause := max(left/4, time.Millisecond)
-	return pause - time.Duration(float64(pause)*renewJitter*u)
+	pause := left / 4
+	return max(pause-time.Duration(float64(pause)*renewJitter*u), time.Millisecond)
 }
 
 // leadOf is how much before Until the loss is told for a lock of this validity.

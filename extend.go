@@ -24,7 +24,7 @@ type extending struct {
 func (k *Lock) Extend(ctx context.Context) error {
 	for {
 		if ctx.Err() != nil {
-			return k.l.ended(ctx, &errand{op: OpExtend, name: k.name}, nil)
+			return k.l.ended(ctx, &errand{op: OpExtend, name: k.name, began: k.l.now()})
 		}
 		x, mine, err := k.beginExtend(nil)
 		if err != nil {
@@ -36,8 +36,7 @@ func (k *Lock) Extend(ctx context.Context) error {
 				return x.err
 			} // else somebody else's, which began before this call
 		case <-ctx.Done():
-			e := &errand{op: OpExtend, name: k.name, began: x.b.start, attempt: 1}
-			return k.l.ended(ctx, e, &QuorumError{Round: x.b.round(), Err: ErrNoQuorum})
+			return k.l.ended(ctx, &errand{op: OpExtend, name: k.name, began: x.b.start, attempt: 1, last: &QuorumError{Round: x.b.round(), Err: ErrNoQuorum}})
 		}
 	}
 }
@@ -45,6 +44,10 @@ func (k *Lock) Extend(ctx context.Context) error {
 // beginExtend sends an extension, or returns the one under way (then it is not
 // mine, and then is not called). then is called with the outcome.
 func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error) {
+	if !k.l.begin() {
+		return nil, false, ErrClosed
+	}
+	defer k.l.end()
 	k.mu.Lock()
 	if k.ext != nil && k.state == stateHeld {
 		defer k.mu.Unlock()
@@ -55,8 +58,6 @@ func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error
 	switch {
 	case k.state == stateLost || k.state == stateReleased && k.result != nil:
 		err = k.result
-	case k.state != stateHeld && k.l.isClosed():
-		err = ErrClosed
 	case k.state != stateHeld:
 		err = &QuorumError{Round: Round{Op: OpExtend, Key: k.name.key}, Err: ErrLost, hint: "it was released"}
 	case k.left(now) <= 0:
@@ -199,7 +200,7 @@ func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop contex
 		k.vigils = append(k.vigils, v)
 		if len(k.vigils) == 1 {
 			gone := now.since(k.start)
-			k.renew = restart(k.renew, renewAfter(k.ttl, k.l.rand.float())-gone, k.renewNow)
+			k.renew = restart(k.renew, renewAfter(k.valid, k.l.rand.float())-gone, k.renewNow)
 			k.loss = restart(k.loss, k.left(now)-leadOf(k.valid), k.checkLoss)
 		}
 	}
@@ -238,6 +239,14 @@ func (k *Lock) endVigils() vigils {
 	return vs
 }
 
+// endKeepAlive ends the contexts and the renewal; the lock stays as it is.
+func (k *Lock) endKeepAlive(cause error) {
+	k.mu.Lock()
+	ended := k.endVigils()
+	k.mu.Unlock()
+	ended.cancel(cause)
+}
+
 // dropVigils forgets contexts that have ended, and stops the timers with the last.
 func (k *Lock) dropVigils() (left int) {
 	k.mu.Lock()
@@ -269,7 +278,7 @@ func (k *Lock) renewNow() {
 func (k *Lock) renewed(err error) {
 	k.renewIn(func(now instant) time.Duration {
 		if err == nil {
-			return renewAfter(k.ttl, k.l.rand.float()) - now.since(k.start)
+			return renewAfter(k.valid, k.l.rand.float()) - now.since(k.start)
 		}
 		return renewAgainAfter(k.left(now), k.l.rand.float())
 	})
@@ -286,6 +295,9 @@ func (k *Lock) renewIn(pause func(now instant) time.Duration) {
 // checkLoss is the loss timer's, the one that decides: it depends on nothing that
 // can hang. Extensions only move Until; the timer finds out when it fires.
 func (k *Lock) checkLoss() {
+	if k.l.begin() {
+		defer k.l.end()
+	}
 	k.mu.Lock()
 	var after func()
 	if k.state == stateHeld && len(k.vigils) > 0 {

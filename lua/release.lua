@@ -1,4 +1,4 @@
--- Deletes the lock K if it holds our value, deleted or not gives the register ARGV[2] ms more to live, and announces the value on channel ARGV[3] unless that is empty; 1: deleted, 0: another's value, -1: nothing there.
+-- Deletes the lock K if it holds our value, deleted or not gives a register with less than ARGV[2] ms to live ARGV[3] ms, and announces the value on channel ARGV[4] unless that is empty; 1: deleted, 0: another's value, -1: nothing there.
 local held = redis.call('GET', KEYS[1])
 local verdict = -1
 if held == ARGV[1] then
@@ -7,7 +7,7 @@ if held == ARGV[1] then
 elseif held then
   verdict = 0
 end
-if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end
+if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[2], ARGV[3]) end
 -- Not call: a user who may not publish has released all the same.
-if ARGV[3] ~= '' then redis.pcall('PUBLISH', ARGV[3], ARGV[1]) end
+if ARGV[4] ~= '' then redis.pcall('PUBLISH', ARGV[4], ARGV[1]) end
 return verdict
