@@ -32,17 +32,22 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 	if err := l.usable(ctx, e); err != nil {
 		return nil, err
 	}
+	if !l.begin() {
+		return nil, l.ended(ctx, e)
+	}
+	defer l.end()
 	e.attempt++
 	mine := e.label + ":" + l.rand.uuid()
 	start := l.now()
-	proposal, err := propose(start, e.seen)
-	if err != nil {
-		return nil, fmt.Errorf("redlock: adopt %q: %w", clip(key), err)
-	}
+	proposal := propose(start, e.seen)
 	b := l.newBallot(OpAdopt, e.name, adoptQuestion(e.name, value, mine, ttl, proposal), start, acquireDecided)
 	b.q.patience = l.patience(ttl)
+	e.ballot = b
 	b.send(l.lastLeaving(e.name))
 	k, err := l.claim(ctx, e, b, proposal, func() question { return restoreQuestion(e.name, value, mine, ttl) })
+	if err != nil {
+		l.mortal(e)
+	}
 	var missed *QuorumError
 	if errors.As(err, &missed) && missed.Err == ErrHeld {
 		missed.Err = ErrLost

@@ -247,6 +247,18 @@ func (b *ballot) stored() (holds, doubt uint64) {
 	return holds, doubt
 }
 
+// reached is which nodes the question may have got to, as bits.
+func (b *ballot) reached() (nodes uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.calls {
+		if c := &b.calls[i]; !c.voted || c.rep.sent {
+			nodes |= 1 << i
+		}
+	}
+	return nodes
+}
+
 // round is the report of the ballot as it stands.
 func (b *ballot) round() Round {
 	b.mu.Lock()

@@ -12,7 +12,8 @@
 // I1, exclusion. Two locks on one key are never both within their Until, as long as,
 // until then, a majority of the nodes carries the lock: no node that said yes forgets
 // it (a restart without its data, a flush, an eviction, a failover), and no node's
-// clock gains on ours by more than Options.Drift of the ttl, by rate or by a step.
+// clock gains on ours by more than Options.Drift of the ttl, by rate or by a step. (A
+// hand-over by Adopt ends the giver's claim: between the two this is an agreement.)
 //
 // I2, fencing. Lock.Fence is strictly greater than that of every holder of the key
 // whose acquisition had returned before this one's winning attempt sent its first

@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -39,20 +38,20 @@ const (
 	raiseHeadroom = 1000
 )
 
-var errTokensUsedUp = errors.New("the fence registers are at 2^53 or close to it: no greater token can be made; remove them")
+const tokensUsedUp = "the fence registers are at 2^53, no greater token can be made: remove them"
 
 // propose is the token to propose: the time, which makes most proposals greater
-// than those before without asking, or one above the highest register seen.
-func propose(start instant, seen int64) (int64, error) {
+// than those before without asking, or one above the highest register seen. 0: there
+// is no such number below 2^53-1.
+func propose(start instant, seen int64) int64 {
 	now := start.wall
 	if now < 0 || now > clockTrust {
 		now = 0
 	}
-	p := max(now, seen+1)
-	if p >= maxToken {
-		return 0, errTokensUsedUp
+	if p := max(now, seen+1); p < maxToken {
+		return p
 	}
-	return p, nil
+	return 0
 }
 
 // raise agrees on a token above all registers of the nodes that are ours, where
@@ -62,12 +61,10 @@ func (l *Locker) raise(ctx context.Context, e *errand, b *ballot) (last *ballot,
 	last = b
 	for range maxRaises {
 		took := l.now().since(b.start)
-		token = max(e.seen, b.start.wall) + max(raiseHeadroom, 2*int64(took/time.Microsecond))
-		if b.start.wall > clockTrust {
-			token = e.seen + raiseHeadroom
-		}
-		if token >= maxToken {
-			return last, 0, l.missed(e, last, ErrNoQuorum, errTokensUsedUp.Error())
+		token = min(e.seen+max(raiseHeadroom, 2*int64(took/time.Microsecond)), maxToken-1)
+		if token <= e.seen {
+			e.hard = true
+			return last, 0, l.missed(e, last, ErrNoQuorum, tokensUsedUp)
 		}
 		r := l.newBallot(OpRaise, b.name, raiseQuestion(b.name, b.q.value, b.q.ttl, token), l.now(), raiseDecided)
 		r.q.patience = b.q.patience
@@ -76,7 +73,8 @@ func (l *Locker) raise(ctx context.Context, e *errand, b *ballot) (last *ballot,
 		if err := l.await(ctx, e, r); err != nil {
 			return last, 0, err
 		}
-		t, _, score := r.result()
+		t, hard, score := r.result()
+		e.hard = t.n-hard < t.need()
 		l.observe(r, e)
 		e.seen = max(e.seen, score, token)
 		if raised(t) == won {

@@ -126,13 +126,66 @@ func (l *Locker) look() {
 	}
 }
 
-// touch gives the registers of a lock that may be left to expire a life.
-func (k *Lock) touch() {
-	q := touchQuestion(k.name, k.value, k.ttl)
-	q.patience = k.l.patience(k.ttl)
-	for i, ln := range k.l.lanes {
-		ln.ask(&call{ln: ln, q: &q, i: i}, nil)
+// touch gives the registers of a lock a life, if they have none: those of a lock
+// that may be left to expire, and those that a failed attempt has raised.
+// nodes says which, as bits; there it goes after the calls of prev, and is owed.
+func (l *Locker) touch(name lockKey, ttl time.Duration, nodes uint64, prev *ballot) {
+	q := touchQuestion(name, ttl)
+	q.patience = l.patience(ttl)
+	for i, ln := range l.lanes {
+		if nodes&(1<<i) != 0 {
+			ln.ask(&call{ln: ln, q: &q, i: i, holds: true}, prev.last(i))
+		}
 	}
+}
+
+// touch gives the registers of a held lock a life.
+func (k *Lock) touch() {
+	k.mu.Lock()
+	nodes, prev := k.holds, k.last
+	if prev != nil {
+		nodes = 1<<len(k.l.lanes) - 1
+	}
+	k.mu.Unlock()
+	k.l.touch(k.name, k.ttl, nodes, prev)
+}
+
+const (
+	// livesFor is how long the registers of a key need no second look by failed
+	// attempts: those of a contended key would cost as much as the attempts.
+	livesFor = time.Minute
+
+	// maxLives bounds the keys that are remembered for that.
+	maxLives = 4096
+)
+
+// mortal sees to it that a failed errand leaves no register for ever: its attempts
+// raise registers also where another holds the lock, be it a client that knows
+// nothing of them.
+func (l *Locker) mortal(e *errand) {
+	if e.raised == 0 {
+		return
+	}
+	now := l.now()
+	l.mu.Lock()
+	given := l.lives[e.name.full]
+	if now.since(given.at) >= livesFor {
+		given = registerLives{at: now}
+	}
+	todo := e.raised &^ given.nodes
+	given.nodes |= todo
+	if len(l.lives) >= maxLives {
+		clear(l.lives)
+	}
+	l.lives[e.name.full] = given
+	l.mu.Unlock()
+	l.touch(e.name, e.ttl, todo, e.ballot)
+}
+
+// registerLives is on which nodes a key's registers were given a life, and since when.
+type registerLives struct {
+	at    instant
+	nodes uint64
 }
 
 // closeWait is how long Close waits at most: two node timeouts.
@@ -156,28 +209,37 @@ func (l *Locker) Close() error {
 	}
 	l.closed = true
 	close(l.closing)
-	var all []*Lock
-	for k := l.held.first; k != nil; k = k.place.next {
-		all = append(all, k)
-	}
 	l.mu.Unlock()
-	for _, k := range all {
-		k.beginRelease(ErrClosed)
-	}
-	idle := make(chan struct{}, len(l.lanes))
-	for _, ln := range l.lanes {
-		ln.whenIdle(func() { idle <- struct{}{} })
+	held := l.allHeld()
+	for _, k := range held {
+		k.endKeepAlive(ErrClosed)
 	}
 	limit := time.NewTimer(l.closeWait())
 	defer limit.Stop()
-wait:
-	for range l.lanes {
-		select {
-		case <-idle:
-		case <-limit.C:
-			break wait
+	// One after the other: what the calls that were under way undo, and only then the
+	// locks, for a failed adoption puts the old value back.
+	calls := make(chan struct{})
+	go func() { l.busy.Wait(); close(calls) }()
+	select {
+	case <-calls:
+	case <-limit.C:
+		limit.Reset(0)
+	}
+	l.awaitIdle(limit)
+	var released []*ballot
+	for _, k := range held {
+		if b := k.beginRelease(ErrClosed); b != nil {
+			released = append(released, b)
 		}
 	}
+	for _, b := range released {
+		select {
+		case <-b.done:
+		case <-limit.C:
+			limit.Reset(0)
+		}
+	}
+	l.awaitIdle(limit)
 	for _, ln := range l.lanes {
 		ln.close()
 	}
@@ -189,6 +251,45 @@ wait:
 	}
 	return err
 }
+
+// allHeld is every lock on the list.
+func (l *Locker) allHeld() (all []*Lock) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k := l.held.first; k != nil; k = k.place.next {
+		all = append(all, k)
+	}
+	return all
+}
+
+// awaitIdle waits until nothing is under way to the nodes that answer, or the limit.
+func (l *Locker) awaitIdle(limit *time.Timer) {
+	idle := make(chan struct{}, len(l.lanes))
+	for _, ln := range l.lanes {
+		ln.whenIdle(func() { idle <- struct{}{} })
+	}
+	for range l.lanes {
+		select {
+		case <-idle:
+		case <-limit.C:
+			limit.Reset(0) // for whoever waits after us
+			return
+		}
+	}
+}
+
+// begin notes that a call is under way which may yet send something; false: the
+// Locker is closed. Close waits for its end.
+func (l *Locker) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.busy.Add(1)
+	}
+	return !l.closed
+}
+
+func (l *Locker) end() { l.busy.Done() }
 
 func (l *Locker) isClosed() bool {
 	select {

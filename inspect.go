@@ -93,7 +93,7 @@ func (b *ballot) status() Status {
 			}
 			return int(a - b)
 		})
-		s.Held, s.Value, s.Holder = true, value, labelOf(value)
+		s.Held, s.Value, s.Holder = true, value, Label(value)
 		s.Left = ds[len(ds)-need] // when so many have expired, need-1 are left
 	}
 	return s

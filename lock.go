@@ -129,6 +129,9 @@ func (k *Lock) forget(b *ballot) {
 // same and sends nothing; after ErrNoQuorum it asks the silent nodes again. So
 // `defer lock.Release(ctx)` is always right.
 //
+// A deferred Release drops its error: where it matters that the lock was held until
+// the end, return Release's error as well, or use Run.
+//
 // A ctx that is done already does not shorten the wait, which the node timeout
 // bounds; one that ends during it does, with its error, and the release goes on.
 func (k *Lock) Release(ctx context.Context) error {
@@ -148,8 +151,7 @@ func (k *Lock) Release(ctx context.Context) error {
 		select {
 		case <-asked.done:
 		default:
-			e := &errand{op: OpRelease, name: k.name, began: asked.start, attempt: 1}
-			return k.l.ended(ctx, e, &QuorumError{Round: asked.round(), Err: ErrNoQuorum})
+			return k.l.ended(ctx, &errand{op: OpRelease, name: k.name, began: asked.start, attempt: 1, last: &QuorumError{Round: asked.round(), Err: ErrNoQuorum}})
 		}
 	}
 	return k.released(asked)
@@ -158,6 +160,9 @@ func (k *Lock) Release(ctx context.Context) error {
 // beginRelease sends the release, or joins the one under way; nil: it is over for
 // good. cause ends KeepAlive's contexts.
 func (k *Lock) beginRelease(cause error) *ballot {
+	if k.l.begin() {
+		defer k.l.end()
+	}
 	k.mu.Lock()
 	switch k.state {
 	case stateReleased, stateLost:
@@ -210,6 +215,28 @@ func (k *Lock) released(b *ballot) error {
 		return &QuorumError{Round: b.round(), Err: ErrNoQuorum, hint: "what is left expires by " + expires.Format("15:04:05.000")}
 	}
 	return k.result
+}
+
+// LeaveToExpire gives the lock out of hand without releasing it: it stays on the
+// nodes until its ttl is over, and Close does not release it either. This is for what
+// may happen once per interval: the lock's ttl is the interval. KeepAlive's contexts
+// end; Release then returns nil and sends nothing, Valid is false. Where the lock was
+// released or lost before, it does nothing.
+func (k *Lock) LeaveToExpire() {
+	if k.l.begin() {
+		defer k.l.end()
+	}
+	k.mu.Lock()
+	if k.state != stateHeld {
+		k.mu.Unlock()
+		return
+	}
+	k.state = stateReleased
+	ended := k.endVigils()
+	k.mu.Unlock()
+	k.l.leave(k)
+	ended.cancel(nil)
+	k.touch() // nobody else gives the registers a life
 }
 
 // lose declares the lock lost, for good. It returns what is to be done after

@@ -64,6 +64,13 @@ func sibling(full string) string {
 	return "{" + tag + "}:" + full
 }
 
+// splitBraces reports a key with braces but no tag: the names beside it are hashed
+// by a tag computed for Redis Cluster's slots.
+func splitBraces(full string) bool {
+	_, ok := hashTag(full)
+	return !ok && strings.ContainsAny(full, "{}")
+}
+
 // hashTag is the part of a key that Redis Cluster hashes instead of the whole:
 // what stands between the first "{" and the first "}" after it, if anything does.
 // (Redis Cluster specification, Hash tags.)

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -49,7 +50,7 @@ func open(opt Options, urls []string, now clock, rand *source) (*Locker, error) 
 			closeAll()
 			return nil, fmt.Errorf("redlock: node %d of %d: %w", i+1, len(urls), err)
 		}
-		at := o.Network + " " + o.Addr
+		at := cmp.Or(o.Network, "tcp") + " " + o.Addr
 		if j, ok := seen[at]; ok {
 			closeAll()
 			return nil, fmt.Errorf("redlock: nodes %d and %d are both at %s: list every master once", j+1, i+1, o.Addr)
@@ -77,6 +78,9 @@ func clientOptions(url string, nodeTimeout time.Duration) (*redis.Options, error
 	case url == "":
 		return nil, errors.New("the URL is empty: want redis://host:port, rediss://host:port, unix:///path or host:port")
 	case !strings.Contains(url, "://"):
+		if strings.ContainsAny(url, "@?") {
+			return nil, errors.New("a URL with a user, a password or options needs its scheme, as in redis://user:password@host:port")
+		}
 		host, port, err := net.SplitHostPort(url)
 		if err != nil || port == "" {
 			return nil, fmt.Errorf("%q is no host:port: want redis://host:port, rediss://host:port, unix:///path or host:port", safeURL(url))
@@ -88,7 +92,11 @@ func clientOptions(url string, nodeTimeout time.Duration) (*redis.Options, error
 	default:
 		var err error
 		if o, err = redis.ParseURL(url); err != nil {
-			return nil, fmt.Errorf("%q: %s", safeURL(url), strings.ReplaceAll(err.Error(), url, safeURL(url)))
+			// net/url words what it found its own way, a password in it included.
+			if strings.ContainsAny(url, "@?%") {
+				err = errors.New("malformed (in a user name, a password or an option, write anything but letters and digits as %XX)")
+			}
+			return nil, fmt.Errorf("%q: %w", safeURL(url), err)
 		}
 	}
 	if nodeTimeout <= 0 {
@@ -107,15 +115,12 @@ func clientOptions(url string, nodeTimeout time.Duration) (*redis.Options, error
 	return o, nil
 }
 
-// safeURL is the URL without what stands before its last @.
+// safeURL is what of a URL may be shown: where it has room for a password, only its
+// scheme.
 func safeURL(url string) string {
-	i := strings.LastIndexByte(url, '@')
-	if i < 0 {
-		return url
-	}
 	scheme, _, ok := strings.Cut(url, "://")
-	if !ok {
-		return "***@" + url[i+1:]
+	if ok && strings.ContainsAny(url, "@?%") {
+		return clip(scheme) + "://***"
 	}
-	return scheme + "://***@" + url[i+1:]
+	return clip(url)
 }

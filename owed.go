@@ -22,9 +22,10 @@ const (
 	// command, which a stopped one does when it wakes.
 	debtLife = 10 * time.Minute
 
-	// lookAgain is the pause before the second rollback of a command that was not
-	// answered: finding nothing once may mean that the command is still under way
-	// on another connection. Halved, a slower connection escapes.
+	// lookAgain is the pause between rollbacks of a command that was not answered:
+	// finding nothing may mean that the command is still under way on another
+	// connection. They go on until that connection has answered or failed, and once
+	// more. Halved, what a failed connection still delivers may escape the last.
 	lookAgain = 500 * time.Millisecond
 
 	// maxDoublings bounds how far apart the tries get that a node answers with an
@@ -50,7 +51,8 @@ type debt struct {
 	since time.Time // became owed: only a PING that left later counts
 	until time.Time // then it is dropped
 	due   time.Time // not before
-	doubt bool      // what it undoes may still be under way: look twice
+	doubt bool      // what it undoes may still be under way: look again
+	under uint64    // the last flight that left before it became owed
 	tries int       // answered by errors so far
 }
 
@@ -73,7 +75,7 @@ func (ln *lane) owe(c *call, pause time.Duration) {
 		ln.owed.list = slices.Delete(ln.owed.list, 0, 1)
 		ln.owed.dropped++
 	}
-	ln.owed.list = append(ln.owed.list, &debt{q: c.q, since: now, until: now.Add(c.q.ttl + debtLife), due: now.Add(pause), doubt: c.doubt})
+	ln.owed.list = append(ln.owed.list, &debt{q: c.q, since: now, until: now.Add(c.q.ttl + debtLife), due: now.Add(pause), doubt: c.doubt, under: ln.flown})
 	ln.probe()
 }
 
@@ -112,7 +114,8 @@ func (ln *lane) runProbe() {
 		if open < maxProbes {
 			open++
 			go func(sent time.Time) {
-				err := ln.node.Process(context.Background(), newCommand([]any{"ping"}))
+				ping := newCommand([]any{"ping"})
+				err := ln.node.Process(context.Background(), &ping)
 				pongs <- pong{sent: sent, err: err, took: time.Since(sent)}
 			}(time.Now())
 		}
@@ -287,8 +290,8 @@ func (ln *lane) paid(batch []*debt, got []reply) (answered bool) {
 		case r.answer == Unknown: // LOADING, READONLY and the like: less and less often
 			d.tries++
 			d.due = now.Add(lookAgain << min(d.tries, maxDoublings))
-		case d.doubt: // what puts it there may come later
-			d.doubt = false
+		case d.doubt: // what puts it there may come later: with its flight, or just behind
+			d.doubt = ln.underway(d.under)
 			d.due = now.Add(lookAgain)
 		default:
 			paid[d] = true
@@ -296,6 +299,17 @@ func (ln *lane) paid(batch []*debt, got []reply) (answered bool) {
 	}
 	ln.owed.list = slices.DeleteFunc(ln.owed.list, func(d *debt) bool { return paid[d] })
 	return answered
+}
+
+// underway reports whether a flight up to this number has not come back. Needs
+// ln.mu.
+func (ln *lane) underway(last uint64) bool {
+	for _, f := range ln.flights {
+		if f.number <= last {
+			return true
+		}
+	}
+	return false
 }
 
 // payDebts sends the questions in one pipeline, and once more those whose script
@@ -312,7 +326,7 @@ func payDebts(node Node, batch []*debt) []reply {
 		cmds := make([][2]command, len(todo))
 		for n, i := range todo {
 			cmds[n][0] = newCommand(batch[i].q.args(0, asText, false))
-			_ = pipe.Process(ctx, cmds[n][0]) // only queues
+			_ = pipe.Process(ctx, &cmds[n][0]) // only queues
 		}
 		_, err := pipe.Exec(ctx)
 		var again []int

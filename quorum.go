@@ -90,9 +90,12 @@ func (t tally) acquisition() acquisition {
 		// Open votes might still carry the token. They are not waited for: as many
 		// nodes as it takes have answered, so all that are open may be dead.
 		return acquireUnfenced
-	case t.refused():
+	}
+	gone := t.no + t.missing // only an adoption meets what is missing: it wants what is held
+	switch {
+	case t.n-gone < t.need():
 		return acquireHeld
-	case decide(t.n, t.yes, t.no+t.missing+t.unknown) == lost && t.n-t.no-t.open() >= t.need():
+	case decide(t.n, t.yes, gone+t.unknown) == lost && t.n-gone-t.open() >= t.need():
 		return acquireNoQuorum
 	}
 	return acquirePending

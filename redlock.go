@@ -7,6 +7,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // A Locker takes locks that a majority of its nodes agree on. It is safe for
@@ -18,14 +20,17 @@ type Locker struct {
 	met   roster
 	now   clock
 	rand  *source
+	ring  bool        // a node is a Ring
 	owned []io.Closer // the clients that Open made
 
-	closing chan struct{} // closed by Close
+	closing chan struct{}  // closed by Close
+	busy    sync.WaitGroup // calls that may yet send something
 
 	mu      sync.Mutex
 	closed  bool
 	held    heldList
-	leaving map[string]*ballot // by full key: the last clean-up that is not finished
+	leaving map[string]*ballot       // by full key: the last clean-up that is not finished
+	lives   map[string]registerLives // by full key, see mortal
 }
 
 // New makes a Locker over the nodes, each an independent master; the order is
@@ -60,8 +65,11 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 			}
 		}
 	}
-	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), leaving: make(map[string]*ballot)}
+	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), leaving: make(map[string]*ballot), lives: make(map[string]registerLives)}
 	for i, n := range nodes {
+		if _, ok := n.(*redis.Ring); ok {
+			l.ring = true
+		}
 		l.lanes = append(l.lanes, newLane(i, n, &l.met))
 	}
 	return l, nil
@@ -75,8 +83,11 @@ type errand struct {
 	label   string
 	began   instant
 	attempt int
-	seen    int64 // the highest register met
-	hard    bool  // what stands in the way does not heal with time
+	seen    int64        // the highest register met
+	hard    bool         // what stands in the way does not heal with time
+	last    *QuorumError // what the last decided round came to
+	ballot  *ballot      // the last attempt's
+	raised  uint64       // nodes whose register an attempt may have raised, as bits
 }
 
 func (l *Locker) errand(op Op, key string, ttl time.Duration, opts []AcquireOption) (*errand, error) {
@@ -95,6 +106,9 @@ func (l *Locker) errand(op Op, key string, ttl time.Duration, opts []AcquireOpti
 	}
 	if err := checkTTL(ttl, l.opt.NodeTimeout, l.opt.Drift); err != nil {
 		return nil, err
+	}
+	if l.ring && splitBraces(name.full) {
+		return nil, fmt.Errorf("redlock: the key %q has a brace but no {tag}: a Ring would put it and what stands beside it on different shards", clip(key))
 	}
 	return &errand{op: op, name: name, ttl: ttl, label: o.label, began: l.now()}, nil
 }
@@ -117,7 +131,55 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, 
 	if err != nil {
 		return nil, err
 	}
-	return l.attempt(ctx, e)
+	for {
+		lock, err := l.attempt(ctx, e)
+		if err != nil && ctx.Err() == nil && e.attempt < maxTies && tied(err) {
+			if l.pause(ctx, patienceFor(e.ttl, l.opt.NodeTimeout, l.opt.Drift).base/tieSpread) == nil {
+				continue
+			}
+		}
+		if err != nil {
+			l.mortal(e)
+		}
+		return lock, err
+	}
+}
+
+const (
+	// maxTies is how often TryAcquire tries where several took parts of a majority
+	// at the same instant, so that nobody has it: without a second try such a tie
+	// reads as held, and the run of a job that all tried for is skipped by all.
+	maxTies = 4
+
+	// tieSpread: the pause after a tie is up to this part of the node timeout, a few
+	// round trips of a near node; with a ttl of 10 s, 10 ms.
+	tieSpread = 100
+)
+
+// tied reports whether an attempt failed though no single holder had a majority:
+// at least two were named, none by a majority.
+func tied(err error) bool {
+	var q *QuorumError
+	if !errors.As(err, &q) || q.Err != ErrHeld || q.Round.Holder() != "" {
+		return false
+	}
+	first := ""
+	for _, v := range q.Round.Votes {
+		switch {
+		case v.Holder == "":
+		case first == "":
+			first = v.Holder
+		case v.Holder != first:
+			return true
+		}
+	}
+	// Ours and one other's is a tie, too.
+	for _, v := range q.Round.Votes {
+		if v.Answer == Yes && first != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // Acquire takes the lock key for ttl, waiting for it until ctx is done. Between
@@ -136,18 +198,23 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 	for {
 		lock, err := l.attempt(ctx, e)
 		var missed *QuorumError
-		if err == nil || ctx.Err() != nil || e.hard || !errors.As(err, &missed) {
-			return lock, err
+		if err == nil {
+			return lock, nil
 		}
-		if err := l.pause(ctx, e); err != nil {
-			return nil, l.ended(ctx, e, missed)
+		if ctx.Err() != nil || e.hard || !errors.As(err, &missed) {
+			l.mortal(e)
+			return nil, err
+		}
+		if err := l.pause(ctx, l.opt.Retry(e.attempt)); err != nil {
+			l.mortal(e)
+			return nil, l.ended(ctx, e)
 		}
 	}
 }
 
-// pause waits before the next attempt.
-func (l *Locker) pause(ctx context.Context, e *errand) error {
-	longest := max(l.opt.Retry(e.attempt), time.Millisecond)
+// pause waits before the next attempt, between half of longest and all of it.
+func (l *Locker) pause(ctx context.Context, longest time.Duration) error {
+	longest = max(longest, time.Millisecond)
 	t := time.NewTimer(longest/2 + time.Duration(l.rand.float()*float64(longest/2)))
 	defer t.Stop()
 	select {
@@ -165,20 +232,26 @@ func (l *Locker) attempt(ctx context.Context, e *errand) (*Lock, error) {
 	if err := l.usable(ctx, e); err != nil {
 		return nil, err
 	}
+	if !l.begin() {
+		return nil, l.ended(ctx, e)
+	}
+	defer l.end()
 	e.attempt++
 	// A new value for every attempt: a rollback that is late cannot meet the key of
 	// the next one.
 	value := e.label + ":" + l.rand.uuid()
 	start := l.now() // before anything is sent: the nodes' ttls begin later
-	proposal, err := propose(start, e.seen)
-	if err != nil {
-		return nil, fmt.Errorf("redlock: %s %q: %w", e.op, clip(e.name.key), err)
+	proposal := propose(start, e.seen)
+	if proposal == 0 {
+		e.hard = true
+		return nil, &QuorumError{Round: Round{Op: e.op, Key: e.name.key, Start: start.at}, Err: ErrNoQuorum, hint: tokensUsedUp}
 	}
 	b := l.newBallot(OpAcquire, e.name, acquireQuestion(e.name, value, e.ttl, proposal), start, acquireDecided)
 	b.q.patience = l.patience(e.ttl)
 	undo := func() question { return rollbackQuestion(e.name, value, e.ttl) }
 	// To each node after what was left there by the attempt before, which would
 	// otherwise stand in our way.
+	e.ballot = b
 	b.send(l.lastLeaving(e.name))
 	return l.claim(ctx, e, b, proposal, undo)
 }
@@ -189,11 +262,11 @@ func acquireDecided(t tally) bool { return t.acquisition() != acquirePending }
 func (l *Locker) usable(ctx context.Context, e *errand) error {
 	select {
 	case <-l.closing:
-		return l.ended(ctx, e, nil)
+		return l.ended(ctx, e)
 	default:
 	}
 	if ctx.Err() != nil {
-		return l.ended(ctx, e, nil)
+		return l.ended(ctx, e)
 	}
 	return l.met.twins()
 }
@@ -225,11 +298,12 @@ func (l *Locker) claim(ctx context.Context, e *errand, b *ballot, proposal int64
 		if valid := validity(e.ttl, l.opt.Drift); now.since(b.start) >= valid {
 			err = l.missed(e, b, ErrNoQuorum, "the answers came after the validity of "+short(valid)+" was over")
 		} else if k = l.hold(e, b, last, token, valid); k == nil {
-			err = l.ended(ctx, e, nil)
+			err = l.ended(ctx, e)
 		}
 	}
 	l.observe(b, e)
 	if err != nil {
+		e.raised |= b.reached()
 		l.undo(last, undo())
 		return nil, err
 	}
@@ -248,12 +322,16 @@ func (l *Locker) await(ctx context.Context, e *errand, b *ballot) error {
 	if !b.abandon() {
 		return nil // decided at the same instant
 	}
-	return l.ended(ctx, e, &QuorumError{Round: l.round(b, e), Err: ErrNoQuorum})
+	if e.last == nil { // else the round before knew more than this one
+		e.last = &QuorumError{Round: l.round(b, e), Err: ErrNoQuorum}
+	}
+	return l.ended(ctx, e)
 }
 
 // missed is the error of an attempt that was decided against us.
 func (l *Locker) missed(e *errand, b *ballot, reason error, hint string) error {
-	return &QuorumError{Round: l.round(b, e), Err: reason, hint: hint}
+	e.last = &QuorumError{Round: l.round(b, e), Err: reason, hint: hint}
+	return e.last
 }
 
 func (l *Locker) round(b *ballot, e *errand) Round {
@@ -271,8 +349,8 @@ func (l *Locker) observe(b *ballot, e *errand) {
 }
 
 // ended is the error of a call that the caller's ctx or Close ended. It matches
-// the ctx's error, its cause, and what the last round came to.
-func (l *Locker) ended(ctx context.Context, e *errand, last *QuorumError) error {
+// the ctx's error, its cause, and what the last decided round came to.
+func (l *Locker) ended(ctx context.Context, e *errand) error {
 	err := &endedError{what: fmt.Sprintf("redlock: %s %q", e.op, clip(e.name.key)), after: l.now().since(e.began), attempts: e.attempt}
 	if ctx.Err() != nil {
 		err.why = append(err.why, ctx.Err())
@@ -282,7 +360,7 @@ func (l *Locker) ended(ctx context.Context, e *errand, last *QuorumError) error 
 	} else {
 		err.why = append(err.why, ErrClosed)
 	}
-	err.last = last
+	err.last = e.last
 	return err
 }
 

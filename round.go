@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // An Op is what a Round asked of the nodes.
@@ -119,7 +120,7 @@ type Round struct {
 }
 
 // Holder is the value that a majority of the nodes named as the one in the way,
-// or "" if none is named by a majority.
+// or "" if none is named by a majority. Label is the readable part of it.
 func (r Round) Holder() string {
 	for i, v := range r.Votes {
 		if v.Holder == "" {
@@ -178,11 +179,14 @@ type QuorumError struct {
 }
 
 func (e *QuorumError) reason() string {
+	if e.Err == nil {
+		return "no reason"
+	}
 	reason := strings.TrimPrefix(e.Err.Error(), "redlock: ")
 	if e.Err == ErrHeld {
 		reason = "held"
 		if h := e.Round.Holder(); h != "" {
-			reason = "held by " + quoteValue(labelOf(h))
+			reason = "held by " + quoteValue(Label(h))
 		}
 	}
 	if e.hint != "" {
@@ -213,9 +217,9 @@ func (e *QuorumError) Unwrap() []error {
 // uuidLen is the length of a uuid's text, which ends every value of ours.
 const uuidLen = 36
 
-// labelOf is the part of a value before its uuid, which says whose it is; a
-// value of another library is given whole.
-func labelOf(value string) string {
+// Label is the part of a lock's value before its uuid, which says whose it is, such
+// as a Vote's or a Round's Holder; a value of another library is given whole.
+func Label(value string) string {
 	if ours(value) {
 		return value[:len(value)-uuidLen-1]
 	}
@@ -230,17 +234,22 @@ func ours(value string) bool {
 
 // clip bounds what a key or a value takes of an error's text.
 func clip(s string) string {
-	if len(s) > 200 {
-		return s[:200] + "..."
+	const most = 200
+	if len(s) <= most {
+		return s
 	}
-	return s
+	cut := most
+	for cut > most-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "..."
 }
 
 // quoteValue shows a label plainly where it is plain, and quoted where it is not.
 func quoteValue(s string) string {
 	s = clip(s)
 	for _, r := range s {
-		if r < ' ' || r == 0x7f || r == '\uFFFD' {
+		if !strconv.IsPrint(r) || r == utf8.RuneError {
 			return strconv.Quote(s)
 		}
 	}

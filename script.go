@@ -29,6 +29,8 @@ var (
 	raiseLua string
 	//go:embed lua/adopt.lua
 	adoptLua string
+	//go:embed lua/touch.lua
+	touchLua string
 	//go:embed lua/inspect.lua
 	inspectLua string
 
@@ -36,5 +38,6 @@ var (
 	releaseScript = newScript("release", releaseLua)
 	raiseScript   = newScript("raise", raiseLua)
 	adoptScript   = newScript("adopt", adoptLua)
+	touchScript   = newScript("touch", touchLua)
 	inspectScript = newScript("inspect", inspectLua)
 )

@@ -2,11 +2,13 @@
 local held = redis.call('GET', KEYS[1])
 if held == false then return {-1} end
 if held ~= ARGV[1] then return {0, held} end
+-- First, for it may be refused (another type, no memory), and then nothing is done.
+local moved = 0
+if ARGV[4] ~= '' then moved = redis.call('ZADD', KEYS[2], 'GT', 'CH', ARGV[4], 'f') end
 local left = redis.call('PTTL', KEYS[1])
 if left >= 0 and left < tonumber(ARGV[3]) then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 else
   redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL')
 end
-if ARGV[4] == '' then return {1, 0} end
-return {1, redis.call('ZADD', KEYS[2], 'GT', 'CH', ARGV[4], 'f')}
+return {1, moved}
