@@ -1,0 +1,696 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A said is a Redis error reply, as go-redis gives it.
+type said string
+
+func (s said) Error() string { return string(s) }
+func (said) RedisError()     {}
+
+const (
+	mine   = "me:11111111-2222-4333-8444-555555555555"
+	theirs = "web-1:4123:aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
+)
+
+var allKinds = []kind{askAcquire, askRaise, askExtend, askHeal, askRelease, askRollback, askAdopt, askRestore, askTouch, askInspect}
+
+// questionOf is a question of each kind.
+func questionOf(k kind) *question {
+	name, _ := nameKey("", "jobs/42")
+	for _, q := range []question{
+		acquireQuestion(name, mine, time.Second, 7), raiseQuestion(name, mine, time.Second, 7), extendQuestion(name, mine, time.Second, 7),
+		healQuestion(name, mine, time.Second), releaseQuestion(name, mine, time.Second), rollbackQuestion(name, mine, time.Second),
+		adoptQuestion(name, theirs, mine, time.Second, 7), restoreQuestion(name, theirs, mine, time.Second), touchQuestion(name, time.Second),
+		inspectQuestion(name),
+	} {
+		if q.kind == k {
+			return &q
+		}
+	}
+	panic("no such kind")
+}
+
+// A got is what go-redis holds of one command afterwards.
+type got struct {
+	val any
+	err error
+}
+
+func (g got) command() command {
+	c := newCommand([]any{"x"})
+	if g.val != nil {
+		c.SetVal(g.val)
+	}
+	if g.err != nil {
+		c.SetErr(g.err)
+	}
+	return c
+}
+
+func readAs(k kind, plain bool, first, second got, exec error) reply {
+	return questionOf(k).read([]command{first.command(), second.command()}, plain, exec)
+}
+
+var (
+	granted   = got{err: redis.Nil} // SET NX GET, where nothing was
+	moved     = got{val: int64(1)}
+	unmoved   = got{val: int64(0)}
+	untouched = got{}
+)
+
+// shapes are what a server, a proxy or a broken connection may leave in a command.
+var shapes = []got{
+	untouched, {err: redis.Nil}, {val: "OK"}, {val: "ok"}, {val: ""}, {val: "QUEUED"}, {val: mine}, {val: theirs}, {val: "a stranger's"},
+	{val: int64(-2)}, {val: int64(-1)}, {val: int64(0)}, {val: int64(1)}, {val: int64(2)}, {val: int64(math.MaxInt64)},
+	{val: 1.0}, {val: math.NaN()}, {val: true}, {val: false}, {val: map[any]any{"a": int64(1)}}, {val: errors.New("nested")},
+	{val: []any{}}, {val: []any{nil}}, {val: []any{int64(1)}}, {val: []any{int64(1), int64(1)}}, {val: []any{int64(1), int64(0)}}, {val: []any{"1"}},
+	{val: []any{int64(2)}}, {val: []any{int64(2), "1700000000000000"}}, {val: []any{int64(2), nil}}, {val: []any{int64(2), "word"}}, {val: []any{int64(2), "nan"}},
+	{val: []any{int64(0)}}, {val: []any{int64(0), theirs}}, {val: []any{int64(0), int64(3)}}, {val: []any{int64(-1)}}, {val: []any{[]any{int64(1)}}},
+	{val: []any{said("WRONGTYPE")}},
+	{val: []any{theirs, int64(500), "7"}}, {val: []any{"", int64(-2), ""}}, {val: []any{theirs, int64(-1), 7.0}}, {val: []any{theirs, "500", "7"}}, {val: []any{theirs, int64(500), []any{}}},
+	{err: said("ERR syntax error")}, {err: said("WRONGTYPE Operation against a key holding the wrong kind of value")}, {err: said("LOADING Redis is loading the dataset in memory")},
+	{err: said("NOSCRIPT No matching script. Please use EVAL.")}, {err: said("")}, {err: fmt.Errorf("wrapped: %w", redis.Nil)}, {err: fmt.Errorf("wrapped: %w", said("READONLY x"))},
+	{err: io.EOF}, {err: context.DeadlineExceeded}, {err: context.Canceled}, {err: readTimeout()}, {err: refused()}, {err: redis.ErrPoolTimeout},
+	{val: "OK", err: io.ErrUnexpectedEOF}, {val: int64(1), err: io.ErrUnexpectedEOF}, {val: []any{int64(1), int64(1)}, err: readTimeout()},
+}
+
+func readTimeout() error {
+	return &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+}
+
+func refused() error {
+	return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+}
+
+// misleading are the errors that a node's must never match.
+var misleading = []error{context.Canceled, context.DeadlineExceeded, ErrHeld, ErrNoQuorum, ErrLost, ErrClosed}
+
+// checkReply states what holds of every reply, whatever the node answered.
+func checkReply(t interface{ Errorf(string, ...any) }, q *question, plain bool, r reply) {
+	bad := func(format string, args ...any) {
+		t.Errorf("kind %d, plain=%v: %s: %+v (error %v)", q.kind, plain, fmt.Sprintf(format, args...), r, r.err)
+	}
+	switch r.answer {
+	case Yes, No:
+		if r.silent || !r.sent {
+			bad("an answer that never came")
+		}
+	case Unknown:
+		if r.err == nil {
+			bad("unknown, and no reason")
+		}
+	default:
+		bad("no answer is none of the three")
+	}
+	if r.fenced && r.answer != Yes {
+		bad("a register moved where nothing was agreed")
+	}
+	if r.fenced && q.kind != askAcquire && q.kind != askRaise && q.kind != askAdopt {
+		bad("a register moved that was not asked to")
+	}
+	if r.missing && q.kind != askInspect && r.answer != No {
+		bad("missing, and yet no no")
+	}
+	if r.silent && !r.sent {
+		bad("silent before it was sent")
+	}
+	if r.stored && !r.sent {
+		bad("stored before it was sent")
+	}
+	if r.stored && !q.kind.stores() {
+		bad("stored by a question that stores nothing")
+	}
+	if q.kind.stores() && !r.stored && (r.answer == Yes || r.silent) {
+		bad("our value may be there, and nobody is told")
+	}
+	if r.score < 0 || r.score >= maxToken {
+		bad("a register of %d", r.score)
+	}
+	if r.err != nil {
+		for _, no := range misleading {
+			if errors.Is(r.err, no) {
+				bad("its error matches %v", no)
+			}
+		}
+	}
+	if r.again(q, false, plain) && (r.answer != Unknown || r.stored || r.silent) {
+		bad("sent again although it may have been executed")
+	}
+	if r.again(q, true, true) {
+		bad("sent again in the form that it had")
+	}
+}
+
+func TestEveryReplyOfEveryShapeKeepsTheRules(t *testing.T) {
+	for _, k := range allKinds {
+		q := questionOf(k)
+		for _, plain := range []bool{false, true} {
+			if plain && k != askAcquire {
+				continue
+			}
+			for _, first := range shapes {
+				for _, second := range shapes {
+					for _, exec := range []error{nil, redis.Nil, io.EOF, said("WRONGPASS invalid username-password pair or user is disabled.")} {
+						r := q.read([]command{first.command(), second.command()}, plain, exec)
+						checkReply(t, q, plain, r)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestOnlyTheNilReplyGrantsALock(t *testing.T) {
+	for _, first := range shapes {
+		for _, exec := range []error{nil, io.EOF, redis.Nil, said("NOAUTH Authentication required.")} {
+			r := readAs(askAcquire, false, first, moved, exec)
+			want := first.val == nil && errors.Is(first.err, redis.Nil)
+			if yes := r.answer == Yes; yes != want {
+				t.Errorf("SET NX GET answered %#v: got %v, want yes=%v", first, r.answer, want)
+			}
+		}
+	}
+}
+
+func TestWithoutGETOnlyOKGrantsALock(t *testing.T) {
+	for _, c := range []struct {
+		first got
+		want  Answer
+	}{
+		{got{val: "OK"}, Yes},
+		{got{err: redis.Nil}, No},
+		{untouched, Unknown},
+		{got{err: io.EOF}, Unknown},
+		{got{err: said("ERR syntax error")}, Unknown},
+	} {
+		if r := readAs(askAcquire, true, c.first, moved, nil); r.answer != c.want {
+			t.Errorf("SET NX answered %#v: got %v, want %v", c.first, r.answer, c.want)
+		}
+	}
+	t.Run("and nothing else", func(t *testing.T) {
+		for _, first := range shapes {
+			r := readAs(askAcquire, true, first, moved, nil)
+			if want := first.val == "OK" && first.err == nil; (r.answer == Yes) != want {
+				t.Errorf("SET NX answered %#v: got %v, want yes=%v", first, r.answer, want)
+			}
+		}
+	})
+}
+
+func TestACommandThatWasNeverReachedIsUnknown(t *testing.T) {
+	for _, k := range allKinds {
+		for _, exec := range []error{nil, redis.Nil, io.EOF, said("WRONGPASS invalid username-password pair or user is disabled."), said("NOAUTH Authentication required."), refused()} {
+			for _, plain := range []bool{false, true} {
+				if r := readAs(k, plain && k == askAcquire, untouched, untouched, exec); r.answer != Unknown || r.err == nil {
+					t.Errorf("kind %d, the pipeline ended with %v: got %+v, want unknown", k, exec, r)
+				}
+			}
+		}
+	}
+	r := readAs(askAcquire, false, untouched, untouched, said("WRONGPASS invalid username-password pair or user is disabled."))
+	if r.err.text != "WRONGPASS invalid username-password pair or user is disabled." || r.err.heals || r.stored {
+		t.Errorf("a password that is refused: got %+v, %+v", r, r.err)
+	}
+}
+
+func TestTheLastWordOnACommandCounts(t *testing.T) {
+	// A client that sends a command once more, or fails a whole pipeline, has the
+	// command's error set anew.
+	for _, c := range []struct {
+		last got
+		want Answer
+	}{{got{err: io.EOF}, Unknown}, {got{err: said("LOADING x")}, Unknown}, {got{val: theirs}, No}} {
+		first := newCommand([]any{"x"})
+		first.SetErr(redis.Nil)
+		if c.last.val != nil {
+			first.SetVal(c.last.val)
+		}
+		first.SetErr(c.last.err)
+		if r := questionOf(askAcquire).read([]command{first, moved.command()}, false, nil); r.answer != c.want {
+			t.Errorf("a nil reply, then %#v: got %v, want %v", c.last, r.answer, c.want)
+		}
+	}
+}
+
+func TestAcquireReadsBothItsCommands(t *testing.T) {
+	wrong := said("WRONGTYPE Operation against a key holding the wrong kind of value")
+	for _, c := range []struct {
+		name          string
+		plain         bool
+		first, second got
+		want          reply // without err
+		err           string
+	}{
+		{"ours, and the register moved", false, granted, moved, reply{answer: Yes, fenced: true, stored: true, sent: true}, ""},
+		{"ours, the register was not below", false, granted, unmoved, reply{answer: Yes, stored: true, sent: true}, ""},
+		{"ours, the register is of another type", false, granted, got{err: wrong}, reply{answer: Unknown, stored: true, sent: true}, "fence register: " + string(wrong)},
+		{"ours, and the connection broke", false, granted, got{err: io.EOF}, reply{answer: Unknown, stored: true, sent: true}, "fence register: EOF"},
+		{"ours, and the register never reached", false, granted, untouched, reply{answer: Unknown, stored: true, sent: true}, "fence register: no reply"},
+		{"another's", false, got{val: theirs}, moved, reply{answer: No, holder: theirs, sent: true}, ""},
+		{"a stranger's", false, got{val: "redsync"}, moved, reply{answer: No, holder: "redsync", sent: true}, ""},
+		{"our own, from a second delivery", false, got{val: mine}, moved, reply{answer: No, holder: mine, stored: true, sent: true}, ""},
+		{"an empty value", false, got{val: ""}, moved, reply{answer: No, sent: true}, ""},
+		{"a number", false, got{val: int64(1)}, moved, reply{answer: Unknown, stored: true, sent: true}, "unexpected reply int64"},
+		{"without GET: ours", true, got{val: "OK"}, moved, reply{answer: Yes, fenced: true, stored: true, sent: true}, ""},
+		{"without GET: another's, or our own from a second delivery", true, got{err: redis.Nil}, moved, reply{answer: No, sent: true}, ""},
+		{"an error of the node", false, got{err: said("OOM command not allowed when used memory > 'maxmemory'.")}, moved, reply{answer: Unknown, sent: true}, "OOM command not allowed when used memory > 'maxmemory'."},
+		{"no answer", false, got{err: io.EOF}, got{err: io.EOF}, reply{answer: Unknown, stored: true, sent: true, silent: true}, "EOF"},
+		{"no connection", false, got{err: refused()}, got{err: refused()}, reply{answer: Unknown}, "connect: connection refused"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			checkRead(t, readAs(askAcquire, c.plain, c.first, c.second, nil), c.want, c.err)
+		})
+	}
+}
+
+func checkRead(t *testing.T, r, want reply, text string) {
+	t.Helper()
+	e := r.err
+	r.err = nil
+	if !reflect.DeepEqual(r, want) {
+		t.Errorf("got  %+v\nwant %+v", r, want)
+	}
+	if (e != nil) != (text != "") || e != nil && e.text != text {
+		t.Errorf("its error: got %v, want %q", e, text)
+	}
+}
+
+func TestScriptsAnswersAreRead(t *testing.T) {
+	yes, no := reply{answer: Yes, sent: true}, reply{answer: No, sent: true}
+	missing := reply{answer: No, missing: true, sent: true}
+	strange := reply{answer: Unknown, sent: true}
+	for _, c := range []struct {
+		name string
+		k    kind
+		val  any
+		want reply
+		err  string
+	}{
+		{"extend: ours", askExtend, int64(1), yes, ""},
+		{"extend: another's", askExtend, int64(0), no, ""},
+		{"extend: nothing there", askExtend, int64(-1), missing, "missing"},
+		{"extend: something else", askExtend, int64(7), strange, "unexpected reply int64"},
+		{"extend: text", askExtend, "1", strange, "unexpected reply string"},
+		{"extend: a list", askExtend, []any{int64(1)}, strange, "unexpected reply []interface {}"},
+		{"release: ours", askRelease, int64(1), yes, ""},
+		{"release: another's", askRelease, int64(0), no, ""},
+		{"release: nothing there", askRelease, int64(-1), missing, "missing"},
+		{"rollback: ours", askRollback, int64(1), yes, ""},
+		{"restore: done", askRestore, []any{int64(1), int64(0)}, yes, ""},
+		{"restore: another's", askRestore, []any{int64(0), theirs}, no, ""},
+		{"restore: nothing there", askRestore, []any{int64(-1)}, missing, "missing"},
+		{"restore: an empty list", askRestore, []any{}, strange, "unexpected reply []interface {}"},
+		{"raise: moved", askRaise, []any{int64(1)}, reply{answer: Yes, fenced: true, sent: true}, ""},
+		{"raise: not below", askRaise, []any{int64(2), "1700000000123456"}, reply{answer: Yes, score: 1700000000123456, sent: true}, ""},
+		{"raise: not below, and no score", askRaise, []any{int64(2)}, strange, "unexpected reply []interface {}"},
+		{"raise: a register at its end", askRaise, []any{int64(2), "9007199254740991"}, strange, "fence register is 9.007199254740991e+15, the last number before 2^53 or beyond: remove it"},
+		{"raise: another's", askRaise, []any{int64(0)}, no, ""},
+		{"raise: nothing there", askRaise, []any{int64(-1)}, missing, "missing"},
+		{"raise: a number", askRaise, int64(1), strange, "unexpected reply int64"},
+		{"adopt: done and moved", askAdopt, []any{int64(1), int64(1)}, reply{answer: Yes, fenced: true, stored: true, sent: true}, ""},
+		{"adopt: done, not moved", askAdopt, []any{int64(1), int64(0)}, reply{answer: Yes, stored: true, sent: true}, ""},
+		{"adopt: another's", askAdopt, []any{int64(0), theirs}, reply{answer: No, holder: theirs, sent: true}, ""},
+		{"adopt: nothing there", askAdopt, []any{int64(-1)}, missing, "missing"},
+		{"adopt: something else", askAdopt, []any{int64(5)}, reply{answer: Unknown, stored: true, sent: true}, "unexpected reply []interface {}"},
+		{"inspect: held", askInspect, []any{theirs, int64(500), "7"}, reply{answer: Yes, holder: theirs, left: 500, score: 7, sent: true}, ""},
+		{"inspect: held without end", askInspect, []any{"x", int64(-1), ""}, reply{answer: Yes, holder: "x", left: -1, sent: true}, ""},
+		{"inspect: free", askInspect, []any{"", int64(-2), "7"}, reply{answer: Yes, left: -2, missing: true, score: 7, sent: true}, ""},
+		{"inspect: too short", askInspect, []any{theirs, int64(500)}, strange, "unexpected reply []interface {}"},
+		{"inspect: the ttl as text", askInspect, []any{theirs, "500", ""}, strange, "unexpected reply []interface {}"},
+		{"inspect: a register that is a word", askInspect, []any{theirs, int64(500), "word"}, strange, `fence register is no number: "word"`},
+		{"heal: stored", askHeal, "OK", reply{answer: Yes, stored: true, sent: true}, ""},
+		{"touch: done", askTouch, int64(1), yes, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			checkRead(t, readAs(c.k, false, got{val: c.val}, untouched, nil), c.want, c.err)
+		})
+	}
+	t.Run("heal: somebody else came first", func(t *testing.T) {
+		checkRead(t, readAs(askHeal, false, got{err: redis.Nil}, untouched, redis.Nil), no, "")
+	})
+	for _, k := range []kind{askExtend, askRelease, askRollback, askRestore} {
+		t.Run(fmt.Sprintf("kind %d: a key of another type is surely not ours", k), func(t *testing.T) {
+			for _, text := range []said{
+				"WRONGTYPE Operation against a key holding the wrong kind of value script: 1b3c, on @user_script:2.",
+				"ERR Error running script (call to f_1b3c): @user_script:2: WRONGTYPE Operation against a key holding the wrong kind of value",
+				"ERR Error compiling script (new function): :1: WRONGTYPE Operation against a key holding the wrong kind of value",
+			} {
+				if r := readAs(k, false, got{err: text}, untouched, text); r.answer != No || r.err == nil || r.err.text != "WRONGTYPE Operation against a key holding the wrong kind of value" {
+					t.Errorf("%s: got %+v, %v", text, r, r.err)
+				}
+			}
+		})
+	}
+}
+
+// What Redis 7.0 says of itself, what 6.2 makes of it inside a script, and what
+// miniredis does.
+var nodeErrors = []struct {
+	text  string
+	want  string // as shown; empty: as it is
+	heals bool
+}{
+	{"READONLY You can't write against a read only replica.", "", false},
+	{"READONLY You can't write against a read only replica. script: 1b3c, on @user_script:5.", "READONLY You can't write against a read only replica.", false},
+	{"ERR Error running script (call to f_1b3c): @user_script:5: @user_script: 5: -READONLY You can't write against a read only replica.", "READONLY You can't write against a read only replica.", false},
+	{"LOADING Redis is loading the dataset in memory", "", true},
+	{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", "", true},
+	{"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled", "", true},
+	{"ERR Error running script (call to f_1b3c): @user_script:5: @user_script: 5: -MISCONF Redis is configured to save RDB snapshots", "MISCONF Redis is configured to save RDB snapshots", true},
+	{"NOREPLICAS Not enough good replicas to write.", "", true},
+	{"NOREPLICAS Not enough good replicas to write. script: 1b3c, on @user_script:5.", "NOREPLICAS Not enough good replicas to write.", true},
+	{"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", "", true},
+	{"NOPERM this user has no permissions to run the 'evalsha' command", "", false},
+	{"NOPERM this user has no permissions to access one of the keys used as arguments", "", false},
+	{"NOAUTH Authentication required.", "", false},
+	{"WRONGPASS invalid username-password pair or user is disabled.", "", false},
+	{"ERR invalid password", "", false},
+	{"ERR max number of clients reached", "", true},
+	{"WRONGTYPE Operation against a key holding the wrong kind of value", "", false},
+	{"WRONGTYPE Operation against a key holding the wrong kind of value script: 1b3c, on @user_script:2.", "WRONGTYPE Operation against a key holding the wrong kind of value", false},
+	{"ERR Error compiling script (new function): :1: WRONGTYPE Operation against a key holding the wrong kind of value", "WRONGTYPE Operation against a key holding the wrong kind of value", false},
+	{"NOSCRIPT No matching script. Please use EVAL.", "", true},
+	{"OOM command not allowed when used memory > 'maxmemory'.", "", true},
+	{"OOM command not allowed when used memory > 'maxmemory'. script: 1b3c, on @user_script:1.", "OOM command not allowed when used memory > 'maxmemory'.", true},
+	{"CLUSTERDOWN Hash slot not served", "", true},
+	{"TRYAGAIN Multiple keys request during rehashing of slot", "", true},
+	{"MOVED 3999 127.0.0.1:6381", "", true},
+	{"ASK 3999 127.0.0.1:6381", "", true},
+	{"ERR unknown command 'ZADD', with args beginning with: ", "", false},
+	{"ERR syntax error", "", true},
+	{"ERR something that nobody knows", "", true},
+	{"  LOADING padded \r\n", "LOADING padded", true},
+}
+
+func TestWhatANodeSaysIsClassified(t *testing.T) {
+	for _, c := range nodeErrors {
+		t.Run(c.text, func(t *testing.T) {
+			want := c.want
+			if want == "" {
+				want = strings.TrimSpace(c.text)
+			}
+			for _, err := range []error{said(c.text), fmt.Errorf("redis: while reading: %w", said(c.text))} {
+				e, told := explain(err)
+				if !told || e.heals != c.heals || e.text != want {
+					t.Errorf("got %q, said=%v, heals=%v; want %q, true, %v", e.text, told, e.heals, want, c.heals)
+				}
+				if e.Error() != e.text {
+					t.Errorf("shown as %q, want %q", e.Error(), e.text)
+				}
+			}
+			// Said, and so not executed: nothing is stored, nothing is on its way.
+			for _, k := range allKinds {
+				if r := failure(k, said(c.text)); r.stored || r.silent || !r.sent || r.answer != Unknown {
+					t.Errorf("kind %d: got %+v", k, r)
+				}
+			}
+		})
+	}
+	t.Run("what a user may not do in a script does not heal", func(t *testing.T) {
+		for _, text := range []said{
+			"ERR The user executing the script can't run this command or subcommand script: 1b3c, on @user_script:8.",
+			"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 1b3c, on @user_script:1.",
+		} {
+			if e, _ := explain(text); e.heals {
+				t.Errorf("%s: heals", text)
+			}
+		}
+	})
+	t.Run("a code inside a word is none", func(t *testing.T) {
+		for _, text := range []said{"ERR no ROOM for more", "ERR TASK failed", "ERR REMOVED meanwhile"} {
+			if e, _ := explain(text); e.text != string(text) {
+				t.Errorf("%s: shown as %q", text, e.text)
+			}
+		}
+	})
+}
+
+// dnsError is what a name that does not resolve gives.
+func dnsError() error {
+	return &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true}}
+}
+
+type timeoutCause struct{} // as net's own: it matches DeadlineExceeded
+
+func (timeoutCause) Error() string        { return "i/o timeout" }
+func (timeoutCause) Timeout() bool        { return true }
+func (timeoutCause) Temporary() bool      { return true }
+func (timeoutCause) Is(target error) bool { return target == context.DeadlineExceeded }
+
+func TestWhatHappensOnTheWayIsUnknown(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		sent bool
+		text string
+	}{
+		{"refused", refused(), false, "connect: connection refused"},
+		{"no such host", dnsError(), false, "no such host"},
+		{"a dial that timed out", &net.OpError{Op: "dial", Net: "tcp", Err: timeoutCause{}}, false, "timeout ("},
+		{"no connection to be had", redis.ErrPoolTimeout, false, redis.ErrPoolTimeout.Error()},
+		{"too many connections", redis.ErrPoolExhausted, false, redis.ErrPoolExhausted.Error()},
+		{"a closed client", redis.ErrClosed, false, redis.ErrClosed.Error()},
+		{"a closed client, wrapped", fmt.Errorf("x: %w", redis.ErrClosed), false, redis.ErrClosed.Error()},
+		{"end of stream", io.EOF, true, "EOF"},
+		{"half a reply", io.ErrUnexpectedEOF, true, "unexpected EOF"},
+		{"reset", &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, true, "connection reset by peer"},
+		{"broken pipe", &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}, true, "broken pipe"},
+		{"no answer in time", readTimeout(), true, "timeout (read tcp: i/o timeout)"},
+		{"no answer in time, as net says it", &net.OpError{Op: "read", Net: "tcp", Err: timeoutCause{}}, true, "timeout ("},
+		{"a context's deadline", context.DeadlineExceeded, true, "timeout (context deadline exceeded)"},
+		{"a context cancelled", context.Canceled, true, "context canceled"},
+		{"garbage", errors.New(`redis: can't parse "x"`), true, `redis: can't parse "x"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e, told := explain(c.err)
+			if told || !e.heals || !strings.Contains(e.text, c.text) {
+				t.Errorf("got %q, said=%v, heals=%v; want %q in it, false, true", e.text, told, e.heals, c.text)
+			}
+			for _, k := range allKinds {
+				r := failure(k, c.err)
+				if r.answer != Unknown || r.sent != c.sent || r.silent != c.sent || r.stored != (c.sent && k.stores()) {
+					t.Errorf("kind %d: got %+v", k, r)
+				}
+			}
+		})
+	}
+}
+
+func TestNoNodesErrorMatchesAContextOrASentinel(t *testing.T) {
+	var causes []error
+	for _, e := range misleading {
+		causes = append(causes, e, fmt.Errorf("x: %w", e), &net.OpError{Op: "read", Err: e}, errors.Join(io.EOF, e), &QuorumError{Err: e})
+	}
+	causes = append(causes, readTimeout(), &net.OpError{Op: "dial", Err: timeoutCause{}}, timeoutCause{}, os.ErrDeadlineExceeded, syscall.ETIMEDOUT)
+	for _, cause := range causes {
+		e, _ := explain(cause)
+		for _, made := range []*nodeError{e, newFenceError(e), newNodeError("down: "+e.text, e.cause), timeoutError(time.Second), errNotAsked, errOwed, errBusy, errLaneDone, errMissing} {
+			for _, no := range misleading {
+				if errors.Is(made, no) {
+					t.Errorf("%v (of %T): matches %v", made, cause, no)
+				}
+			}
+		}
+		if !strings.Contains(e.text, cause.Error()) && e.text == "" {
+			t.Errorf("%v: shown as %q", cause, e.text)
+		}
+	}
+	t.Run("but what does not mislead is found", func(t *testing.T) {
+		e, _ := explain(fmt.Errorf("x: %w", io.EOF))
+		if !errors.Is(e, io.EOF) {
+			t.Errorf("%v does not match io.EOF", e)
+		}
+		e, _ = explain(refused())
+		if !errors.Is(e, syscall.ECONNREFUSED) {
+			t.Errorf("%v does not match ECONNREFUSED", e)
+		}
+		var re redis.Error
+		if e, _ = explain(said("LOADING x")); !errors.As(e, &re) {
+			t.Errorf("%v is no redis.Error", e)
+		}
+	})
+}
+
+func TestOnlyWhatWasNotExecutedIsSentAgain(t *testing.T) {
+	noScript, syntax := said("NOSCRIPT No matching script. Please use EVAL."), said("ERR syntax error")
+	for _, k := range allKinds {
+		q := questionOf(k)
+		r := q.read([]command{got{err: noScript}.command(), unmoved.command()}, false, noScript)
+		if want := q.script != nil; r.again(q, false, false) != want {
+			t.Errorf("kind %d, NOSCRIPT: sent again=%v, want %v", k, !want, want)
+		}
+		if r.again(q, true, false) {
+			t.Errorf("kind %d: NOSCRIPT to the text itself is sent again", k)
+		}
+		r = q.read([]command{got{err: syntax}.command(), unmoved.command()}, false, syntax)
+		if want := k == askAcquire; r.again(q, false, false) != want {
+			t.Errorf("kind %d, a syntax error: sent again=%v, want %v", k, !want, want)
+		}
+		if r.again(q, false, true) {
+			t.Errorf("kind %d: a syntax error in the plain form is sent again", k)
+		}
+		for _, err := range []error{io.EOF, readTimeout(), refused()} {
+			r := q.read([]command{got{err: err}.command(), got{err: err}.command()}, false, err)
+			if r.again(q, false, false) {
+				t.Errorf("kind %d: sent again after %v", k, err)
+			}
+		}
+	}
+	// The words of an error are not enough: it must have come from the node.
+	q := questionOf(askExtend)
+	if r := failure(askExtend, errors.New("NOSCRIPT says a proxy's log")); r.again(q, false, false) {
+		t.Errorf("a text that no node said is sent again")
+	}
+}
+
+func TestRegistersAreRead(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		val  any
+		want int64
+		err  string
+	}{
+		{"text", "1700000000123456", 1700000000123456, ""},
+		{"text with an exponent", "1.700000000123456e+15", 1700000000123456, ""},
+		{"a fraction", "7.9", 7, ""},
+		{"a double", 1700000000123456.0, 1700000000123456, ""},
+		{"an integer", int64(7), 7, ""},
+		{"zero", "0", 0, ""},
+		{"negative", "-5", 0, ""},
+		{"negative double", -5.0, 0, ""},
+		{"negative infinity", "-inf", 0, ""},
+		{"negative integer", int64(math.MinInt64), 0, ""},
+		{"the last but one", "9007199254740990", maxToken - 1, ""},
+		{"2^53-1", "9007199254740991", 0, "2^53"},
+		{"2^53-1 as a double", float64(maxToken), 0, "2^53"},
+		{"2^53-1 as an integer", int64(maxToken), 0, "2^53"},
+		{"2^53", "9007199254740992", 0, "2^53"},
+		{"the greatest integer", int64(math.MaxInt64), 0, "2^53"},
+		{"huge", "1e300", 0, "2^53"},
+		{"beyond doubles", "1e999", 0, "no number"},
+		{"infinity", "inf", 0, "2^53"},
+		{"infinity as a double", math.Inf(1), 0, "2^53"},
+		{"NaN", "nan", 0, "NaN"},
+		{"NaN as a double", math.NaN(), 0, "NaN"},
+		{"a word", "word", 0, `no number: "word"`},
+		{"empty", "", 0, `no number: ""`},
+		{"binary", "\x00\xff", 0, `no number: "\x00\xff"`},
+		{"very long", strings.Repeat("x", 100000), 0, "no number"},
+		{"nothing", nil, 0, "is a <nil>"},
+		{"a list", []any{"7"}, 0, "is a []interface {}"},
+		{"true", true, 0, "is a bool"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			score, e := readScore(c.val)
+			if score != c.want || (e != nil) != (c.err != "") {
+				t.Fatalf("got %d, %v; want %d, error=%q", score, e, c.want, c.err)
+			}
+			if e == nil {
+				return
+			}
+			if !strings.HasPrefix(e.text, "fence register") || !strings.Contains(e.text, c.err) || len(e.text) > 1000 {
+				t.Errorf("got %q, want it to say %q", clip(e.text), c.err)
+			}
+			if e.heals {
+				t.Errorf("%q heals with time", e.text)
+			}
+		})
+	}
+}
+
+func TestWhatIsAskedWordByWord(t *testing.T) {
+	sha := func(s *script) string { return "evalsha " + s.sha + " 2 jobs/42 {jobs/42}:fence" }
+	for k, want := range map[kind][]string{
+		askAcquire:  {"set jobs/42 " + mine + " nx get px 1000", "zadd {jobs/42}:fence gt ch 7 f"},
+		askRaise:    {sha(raiseScript) + " " + mine + " 7"},
+		askExtend:   {sha(extendScript) + " " + mine + " 1000 7 82801000 86401000"},
+		askHeal:     {"set jobs/42 " + mine + " nx px 1000"},
+		askRelease:  {sha(releaseScript) + " " + mine + " 82801000 86401000 {jobs/42}:release"},
+		askRollback: {sha(releaseScript) + " " + mine + " 82801000 86401000 "},
+		askAdopt:    {sha(adoptScript) + " " + theirs + " " + mine + " 1000 7"},
+		askRestore:  {sha(adoptScript) + " " + mine + " " + theirs + " 0 "},
+		askTouch:    {sha(touchScript) + " 82801000 86401000"},
+		askInspect:  {sha(inspectScript)},
+	} {
+		q := questionOf(k)
+		var said []string
+		for j := range q.cmds {
+			if args := q.args(j, false, false); args != nil {
+				said = append(said, spoken(args))
+			}
+		}
+		if !reflect.DeepEqual(said, want) {
+			t.Errorf("kind %d:\ngot  %q\nwant %q", k, said, want)
+		}
+		if q.script != nil {
+			text := q.args(0, true, false)
+			if text[0] != "eval" || text[1] != q.script.body || spoken(text[2:]) != spoken(q.cmds[0][2:]) {
+				t.Errorf("kind %d: as text it is %q", k, spoken(text)[:40])
+			}
+		}
+	}
+	if got, want := spoken(questionOf(askAcquire).args(0, false, true)), "set jobs/42 "+mine+" nx px 1000"; got != want {
+		t.Errorf("for servers without NX and GET: got %q, want %q", got, want)
+	}
+	t.Run("fractions of a millisecond are rounded up in all of them", func(t *testing.T) {
+		name, _ := nameKey("", "k")
+		q := acquireQuestion(name, mine, time.Second+1, 7)
+		if got := spoken(q.cmds[0]); !strings.HasSuffix(got, " px 1001") {
+			t.Errorf("got %q", got)
+		}
+	})
+	t.Run("go-redis sends none of it twice", func(t *testing.T) {
+		if !newCommand([]any{"x"}).NoRetry() {
+			t.Errorf("a command is sent again by go-redis")
+		}
+	})
+}
+
+func spoken(args []any) string {
+	s := fmt.Sprintln(args...)
+	return s[:len(s)-1]
+}
+
+func TestAServersIntroduction(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		info got
+		exec error
+		want *introduction
+	}{
+		{"redis", got{val: "# Server\r\nredis_version:7.0.15\r\nrun_id:0123abc\r\ntcp_port:6379\r\n"}, nil, &introduction{runID: "0123abc"}},
+		{"with bare newlines", got{val: "run_id:0123abc\n"}, nil, &introduction{runID: "0123abc"}},
+		{"without an end", got{val: "a:b\r\nrun_id:0123abc"}, nil, &introduction{runID: "0123abc"}},
+		{"another field that ends like it", got{val: "master_run_id:ff\r\n"}, nil, &introduction{}},
+		{"no run_id", got{val: "# Server\r\n"}, nil, &introduction{}},
+		{"empty", got{val: ""}, nil, &introduction{}},
+		{"a number", got{val: int64(7)}, nil, &introduction{}},
+		{"refused", got{err: said("NOPERM this user has no permissions to run the 'info' command")}, nil, &introduction{}},
+		{"no answer", got{err: io.EOF}, io.EOF, nil},
+		{"never reached", untouched, io.EOF, nil},
+		{"never reached, and no reason", untouched, nil, nil},
+		{"never reached for a wrong password", untouched, said("WRONGPASS x"), &introduction{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := introduce(c.info.command(), c.exec); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,455 @@
+package redlock
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+const day = 24 * time.Hour
+
+// exactly is ttl*drift as the numbers are, without the rounding of doubles.
+func exactly(ttl time.Duration, drift float64) *big.Rat {
+	d := new(big.Rat).SetFloat64(drift)
+	return d.Mul(d, new(big.Rat).SetInt64(int64(ttl)))
+}
+
+func drawTTL(t *rapid.T) time.Duration {
+	return time.Duration(rapid.Int64Range(1, int64(maxTTL)).Draw(t, "ttl"))
+}
+
+func drawDrift(t *rapid.T) float64 {
+	return rapid.OneOf(rapid.SampledFrom([]float64{1e-9, 0.0001, 0.01, 0.05, 0.07, 0.1, 0.29, 0.5}), rapid.Float64Range(1e-9, 0.999)).Draw(t, "drift")
+}
+
+func TestDriftIsRoundedUp(t *testing.T) {
+	for _, c := range []struct {
+		ttl   time.Duration
+		drift float64
+		want  time.Duration
+	}{
+		{100, 0.01, 1},
+		{101, 0.01, 2}, // 1.01 ns
+		{1, 0.01, 1},
+		{1, 1e-9, 1},
+		{0, 0.01, 0},
+		{10 * time.Second, 0.01, 100 * time.Millisecond},
+		{time.Second + 1, 0.01, 10*time.Millisecond + 1},
+		{time.Second, 0.5, 500 * time.Millisecond},
+	} {
+		if got := driftOf(c.ttl, c.drift); got != c.want {
+			t.Errorf("driftOf(%d ns, %v): got %d ns, want %d ns", c.ttl, c.drift, got, c.want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		ttl, drift := drawTTL(t), drawDrift(t)
+		got := new(big.Rat).SetInt64(int64(driftOf(ttl, drift)))
+		over := got.Sub(got, exactly(ttl, drift))
+		// A product of doubles is off by up to a 2^53rd part: a quarter of a ns at most.
+		if over.Cmp(big.NewRat(-1, 4)) < 0 || over.Cmp(big.NewRat(5, 4)) > 0 {
+			f, _ := over.Float64()
+			t.Fatalf("driftOf(%v, %v) is %v ns above the product, want 0 up to 1", ttl, drift, f)
+		}
+	})
+}
+
+func TestValidityIsTheTTLLessDriftLessGrain(t *testing.T) {
+	for _, c := range []struct {
+		ttl   time.Duration
+		drift float64
+		want  time.Duration
+	}{
+		{10 * time.Second, defaultDrift, 9898 * time.Millisecond}, // the Redis page's example: 10 s - 100 ms - 2 ms
+		{time.Second, defaultDrift, 988 * time.Millisecond},
+		{time.Second, 0.5, 498 * time.Millisecond},
+		{2 * time.Millisecond, defaultDrift, -20 * time.Microsecond},
+		{0, defaultDrift, -2 * time.Millisecond},
+		{-time.Second, defaultDrift, -992 * time.Millisecond},
+	} {
+		if got := validity(c.ttl, c.drift); got != c.want {
+			t.Errorf("validity(%v, %v): got %v, want %v", c.ttl, c.drift, got, c.want)
+		}
+	}
+	t.Run("a node that is fast by the drift has not expired the key before", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			ttl, drift := drawTTL(t), drawDrift(t)
+			// On a clock that runs 1+drift as fast as ours the key lives ttl/(1+drift) of
+			// our time, which is more than ttl*(1-drift). The grain is on top.
+			life := float64(px(ttl)) * 1e6 / (1 + drift)
+			if valid := validity(ttl, drift); float64(valid) > life-float64(expiryGrain)+1 {
+				t.Fatalf("ttl %v, drift %v: validity %v, the key lives %v", ttl, drift, valid, time.Duration(life))
+			}
+		})
+	})
+}
+
+func TestPxIsRoundedUpToWholeMilliseconds(t *testing.T) {
+	for ttl, want := range map[time.Duration]int64{
+		1:                             1,
+		time.Millisecond - 1:          1,
+		time.Millisecond:              1,
+		time.Millisecond + 1:          2,
+		2500 * time.Microsecond:       3,
+		10 * time.Second:              10000,
+		10*time.Second + 1:            10001,
+		maxTTL:                        24 * 86400 * 1000,
+		0:                             0,
+		1500*time.Millisecond - 1*1e5: 1500,
+	} {
+		if got := px(ttl); got != want {
+			t.Errorf("px(%v): got %d ms, want %d ms", ttl, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		ttl := drawTTL(t)
+		if got := time.Duration(px(ttl)) * time.Millisecond; got < ttl || got-ttl >= time.Millisecond {
+			t.Fatalf("px(%v) is %v: want the ttl or less than a millisecond more", ttl, got)
+		}
+	})
+}
+
+func TestWhatIsSentAsMillisecondsFits32Bits(t *testing.T) {
+	if got := px(maxTTL); got > math.MaxInt32 {
+		t.Errorf("the longest ttl is %d ms, more than 2^31-1", got)
+	}
+	t.Run("the life of a register too", func(t *testing.T) {
+		// A proxy that cuts it would make PEXPIRE delete the register: tokens fall.
+		for _, ttl := range []time.Duration{time.Second, 23 * day, maxTTL} {
+			if _, got := registerPX(ttl); got > math.MaxInt32 || got <= px(ttl) {
+				t.Errorf("the register of a ttl of %v lives %d ms: want more than the ttl and less than 2^31", ttl, got)
+			}
+		}
+	})
+}
+
+func TestARegisterOutlivesItsLockByADay(t *testing.T) {
+	for _, ttl := range []time.Duration{10 * time.Millisecond, time.Minute, 20 * day} {
+		least, given := registerPX(ttl)
+		if want := px(ttl) + 24*3600*1000; given != want {
+			t.Errorf("ttl %v: its register is given %d ms, want %d", ttl, given, want)
+		}
+		if want := px(ttl) + 23*3600*1000; least != want {
+			t.Errorf("ttl %v: its register is given a life below %d ms, want %d", ttl, least, want)
+		}
+	}
+}
+
+func TestTTLsThatLeaveNothingAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		ttl     time.Duration
+		timeout time.Duration
+		drift   float64
+		ok      bool
+	}{
+		{"zero", 0, 0, defaultDrift, false},
+		{"negative", -time.Second, 0, defaultDrift, false},
+		{"the most negative", math.MinInt64, 0, defaultDrift, false},
+		{"a nanosecond", 1, 0, defaultDrift, false},
+		{"below a millisecond", time.Millisecond - 1, 0, defaultDrift, false},
+		{"the grain", expiryGrain, 0, defaultDrift, false},
+		{"a fraction of a millisecond above the grain", 2500 * time.Microsecond, 0, defaultDrift, true}, // leaves 225 µs
+		{"3 ms", 3 * time.Millisecond, 0, defaultDrift, true},
+		{"fractional", 10*time.Millisecond + 1, 0, defaultDrift, true},
+		{"no longer than the node timeout", 50 * time.Millisecond, 50 * time.Millisecond, defaultDrift, false},
+		{"a validity of exactly the node timeout", 100 * time.Millisecond, 97 * time.Millisecond, defaultDrift, false},
+		{"a validity of a nanosecond more", 100 * time.Millisecond, 97*time.Millisecond - 1, defaultDrift, true},
+		{"all of it drift", time.Second, 0, 0.95, false},
+		{"ten seconds", 10 * time.Second, 0, defaultDrift, true},
+		{"24 days", maxTTL, 0, defaultDrift, true},
+		{"24 days and a nanosecond", maxTTL + 1, 0, defaultDrift, false},
+		{"a year", 365 * day, 0, defaultDrift, false},
+		{"the longest duration", math.MaxInt64, 0, defaultDrift, false},
+		{"the longest duration and node timeout", math.MaxInt64, math.MaxInt64, 0.999, false},
+		{"the longest node timeout", time.Second, math.MaxInt64, defaultDrift, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := checkTTL(c.ttl, c.timeout, c.drift)
+			if (err == nil) != c.ok {
+				t.Fatalf("checkTTL(%v, %v, %v): got %v, want accepted=%v", c.ttl, c.timeout, c.drift, err, c.ok)
+			}
+			if err != nil && !strings.Contains(err.Error(), "ttl "+c.ttl.String()) {
+				t.Errorf("the error does not name the ttl %v: %v", c.ttl, err)
+			}
+		})
+	}
+}
+
+func TestTheSmallestTTLThatIsNamedWouldDo(t *testing.T) {
+	check := func(t interface{ Fatalf(string, ...any) }, timeout time.Duration, drift float64) {
+		least := smallestTTL(timeout, drift)
+		if err := checkTTL(least, timeout, drift); err != nil {
+			t.Fatalf("node timeout %v, drift %v: the smallest ttl that would do is %v, and is refused: %v", timeout, drift, least, err)
+		}
+		if err := checkTTL(least-time.Millisecond, timeout, drift); err == nil {
+			t.Fatalf("node timeout %v, drift %v: %v is named as the smallest, but a millisecond less does, too", timeout, drift, least)
+		}
+		if least%time.Millisecond != 0 {
+			t.Fatalf("node timeout %v, drift %v: %v is not in whole milliseconds", timeout, drift, least)
+		}
+		err := checkTTL(1, timeout, drift)
+		if err == nil || !strings.HasSuffix(err.Error(), "the smallest that would do is "+least.String()) {
+			t.Fatalf("node timeout %v, drift %v: the refusal does not name %v: %v", timeout, drift, least, err)
+		}
+	}
+	for _, timeout := range []time.Duration{0, 1, time.Millisecond, 50 * time.Millisecond, time.Second, 30 * time.Second, time.Hour, day} {
+		for _, drift := range []float64{1e-9, 0.0001, 0.01, 0.1, 0.5, 0.89, 0.9, 0.91, 0.94} {
+			check(t, timeout, drift)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		timeout := time.Duration(rapid.Int64Range(0, int64(day)).Draw(t, "timeout"))
+		check(t, timeout, rapid.Float64Range(1e-9, 0.94).Draw(t, "drift"))
+	})
+	if got := smallestTTL(0, defaultDrift); got != 3*time.Millisecond {
+		t.Errorf("by default: got %v, want 3ms", got)
+	}
+}
+
+func TestARefusalNamesNoTTLThatIsRefusedToo(t *testing.T) {
+	named := regexp.MustCompile(`smallest that would do is (\S+)$`)
+	for _, c := range []struct {
+		timeout time.Duration
+		drift   float64
+	}{{0, 0.9999999}, {0, math.Nextafter(1, 0)}, {30 * day, defaultDrift}, {math.MaxInt64, defaultDrift}, {24 * day, 0.5}} {
+		err := checkTTL(time.Second, c.timeout, c.drift)
+		if err == nil {
+			t.Errorf("node timeout %v, drift %v: one second is accepted", c.timeout, c.drift)
+			continue
+		}
+		if m := named.FindStringSubmatch(err.Error()); m != nil {
+			least, perr := time.ParseDuration(m[1])
+			if again := checkTTL(least, c.timeout, c.drift); perr != nil || again != nil {
+				t.Errorf("node timeout %v, drift %v: it names %v, which is refused: %v", c.timeout, c.drift, m[1], again)
+			}
+		}
+	}
+}
+
+func TestARefusalShowsTheDriftAsItWasGiven(t *testing.T) {
+	for drift, want := range map[float64]string{0.01: " 1% drift", 0.07: " 7% drift", 0.29: " 29% drift", 0.005: " 0.5% drift"} {
+		if err := checkTTL(1, 0, drift); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("drift %v: got %v, want it to read %q", drift, err, want)
+		}
+	}
+}
+
+func TestANodeTimeoutBeyondAllTTLsIsNotWrappedAround(t *testing.T) {
+	for _, ttl := range []time.Duration{1, time.Millisecond, expiryGrain} { // no validity: the difference is below the least int64
+		if err := checkTTL(ttl, math.MaxInt64, defaultDrift); err == nil {
+			t.Errorf("ttl %v with a validity of %v is accepted", ttl, validity(ttl, defaultDrift))
+		}
+	}
+}
+
+func TestNodeTimeoutIsATenthOfTheTTLUpToASecond(t *testing.T) {
+	for _, c := range []struct{ ttl, configured, want time.Duration }{
+		{10 * time.Second, 0, time.Second},
+		{time.Second, 0, 100 * time.Millisecond},
+		{time.Hour, 0, time.Second},
+		{time.Hour, 3 * time.Second, 3 * time.Second},
+		{time.Second, 5 * time.Millisecond, 5 * time.Millisecond},
+	} {
+		if got := nodeTimeout(c.ttl, c.configured); got != c.want {
+			t.Errorf("nodeTimeout(%v, %v): got %v, want %v", c.ttl, c.configured, got, c.want)
+		}
+	}
+}
+
+func TestPatienceIsThreeRoundTripsWhereTheTTLAllowsIt(t *testing.T) {
+	p := patienceFor(time.Second, 0, defaultDrift) // 100 ms, at most 494 ms
+	for rtt, want := range map[time.Duration]time.Duration{
+		0:                      100 * time.Millisecond,
+		time.Millisecond:       100 * time.Millisecond,
+		50 * time.Millisecond:  150 * time.Millisecond,
+		140 * time.Millisecond: 420 * time.Millisecond,
+		time.Second:            494 * time.Millisecond, // beyond half of the validity the answer is of no use
+	} {
+		if got := p.with(rtt); got != want {
+			t.Errorf("round trip %v: got %v, want %v", rtt, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		ttl := drawTTL(t)
+		drift := rapid.Float64Range(1e-9, 0.7).Draw(t, "drift")
+		timeout := time.Duration(rapid.Int64Range(0, int64(ttl)).Draw(t, "timeout"))
+		if checkTTL(ttl, timeout, drift) != nil {
+			t.Skip("refused")
+		}
+		rtt := time.Duration(rapid.Int64Range(0, int64(10*time.Second)).Draw(t, "rtt"))
+		got := patienceFor(ttl, timeout, drift).with(rtt)
+		if got < nodeTimeout(ttl, timeout) {
+			t.Fatalf("got %v, less than the node timeout %v", got, nodeTimeout(ttl, timeout))
+		}
+		if got >= validity(ttl, drift) {
+			t.Fatalf("got %v: of the validity %v nothing is left after one node that hangs", got, validity(ttl, drift))
+		}
+		if got < roundTrips*rtt && got < validity(ttl, drift)/2 {
+			t.Fatalf("got %v for a node at a round trip of %v, although half of the validity is %v", got, rtt, validity(ttl, drift)/2)
+		}
+	})
+}
+
+func TestRenewalsAreSpreadBelowAThirdOfTheTTL(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ttl := time.Duration(rapid.Int64Range(int64(3*time.Millisecond), int64(maxTTL)).Draw(t, "ttl"))
+		u := rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "u")
+		got, third := renewAfter(ttl, u), ttl/3
+		if got > third || float64(got) < float64(third)*(1-renewJitter)-1 {
+			t.Fatalf("renewAfter(%v, %v): got %v, want at most %v and at most a tenth less", ttl, u, got, third)
+		}
+	})
+	if got := renewAfter(30*time.Second, 0); got != 10*time.Second {
+		t.Errorf("renewAfter(30s, 0): got %v, want 10s", got)
+	}
+	if got := renewAfter(30*time.Second, 0.5); got != 9500*time.Millisecond {
+		t.Errorf("renewAfter(30s, 0.5): got %v, want 9.5s", got)
+	}
+}
+
+func TestTwoRenewalsCanFailBeforeTheLockIsInDanger(t *testing.T) {
+	for _, ttl := range []time.Duration{50 * time.Millisecond, time.Second, 10 * time.Second, time.Hour, maxTTL} {
+		valid, hang := validity(ttl, defaultDrift), nodeTimeout(ttl, 0)
+		at := renewAfter(ttl, 0) // the latest
+		for range 2 {
+			at += hang // as long as a failed one may take
+			at += renewAgainAfter(valid-at, 0)
+		}
+		if at+hang >= valid-leadOf(valid) {
+			t.Errorf("ttl %v: the third try would be answered at %v, the validity is %v", ttl, at+hang, valid)
+		}
+	}
+}
+
+func TestTheFirstRenewalComesBeforeUntilForEveryTTLThatIsAccepted(t *testing.T) {
+	for _, c := range []struct {
+		ttl, timeout time.Duration
+		drift        float64
+	}{
+		{3 * time.Millisecond, 0, defaultDrift},
+		{10 * time.Second, 0, 0.7},
+		{time.Minute, 0, 0.8},
+		{10 * time.Second, 3 * time.Second, 0.6},
+	} {
+		if err := checkTTL(c.ttl, c.timeout, c.drift); err != nil {
+			t.Fatalf("not accepted: %v", err)
+		}
+		valid := validity(c.ttl, c.drift)
+		if got := renewalPause(c.ttl, c.drift); got >= valid {
+			t.Errorf("ttl %v, drift %v: the first renewal is sent after %v, the lock is lost after %v", c.ttl, c.drift, got, valid)
+		}
+	}
+}
+
+// renewalPause is the longest pause before a renewal, as KeepAlive computes it.
+func renewalPause(ttl time.Duration, drift float64) time.Duration {
+	return renewAfter(validity(ttl, drift), 0)
+}
+
+func TestARenewalThatFailedIsTriedAgainInAQuarterOfWhatIsLeft(t *testing.T) {
+	for left, want := range map[time.Duration]time.Duration{
+		4 * time.Second:       time.Second,
+		4 * time.Millisecond:  time.Millisecond,
+		400 * time.Nanosecond: time.Millisecond,
+		0:                     time.Millisecond,
+		-time.Hour:            time.Millisecond,
+	} {
+		if got := renewAgainAfter(left, 0); got != want {
+			t.Errorf("renewAgainAfter(%v, 0): got %v, want %v", left, got, want)
+		}
+		if got := renewAgainAfter(left, 0.999); got > want || float64(got) < float64(want)*(1-renewJitter)-1 {
+			t.Errorf("renewAgainAfter(%v, 0.999): got %v, want at most %v and at most a tenth less", left, got, want)
+		}
+	}
+	t.Run("but never in less than a millisecond", func(t *testing.T) {
+		if got := renewAgainAfter(0, 0.999); got < time.Millisecond {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+func TestTheLossIsToldALittleBeforeUntil(t *testing.T) {
+	for valid, want := range map[time.Duration]time.Duration{
+		0:                     0,
+		time.Millisecond:      50 * time.Microsecond,
+		20 * time.Millisecond: time.Millisecond,
+		time.Hour:             time.Millisecond,
+	} {
+		if got := leadOf(valid); got != want {
+			t.Errorf("leadOf(%v): got %v, want %v", valid, got, want)
+		}
+	}
+}
+
+func TestPausesBetweenAttemptsDoubleUpToACap(t *testing.T) {
+	want := []time.Duration{10, 20, 40, 80, 160, 250, 250, 250, 250, 250, 250, 250}
+	for i, w := range want {
+		if got := defaultRetry(i + 1); got != w*time.Millisecond {
+			t.Errorf("after attempt %d: got %v, want %v", i+1, got, w*time.Millisecond)
+		}
+	}
+	for _, attempt := range []int{0, -1, math.MinInt} {
+		if got := defaultRetry(attempt); got != retryFirst {
+			t.Errorf("after attempt %d: got %v, want %v", attempt, got, retryFirst)
+		}
+	}
+	for _, attempt := range []int{64, 65, 1000, math.MaxInt} { // a shift that far would be 0
+		if got := defaultRetry(attempt); got != retryMost {
+			t.Errorf("after attempt %d: got %v, want %v", attempt, got, retryMost)
+		}
+	}
+}
+
+// Each constant's comment claims something of it. What can be said in numbers is
+// said here, so that a change of the one is noticed by the other.
+func TestConstantsAreInTheRelationsTheirCommentsClaim(t *testing.T) {
+	for _, c := range []struct {
+		claim string
+		holds bool
+	}{
+		{"half of the drift still covers quartz (0.02 %) and the slewing of NTP (0.05 %)", defaultDrift/2 > 0.0002+0.0005},
+		{"the grain covers a millisecond on either side", expiryGrain >= 2*time.Millisecond},
+		{"the longest ttl is below 2^31 ms", maxTTL < (1<<31)*time.Millisecond},
+		{"the node timeout is small compared to the ttl: two nodes that hang in a row leave most of it", 2.0/timeoutsPerTTL <= 0.2},
+		{"a node is given a retransmission on top of its answer", roundTrips >= 3},
+		{"half of a register's life would stand clocks half a day apart", registerLife/2 == 12*time.Hour},
+		{"a register's life is renewed while most of it is left", registerSlack <= registerLife/20},
+		{"a lock is held for a while before its registers cost anything", registerGrace >= time.Second},
+		{"after two failed renewals there is time for a third", renewalsPerValidity >= 3},
+		{"the jitter spreads renewals and leaves most of the pause", renewJitter > 0 && renewJitter <= 0.1},
+		{"two looks at the wall clock fit into the second in which a sleeper learns of its loss", 2*watchEvery <= time.Second},
+		{"the list of held locks is swept every half minute", sweepEvery*watchEvery == 30*time.Second},
+		{"pauses grow", retryFirst < retryMost},
+		{"a token is an integer that doubles count by ones to", float64(maxToken) != float64(maxToken)-1 && float64(maxToken)+1 == float64(maxToken+1) && maxToken == 1<<53-1},
+		{"a clock that is followed leaves half of the tokens above it", maxToken-clockTrust >= clockTrust-1},
+		{"the last clock that is followed is in 2112", time.UnixMicro(clockTrust).UTC().Year() == 2112},
+		{"the nodes that may hold a lock fit the bits of a word", maxNodes <= 64},
+		{"a key does not fill a batch", maxKeyBytes < maxBatchBytes},
+		{"a label leaves most of a value's length to spare", maxLabelBytes+1+uuidLen < maxKeyBytes},
+		{"a full queue is cleared in a sixth of a second at 100,000 calls a second", maxQueue/100000.0 <= 1.0/6},
+	} {
+		if !c.holds {
+			t.Errorf("no longer so: %s", c.claim)
+		}
+	}
+}
+
+func TestARefusedTTLReads(t *testing.T) {
+	for _, c := range []struct {
+		ttl  time.Duration
+		want string
+	}{
+		{2 * time.Millisecond, "redlock: ttl 2ms leaves no time to hold the lock after 1% drift, a node timeout of 200µs and 2ms for rounding: the smallest that would do is 3ms"},
+		{25 * day, "redlock: ttl 600h0m0s is more than 576h0m0s: some servers and proxies count milliseconds in 32 bits; take a shorter one and KeepAlive"},
+	} {
+		if got := fmt.Sprint(checkTTL(c.ttl, 0, defaultDrift)); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}

@@ -1,0 +1,420 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// says checks that an error is ours and has all the parts.
+func says(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("accepted, want a refusal that says %q", parts)
+		return
+	}
+	for _, p := range append(parts, "redlock: ") {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("got %q, want it to say %q", err, p)
+		}
+	}
+	if s := err.Error(); strings.HasSuffix(s, ".") || strings.ContainsAny(s, "\n\x00") {
+		t.Errorf("%q ends with a period or has control bytes", s)
+	}
+}
+
+func TestOptionsThatContradictAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		opt  Options
+		says []string // the option, the value, and what would be right
+	}{
+		{"a negative drift", Options{Drift: -0.01}, []string{"Options.Drift", "-0.01", "from 0", "less than 1"}},
+		{"a drift of all the ttl", Options{Drift: 1}, []string{"Options.Drift", " 1:", "less than 1"}},
+		{"a drift in percent", Options{Drift: 5}, []string{"Options.Drift", " 5:", "less than 1"}},
+		{"a drift that is no number", Options{Drift: math.NaN()}, []string{"Options.Drift", "NaN", "less than 1"}},
+		{"an infinite drift", Options{Drift: math.Inf(1)}, []string{"Options.Drift", "+Inf", "less than 1"}},
+		{"a negatively infinite drift", Options{Drift: math.Inf(-1)}, []string{"Options.Drift", "-Inf", "less than 1"}},
+		{"a negative node timeout", Options{NodeTimeout: -1}, []string{"Options.NodeTimeout", "-1ns", "not be negative", "0 means"}},
+		{"a negative restart guard", Options{RestartGuard: -time.Second}, []string{"Options.RestartGuard", "-1s", "not be negative", "0 means"}},
+		{"a prefix with a NUL", Options{KeyPrefix: "a\x00b"}, []string{"Options.KeyPrefix", `"a\x00b"`, "without"}},
+		{"a prefix that leaves no room for a key", Options{KeyPrefix: strings.Repeat("p", maxKeyBytes)}, []string{"Options.KeyPrefix", "65536 bytes", "65536"}},
+		{"a name with a NUL", Options{Name: "web\x00"}, []string{"Options.Name", `"web\x00"`, "without"}},
+		{"a name beyond 1 KiB", Options{Name: strings.Repeat("n", maxLabelBytes+1)}, []string{"Options.Name", "1025 bytes", "at most 1024"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := c.opt.withDefaults()
+			says(t, err, c.says...)
+			if l, err := New(c.opt, newNode(t)); l != nil || err == nil {
+				t.Errorf("New: got %v, %v", l, err)
+			}
+		})
+	}
+}
+
+func TestOptionsAtTheirBoundsAreAccepted(t *testing.T) {
+	for name, opt := range map[string]Options{
+		"none":             {},
+		"almost all drift": {Drift: math.Nextafter(1, 0)},
+		"the least drift":  {Drift: math.SmallestNonzeroFloat64},
+		"negative zero":    {Drift: math.Copysign(0, -1)},
+		"a long prefix":    {KeyPrefix: strings.Repeat("p", maxKeyBytes-1)},
+		"a name of 1 KiB":  {Name: strings.Repeat("n", maxLabelBytes)},
+		"a binary name":    {Name: "\xff\x01"},
+	} {
+		if _, err := opt.withDefaults(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestZeroOptionsMeanTheDefaults(t *testing.T) {
+	opt, err := Options{}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if opt.Drift != 0.01 {
+		t.Errorf("Drift: got %v, want 0.01", opt.Drift)
+	}
+	if got := opt.Retry(1); got != 10*time.Millisecond {
+		t.Errorf("Retry(1): got %v, want 10ms", got)
+	}
+	if want := fmt.Sprintf(":%d", os.Getpid()); !strings.HasSuffix(opt.Name, want) || opt.Name == want {
+		t.Errorf("Name: got %q, want host%s", opt.Name, want)
+	}
+	set, err := Options{Drift: 0.05, NodeTimeout: time.Second, Name: "me", KeyPrefix: "p:", Retry: func(int) time.Duration { return 7 }}.withDefaults()
+	if err != nil || set.Drift != 0.05 || set.NodeTimeout != time.Second || set.Name != "me" || set.KeyPrefix != "p:" || set.Retry(3) != 7 {
+		t.Errorf("what was set is changed: %+v, %v", set, err)
+	}
+}
+
+func TestLabelsAreChecked(t *testing.T) {
+	l, err := New(Options{}, newNode(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, c := range []struct {
+		name, label string
+		says        []string // empty: accepted
+	}{
+		{"plain", "web-1", nil},
+		{"of 1 KiB", strings.Repeat("l", maxLabelBytes), nil},
+		{"with colons", "a:b:c", nil},
+		{"beyond 1 KiB", strings.Repeat("l", maxLabelBytes+1), []string{"the label", "1025 bytes", "at most 1024"}},
+		{"with a NUL", "a\x00", []string{"the label", `"a\x00"`, "without"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e, err := l.errand(OpAcquire, "k", time.Second, []AcquireOption{nil, WithLabel(c.label)})
+			if c.says == nil {
+				if err != nil || e.label != c.label {
+					t.Errorf("got %+v, %v", e, err)
+				}
+				return
+			}
+			says(t, err, c.says...)
+		})
+	}
+	if e, err := l.errand(OpAcquire, "k", time.Second, nil); err != nil || e.label != l.opt.Name {
+		t.Errorf("without WithLabel: got %+v, %v; want the label %q", e, err, l.opt.Name)
+	}
+}
+
+func TestWhatCannotBeAskedIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	n := &deafNode{}
+	l, err := New(Options{}, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, ttl := range []time.Duration{0, -time.Second, 1, time.Millisecond, expiryGrain, maxTTL + 1, math.MaxInt64, math.MinInt64} {
+		if k, err := l.TryAcquire(t.Context(), "k", ttl); k != nil || err == nil || errors.Is(err, ErrNoQuorum) {
+			t.Errorf("ttl %v: got %v, %v", ttl, k, err)
+		}
+	}
+	for _, key := range []string{"", "{a}:fence", strings.Repeat("k", maxKeyBytes+1)} {
+		if k, err := l.Acquire(t.Context(), key, time.Second); k != nil || err == nil || errors.Is(err, ErrNoQuorum) {
+			t.Errorf("key %q: got %v, %v", clip(key), k, err)
+		}
+	}
+	for _, value := range []string{"", strings.Repeat("v", maxKeyBytes+1)} {
+		if k, err := l.Adopt(t.Context(), "k", value, time.Second); k != nil || err == nil || errors.Is(err, ErrNoQuorum) {
+			t.Errorf("value %q: got %v, %v", clip(value), k, err)
+		}
+	}
+	if n.used {
+		t.Errorf("the node was asked")
+	}
+}
+
+// A deafNode notes that it was used.
+type deafNode struct{ used bool }
+
+func (n *deafNode) Process(context.Context, redis.Cmder) error { n.used = true; return errDeaf }
+func (n *deafNode) Pipeline() redis.Pipeliner                  { n.used = true; return new(redis.Pipeline) }
+
+var errDeaf = errors.New("deaf")
+
+// newNode is a client that never dials.
+func newNode(t *testing.T) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// An oddNode is a Node by value whose field cannot be compared.
+type oddNode struct {
+	Node
+	x any
+}
+
+func TestNodesThatMakeNoQuorumAreRefused(t *testing.T) {
+	a, b := newNode(t), newNode(t)
+	many := make([]Node, maxNodes+1)
+	for i := range many {
+		many[i] = &deafNode{}
+	}
+	var none *redis.Client
+	var ring *redis.Ring
+	for _, c := range []struct {
+		name  string
+		nodes []Node
+		says  []string
+	}{
+		{"none", nil, []string{"no node", "at least one"}},
+		{"a nil one", []Node{a, nil, b}, []string{"node 2 of 3 is nil"}},
+		{"a nil client", []Node{a, none}, []string{"node 2 of 2 is nil"}},
+		{"a nil ring", []Node{ring}, []string{"node 1 of 1 is nil"}},
+		{"one client twice", []Node{a, b, a}, []string{"nodes 1 and 3 are the same client", "127.0.0.1:1", "every master once"}},
+		{"65", many, []string{"65 nodes", "at most 64"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, err := New(Options{}, c.nodes...)
+			if l != nil {
+				t.Errorf("a Locker comes with the error")
+			}
+			says(t, err, c.says...)
+		})
+	}
+	t.Run("but 64 are accepted, and two clients of one address", func(t *testing.T) {
+		for _, nodes := range [][]Node{many[:maxNodes], {a, b}, {a}} {
+			l, err := New(Options{}, nodes...)
+			if err != nil {
+				t.Errorf("%d nodes: %v", len(nodes), err)
+				continue
+			}
+			l.Close()
+		}
+	})
+	t.Run("nodes that cannot be compared do not make New panic", func(t *testing.T) {
+		l, err := New(Options{}, oddNode{a, []int{1}}, oddNode{b, []int{1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+	})
+}
+
+func TestOpenReadsEveryFormOfAddress(t *testing.T) {
+	for _, c := range []struct {
+		url, network, addr string
+		db                 int
+		tls                bool
+	}{
+		{"redis://localhost:6380", "tcp", "localhost:6380", 0, false},
+		{"redis://localhost", "tcp", "localhost:6379", 0, false},
+		{"redis://user:secret@h:1/3", "tcp", "h:1", 3, false},
+		{"rediss://h:1", "tcp", "h:1", 0, true},
+		{"redis://[::1]:7", "tcp", "[::1]:7", 0, false},
+		{"unix:///run/redis.sock", "unix", "/run/redis.sock", 0, false},
+		{"unix://user:secret@/run/redis.sock", "unix", "/run/redis.sock", 0, false},
+		{"h:1", "", "h:1", 0, false},
+		{"[::1]:7", "", "[::1]:7", 0, false},
+		{":6379", "", "localhost:6379", 0, false},
+	} {
+		t.Run(c.url, func(t *testing.T) {
+			o, err := clientOptions(c.url, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o.Network != c.network && o.Network != "tcp" || o.Addr != c.addr || o.DB != c.db || (o.TLSConfig != nil) != c.tls {
+				t.Errorf("got %s %s db=%d tls=%v", o.Network, o.Addr, o.DB, o.TLSConfig != nil)
+			}
+			if strings.Contains(c.url, "secret") && (o.Username != "user" || o.Password != "secret") {
+				t.Errorf("got user %q, password %q", o.Username, o.Password)
+			}
+		})
+	}
+}
+
+func TestOpenedClientsNeverSendTwice(t *testing.T) {
+	for _, url := range []string{"redis://h:1?max_retries=5&read_timeout=1ms&write_timeout=1ms&pool_size=1&dial_timeout=1h", "h:1"} {
+		o, err := clientOptions(url, 3*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.MaxRetries != -1 || o.DialerRetries != 1 || !o.ContextTimeoutEnabled || !o.DisableIdentity || o.MaintNotificationsConfig == nil {
+			t.Errorf("%s: got %+v", url, o)
+		}
+		if o.ReadTimeout != 6*time.Second || o.WriteTimeout != 6*time.Second || o.DialTimeout != dialTimeout {
+			t.Errorf("%s: read %v, write %v, dial %v: want 6s, 6s, 2s", url, o.ReadTimeout, o.WriteTimeout, o.DialTimeout)
+		}
+	}
+	if o, _ := clientOptions("h:1", 0); o.ReadTimeout != 2*time.Second {
+		t.Errorf("by default: a read may take %v, want 2s", o.ReadTimeout)
+	}
+	if o, _ := clientOptions("h:1", time.Millisecond); o.ReadTimeout != dialTimeout {
+		t.Errorf("a short node timeout: a read may take %v, want %v", o.ReadTimeout, dialTimeout)
+	}
+	if o, _ := clientOptions("h:1", math.MaxInt64); o.ReadTimeout <= 0 {
+		t.Errorf("the longest node timeout: a read may take %v", o.ReadTimeout)
+	}
+}
+
+func TestAddressesThatAreNoneAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		url  string
+		says []string
+	}{
+		{"", []string{"the URL is empty", "host:port"}},
+		{"nonsense", []string{`"nonsense"`, "want redis://host:port"}},
+		{"host:", []string{`"host:"`, "want redis://host:port"}},
+		{":", []string{`":"`, "want redis://host:port"}},
+		{"a:b:c", []string{`"a:b:c"`, "want redis://host:port"}},
+		{"http://h:1", []string{`"http://h:1"`, "scheme"}},
+		{"redis://h:port", []string{`"redis://h:port"`, "port"}},
+		{"redis://h:1/db", []string{`"redis://h:1/db"`, "database"}},
+		{"redis://h:1?nonsense=1", []string{"redis://"}},
+		{"unix://", []string{`"unix://"`, "path"}},
+		{"://", []string{`"://"`}},
+	} {
+		t.Run(c.url, func(t *testing.T) {
+			l, err := Open(Options{}, "h:1", c.url)
+			if l != nil {
+				t.Errorf("a Locker comes with the error")
+			}
+			says(t, err, append(c.says, "node 2 of 2")...)
+		})
+	}
+	l, err := Open(Options{})
+	if l != nil {
+		t.Errorf("without an address: a Locker comes with the error")
+	}
+	says(t, err, "no node")
+}
+
+func TestOneAddressTwiceIsRefused(t *testing.T) {
+	for _, urls := range [][]string{
+		{"h:1", "g:1", "h:1"},
+		{"redis://h:1", "redis://h:1/2"},
+		{"redis://a:b@h:1", "redis://h:1"},
+		{"redis://h:1", "rediss://h:1"},
+		{":7", "localhost:7"},
+		{"unix:///a", "unix:///a"},
+		{"redis://h", "redis://h:6379"},
+	} {
+		l, err := Open(Options{}, urls...)
+		if l != nil {
+			l.Close()
+		}
+		says(t, err, "nodes 1 and", "every master once")
+	}
+	for _, urls := range [][]string{{"h:1", "redis://h:1"}, {":7", "redis://localhost:7"}} {
+		t.Run(strings.Join(urls, " and "), func(t *testing.T) {
+			t.Skip(`not yet: host:port has the network "", the URL "tcp"`)
+			l, err := Open(Options{}, urls...)
+			if l != nil {
+				l.Close()
+			}
+			says(t, err, "nodes 1 and 2", "every master once")
+		})
+	}
+}
+
+// The passwords are cut at what ends a part of a URL: each piece would be as bad
+// to show as the whole.
+var passwordURLs = []struct {
+	url    string
+	secret []string
+}{
+	{"redis://user:hunter2@h:1/nonsense", []string{"hunter2"}},
+	{"redis://:hunter2@h:port", []string{"hunter2"}},
+	{"http://user:hunter2@h:1", []string{"hunter2"}},
+	{"redis://user:hun@ter2@h:1?nonsense=1", []string{"hun@", "ter2"}},
+	{"user:hunter2@h:1", []string{"hunter2"}},
+}
+
+var leakyURLs = []struct {
+	url    string
+	secret []string
+}{
+	{"redis://user:hunter2#xyzzy@h:1", []string{"hunter2", "xyzzy"}},
+	{"redis://user:hunter2/xyzzy@h:1", []string{"hunter2", "xyzzy"}},
+	{"redis://user:1234/xyzzy@h:1", []string{"1234", "xyzzy"}},
+	{"redis://user:1234?xyzzy@h:1", []string{"1234", "xyzzy"}},
+	{"redis://user:hunter2\"@h:1/nonsense%", []string{"hunter2"}},
+	{"redis://user:hunter2\x01@h:1", []string{"hunter2"}},
+	{"redis://user:hunter2\\@h:1", []string{"hunter2"}},
+	{"redis://user:hunter%zz2@h:1", []string{"hunter", "%zz"}},
+	{"redis://h:1?password=hunter2", []string{"hunter2"}},
+	{"user:hunter2@h", []string{"hunter2"}}, // accepted, as are host "user" and port "hunter2@h"
+	{"hunter2@h:1", []string{"hunter2"}},    // accepted: then it is the node's name in every error
+}
+
+func checkNoPassword(t *testing.T, url string, secret []string) {
+	t.Helper()
+	o, err := clientOptions(url, 0)
+	text := fmt.Sprint(err)
+	if err == nil {
+		text = o.Addr // as errors call the node
+	}
+	for _, s := range secret {
+		if strings.Contains(text, s) {
+			t.Errorf("%q: %q is shown in %q", url, s, text)
+		}
+	}
+}
+
+func TestPasswordsAreNeverShown(t *testing.T) {
+	for _, c := range passwordURLs {
+		checkNoPassword(t, c.url, c.secret)
+	}
+	_, err := Open(Options{}, "redis://user:hunter2@h:1", "redis://user:hunter2@h:1")
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("one address twice: %v", err)
+	}
+	t.Run("nor parts of those that are no valid URL", func(t *testing.T) {
+		for _, c := range leakyURLs {
+			checkNoPassword(t, c.url, c.secret)
+		}
+	})
+}
+
+func TestOpenClosesWhatItMade(t *testing.T) {
+	l, err := Open(Options{}, "h:1", "h:2", "h:3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.lanes) != 3 || len(l.owned) != 3 {
+		t.Fatalf("%d lanes, %d clients: want 3 of each", len(l.lanes), len(l.owned))
+	}
+	if err := l.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	for _, ln := range l.lanes {
+		ping := newCommand([]any{"ping"})
+		if err := ln.node.Process(t.Context(), &ping); !errors.Is(err, redis.ErrClosed) {
+			t.Errorf("%s: got %v, want a closed client", ln.name, err)
+		}
+	}
+	if err := l.Close(); err != ErrClosed {
+		t.Errorf("the second Close: got %v, want ErrClosed", err)
+	}
+}

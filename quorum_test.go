@@ -1,0 +1,485 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// The arithmetic of quorum.go is held against twins that are written differently
+// on purpose: they know nothing of "decided", but fill in the open votes in every
+// way there is and ask whether it makes a difference. They count by doubling, not
+// by a need, so that an error in majority does not cancel out.
+
+// maxTwin is the greatest N that is searched exhaustively.
+const maxTwin = 7
+
+// A cast is one node's vote as the twins know it.
+type cast byte
+
+const (
+	castOpen cast = iota // it has not answered
+	castYes
+	castFenced // yes, and the register moved to the token
+	castNo
+	castMissing
+	castUnknown
+	casts // how many there are
+)
+
+func (c cast) String() string {
+	return [...]string{"open", "yes", "yes+fenced", "no", "missing", "unknown"}[c]
+}
+
+// tallyOf counts votes as a ballot does.
+func tallyOf(votes []cast) tally {
+	t := tally{n: len(votes)}
+	for _, c := range votes {
+		switch c {
+		case castYes:
+			t.yes++
+		case castFenced:
+			t.yes++
+			t.fenced++
+		case castNo:
+			t.no++
+		case castMissing:
+			t.missing++
+		case castUnknown:
+			t.unknown++
+		}
+	}
+	return t
+}
+
+// everyBallot calls f with all combinations of the votes given, of 1 to 7 nodes.
+// A tally only counts, so combinations that differ in which node said what are one.
+func everyBallot(from []cast, f func(votes []cast)) {
+	var fill func(votes []cast, i, next int)
+	fill = func(votes []cast, i, next int) {
+		if i == len(votes) {
+			f(votes)
+			return
+		}
+		for k := next; k < len(from); k++ {
+			votes[i] = from[k]
+			fill(votes, i+1, k)
+		}
+	}
+	for n := 1; n <= maxTwin; n++ {
+		fill(make([]cast, n), 0, 0)
+	}
+}
+
+// outcomes are what the question can still come to: f over all ways in which the
+// open votes can be cast.
+func outcomes[T comparable](votes, answers []cast, f func(votes []cast) T) map[T]bool {
+	got := make(map[T]bool)
+	votes = slices.Clone(votes)
+	var fill func(i int)
+	fill = func(i int) {
+		if i == len(votes) {
+			got[f(votes)] = true
+			return
+		}
+		if votes[i] != castOpen {
+			fill(i + 1)
+			return
+		}
+		for _, c := range answers {
+			votes[i] = c
+			fill(i + 1)
+		}
+		votes[i] = castOpen
+	}
+	fill(0)
+	return got
+}
+
+// only is the one outcome there is, or open.
+func only[T comparable](all map[T]bool, open T) T {
+	if len(all) == 1 {
+		for v := range all {
+			return v
+		}
+	}
+	return open
+}
+
+func number(votes []cast, of ...cast) (n int) {
+	for _, v := range votes {
+		if slices.Contains(of, v) {
+			n++
+		}
+	}
+	return n
+}
+
+// most reports whether k of n are more than half.
+func most(k, n int) bool { return 2*k > n }
+
+var (
+	allCasts     = []cast{castOpen, castYes, castFenced, castNo, castMissing, castUnknown}
+	acquireCasts = []cast{castOpen, castYes, castFenced, castNo, castUnknown} // SET NX says nothing of missing
+)
+
+func TestMajority(t *testing.T) {
+	t.Run("is N/2+1 of the configured nodes", func(t *testing.T) {
+		for n, want := range map[int]int{1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 4, 9: 5, 63: 32, maxNodes: 33} {
+			if got := majority(n); got != want {
+				t.Errorf("majority(%d): got %d, want %d", n, got, want)
+			}
+		}
+	})
+	t.Run("is the least number of which any two sets share a node", func(t *testing.T) {
+		for n := 1; n <= maxNodes; n++ {
+			if 2*majority(n) <= n {
+				t.Errorf("majority(%d): two disjoint sets of %d nodes fit into %d", n, majority(n), n)
+			}
+			if 2*(majority(n)-1) > n {
+				t.Errorf("majority(%d) is %d, but %d would do", n, majority(n), majority(n)-1)
+			}
+		}
+	})
+	t.Run("never two candidates have one, and of an even split neither", func(t *testing.T) {
+		for n := 1; n <= maxNodes; n++ {
+			for a := 0; a <= n; a++ {
+				for b := 0; a+b <= n; b++ {
+					// Each node says yes to one of them at most, and no to the other then.
+					va, vb := decide(n, a, b), decide(n, b, a)
+					if va == won && vb == won {
+						t.Fatalf("N=%d: both candidates won, with %d and %d votes", n, a, b)
+					}
+					if n%2 == 0 && a == n/2 && b == n/2 && (va != lost || vb != lost) {
+						t.Errorf("N=%d, split %d to %d: got %v and %v, want both lost", n, a, b, va, vb)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestHalfTheNodesSayingNoIsLostAtOnce(t *testing.T) {
+	for _, n := range []int{2, 4, 6} {
+		// The other half has not answered, and need not.
+		noes := tally{n: n, no: n / 2}
+		if got := decide(n, 0, n/2); got != lost {
+			t.Errorf("N=%d, %d noes: decide: got %v, want lost", n, n/2, got)
+		}
+		if got := noes.acquisition(); got != acquireHeld {
+			t.Errorf("N=%d, %d noes: acquisition: got %d, want held (%d)", n, n/2, got, acquireHeld)
+		}
+		if got := noes.extension(); got != extensionLost {
+			t.Errorf("N=%d, %d noes: extension: got %d, want lost (%d)", n, n/2, got, extensionLost)
+		}
+	}
+}
+
+func TestNoVerdictIsItsZeroValue(t *testing.T) {
+	everyBallot(allCasts, func(votes []cast) {
+		c := tallyOf(votes)
+		if decide(c.n, c.yes, c.no) == 0 || c.acquisition() == 0 || c.extension() == 0 ||
+			c.release(true) == 0 || c.release(false) == 0 || raised(c) == 0 {
+			t.Fatalf("%v: a verdict is the zero value, which a forgotten one has too", votes)
+		}
+	})
+	if got := verdict(0).String(); got != "none" {
+		t.Errorf("the zero verdict reads %q, want %q", got, "none")
+	}
+	for v, want := range map[verdict]string{pending: "pending", won: "won", lost: "lost"} {
+		if v.String() != want {
+			t.Errorf("verdict %d reads %q, want %q", v, v, want)
+		}
+	}
+}
+
+func TestTallyCountsTheOpenVotes(t *testing.T) {
+	everyBallot(allCasts, func(votes []cast) {
+		if got, want := tallyOf(votes).open(), number(votes, castOpen); got != want {
+			t.Fatalf("%v: open: got %d, want %d", votes, got, want)
+		}
+	})
+}
+
+func TestDecideIsFinalAsSoonAsTheOpenVotesCannotChangeIt(t *testing.T) {
+	final := func(votes []cast) verdict {
+		if most(number(votes, castYes), len(votes)) {
+			return won
+		}
+		return lost
+	}
+	everyBallot([]cast{castOpen, castYes, castNo}, func(votes []cast) {
+		want := only(outcomes(votes, []cast{castYes, castNo}, final), pending)
+		if got := decide(len(votes), number(votes, castYes), number(votes, castNo)); got != want {
+			t.Fatalf("%v: got %v, want %v", votes, got, want)
+		}
+	})
+}
+
+func TestRefusedMeansThatTheNoesAloneRuleAMajorityOut(t *testing.T) {
+	everyBallot(allCasts, func(votes []cast) {
+		best := slices.Clone(votes) // had everybody else said yes
+		for i, c := range best {
+			if c != castNo {
+				best[i] = castYes
+			}
+		}
+		want := !most(number(best, castYes), len(best))
+		if got := tallyOf(votes).refused(); got != want {
+			t.Fatalf("%v: got %v, want %v", votes, got, want)
+		}
+	})
+}
+
+// finalAcquisition is the outcome once all have voted. gone are the votes that
+// rule a node out for good.
+func finalAcquisition(votes []cast, gone ...cast) acquisition {
+	n := len(votes)
+	switch {
+	case most(number(votes, castFenced), n):
+		return acquireFenced
+	case most(number(votes, castYes, castFenced), n):
+		return acquireUnfenced
+	case !most(n-number(votes, gone...), n):
+		return acquireHeld
+	}
+	return acquireNoQuorum
+}
+
+// twinAcquisition is the verdict of an acquisition: the only outcome that is left.
+// It is early in one case: a majority that carries the value is not kept waiting
+// for votes that might still carry the token as well.
+func twinAcquisition(votes, answers []cast, gone ...cast) acquisition {
+	want := only(outcomes(votes, answers, func(v []cast) acquisition { return finalAcquisition(v, gone...) }), acquirePending)
+	if want == acquirePending && most(number(votes, castYes, castFenced), len(votes)) {
+		return acquireUnfenced
+	}
+	return want
+}
+
+func TestAcquisitionIsDecidedAsEarlyAsItCanBe(t *testing.T) {
+	everyBallot(acquireCasts, func(votes []cast) {
+		want := twinAcquisition(votes, acquireCasts[1:], castNo)
+		if got := tallyOf(votes).acquisition(); got != want {
+			t.Fatalf("%v: got %d, want %d", votes, got, want)
+		}
+	})
+	t.Run("a majority with the value does not wait for the token of the others", func(t *testing.T) {
+		c := tally{n: 5, yes: 3, fenced: 2} // one more fenced vote would do, but both open nodes may be dead
+		if got := c.acquisition(); got != acquireUnfenced {
+			t.Errorf("got %d, want unfenced (%d)", got, acquireUnfenced)
+		}
+	})
+	t.Run("the reason waits while the open votes can tell held from unreachable", func(t *testing.T) {
+		for _, c := range []struct {
+			t    tally
+			want acquisition
+		}{
+			{tally{n: 5, unknown: 2, no: 1}, acquirePending}, // lost already: two more noes say held
+			{tally{n: 5, unknown: 2, no: 3}, acquireHeld},
+			{tally{n: 5, unknown: 3}, acquireNoQuorum}, // the two that are open cannot say held
+			{tally{n: 5, unknown: 2, no: 1, yes: 1}, acquireNoQuorum},
+			{tally{n: 5, no: 3}, acquireHeld},
+		} {
+			if got := c.t.acquisition(); got != c.want {
+				t.Errorf("%+v: got %d, want %d", c.t, got, c.want)
+			}
+		}
+	})
+}
+
+func TestAMinorityThatIsStillIsNotWaitedFor(t *testing.T) {
+	for n := 1; n <= maxTwin; n++ {
+		for live := majority(n); live <= n; live++ {
+			for what, c := range map[string]struct {
+				t    tally
+				over func(tally) bool
+			}{
+				"acquire, all that live say yes":     {tally{n: n, yes: live, fenced: live}, acquireDecided},
+				"acquire, all that live say no":      {tally{n: n, no: live}, acquireDecided},
+				"raise, all that live agree":         {tally{n: n, yes: live, fenced: live}, raiseDecided},
+				"extend, all that live say ours":     {tally{n: n, yes: live}, func(t tally) bool { return t.extension() != extendPending }},
+				"extend, all that live say missing":  {tally{n: n, missing: live}, func(t tally) bool { return t.extension() != extendPending }},
+				"release, all that live say missing": {tally{n: n, missing: live}, func(t tally) bool { return t.release(true) != extendPending }},
+			} {
+				if !c.over(c.t) {
+					t.Errorf("N=%d, %d live: %s: still pending", n, live, what)
+				}
+			}
+		}
+	}
+}
+
+func TestAnAdoptionOfWhatIsGoneIsLost(t *testing.T) {
+	// For an adoption a node that has nothing has said as clearly as one that has
+	// another's value that there is nothing to take over.
+	everyBallot(allCasts, func(votes []cast) {
+		want := twinAcquisition(votes, allCasts[1:], castNo, castMissing)
+		if got := tallyOf(votes).acquisition(); got != want {
+			t.Fatalf("%v: got %d, want %d", votes, got, want)
+		}
+	})
+}
+
+func finalExtension(votes []cast) extension {
+	n := len(votes)
+	switch {
+	case most(number(votes, castYes, castFenced), n):
+		return extended
+	case !most(n-number(votes, castNo, castMissing), n):
+		return extensionLost
+	}
+	return inconclusive
+}
+
+func TestExtensionIsDecidedAsEarlyAsItCanBe(t *testing.T) {
+	everyBallot(allCasts, func(votes []cast) {
+		want := only(outcomes(votes, allCasts[1:], finalExtension), extendPending)
+		if got := tallyOf(votes).extension(); got != want {
+			t.Fatalf("%v: got %d, want %d", votes, got, want)
+		}
+	})
+	t.Run("silence is neither yes nor no", func(t *testing.T) {
+		for n := 1; n <= maxTwin; n++ {
+			if got := (tally{n: n, unknown: n}).extension(); got != inconclusive {
+				t.Errorf("N=%d, no answer at all: got %d, want inconclusive (%d)", n, got, inconclusive)
+			}
+		}
+	})
+}
+
+func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
+	for _, valid := range []bool{true, false} {
+		final := func(votes []cast) extension {
+			votes = slices.Clone(votes)
+			for i, c := range votes {
+				if c == castMissing && valid {
+					votes[i] = castYes
+				} else if c == castMissing {
+					votes[i] = castNo
+				}
+			}
+			return finalExtension(votes)
+		}
+		everyBallot(allCasts, func(votes []cast) {
+			want := only(outcomes(votes, allCasts[1:], final), extendPending)
+			if got := tallyOf(votes).release(valid); got != want {
+				t.Fatalf("valid=%v, %v: got %d, want %d", valid, votes, got, want)
+			}
+		})
+	}
+	forgot := tally{n: 3, yes: 1, missing: 2}
+	if got := forgot.release(true); got != extended {
+		t.Errorf("two of three forgot it before Until: got %d, want released (%d)", got, extended)
+	}
+	if got := forgot.release(false); got != extensionLost {
+		t.Errorf("two of three have nothing after Until: got %d, want lost (%d)", got, extensionLost)
+	}
+	if forgot.missing != 2 {
+		t.Errorf("release changed the tally it judged: %+v", forgot)
+	}
+}
+
+func TestARaiseCountsOnlyRegistersThatMoved(t *testing.T) {
+	final := func(votes []cast) verdict {
+		if most(number(votes, castFenced), len(votes)) {
+			return won
+		}
+		return lost
+	}
+	everyBallot(allCasts, func(votes []cast) {
+		want := only(outcomes(votes, allCasts[1:], final), pending)
+		if got := raised(tallyOf(votes)); got != want {
+			t.Fatalf("%v: got %v, want %v", votes, got, want)
+		}
+	})
+}
+
+// A final verdict is one that nothing comes after. What was told to a caller, a
+// lock that is handed out or a loss, cannot be taken back by a straggler.
+func TestNoFurtherVoteChangesAVerdictThatIsFinal(t *testing.T) {
+	everyBallot(allCasts, func(votes []cast) {
+		open := slices.Index(votes, castOpen)
+		if open < 0 {
+			return
+		}
+		before := tallyOf(votes)
+		for c := castOpen + 1; c < casts; c++ {
+			more := slices.Clone(votes)
+			more[open] = c
+			after := tallyOf(more)
+			bad := func(what string, was, is any) {
+				t.Errorf("%s: %v was decided as %v, one more %v makes it %v", what, votes, was, c, is)
+			}
+			if was, is := before.acquisition(), after.acquisition(); was != acquirePending && is != was &&
+				!(was == acquireUnfenced && is == acquireFenced) { // only for the better
+				bad("acquisition", was, is)
+			}
+			if was, is := before.extension(), after.extension(); was != extendPending && is != was {
+				bad("extension", was, is)
+			}
+			for _, valid := range []bool{true, false} {
+				if was, is := before.release(valid), after.release(valid); was != extendPending && is != was {
+					bad(fmt.Sprintf("release, valid=%v", valid), was, is)
+				}
+			}
+			if was, is := raised(before), raised(after); was != pending && is != was {
+				bad("raise", was, is)
+			}
+			if before.refused() && !after.refused() {
+				bad("refused", true, false)
+			}
+		}
+	})
+}
+
+func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
+	soft, hard := newNodeError("LOADING", nil), newNodeError("WRONGTYPE", nil)
+	hard.heals = false
+	for _, c := range []struct {
+		name string
+		rep  reply
+		want tally
+		hard int
+	}{
+		{"yes", reply{answer: Yes}, tally{yes: 1}, 0},
+		{"yes with the register moved", reply{answer: Yes, fenced: true}, tally{yes: 1, fenced: 1}, 0},
+		{"no", reply{answer: No}, tally{no: 1}, 0},
+		{"no that claims a moved register", reply{answer: No, fenced: true}, tally{no: 1}, 0},
+		{"missing", reply{answer: No, missing: true, err: errMissing}, tally{missing: 1}, 0},
+		{"unknown", reply{answer: Unknown, err: soft}, tally{unknown: 1}, 0},
+		{"unknown that does not heal", reply{answer: Unknown, err: hard}, tally{unknown: 1}, 1},
+		{"unknown without a reason", reply{answer: Unknown}, tally{unknown: 1}, 0},
+		{"no answer at all", reply{}, tally{unknown: 1}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := &Locker{lanes: make([]*lane, 3)}
+			b := l.newBallot(OpAcquire, lockKey{}, question{kind: askAcquire}, realClock(), acquireDecided)
+			b.calls[1].rep = c.rep
+			b.vote(&b.calls[1])
+			got, gotHard, _ := b.result()
+			c.want.n = 3
+			if got != c.want || gotHard != c.hard {
+				t.Errorf("got %+v and %d that do not heal, want %+v and %d", got, gotHard, c.want, c.hard)
+			}
+		})
+	}
+	t.Run("and keeps the highest register met", func(t *testing.T) {
+		l := &Locker{lanes: make([]*lane, 3)}
+		b := l.newBallot(OpRaise, lockKey{}, question{kind: askRaise}, realClock(), raiseDecided)
+		for i, score := range []int64{5, 9, 7} {
+			b.calls[i].rep = reply{answer: Yes, score: score}
+			b.vote(&b.calls[i])
+		}
+		if _, _, score := b.result(); score != 9 {
+			t.Errorf("got %d, want 9", score)
+		}
+	})
+}
+
+func TestALockerWithoutNodesIsRefused(t *testing.T) {
+	if l, err := New(Options{}); l != nil || err == nil || errors.Is(err, ErrNoQuorum) {
+		t.Errorf("New without nodes: got %v, %v; want an error that is no failed round", l, err)
+	}
+}

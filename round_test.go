@@ -1,0 +1,301 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+const ms = time.Millisecond
+
+// valueOf is a value of this library with the label.
+func valueOf(label string) string { return label + ":11111111-2222-4333-8444-555555555555" }
+
+// heldVotes are n votes, the first k of which name the holder.
+func heldVotes(n, k int, holder string) []Vote {
+	votes := make([]Vote, n)
+	for i := range votes {
+		votes[i] = Vote{Node: string(rune('a' + i)), Answer: No}
+		if i < k {
+			votes[i].Holder = holder
+		}
+	}
+	return votes
+}
+
+func TestAQuorumErrorReads(t *testing.T) {
+	web := valueOf("web-1:4123")
+	held := []Vote{
+		{Node: "a", Answer: Yes, Took: 400 * time.Microsecond},
+		{Node: "b", Answer: No, Holder: web},
+		{Node: "c", Answer: No, Holder: web},
+		{Node: "d", Answer: No, Holder: web},
+		{Node: "e", Answer: Unknown, Err: timeoutError(50 * ms)},
+	}
+	for _, c := range []struct {
+		err  *QuorumError
+		want string
+	}{
+		{&QuorumError{Round: Round{Op: OpAcquire, Key: "jobs/42", Need: 3, Votes: held}, Err: ErrHeld},
+			`redlock: acquire "jobs/42": held by web-1:4123 (3 of 5 votes needed; a yes 0.4ms, b held, c held, d held, e timeout 50ms)`},
+		{&QuorumError{Round: Round{Op: OpAcquire, Key: "jobs/42", Need: 3, Votes: held[:4]}, Err: ErrHeld},
+			`redlock: acquire "jobs/42": held by web-1:4123 (3 of 4 votes needed; a yes 0.4ms, b held, c held, d held)`},
+		{&QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: No, Holder: web}, {Node: "b", Answer: No, Holder: valueOf("other")}, {Node: "c"}}}, Err: ErrHeld},
+			`redlock: acquire "k": held (2 of 3 votes needed; a held, b held, c pending)`},
+		{&QuorumError{Round: Round{Op: OpExtend, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: No, Err: errMissing}, {Node: "b", Answer: No}, {Node: "c", Answer: Yes, Took: 12345 * time.Microsecond}}}, Err: ErrLost},
+			`redlock: extend "k": lost (2 of 3 votes needed; a missing, b held, c yes 12ms)`},
+		{&QuorumError{Round: Round{Op: OpRelease, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: Unknown, Err: errOwed}}}, Err: ErrNoQuorum, hint: "what is left expires by 15:04:05.000"},
+			`redlock: release "k": no quorum, what is left expires by 15:04:05.000 (1 of 1 votes needed; a no answer yet, owed)`},
+		{&QuorumError{Round: Round{Op: OpLost, Key: "k", Need: 3}, Err: ErrLost, hint: "its validity of 988ms is over"},
+			`redlock: lost "k": lost, its validity of 988ms is over`},
+		{&QuorumError{Round: Round{Op: OpAcquire, Key: "a\"b\n\x00", Need: 1, Votes: []Vote{{Node: "a", Answer: Unknown}}}, Err: ErrNoQuorum},
+			`redlock: acquire "a\"b\n\x00": no quorum (1 of 1 votes needed; a unknown)`},
+	} {
+		if got := c.err.Error(); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func TestAQuorumErrorMatchesItsReasonAndItsVotes(t *testing.T) {
+	e := &QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 2, Votes: []Vote{
+		{Node: "a", Answer: Unknown, Err: newNodeError("EOF", io.EOF)},
+		{Node: "b", Answer: Unknown, Err: newNodeError("timeout 50ms", context.DeadlineExceeded)},
+		{Node: "c", Answer: Unknown, Err: newNodeError("odd", ErrHeld)},
+		{Node: "d", Answer: Yes},
+	}}, Err: ErrNoQuorum}
+	wrapped := fmt.Errorf("my job: %w", e)
+	for err, want := range map[error]bool{ErrNoQuorum: true, io.EOF: true, ErrHeld: false, ErrLost: false, ErrClosed: false, context.DeadlineExceeded: false, context.Canceled: false} {
+		if got := errors.Is(wrapped, err); got != want {
+			t.Errorf("errors.Is(%v): got %v, want %v", err, got, want)
+		}
+	}
+	var q *QuorumError
+	if !errors.As(wrapped, &q) || q != e || q.Round.Key != "k" {
+		t.Errorf("errors.As: got %v", q)
+	}
+	if errs := e.Unwrap(); len(errs) != 4 || errs[0] != ErrNoQuorum {
+		t.Errorf("Unwrap: got %v, want the reason and three votes' errors", errs)
+	}
+}
+
+func TestTheCallersContextIsMatchedExactlyWhereItEndedTheCall(t *testing.T) {
+	l := &Locker{now: realClock, closing: make(chan struct{})}
+	e := &errand{op: OpAcquire, name: lockKey{key: "k"}, began: realClock(), attempt: 2}
+	last := &QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: Unknown, Err: newNodeError("timeout 50ms", context.DeadlineExceeded)}}}, Err: ErrNoQuorum}
+	cause := errors.New("shutting down")
+	cancelled, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	late, cancel2 := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel2()
+	for _, c := range []struct {
+		name    string
+		ctx     context.Context
+		last    *QuorumError
+		matches []error
+		not     []error
+	}{
+		{"cancelled", cancelled, last, []error{context.Canceled, cause, ErrNoQuorum}, []error{context.DeadlineExceeded, ErrClosed, ErrHeld, ErrLost}},
+		{"deadline", late, last, []error{context.DeadlineExceeded, ErrNoQuorum}, []error{context.Canceled, ErrClosed, ErrHeld, ErrLost}},
+		{"before anything was sent", cancelled, nil, []error{context.Canceled, cause}, []error{ErrNoQuorum, ErrClosed}},
+		{"closed", t.Context(), last, []error{ErrClosed, ErrNoQuorum}, []error{context.DeadlineExceeded, context.Canceled}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e.last = c.last
+			err := l.ended(c.ctx, e)
+			for _, m := range c.matches {
+				if !errors.Is(err, m) {
+					t.Errorf("%v does not match %v", err, m)
+				}
+			}
+			for _, m := range c.not {
+				if errors.Is(err, m) {
+					t.Errorf("%v matches %v", err, m)
+				}
+			}
+			var q *QuorumError
+			if errors.As(err, &q) != (c.last != nil) {
+				t.Errorf("%v: the last round: got %v", err, q)
+			}
+			if c.last != nil && !strings.Contains(err.Error(), "attempt 2: no quorum (1 of 1 votes needed; a timeout 50ms)") {
+				t.Errorf("%v does not tell the votes", err)
+			}
+			if !strings.HasPrefix(err.Error(), `redlock: acquire "k": `) {
+				t.Errorf("%v does not say what was done", err)
+			}
+		})
+	}
+}
+
+func TestAHolderIsNamedOnlyByAMajority(t *testing.T) {
+	for n := 1; n <= 7; n++ {
+		for k := 0; k <= n; k++ {
+			r := Round{Need: majority(n), Votes: heldVotes(n, k, "x")}
+			want := ""
+			if 2*k > n {
+				want = "x"
+			}
+			if got := r.Holder(); got != want {
+				t.Errorf("%d of %d name it: got %q, want %q", k, n, got, want)
+			}
+		}
+	}
+	t.Run("wherever in the order they stand", func(t *testing.T) {
+		votes := heldVotes(5, 2, "y")
+		for _, i := range []int{2, 3, 4} {
+			votes[i].Holder = "x"
+		}
+		if got := (Round{Need: 3, Votes: votes}).Holder(); got != "x" {
+			t.Errorf("got %q, want x", got)
+		}
+	})
+	t.Run("and by one value, not by one label", func(t *testing.T) {
+		votes := heldVotes(3, 1, valueOf("web"))
+		votes[1].Holder = "web:99999999-2222-4333-8444-555555555555"
+		r := Round{Op: OpAcquire, Key: "k", Need: 2, Votes: votes}
+		if got := r.Holder(); got != "" {
+			t.Errorf("two attempts of one process: got %q, want none", got)
+		}
+		if got := (&QuorumError{Round: r, Err: ErrHeld}).Error(); strings.Contains(got, "held by") {
+			t.Errorf("got %q", got)
+		}
+	})
+	t.Run("and only where it stands in the way", func(t *testing.T) {
+		for _, reason := range []error{ErrNoQuorum, ErrLost} {
+			e := &QuorumError{Round: Round{Op: OpExtend, Key: "k", Need: 2, Votes: heldVotes(3, 3, "x")}, Err: reason}
+			if strings.Contains(e.Error(), "held by") {
+				t.Errorf("got %q", e)
+			}
+		}
+	})
+	if got := (Round{}).Holder(); got != "" {
+		t.Errorf("no votes: got %q", got)
+	}
+}
+
+// shownHolder is what an error says of the holder of a value.
+func shownHolder(value string) string {
+	e := &QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: No, Holder: value}}}, Err: ErrHeld}
+	s := strings.TrimPrefix(e.Error(), `redlock: acquire "k": held by `)
+	return strings.TrimSuffix(s, " (1 of 1 votes needed; a held)")
+}
+
+func TestLabelsAreShownPlainlyOnlyWhereTheyArePlain(t *testing.T) {
+	for _, c := range []struct{ value, want string }{
+		{valueOf("web-1:4123"), "web-1:4123"},
+		{valueOf("héllo wörld"), "héllo wörld"},
+		{valueOf("a:b"), "a:b"},
+		{valueOf(""), `""`},
+		{"redsync-random==", "redsync-random=="},
+		{valueOf("a\nb"), `"a\nb"`},
+		{valueOf("\x1b[2J"), `"\x1b[2J"`},
+		{valueOf("\x7f"), `"\x7f"`},
+		{"\xff\xfe", `"\xff\xfe"`},
+		{valueOf(strings.Repeat("n", 1000)), strings.Repeat("n", 200) + "..."},
+	} {
+		if got := shownHolder(c.value); got != c.want {
+			t.Errorf("%q: got %s, want %s", c.value, got, c.want)
+		}
+	}
+	t.Run("nor with control characters beyond ASCII, or such as turn a line around", func(t *testing.T) {
+		for label, want := range map[string]string{"\u009b2J": `"\u009b2J"`, "\u0085": `"\u0085"`, "a\u202eb": `"a\u202eb"`, "\u2028": `"\u2028"`} {
+			if got := shownHolder(valueOf(label)); got != want {
+				t.Errorf("%q: got %s, want %s", label, got, want)
+			}
+		}
+	})
+	t.Run("and a long label of whole characters stays plain", func(t *testing.T) {
+		if got := shownHolder(valueOf(strings.Repeat("x", 199) + "éé")); strings.HasPrefix(got, `"`) {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+func TestHugeKeysAreClipped(t *testing.T) {
+	key := strings.Repeat("k", maxKeyBytes)
+	for _, err := range []error{
+		&QuorumError{Round: Round{Op: OpAcquire, Key: key, Need: 1}, Err: ErrHeld},
+		(&Locker{now: realClock}).ended(closedContext(t), &errand{op: OpAcquire, name: lockKey{key: key}}),
+	} {
+		if n := len(err.Error()); n > 400 || !strings.Contains(err.Error(), "kkk...") {
+			t.Errorf("the error has %d bytes: %s", n, clip(err.Error()))
+		}
+	}
+	for n, want := range map[int]int{0: 0, 199: 199, 200: 200, 201: 203, 100000: 203} {
+		if got := len(clip(strings.Repeat("x", n))); got != want {
+			t.Errorf("clip of %d bytes: got %d, want %d", n, got, want)
+		}
+	}
+}
+
+func closedContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
+func TestTheLabelIsWhatStandsBeforeTheUUID(t *testing.T) {
+	for _, c := range []struct {
+		value, label string
+		ours         bool
+	}{
+		{valueOf("web-1:4123"), "web-1:4123", true},
+		{valueOf(""), "", true},
+		{valueOf("a:b:c"), "a:b:c", true},
+		{"", "", false},
+		{"web", "web", false},
+		{"11111111-2222-4333-8444-555555555555", "11111111-2222-4333-8444-555555555555", false}, // a uuid without a label, as other libraries store
+		{"web_11111111-2222-4333-8444-555555555555", "web_11111111-2222-4333-8444-555555555555", false},
+		{"web:11111111_2222-4333-8444-555555555555", "web:11111111_2222-4333-8444-555555555555", false},
+		{"web:11111111-2222-4333-8444_555555555555", "web:11111111-2222-4333-8444_555555555555", false},
+	} {
+		if got, is := Label(c.value), ours(c.value); got != c.label || is != c.ours {
+			t.Errorf("%q: got %q, ours=%v; want %q, %v", c.value, got, is, c.label, c.ours)
+		}
+	}
+	src := newSource()
+	for range 100 {
+		if v := "l:" + src.uuid(); !ours(v) || Label(v) != "l" {
+			t.Errorf("%q is not known as ours", v)
+		}
+	}
+}
+
+func TestDurationsAreShownInAsManyDigitsAsAReaderHasUseFor(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0:                         "0.0ms",
+		49 * time.Microsecond:     "0.0ms",
+		412 * time.Microsecond:    "0.4ms",
+		ms:                        "1ms",
+		1249 * time.Microsecond:   "1.2ms",
+		9949 * time.Microsecond:   "9.9ms",
+		12345 * time.Microsecond:  "12ms",
+		50 * ms:                   "50ms",
+		999 * ms:                  "999ms",
+		1234 * ms:                 "1.23s",
+		90 * time.Second:          "1m30s",
+		time.Hour:                 "1h0m0s",
+		988*ms + time.Microsecond: "988ms",
+	} {
+		if got := short(d); got != want {
+			t.Errorf("%d ns: got %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestOpsAndAnswersHaveWords(t *testing.T) {
+	for op, want := range map[Op]string{OpAcquire: "acquire", OpRaise: "raise", OpExtend: "extend", OpRelease: "release", OpRollback: "rollback", OpAdopt: "adopt", OpInspect: "inspect", OpLost: "lost", 0: "op(0)", 99: "op(99)"} {
+		if got := op.String(); got != want {
+			t.Errorf("Op %d: got %q, want %q", op, got, want)
+		}
+	}
+	for a, want := range map[Answer]string{Pending: "pending", Yes: "yes", No: "no", Unknown: "unknown", 99: "answer(99)"} {
+		if got := a.String(); got != want {
+			t.Errorf("Answer %d: got %q, want %q", a, got, want)
+		}
+	}
+}
