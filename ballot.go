@@ -44,26 +44,33 @@ func (l *Locker) newBallot(op Op, name lockKey, q question, start instant, decid
 	return b
 }
 
-// send puts the question to all nodes; to each after its last call of prev, if
-// there is one. No lock may be held that a vote takes.
-func (b *ballot) send(prev *ballot) {
+// send puts the question to all nodes; to each after its last calls of the ballots
+// before, if there are any. No lock may be held that a vote takes.
+func (b *ballot) send(before ...*ballot) {
 	for i := range b.calls {
-		c := &b.calls[i]
-		c.ln.ask(c, prev.last(i))
+		b.sendOne(i, before)
 	}
 }
 
-// sendTo is send, except that what nodes answered in a ballot before stands.
-func (b *ballot) sendTo(prev, before *ballot) {
+func (b *ballot) sendOne(i int, before []*ballot) {
+	c := &b.calls[i]
+	var after [2]*call
+	for j, p := range before {
+		after[j] = p.last(i)
+	}
+	c.ln.ask(c, after[:len(before)]...)
+}
+
+// sendAgain is send, except that what nodes answered in an earlier ballot stands.
+func (b *ballot) sendAgain(earlier *ballot, before ...*ballot) {
 	for i := range b.calls {
-		c := &b.calls[i]
-		if before != nil {
-			if rep, ok := before.answered(i); ok {
-				c.ln.settled(c, rep)
+		if earlier != nil {
+			if rep, ok := earlier.answered(i); ok {
+				b.calls[i].ln.settled(&b.calls[i], rep)
 				continue
 			}
 		}
-		c.ln.ask(c, prev.last(i))
+		b.sendOne(i, before)
 	}
 }
 

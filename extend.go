@@ -35,6 +35,8 @@ func (k *Lock) Extend(ctx context.Context) error {
 			if mine {
 				return x.err
 			} // else somebody else's, which began before this call
+		case <-k.l.closing:
+			return ErrClosed
 		case <-ctx.Done():
 			return k.l.ended(ctx, &errand{op: OpExtend, name: k.name, began: x.b.start, attempt: 1, last: &QuorumError{Round: x.b.round(), Err: ErrNoQuorum}})
 		}
@@ -86,10 +88,11 @@ func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error
 	}
 	b.late = func(c *call) { k.heal(b, c) }
 	prev := k.last
+	restoring := k.l.restoring(k.name)
 	k.ext = x
 	k.follow(b)
 	k.mu.Unlock()
-	b.send(prev)
+	b.send(prev, restoring)
 	return x, true, nil
 }
 

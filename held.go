@@ -129,12 +129,13 @@ func (l *Locker) look() {
 // touch gives the registers of a lock a life, if they have none: those of a lock
 // that may be left to expire, and those that a failed attempt has raised.
 // nodes says which, as bits; there it goes after the calls of prev, and is owed.
-func (l *Locker) touch(name lockKey, ttl time.Duration, nodes uint64, prev *ballot) {
+// unless: not where these are rolled back.
+func (l *Locker) touch(name lockKey, ttl time.Duration, nodes uint64, prev *ballot, unless bool) {
 	q := touchQuestion(name, ttl)
 	q.patience = l.patience(ttl)
 	for i, ln := range l.lanes {
 		if nodes&(1<<i) != 0 {
-			ln.ask(&call{ln: ln, q: &q, i: i, holds: true}, prev.last(i))
+			ln.ask(&call{ln: ln, q: &q, i: i, holds: true, unless: unless}, prev.last(i))
 		}
 	}
 }
@@ -142,12 +143,9 @@ func (l *Locker) touch(name lockKey, ttl time.Duration, nodes uint64, prev *ball
 // touch gives the registers of a held lock a life.
 func (k *Lock) touch() {
 	k.mu.Lock()
-	nodes, prev := k.holds, k.last
-	if prev != nil {
-		nodes = 1<<len(k.l.lanes) - 1
-	}
+	nodes, prev := k.raised|k.holds, k.last
 	k.mu.Unlock()
-	k.l.touch(k.name, k.ttl, nodes, prev)
+	k.l.touch(k.name, k.ttl, nodes, prev, false)
 }
 
 const (
@@ -179,7 +177,7 @@ func (l *Locker) mortal(e *errand) {
 	}
 	l.lives[e.name.full] = given
 	l.mu.Unlock()
-	l.touch(e.name, e.ttl, todo, e.ballot)
+	l.touch(e.name, e.ttl, todo, e.ballot, true)
 }
 
 // registerLives is on which nodes a key's registers were given a life, and since when.

@@ -24,6 +24,7 @@ type Lock struct {
 	state  lockState
 	last   *ballot // the last question about this lock, while any of its calls is under way
 	holds  uint64  // nodes that may hold the value, as bits; those of last are not in here
+	raised uint64  // nodes whose register the acquisition may have raised
 	doubt  uint64  // and where a command that puts it there may yet be executed
 	ext    *extending
 	vigils []*vigil // KeepAlive's contexts
@@ -85,6 +86,7 @@ func (l *Locker) hold(e *errand, b, last *ballot, token int64, valid time.Durati
 	if !l.enter(k) {
 		return nil
 	}
+	k.raised = b.reached()
 	k.follow(last)
 	return k
 }
@@ -176,9 +178,10 @@ func (k *Lock) beginRelease(cause error) *ballot {
 			}
 		}
 	}
-	before := k.rel // a release that too few answered
+	earlier := k.rel // a release that too few answered
 	k.state = stateReleasing
 	ended := k.endVigils()
+	restoring := k.l.restoring(k.name)
 	b := k.l.cleaning(OpRelease, k.name, releaseQuestion(k.name, k.value, k.ttl), k.holds, k.doubt,
 		func(t tally) bool { return k.verdict(t) != extendPending })
 	b.then = func() { k.l.observe(b, nil); k.released(b) }
@@ -188,7 +191,7 @@ func (k *Lock) beginRelease(cause error) *ballot {
 	k.mu.Unlock()
 	k.l.leave(k)
 	ended.cancel(cause)
-	b.sendTo(prev, before)
+	b.sendAgain(earlier, prev, restoring)
 	return b
 }
 

@@ -72,6 +72,10 @@ type call struct {
 	phase    phase
 	deadline time.Time
 	next     []*call // wait for this one
+	waits    int     // for so many
+	prior    *call   // the last one before it that was about the same value
+	early    bool    // something before it may be executed later than it
+	unless   bool    // touch: not where the call before it is rolled back, which does the same
 	evaled   bool    // its script goes as text
 	plain    bool    // SET NX goes without GET
 	holds    bool    // our value may be on the node
@@ -165,19 +169,41 @@ func sameNode(a, b Node) bool {
 	return va.Comparable() && vb.Comparable() && a == b
 }
 
-// ask puts a call to the node after another one on the same node is finished; nil:
-// at once. Its vote may be cast before ask returns, so the caller must hold no lock
-// that a vote takes.
-func (ln *lane) ask(c *call, after *call) {
+// ask puts a call to the node after others on the same node are finished. Its vote
+// may be cast before ask returns, so the caller must hold no lock that a vote takes.
+func (ln *lane) ask(c *call, after ...*call) {
 	ln.mu.Lock()
-	if after != nil && after.phase != finished {
-		after.next = append(after.next, c)
-		ln.mu.Unlock()
-		return
+	for _, a := range after {
+		switch {
+		case a == nil:
+		case a.phase == finished:
+			c.learn(a)
+		default:
+			a.next = append(a.next, c)
+			c.waits++
+		}
 	}
-	ready := ln.begin(c, after, nil)
+	var ready []*call
+	if c.waits == 0 {
+		ready = ln.begin(c, nil)
+	}
 	ln.mu.Unlock()
 	deliver(ready)
+}
+
+// learn takes over what a call that goes before this one left behind. Needs ln.mu.
+func (c *call) learn(before *call) {
+	if before.q.value == c.q.value {
+		c.holds = c.holds || before.holds
+		c.doubt = c.doubt || before.doubt
+		c.early = c.early || before.rep.silent
+		c.prior = before
+	}
+	if c.unless && (before.holds || !before.rep.sent) {
+		c.holds = false
+	}
+	// A restore that is still to come would put back what a release takes away.
+	c.early = c.early || before.q.kind == askRestore && before.rep.answer == Unknown
 }
 
 // settled finishes a call whose answer is known from before.
@@ -197,14 +223,10 @@ func deliver(ready []*call) {
 	}
 }
 
-// begin starts a call whose predecessor, if any, is finished. It and the functions
-// below need ln.mu and return `ready` with the calls added that are finished now:
-// their votes are cast after unlocking.
-func (ln *lane) begin(c, prev *call, ready []*call) []*call {
-	if prev != nil && prev.q.value == c.q.value {
-		c.holds = c.holds || prev.holds
-		c.doubt = c.doubt || prev.doubt
-	}
+// begin starts a call that waits for no other. It and the functions below need ln.mu
+// and return `ready` with the calls added that are finished now: their votes are cast
+// after unlocking.
+func (ln *lane) begin(c *call, ready []*call) []*call {
 	switch {
 	case c.q.kind.cleans():
 		// Nothing to undo where nothing was sent, except that a release also
@@ -214,11 +236,11 @@ func (ln *lane) begin(c, prev *call, ready []*call) []*call {
 		}
 		// What it undoes has had no answer: it could overtake that on another
 		// connection. It waits for a sign of life.
-		if prev != nil && prev.rep.silent && prev.q.value == c.q.value {
+		if c.early {
 			return ln.finish(c, reply{answer: Unknown, err: errOwed}, ready)
 		}
-	case c.q.kind == askRaise && prev != nil && prev.rep.answer != Yes:
-		return ln.finish(c, prev.rep, ready) // not ours there: nothing to raise
+	case c.q.kind == askRaise && c.prior != nil && c.prior.rep.answer != Yes:
+		return ln.finish(c, c.prior.rep, ready) // not ours there: nothing to raise
 	}
 	return ln.submit(c, ready)
 }
@@ -281,7 +303,10 @@ func (ln *lane) finish(c *call, rep reply, ready []*call) []*call {
 	next := c.next
 	c.next = nil
 	for _, n := range next {
-		ready = ln.begin(n, c, ready)
+		n.learn(c)
+		if n.waits--; n.waits == 0 {
+			ready = ln.begin(n, ready)
+		}
 	}
 	return ready
 }

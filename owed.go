@@ -19,8 +19,9 @@ const (
 
 	// debtLife is how long beyond its ttl a debt is kept for a node that does not
 	// answer. The ttl alone would not do: it runs from when the node executes the
-	// command, which a stopped one does when it wakes.
-	debtLife = 10 * time.Minute
+	// command, which a stopped one does when it wakes, and the register that it then
+	// raises has no other end. Values are unique, so a late rollback does no harm.
+	debtLife = registerLife
 
 	// lookAgain is the pause between rollbacks of a command that was not answered:
 	// finding nothing may mean that the command is still under way on another
@@ -116,6 +117,9 @@ func (ln *lane) runProbe() {
 			go func(sent time.Time) {
 				ping := newCommand([]any{"ping"})
 				err := ln.node.Process(context.Background(), &ping)
+				if err == nil {
+					err = ping.Err() // a deferred auto-pipeliner only has it queued so far
+				}
 				pongs <- pong{sent: sent, err: err, took: time.Since(sent)}
 			}(time.Now())
 		}

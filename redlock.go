@@ -434,6 +434,15 @@ func (l *Locker) cleaning(op Op, name lockKey, q question, holds, doubt uint64, 
 	return b
 }
 
+// restoring is a failed adoption of the key that is being undone; nil: none. The
+// giver's next question goes to each node after it.
+func (l *Locker) restoring(name lockKey) *ballot {
+	if b := l.lastLeaving(name); b != nil && b.q.kind == askRestore {
+		return b
+	}
+	return nil
+}
+
 // lastLeaving is the clean-up under way for a key; nil: none.
 func (l *Locker) lastLeaving(name lockKey) *ballot {
 	l.mu.Lock()

@@ -1,5 +1,6 @@
 -- Deletes the lock K if it holds our value, deleted or not gives a register with less than ARGV[2] ms to live ARGV[3] ms, and announces the value on channel ARGV[4] unless that is empty; 1: deleted, 0: another's value, -1: nothing there.
-local held = redis.call('GET', KEYS[1])
+-- Not call: a key of another type is another's, and its register is to get a life, too.
+local held = redis.pcall('GET', KEYS[1])
 local verdict = -1
 if held == ARGV[1] then
   redis.call('DEL', KEYS[1])

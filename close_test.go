@@ -1,0 +1,335 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
+)
+
+func hangAll(c *redlocktest.Cluster, on bool) {
+	for i := range c.Len() {
+		if on {
+			c.Node(i).Hang()
+		} else {
+			c.Node(i).Resume()
+		}
+	}
+}
+
+// Close comes while something is under way on nodes that answer and on nodes that
+// do not. What leaks goroutines fails the bubble.
+func TestCloseEndsWhatIsUnderWay(t *testing.T) {
+	type call func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error
+	for _, tc := range []struct {
+		name string
+		hung bool
+		call call
+		want []error // any of them; nil: no error
+	}{
+		{"TryAcquire", true, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
+			_, err := l.TryAcquire(ctx, "jobs/43", time.Minute)
+			return err
+		}, []error{redlock.ErrClosed}},
+		{"Acquire that waits", false, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
+			_, err := l.Acquire(ctx, "held", time.Minute)
+			return err
+		}, []error{redlock.ErrClosed}},
+		{"Acquire on hung nodes", true, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
+			_, err := l.Acquire(ctx, "held", time.Minute)
+			return err
+		}, []error{redlock.ErrClosed}},
+		{"Run that waits", false, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
+			return l.Run(ctx, "held", time.Minute, func(context.Context, *redlock.Lock) error {
+				return errors.New("fn was called")
+			})
+		}, []error{redlock.ErrClosed}},
+		{"Run that runs", false, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
+			return l.Run(ctx, "jobs/43", time.Minute, func(ctx context.Context, _ *redlock.Lock) error {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+		}, []error{redlock.ErrClosed}},
+		{"Inspect", true, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
+			_, err := l.Inspect(ctx, "held")
+			return err
+		}, []error{redlock.ErrClosed}},
+		{"Adopt", true, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
+			_, err := l.Adopt(ctx, "held", k.Value(), time.Minute)
+			return err
+		}, []error{redlock.ErrClosed}},
+		{"KeepAlive", false, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
+			held, _ := k.KeepAlive(ctx)
+			<-held.Done()
+			return context.Cause(held)
+		}, []error{redlock.ErrClosed}},
+		{"KeepAlive on hung nodes", true, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
+			held, _ := k.KeepAlive(ctx)
+			<-held.Done()
+			return context.Cause(held)
+		}, []error{redlock.ErrClosed}},
+		{"Extend", true, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
+			return k.Extend(ctx)
+		}, []error{redlock.ErrClosed, redlock.ErrLost}},
+		{"Release", true, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
+			return k.Release(ctx)
+		}, []error{redlock.ErrNoQuorum, redlock.ErrClosed}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+				l := warmLocker(t, c, redlock.Options{NodeTimeout: 200 * time.Millisecond})
+				k := try(t, l, "held", time.Hour)
+				time.Sleep(time.Millisecond)
+				hangAll(c, tc.hung)
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					err := tc.call(t.Context(), l, k)
+					ok := false
+					for _, w := range tc.want {
+						ok = ok || errors.Is(err, w)
+					}
+					if !ok {
+						t.Errorf("%s that Close ended: got %v, want one of %v", tc.name, err, tc.want)
+					}
+				})
+				time.Sleep(50 * time.Millisecond)
+				var err error
+				d := took(func() { err = l.Close() })
+				checkIs(t, "Close", err)
+				if tc.hung && d > 400*time.Millisecond {
+					t.Errorf("time of Close with all nodes hung: got %v, want at most two node timeouts of 200 ms", d)
+				}
+				if !tc.hung && d > time.Millisecond {
+					t.Errorf("time of Close with all nodes well: got %v, want at most the release's millisecond", d)
+				}
+				if d, ok := within(time.Second, func() bool {
+					done := make(chan struct{})
+					go func() { wg.Wait(); close(done) }()
+					select {
+					case <-done:
+						return true
+					case <-time.After(time.Millisecond):
+						return false
+					}
+				}); !ok || d > 10*time.Millisecond {
+					t.Errorf("end of %s: got %v after Close, want with it", tc.name, d)
+				}
+				wg.Wait()
+				check(t, "Valid after Close", k.Valid(), false)
+				hangAll(c, false)
+				if !tc.hung {
+					for i := range c.Len() {
+						check(t, "keys on node "+c.Node(i).Name()+" after Close", len(locksOn(c.Node(i))), 0)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestCloseWithAllNodesHungTakesTwoNodeTimeouts(t *testing.T) {
+	for timeout, most := range map[time.Duration]time.Duration{0: 2 * time.Second, 50 * time.Millisecond: 100 * time.Millisecond} {
+		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{NodeTimeout: timeout})
+			for i := range 20 {
+				try(t, l, fmt.Sprint("k", i), time.Minute)
+			}
+			time.Sleep(time.Millisecond)
+			hangAll(c, true)
+			if d := took(func() { checkIs(t, "Close", l.Close()) }); d > most {
+				t.Errorf("time of Close with all nodes hung and node timeout %v: got %v, want at most %v", timeout, d, most)
+			}
+			hangAll(c, false)
+		})
+	}
+}
+
+func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		clients := c.Clients()
+		l := lockerOn(t, redlock.Options{}, clients)
+		warmUp(t, c, l)
+		k := try(t, l, "jobs/42", time.Hour)
+		released := try(t, l, "jobs/43", time.Hour)
+		checkIs(t, "Release", released.Release(t.Context()))
+		held, stop := k.KeepAlive(t.Context())
+		defer stop()
+		checkIs(t, "Close", l.Close())
+		checkIs(t, "cause of the end of a KeepAlive context", context.Cause(held), redlock.ErrClosed)
+		for i := range c.Len() {
+			check(t, "keys on node "+c.Node(i).Name()+" after Close", len(locksOn(c.Node(i))), 0)
+			c.Node(i).Record(true)
+		}
+		ctx := t.Context()
+		checkIs(t, "a second Close", l.Close(), redlock.ErrClosed)
+		_, err := l.TryAcquire(ctx, "a", time.Minute)
+		checkIs(t, "TryAcquire", err, redlock.ErrClosed)
+		checkIsNot(t, "TryAcquire", err, redlock.ErrHeld, redlock.ErrNoQuorum, context.Canceled)
+		_, err = l.Acquire(ctx, "a", time.Minute)
+		checkIs(t, "Acquire", err, redlock.ErrClosed)
+		_, err = l.Inspect(ctx, "a")
+		checkIs(t, "Inspect", err, redlock.ErrClosed)
+		_, err = l.Adopt(ctx, "a", "x", time.Minute)
+		checkIs(t, "Adopt", err, redlock.ErrClosed)
+		checkIs(t, "Run", l.Run(ctx, "a", time.Minute, func(context.Context, *redlock.Lock) error { return nil }), redlock.ErrClosed)
+		checkIs(t, "Extend", k.Extend(ctx), redlock.ErrClosed)
+		again, stop := k.KeepAlive(ctx)
+		defer stop()
+		checkIs(t, "cause of a KeepAlive context", context.Cause(again), redlock.ErrClosed)
+		checkIs(t, "Release of a lock that Close released", k.Release(ctx))
+		checkIs(t, "Release of a lock released before", released.Release(ctx))
+		time.Sleep(time.Second)
+		for i, client := range clients {
+			check(t, "commands of ours after Close", len(c.Node(i).Log()), 0)
+			checkIs(t, "PING by a client given to New", client.Ping(ctx).Err())
+		}
+	})
+}
+
+func TestClosePaysWhatIsOwedToNodesThatAnswer(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		k := try(t, l, "jobs/42", time.Hour)
+		time.Sleep(time.Millisecond)
+		unanswered(c.Node(2), "release", "jobs/42", 3)
+		checkIs(t, "Release", k.Release(t.Context()))
+		checkIs(t, "Close", l.Close())
+		check(t, "keys on the node that had not answered", len(locksOn(c.Node(2))), 0)
+		check(t, "releases that it heard", count(heard(c.Node(2), "jobs/42"), "release") >= 2, true)
+	})
+}
+
+// A hung node must not hold Close up beyond its bound, nor make it forget the rest.
+func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		for i := range 50 {
+			try(t, l, fmt.Sprint("k", i), time.Hour)
+		}
+		time.Sleep(time.Millisecond)
+		c.Node(2).Hang()
+		if d := took(func() { checkIs(t, "Close", l.Close()) }); d > 2*time.Second {
+			t.Errorf("time of Close with one node hung: got %v, want at most two seconds", d)
+		}
+		for i := range 2 {
+			check(t, "keys on node "+c.Node(i).Name()+" after Close", len(locksOn(c.Node(i))), 0)
+		}
+		c.Node(2).Resume()
+	})
+}
+
+// Whatever the instant at which Close comes, the attempt has an owner: its caller
+// got an error and it is undone, or a lock and Close releases it.
+func TestCloseRacingWithAWinNeverLeavesALockWithoutAnOwner(t *testing.T) {
+	locks, errs := 0, 0
+	for step := range 60 {
+		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := lockerOn(t, redlock.Options{}, c.Clients())
+			k0 := try(t, l, "warm", time.Minute)
+			k0.Release(t.Context())
+			time.Sleep(50 * time.Millisecond)
+			var wg sync.WaitGroup
+			var k *redlock.Lock
+			var err error
+			wg.Go(func() { k, err = l.TryAcquire(t.Context(), "jobs/42", time.Hour) })
+			time.Sleep(time.Duration(step) * 5 * time.Microsecond)
+			checkIs(t, "Close", l.Close())
+			wg.Wait()
+			switch {
+			case (k == nil) == (err == nil):
+				t.Errorf("TryAcquire beside Close after %d µs: got lock %v and error %v, want one of them", 5*step, k, err)
+			case err != nil:
+				errs++
+				checkIs(t, "TryAcquire beside Close", err, redlock.ErrClosed)
+			default:
+				locks++
+				check(t, "Valid after Close", k.Valid(), false)
+			}
+			time.Sleep(time.Second)
+			for i := range c.Len() {
+				check(t, fmt.Sprintf("keys on node %s after a Close %d µs after the call", c.Node(i).Name(), 5*step), len(locksOn(c.Node(i))), 0)
+			}
+		})
+	}
+	if locks == 0 || errs == 0 {
+		t.Errorf("outcomes: got %d locks and %d errors, want some of both", locks, errs)
+	}
+}
+
+func TestCloseRacingWithAContextThatEndsAtTheWin(t *testing.T) {
+	for step := range 40 {
+		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := lockerOn(t, redlock.Options{}, c.Clients())
+			try(t, l, "warm", time.Minute).Release(t.Context())
+			time.Sleep(50 * time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 120*time.Microsecond+time.Duration(step)*3*time.Microsecond)
+			defer cancel()
+			k, err := l.TryAcquire(ctx, "jobs/42", time.Hour)
+			if (k == nil) == (err == nil) {
+				t.Errorf("TryAcquire whose ctx ends at the quorum: got lock %v and error %v, want one of them", k, err)
+			}
+			if k != nil {
+				checkIs(t, "Release", k.Release(t.Context()))
+			}
+			checkClean(t, c, l)
+		})
+	}
+}
+
+func TestClientsOfOpenAreClosedAndThoseOfNewAreNot(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		clients := c.Clients()
+		l := lockerOn(t, redlock.Options{}, clients)
+		warmUp(t, c, l)
+		before := c.Connections()
+		checkIs(t, "Close", l.Close())
+		check(t, "connections of clients given to New, after Close", c.Connections(), before)
+		for _, client := range clients {
+			checkIs(t, "SET by a client given to New", client.Set(t.Context(), "x", "y", time.Minute).Err())
+		}
+	})
+	// The clients that Open makes have a dialer of their own and cannot reach the
+	// in-process cluster: this is a server that accepts, says nothing, and sees the
+	// connections end.
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns, ended sync.WaitGroup
+	conns.Add(1)
+	var once sync.Once
+	ended.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			once.Do(conns.Done)
+			ended.Go(func() {
+				io.Copy(io.Discard, conn)
+				conn.Close()
+			})
+		}
+	})
+	l, err := redlock.Open(redlock.Options{NodeTimeout: 20 * time.Millisecond}, ln.Addr().String())
+	checkIs(t, "Open", err)
+	_, err = l.TryAcquire(t.Context(), "jobs/42", time.Minute)
+	checkIs(t, "TryAcquire on a server that says nothing", err, redlock.ErrNoQuorum)
+	conns.Wait()
+	checkIs(t, "Close", l.Close())
+	ln.Close()
+	done := make(chan struct{})
+	go func() { ended.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		t.Error("connections of clients made by Open: got some open 5 s after Close, want all closed")
+	}
+}

@@ -1,0 +1,865 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
+)
+
+// many has n callers take a lock each, spaced apart; the result is how long each
+// took. All have to get it.
+func many(t *testing.T, l *redlock.Locker, prefix string, n int, apart time.Duration) []time.Duration {
+	t.Helper()
+	var wg sync.WaitGroup
+	all := make([]time.Duration, n)
+	for i := range n {
+		wg.Go(func() {
+			all[i] = took(func() {
+				if _, err := l.TryAcquire(t.Context(), fmt.Sprint(prefix, i), time.Minute); err != nil {
+					t.Errorf("TryAcquire number %d of %d at a time: got %v, want no error", i, n, err)
+				}
+			})
+		})
+		if apart > 0 {
+			time.Sleep(apart)
+		}
+	}
+	wg.Wait()
+	return all
+}
+
+func TestConcurrentCallersOfANearNodeShareTwoPipelines(t *testing.T) {
+	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
+		g := &gauge{}
+		clients := c.Clients()
+		clients[0].AddHook(tap(g.around))
+		l := lockerOn(t, redlock.Options{}, clients)
+		warmUp(t, c, l)
+		g.reset()
+		const callers = 1000
+		many(t, l, "k", callers, 0)
+		most, sizes := g.read()
+		if most > 2 {
+			t.Errorf("pipelines under way to a node 0.2 ms away: got %d at once, want at most 2", most)
+		}
+		sum := 0
+		for _, n := range sizes {
+			sum += n
+		}
+		check(t, "commands of all callers", sum, 2*callers)
+		if len(sizes) > callers/50 {
+			t.Errorf("pipelines for %d callers at one instant: got %d, want at most %d", callers, len(sizes), callers/50)
+		}
+		if m := slices.Max(sizes); m > 2*256 {
+			t.Errorf("commands in one pipeline: got %d, want at most 512, those of 256 callers", m)
+		}
+		check(t, "connections", c.Node(0).Connections() <= 4, true)
+	})
+}
+
+func TestPipelinesUnderWayFollowTheRoundTrip(t *testing.T) {
+	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
+		g := &gauge{}
+		clients := c.Clients()
+		clients[0].AddHook(tap(g.around))
+		l := lockerOn(t, redlock.Options{}, clients)
+		c.Node(0).Delay(5*time.Millisecond, 5*time.Millisecond)
+		warmUp(t, c, l)
+
+		many(t, l, "first", 16, time.Millisecond) // dials what it needs
+		g.reset()
+		for i, d := range many(t, l, "alone", 64, time.Millisecond) {
+			if d > 10300*time.Microsecond {
+				t.Errorf("caller %d, a millisecond after the one before: took %v at a round trip of 10 ms, want one round trip", i, d)
+				break
+			}
+		}
+		if most, _ := g.read(); most <= 2 || most > 16 {
+			t.Errorf("pipelines under way at a round trip of 10 ms: got %d at once, want 3 to 16", most)
+		}
+		g.reset()
+		many(t, l, "crowd", 400, 50*time.Microsecond)
+		if most, _ := g.read(); most != 16 {
+			t.Errorf("pipelines under way to a far node under pressure: got %d at once, want 16", most)
+		}
+
+		c.Node(0).Delay(0, 0)
+		many(t, l, "near", 1, 0) // the round trip is measured anew
+		time.Sleep(50 * time.Millisecond)
+		g.reset()
+		many(t, l, "close", 400, 10*time.Microsecond)
+		if most, _ := g.read(); most > 2 {
+			t.Errorf("pipelines under way once the node is near again: got %d at once, want at most 2", most)
+		}
+	})
+}
+
+func TestLargeBatchesAreSplit(t *testing.T) {
+	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
+		g := &gauge{}
+		clients := c.Clients()
+		clients[0].AddHook(tap(g.around))
+		l := lockerOn(t, redlock.Options{}, clients)
+		warmUp(t, c, l)
+		g.reset()
+		many(t, l, strings.Repeat("x", 60<<10), 24, 0)
+		_, sizes := g.read()
+		// Twice the key: the lock's name and the register's. Two such callers fit in
+		// 256 KiB, and the first is taken whatever its size.
+		if m := slices.Max(sizes); m > 3*2 {
+			t.Errorf("commands in one pipeline of callers with 60 KiB keys: got %d, want at most 6", m)
+		}
+	})
+}
+
+func TestNodeIsGivenUpExactlyAtItsTimeout(t *testing.T) {
+	for _, tc := range []struct {
+		ttl, timeout, want time.Duration
+	}{
+		{time.Second, 0, 100 * time.Millisecond},
+		{30 * time.Millisecond, 0, 3 * time.Millisecond},
+		{time.Minute, 0, time.Second},
+		{time.Minute, 35 * time.Millisecond, 35 * time.Millisecond},
+	} {
+		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{NodeTimeout: tc.timeout})
+			c.Node(1).Hang()
+			c.Node(2).Partition()
+			var err error
+			d := took(func() { _, err = l.TryAcquire(t.Context(), "jobs/42", tc.ttl) })
+			check(t, fmt.Sprintf("time of an acquire with two of three nodes silent, ttl %v, node timeout %v", tc.ttl, tc.timeout), d, tc.want)
+			checkIs(t, "TryAcquire", err, redlock.ErrNoQuorum)
+			checkIsNot(t, "TryAcquire", err, redlock.ErrHeld, context.DeadlineExceeded, context.Canceled)
+			check(t, "votes", answersOf(err), "yes unknown unknown")
+			if err == nil || !strings.Contains(err.Error(), "timeout") {
+				t.Errorf("TryAcquire: got %v, want a text that says timeout", err)
+			}
+			c.Node(1).Resume()
+			c.Node(2).Heal()
+			checkClean(t, c, l)
+		})
+	}
+}
+
+func TestFarNodesWarmUpAndAreUsed(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		for i := range c.Len() {
+			c.Node(i).Delay(70*time.Millisecond, 70*time.Millisecond)
+		}
+		l := lockerOn(t, redlock.Options{}, c.Clients())
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		k, err := l.Acquire(ctx, "jobs/42", time.Second)
+		if err != nil {
+			t.Fatalf("first Acquire at a round trip of 140 ms with ttl 1 s: got %v, want no error within 3 s", err)
+		}
+		k.Release(t.Context())
+		time.Sleep(3 * time.Second)
+		for i := range 20 {
+			var k *redlock.Lock
+			d := took(func() { k, err = l.TryAcquire(t.Context(), "jobs/43", time.Second) })
+			if err != nil {
+				t.Fatalf("TryAcquire %d at a round trip of 140 ms: got %v, want no error", i, err)
+			}
+			if i > 5 && d > 141*time.Millisecond { // until then scripts and connections are new
+				t.Errorf("TryAcquire %d: took %v, want one round trip of 140 ms", i, d)
+			}
+			checkIs(t, "Extend at a round trip of 140 ms", k.Extend(t.Context()))
+			checkIs(t, "Release at a round trip of 140 ms", k.Release(t.Context()))
+			for j := range c.Len() {
+				if i > 0 && l.Down(j) {
+					t.Errorf("node %s after %d locks: got down, want used", c.Node(j).Name(), i+1)
+				}
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		checkClean(t, c, l)
+	})
+}
+
+// setsUp are the commands with which a client sets a connection up.
+var setsUp = []string{"hello", "client", "auth", "select", "info"}
+
+func TestDownNodeGetsPingsAndNothingElseUntilItAnswersOne(t *testing.T) {
+	for _, fault := range []string{"hang", "partition"} {
+		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{})
+			down := c.Node(2)
+			if fault == "hang" {
+				down.Hang()
+			} else {
+				down.Partition()
+			}
+			try(t, l, "first", 10*time.Second)
+			time.Sleep(time.Second + time.Millisecond)
+			check(t, "a node that let an acquire time out ("+fault+") is down", l.Down(2), true)
+			for i := range 100 {
+				k := try(t, l, fmt.Sprint("during", i), time.Second)
+				k.Extend(t.Context())
+				k.Release(t.Context())
+				time.Sleep(20 * time.Millisecond)
+			}
+			down.Resume()
+			down.Heal()
+			time.Sleep(5 * time.Second)
+			pings, log := 0, down.Log()
+			for _, cmd := range log {
+				name := strings.ToLower(cmd.Args[0])
+				switch {
+				case name == "ping":
+					pings++
+				case slices.Contains(setsUp, name):
+				case strings.Contains(strings.Join(cmd.Args, " "), "during"):
+					t.Fatalf("commands that a node that is down gets (%s): got %v, want PING only", fault, cmd)
+				}
+			}
+			if pings == 0 {
+				t.Errorf("PINGs to a node that is down (%s): got none in %d commands, want some", fault, len(log))
+			}
+			check(t, "the node is down after it answered", l.Down(2), false)
+			k := try(t, l, "after", time.Second)
+			time.Sleep(10 * time.Millisecond)
+			value, _ := down.Get("after")
+			check(t, "the value on the node that came back", value, k.Value())
+		})
+	}
+}
+
+func TestDownNodeFailsCallsAtOnce(t *testing.T) {
+	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		c.Node(0).Hang()
+		l.TryAcquire(t.Context(), "jobs/1", time.Second)
+		var err error
+		d := took(func() { _, err = l.TryAcquire(t.Context(), "jobs/2", time.Second) })
+		check(t, "time of an acquire on a node that is known to be down", d, 0)
+		checkIs(t, "TryAcquire", err, redlock.ErrNoQuorum)
+		if err == nil || !strings.Contains(err.Error(), "down: timeout") {
+			t.Errorf("TryAcquire: got %v, want a text that says down and why", err)
+		}
+		c.Node(0).Resume()
+	})
+}
+
+func TestNodeIsUsedAgainWithinASecondOfComingBack(t *testing.T) {
+	faults := map[string]struct{ on, off func(n *redlocktest.Node) }{
+		"hang":            {(*redlocktest.Node).Hang, (*redlocktest.Node).Resume},
+		"partition":       {(*redlocktest.Node).Partition, (*redlocktest.Node).Heal},
+		"requests cut":    {(*redlocktest.Node).PartitionRequests, (*redlocktest.Node).Heal},
+		"replies cut":     {(*redlocktest.Node).PartitionReplies, (*redlocktest.Node).Heal},
+		"stopped":         {(*redlocktest.Node).Stop, (*redlocktest.Node).Start},
+		"refused":         {func(n *redlocktest.Node) { n.Refuse(true) }, func(n *redlocktest.Node) { n.Refuse(false) }},
+		"hang, then stop": {(*redlocktest.Node).Hang, func(n *redlocktest.Node) { n.Restart(true) }},
+	}
+	for name, f := range faults {
+		outages := []time.Duration{50 * time.Millisecond, 5 * time.Second}
+		if name == "refused" || name == "hang" {
+			outages = append(outages, 10*time.Minute)
+		}
+		for _, outage := range outages {
+			t.Run(fmt.Sprint(name, " ", outage), func(t *testing.T) {
+				staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+					// As many connections as Open's clients may have.
+					l := lockerOn(t, redlock.Options{}, c.ClientsWith(func(o *redis.Options) { o.PoolSize = 1024 }))
+					warmUp(t, c, l)
+					n := c.Node(2)
+					f.on(n)
+					k := try(t, l, "during", 3*time.Second)
+					time.Sleep(outage)
+					k.Release(t.Context())
+					f.off(n)
+					back, ok := within(3*time.Second, func() bool {
+						k := try(t, l, "after", 10*time.Second)
+						time.Sleep(time.Millisecond)
+						value, _ := n.Get("after")
+						k.Release(t.Context())
+						return value == k.Value()
+					})
+					if !ok || back > time.Second {
+						t.Errorf("used again after its return: got %v (ever: %v), want within a second", back, ok)
+					}
+					checkClean(t, c, l)
+				})
+			})
+		}
+	}
+}
+
+// A minority in any sort of trouble costs no time: what is asked takes the time of
+// the majority-th fastest of the rest.
+func TestMinorityInTroubleCostsNoTime(t *testing.T) {
+	faults := map[string]func(n *redlocktest.Node){
+		"hung":        (*redlocktest.Node).Hang,
+		"partitioned": (*redlocktest.Node).Partition,
+		"deaf":        (*redlocktest.Node).PartitionRequests,
+		"mute":        (*redlocktest.Node).PartitionReplies,
+		"stopped":     (*redlocktest.Node).Stop,
+		"refusing":    func(n *redlocktest.Node) { n.Refuse(true) },
+		"slow":        func(n *redlocktest.Node) { n.Delay(10*time.Second, 10*time.Second) },
+		"loading":     func(n *redlocktest.Node) { n.Fail("LOADING Redis is loading the dataset in memory") },
+		"restarting":  func(n *redlocktest.Node) { n.OnCommand(func([]string) { n.Restart(false) }) },
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			staged(t, 5, func(t *testing.T, c *redlocktest.Cluster) {
+				for i, ms := range []time.Duration{1, 2, 4} {
+					c.Node(i).Delay(ms*time.Millisecond, ms*time.Millisecond)
+				}
+				l := warmLocker(t, c, redlock.Options{})
+				fault(c.Node(3))
+				fault(c.Node(4))
+				// That is 8 ms, and up to 0.14 ms of jitter. A release goes to a node after
+				// what was asked there before.
+				const least, most = 8 * time.Millisecond, 8200 * time.Microsecond
+				for i := range 20 {
+					timed := func(what string, f func() error) {
+						var err error
+						d := took(func() { err = f() })
+						if err != nil || d < least || d > most {
+							t.Errorf("%s number %d with two of five nodes %s: took %v, error %v; want the third node's 8 ms, no error", what, i, name, d, err)
+						}
+					}
+					var k *redlock.Lock
+					timed("TryAcquire", func() (err error) {
+						k, err = l.TryAcquire(t.Context(), fmt.Sprint("jobs/", i), time.Second)
+						return err
+					})
+					if k == nil {
+						return
+					}
+					timed("Extend", func() error { return k.Extend(t.Context()) })
+					timed("Release", func() error { return k.Release(t.Context()) })
+					time.Sleep(30 * time.Millisecond)
+				}
+				for i := range c.Len() {
+					c.Node(i).OnCommand(nil)
+				}
+			})
+		})
+	}
+}
+
+func TestForgottenScriptsAreSentAgainForAllOfABatch(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		var locks []*redlock.Lock
+		for i := range 40 {
+			locks = append(locks, try(t, l, fmt.Sprint("k", i), time.Minute))
+		}
+		flush := func() {
+			for i := range c.Len() {
+				if _, err := c.Node(i).Do("SCRIPT", "FLUSH"); err != nil {
+					t.Fatal(err)
+				}
+				c.Node(i).Record(true)
+			}
+		}
+		all := func(what string, f func(k *redlock.Lock) error) {
+			t.Helper()
+			var wg sync.WaitGroup
+			for _, k := range locks {
+				wg.Go(func() { checkIs(t, what, f(k)) })
+			}
+			wg.Wait()
+			time.Sleep(10 * time.Millisecond)
+		}
+		flush()
+		all("Extend on servers that forgot the scripts", func(k *redlock.Lock) error { return k.Extend(t.Context()) })
+		flush()
+		all("Release on servers that forgot the scripts", func(k *redlock.Lock) error { return k.Release(t.Context()) })
+		k := try(t, l, "later", time.Minute)
+		c.Node(0).Record(true)
+		k.Release(t.Context())
+		time.Sleep(time.Millisecond)
+		for _, cmd := range c.Node(0).Log() {
+			check(t, "how a script goes to a server that knows it again", strings.ToLower(cmd.Args[0]), "evalsha")
+		}
+		checkClean(t, c, l)
+	})
+}
+
+// syntaxError is what a server before 7.0 says to SET with NX and GET.
+type syntaxError struct{}
+
+func (syntaxError) Error() string { return "ERR syntax error" }
+func (syntaxError) RedisError()   {}
+
+// old makes a client see a server before 7.0.
+func old(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+	var rest []redis.Cmder
+	var first error
+	for _, cmd := range cmds {
+		if slices.Contains(cmd.Args(), any("get")) && cmd.Name() == "set" {
+			cmd.SetErr(syntaxError{})
+			first = syntaxError{}
+		} else {
+			rest = append(rest, cmd)
+		}
+	}
+	if err := next(ctx, rest); err != nil {
+		return err
+	}
+	return first
+}
+
+func TestServersBefore7AreAskedWithoutGet(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		locker := func() *redlock.Locker {
+			clients := c.Clients()
+			for _, client := range clients {
+				client.AddHook(tap(old))
+			}
+			return lockerOn(t, redlock.Options{}, clients)
+		}
+		a, b := locker(), locker()
+		k := try(t, a, "jobs/42", time.Minute)
+		_, err := b.TryAcquire(t.Context(), "jobs/42", time.Minute)
+		checkIs(t, "TryAcquire of a held lock on old servers", err, redlock.ErrHeld)
+		var q *redlock.QuorumError
+		if errors.As(err, &q) {
+			check(t, "the holder's name, which old servers do not tell", q.Round.Holder(), "")
+		}
+		checkIs(t, "Release", k.Release(t.Context()))
+		time.Sleep(10 * time.Millisecond)
+		c.Node(0).Record(true)
+		k = try(t, b, "jobs/42", time.Minute)
+		time.Sleep(time.Millisecond)
+		check(t, "what a server known to be old is asked", strings.Join(heard(c.Node(0), "jobs/42"), " "), "heal") // SET K v NX PX
+		checkIs(t, "Release", k.Release(t.Context()))
+		checkClean(t, c, a, b)
+	})
+}
+
+func TestPoisonedAndHugeCommandsDoNotHurtTheirNeighbours(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		for i := range c.Len() {
+			c.Node(i).Do("RPUSH", "poison", "x")
+			for j := range 90 {
+				c.Node(i).Do("SET", fmt.Sprintf("{badfence%d}:fence", j), "x", "PX", "600000")
+			}
+		}
+		huge := strings.Repeat("h", 64<<10-3)
+		var wg sync.WaitGroup
+		for i := range 90 {
+			wg.Go(func() {
+				switch i % 3 {
+				case 0:
+					k, err := l.TryAcquire(t.Context(), fmt.Sprint("k", i), time.Minute)
+					checkIs(t, "TryAcquire beside poisoned and huge ones", err)
+					if err == nil {
+						time.Sleep(10 * time.Millisecond)
+						checkIs(t, "Extend beside poisoned and huge ones", k.Extend(t.Context()))
+						checkIs(t, "Release beside poisoned and huge ones", k.Release(t.Context()))
+					}
+				case 1:
+					key := "poison"
+					if i%2 == 0 {
+						key = fmt.Sprint("badfence", i)
+					}
+					k, err := l.TryAcquire(t.Context(), key, time.Minute)
+					if k != nil || !errors.Is(err, redlock.ErrNoQuorum) || !strings.Contains(err.Error(), "WRONGTYPE") {
+						t.Errorf("TryAcquire of %s, where another type is: got %v, want ErrNoQuorum with WRONGTYPE", key, err)
+					}
+				case 2:
+					k, err := l.TryAcquire(t.Context(), huge+fmt.Sprint(i), time.Minute)
+					checkIs(t, "TryAcquire of a key of 64 KiB", err)
+					if err == nil {
+						checkIs(t, "Release of a key of 64 KiB", k.Release(t.Context()))
+					}
+				}
+			})
+		}
+		wg.Wait()
+		time.Sleep(time.Second)
+		for i := range c.Len() {
+			check(t, "the list at a poisoned key is still there", len(locksOn(c.Node(i))), 1)
+			c.Node(i).FlushAll()
+		}
+		checkClean(t, c, l)
+	})
+}
+
+// The acquire's second command raises the register although the first was refused.
+func TestRegisterBesideAKeyOfAnotherTypeHasALife(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		for i := range c.Len() {
+			c.Node(i).Do("RPUSH", "poison", "x")
+		}
+		_, err := l.TryAcquire(t.Context(), "poison", time.Minute)
+		checkIs(t, "TryAcquire of a key of another type", err, redlock.ErrNoQuorum)
+		time.Sleep(time.Second)
+		for i := range c.Len() {
+			c.Node(i).Evict("poison")
+		}
+		checkClean(t, c, l)
+	})
+}
+
+// A connection that dies in the middle of a batch: what was executed and what was
+// not look alike, and all of it is undone.
+func TestConnectionThatDiesInMidBatchLeavesNothing(t *testing.T) {
+	for _, keep := range []bool{true, false} {
+		staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{})
+			n := c.Node(0)
+			var sets atomic.Int32
+			n.OnCommand(func(args []string) {
+				if word(args) == "acquire" && sets.Add(1) == 40 {
+					if keep {
+						n.Refuse(true)
+						n.Refuse(false)
+					} else {
+						n.Restart(true)
+					}
+				}
+			})
+			var failed atomic.Int32
+			var wg sync.WaitGroup
+			for i := range 60 {
+				wg.Go(func() {
+					k, err := l.TryAcquire(t.Context(), fmt.Sprint("k", i), time.Hour)
+					if err == nil {
+						if value, _ := n.Get(k.Key()); value != k.Value() {
+							t.Errorf("an acquired lock's value on the node: got %q, want %q", value, k.Value())
+						}
+						time.Sleep(time.Second) // till the connection's death is known
+						checkIs(t, "Release", k.Release(t.Context()))
+						return
+					}
+					failed.Add(1)
+					checkIs(t, "TryAcquire on a dying connection", err, redlock.ErrNoQuorum)
+					checkIsNot(t, "TryAcquire on a dying connection", err, redlock.ErrHeld)
+					check(t, "vote of a node whose connection died", answersOf(err), "unknown")
+				})
+			}
+			wg.Wait()
+			check(t, "some calls had no answer", failed.Load() > 0, true)
+			checkClean(t, c, l)
+		})
+	}
+}
+
+func TestMissingAnswerIsUnknownAndNeverNo(t *testing.T) {
+	for name, fault := range map[string]func(n *redlocktest.Node){
+		"dropped":  func(n *redlocktest.Node) { n.DropReplies(2) },
+		"lost":     func(n *redlocktest.Node) { n.LoseReplies(2) },
+		"mute":     (*redlocktest.Node).PartitionReplies,
+		"deaf":     (*redlocktest.Node).PartitionRequests,
+		"hung":     (*redlocktest.Node).Hang,
+		"refused":  func(n *redlocktest.Node) { n.Refuse(true) },
+		"stopped":  (*redlocktest.Node).Stop,
+		"READONLY": func(n *redlocktest.Node) { n.Fail("READONLY You can't write against a read only replica.") },
+		"forgetful": func(n *redlocktest.Node) {
+			n.FailCommand("ZADD", "OOM command not allowed when used memory > 'maxmemory'.")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+				l := warmLocker(t, c, redlock.Options{})
+				c.Node(0).Set("jobs/42", "a stranger", time.Hour)
+				fault(c.Node(1))
+				fault(c.Node(2))
+				k, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour)
+				if k != nil {
+					t.Fatal("TryAcquire: got a lock that no node agreed to, want none")
+				}
+				checkIs(t, "TryAcquire where one node says held and two do not answer", err, redlock.ErrNoQuorum)
+				checkIsNot(t, "TryAcquire where one node says held and two do not answer", err, redlock.ErrHeld)
+				if votes := answersOf(err); votes != "no unknown unknown" && votes != "pending unknown unknown" {
+					t.Errorf("votes: got %s, want unknown of the two that did not answer", votes)
+				}
+				for _, i := range []int{1, 2} {
+					n := c.Node(i)
+					n.DropReplies(0)
+					n.LoseReplies(0)
+					n.Heal()
+					n.Resume()
+					n.Refuse(false)
+					n.Start()
+					n.Fail("")
+					n.FailCommand("ZADD", "")
+				}
+				time.Sleep(time.Second)
+				c.Node(0).Evict("jobs/42")
+				checkClean(t, c, l)
+			})
+		})
+	}
+}
+
+func TestAnswerAfterTheTimeoutIsIgnoredAndCleanedUp(t *testing.T) {
+	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
+		var rounds []redlock.Round
+		var mu sync.Mutex
+		l := warmLocker(t, c, redlock.Options{Observe: func(r redlock.Round) {
+			mu.Lock()
+			defer mu.Unlock()
+			rounds = append(rounds, r)
+		}})
+		c.Node(0).Delay(0, 300*time.Millisecond)
+		k, err := l.TryAcquire(t.Context(), "jobs/42", time.Second)
+		c.Node(0).Delay(0, 0)
+		checkIs(t, "TryAcquire answered after 300 ms with a node timeout of 100 ms", err, redlock.ErrNoQuorum)
+		check(t, "a lock", k == nil, true)
+		time.Sleep(150 * time.Millisecond) // the owed rollback has been answered, the acquire not
+		check(t, "keys on the node when the late yes comes", len(locksOn(c.Node(0))), 0)
+		time.Sleep(200 * time.Millisecond)
+		check(t, "locks on the list after the late yes", l.Held(), 0)
+		mu.Lock()
+		for _, r := range rounds {
+			if r.Op == redlock.OpAcquire && r.Key == "jobs/42" {
+				check(t, "the vote that the observer sees", r.Votes[0].Answer, redlock.Unknown)
+			}
+		}
+		mu.Unlock()
+		checkClean(t, c, l)
+		try(t, l, "jobs/42", time.Second).Release(t.Context())
+	})
+}
+
+// A command that go-redis, or a hook of the user's, never executed has neither value
+// nor error, as a nil reply has; and a nil reply is a granted lock.
+func TestUntouchedCommandIsNeverAYes(t *testing.T) {
+	strange := errors.New("the hook says no")
+	for name, h := range map[string]tap{
+		"nil without executing":       func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return nil },
+		"error without executing":     func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return strange },
+		"redis.Nil without executing": func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return redis.Nil },
+		"all but the last command executed": func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			if len(cmds) == 1 { // a script, and go-redis does not take an empty pipeline
+				return next(ctx, cmds)
+			}
+			return next(ctx, cmds[:len(cmds)-1])
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+				var on atomic.Bool
+				clients := c.Clients()
+				for _, client := range clients {
+					client.AddHook(tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+						if on.Load() {
+							return h(ctx, cmds, next)
+						}
+						return next(ctx, cmds)
+					}))
+				}
+				l := lockerOn(t, redlock.Options{}, clients)
+				warmUp(t, c, l)
+				held := try(t, l, "held", time.Minute)
+				time.Sleep(time.Millisecond)
+				on.Store(true)
+				k, err := l.TryAcquire(t.Context(), "jobs/42", time.Minute)
+				if k != nil {
+					t.Error("TryAcquire: got a lock that no node agreed to, want none")
+				}
+				checkIs(t, "TryAcquire of commands that were not executed", err, redlock.ErrNoQuorum)
+				if errors.Is(err, redlock.ErrHeld) || strings.Contains(answersOf(err), "yes") || strings.Contains(answersOf(err), "no ") {
+					t.Errorf("votes of commands that were not executed: got %s, want neither yes nor no", answersOf(err))
+				}
+				if name != "all but the last command executed" {
+					until := held.Until()
+					checkIs(t, "Extend that was not executed", held.Extend(t.Context()), redlock.ErrNoQuorum)
+					check(t, "Until after it", held.Until(), until)
+					checkIs(t, "Release that was not executed", held.Release(t.Context()), redlock.ErrNoQuorum)
+				}
+				on.Store(false)
+				time.Sleep(time.Second)
+				checkIs(t, "Release once the hook is gone", held.Release(t.Context()))
+				checkClean(t, c, l)
+			})
+		})
+	}
+}
+
+// Where a server refuses a connection go-redis leaves the commands untouched.
+func TestServerThatRefusesThePasswordIsNeverAYes(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		for i := range c.Len() {
+			c.Node(i).FailCommand("HELLO", "WRONGPASS invalid username-password pair or user is disabled.")
+			c.Node(i).FailCommand("AUTH", "WRONGPASS invalid username-password pair or user is disabled.")
+		}
+		l := lockerOn(t, redlock.Options{}, c.ClientsWith(func(o *redis.Options) { o.Password = "wrong" }))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		d := took(func() {
+			k, err := l.Acquire(ctx, "jobs/42", time.Minute)
+			check(t, "a lock", k == nil, true)
+			checkIs(t, "Acquire with a wrong password", err, redlock.ErrNoQuorum)
+			check(t, "votes", strings.Contains(answersOf(err), "yes") || strings.Contains(answersOf(err), "no "), false)
+			if err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+				t.Errorf("Acquire with a wrong password: got %v, want a text that says WRONGPASS", err)
+			}
+		})
+		if d > time.Second {
+			t.Errorf("Acquire with a wrong password: took %v, want it to end at once", d)
+		}
+	})
+}
+
+var errorClasses = []struct {
+	text string
+	hard bool // time does not heal it
+}{
+	{"LOADING Redis is loading the dataset in memory", false},
+	{"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", false},
+	{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", false},
+	{"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", false},
+	{"NOREPLICAS Not enough good replicas to write.", false},
+	{"OOM command not allowed when used memory > 'maxmemory'.", false},
+	{"CLUSTERDOWN The cluster is down", false},
+	{"TRYAGAIN Multiple keys request during rehashing of slot", false},
+	{"ERR max number of clients reached", false},
+	{"ERR something nobody has heard of", false},
+	{"READONLY You can't write against a read only replica.", true},
+	{"NOAUTH Authentication required.", true},
+	{"NOPERM this user has no permissions to run the 'set' command", true},
+	{"WRONGPASS invalid username-password pair or user is disabled.", true},
+}
+
+func TestErrorReplyOfAnyClassIsUnknownAndNothingIsLeft(t *testing.T) {
+	for _, tc := range errorClasses {
+		code, _, _ := strings.Cut(tc.text, " ")
+		t.Run(tc.text, func(t *testing.T) {
+			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+				l := warmLocker(t, c, redlock.Options{})
+				held := try(t, l, "held", time.Hour)
+				fail := func(text string) {
+					for i := range c.Len() {
+						c.Node(i).Fail(text)
+					}
+				}
+				time.Sleep(time.Millisecond)
+				fail(tc.text)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				var err error
+				d := took(func() { _, err = l.Acquire(ctx, "jobs/42", time.Hour) })
+				checkIs(t, "Acquire", err, redlock.ErrNoQuorum)
+				checkIsNot(t, "Acquire", err, redlock.ErrHeld)
+				check(t, "Acquire ends before its ctx", d < time.Second, tc.hard)
+				check(t, "Acquire's error is the ctx's", errors.Is(err, context.DeadlineExceeded), !tc.hard)
+				if err == nil || !strings.Contains(err.Error(), code) {
+					t.Errorf("Acquire: got %v, want a text that has %s", err, code)
+				}
+				checkIs(t, "Extend", held.Extend(t.Context()), redlock.ErrNoQuorum)
+				check(t, "Valid after an extension that errors answered", held.Valid(), true)
+				checkIs(t, "Release", held.Release(t.Context()), redlock.ErrNoQuorum)
+				time.Sleep(3 * time.Second)
+				fail("")
+				time.Sleep(20 * time.Second) // tries of what errors answer are up to 16 s apart
+				checkIs(t, "Release after the errors have ended", held.Release(t.Context()))
+				checkClean(t, c, l)
+			})
+		})
+	}
+}
+
+func TestCallsBeyondTheQueueFailAtOnce(t *testing.T) {
+	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		c.Node(0).Hang()
+		before := runtime.NumGoroutine()
+		const calls = 18000
+		var atOnce, busy, atTimeout atomic.Int32
+		var wg sync.WaitGroup
+		for i := range calls {
+			wg.Go(func() {
+				var err error
+				d := took(func() { _, err = l.TryAcquire(context.Background(), fmt.Sprint(i), time.Second) })
+				switch {
+				case !errors.Is(err, redlock.ErrNoQuorum):
+					t.Errorf("TryAcquire on a hung node: got %v, want ErrNoQuorum", err)
+				case d == 0:
+					atOnce.Add(1)
+					if strings.Contains(err.Error(), "queue full") {
+						busy.Add(1)
+					}
+				case d == 100*time.Millisecond:
+					atTimeout.Add(1)
+				default:
+					t.Errorf("TryAcquire on a hung node: took %v, want 0 or 100 ms", d)
+				}
+			})
+		}
+		wg.Wait()
+		// 16,384 wait in the queue, and at most two batches of 256 are under way.
+		if n := int(busy.Load()); n < calls-16384-512 || n > calls-16384 {
+			t.Errorf("calls refused for want of room: got %d of %d, want all but 16,384 and two batches", n, calls)
+		}
+		check(t, "calls that failed at once", atOnce.Load(), busy.Load())
+		if n := c.Node(0).Connections(); n > 8 {
+			t.Errorf("connections to a hung node after %d calls: got %d, want at most 8", calls, n)
+		}
+		if n := runtime.NumGoroutine() - before; n > 40 {
+			t.Errorf("goroutines more than before %d calls: got %d, want at most 40", calls, n)
+		}
+		if n := l.Owed(0); n > 512 {
+			t.Errorf("owed to a node that got two batches: got %d, want at most 512", n)
+		}
+		c.Node(0).Resume()
+		checkClean(t, c, l)
+	})
+}
+
+// With go-redis's own defaults a command whose reply was lost is sent again, up to
+// three times, by the client; not ours.
+func TestClientsThatRetryDoNotSendOurCommandsAgain(t *testing.T) {
+	for name, fault := range map[string]func(n *redlocktest.Node){
+		"dropped": func(n *redlocktest.Node) { n.DropReplies(1) },
+		"LOADING": func(n *redlocktest.Node) { n.Fail("LOADING Redis is loading the dataset in memory") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+				l := lockerOn(t, redlock.Options{NodeTimeout: 2 * time.Second}, c.ClientsWith(func(o *redis.Options) {
+					o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = 0, 0, false // their defaults
+				}))
+				warmUp(t, c, l)
+				n := c.Node(2)
+				// Up to the first PING: after that we may well send it again ourselves.
+				times := func(key, w string) int {
+					words := heard(n, key)
+					if i := slices.Index(words, "ping"); i >= 0 {
+						words = words[:i]
+					}
+					return count(words, w)
+				}
+				fault(n)
+				k := try(t, l, "acquired", time.Minute)
+				time.Sleep(3 * time.Second) // go-redis waits 8 to 512 ms before it sends again
+				check(t, "acquires executed or refused, of one TryAcquire", times("acquired", "acquire"), 1)
+				n.Fail("")
+
+				n.Record(true)
+				fault(n)
+				checkIs(t, "Extend", k.Extend(t.Context()))
+				time.Sleep(3 * time.Second)
+				check(t, "extends executed or refused, of one Extend", times("acquired", "extend"), 1)
+				n.Fail("")
+
+				n.Record(true)
+				fault(n)
+				checkIs(t, "Release", k.Release(t.Context()))
+				time.Sleep(3 * time.Second)
+				check(t, "releases executed or refused, of one Release", times("acquired", "release"), 1)
+				n.Fail("")
+				time.Sleep(20 * time.Second)
+				checkClean(t, c, l)
+			})
+		})
+	}
+}
