@@ -1,0 +1,335 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+)
+
+const runUsage = `usage: redlock run [flags] KEY -- CMD [ARG...]
+
+takes the lock KEY, runs CMD, keeps the lock alive meanwhile and gives it back. If
+the lock is lost CMD is ended: SIGTERM to it and all it started, SIGKILL after -grace.
+
+flags:
+  -nodes LIST     the Redis masters, comma separated: host:port, redis://, rediss://
+                  or unix:// each; every client of KEY must name the same ones
+                  (default $REDLOCK_NODES)
+  -ttl DURATION   how long the lock outlives us if we die (default 10s)
+  -wait DURATION  how long to wait for the lock (default 0: until interrupted)
+  -try            do not wait for the lock
+  -label TEXT     what others see as the holder (default host:pid)
+  -grace DURATION between SIGTERM and SIGKILL where the lock is lost (default 5s)
+
+CMD finds in its environment:
+  REDLOCK_KEY     KEY
+  REDLOCK_FENCE   the fencing token, greater than that of every holder before: let
+                  the store refuse writes with a smaller one than it has seen
+  REDLOCK_VALUE   what the nodes store for this holder
+
+exit status: that of CMD, 128+n if signal n ended it, or
+  64   the arguments are wrong
+  69   no lock: too few nodes gave a usable answer
+  70   the lock was lost while CMD ran, however CMD ended
+  75   no lock: another has it, with -try or when -wait was over
+  126  CMD can not be executed
+  127  CMD was not found
+  128+n  signal n came before CMD was started
+
+SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to CMD and all it started. A run
+that is suspended (ctrl-Z) for longer than the ttl has lost the lock.
+`
+
+// A runConfig is a command line of run.
+type runConfig struct {
+	nodes []string
+	ttl   time.Duration
+	wait  time.Duration // 0: for ever
+	try   bool
+	label string
+	grace time.Duration
+	key   string
+	argv  []string
+}
+
+func parseRun(args []string, env func(string) string) (runConfig, error) {
+	var c runConfig
+	var nodes string
+	fs := newFlags("run")
+	fs.StringVar(&nodes, "nodes", env("REDLOCK_NODES"), "")
+	fs.DurationVar(&c.ttl, "ttl", 10*time.Second, "")
+	fs.DurationVar(&c.wait, "wait", 0, "")
+	fs.BoolVar(&c.try, "try", false, "")
+	fs.StringVar(&c.label, "label", "", "")
+	fs.DurationVar(&c.grace, "grace", 5*time.Second, "")
+
+	ours := args
+	dashes := slices.Index(args, "--")
+	if dashes >= 0 {
+		ours, c.argv = args[:dashes], args[dashes+1:]
+	}
+	// Flags may stand on either side of KEY.
+	if err := fs.Parse(ours); err != nil {
+		return c, err
+	}
+	hasKey := fs.NArg() > 0
+	if hasKey {
+		c.key = fs.Arg(0)
+		if err := fs.Parse(fs.Args()[1:]); err != nil {
+			return c, err
+		}
+	}
+	switch {
+	case !hasKey || c.key == "":
+		return c, errors.New("no KEY: name what is to be locked")
+	case dashes < 0:
+		return c, errors.New("no command: write -- and the command after KEY")
+	case fs.NArg() > 0:
+		return c, fmt.Errorf("%q after KEY: the command comes after --", fs.Arg(0))
+	case len(c.argv) == 0:
+		return c, errors.New("no command after --")
+	case c.wait < 0:
+		return c, fmt.Errorf("-wait %v is negative: 0 waits until interrupted, -try not at all", c.wait)
+	case c.try && c.wait > 0:
+		return c, errors.New("-try and -wait contradict each other: leave one out")
+	case c.grace < 0:
+		return c, fmt.Errorf("-grace %v is negative: 0 kills at once", c.grace)
+	}
+	for n := range strings.SplitSeq(nodes, ",") {
+		if n = strings.TrimSpace(n); n != "" {
+			c.nodes = append(c.nodes, n)
+		}
+	}
+	if len(c.nodes) == 0 {
+		return c, errors.New("no nodes: give -nodes a:6379,b:6379,c:6379 or set REDLOCK_NODES")
+	}
+	return c, nil
+}
+
+// run is the subcommand. It returns the exit status.
+func run(args []string) int {
+	c, err := parseRun(args, os.Getenv)
+	if err != nil {
+		return badFlags(err, "run", runUsage)
+	}
+	// Before the lock is asked for: nobody should wait for a command that is not there.
+	path, err := exec.LookPath(c.argv[0])
+	if err != nil {
+		return cannotStart(c.argv[0], err)
+	}
+	locker, err := redlock.Open(redlock.Options{}, c.nodes...)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return exitUsage
+	}
+	defer locker.Close()
+
+	signals := make(chan os.Signal, 16)
+	for _, s := range forwarded {
+		// Notify would undo what nohup, or a shell for its background jobs, arranged.
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+	lock, status := c.acquire(locker, signals)
+	if lock == nil {
+		return status
+	}
+	return c.hold(lock, path, signals)
+}
+
+func cannotStart(name string, err error) int {
+	status := exitNotExecutable
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		status = exitNotFound
+	}
+	var e *exec.Error
+	if errors.As(err, &e) {
+		err = e.Err
+	}
+	complain("run: %s: %v", name, err)
+	return status
+}
+
+var errGaveUp = errors.New("gave up")
+
+// acquire takes the lock, or returns nil and the exit status. A signal ends it.
+func (c runConfig) acquire(locker *redlock.Locker, signals <-chan os.Signal) (*redlock.Lock, int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if c.wait > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, c.wait, errGaveUp)
+		defer stop()
+	}
+	var opts []redlock.AcquireOption
+	if c.label != "" {
+		opts = append(opts, redlock.WithLabel(c.label))
+	}
+	acquire := locker.Acquire
+	if c.try {
+		acquire = locker.TryAcquire
+	}
+	var lock *redlock.Lock
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		lock, err = acquire(ctx, c.key, c.ttl, opts...)
+	}()
+	var sig os.Signal
+	select {
+	case sig = <-signals:
+		cancel()
+		<-done
+	case <-done:
+		// A signal that came at the same moment must not be left to a command that
+		// need not have been started.
+		select {
+		case sig = <-signals:
+		default:
+		}
+	}
+	switch {
+	case sig != nil:
+		if lock != nil {
+			lock.Release(context.Background())
+		}
+		return nil, exitSignal + number(sig)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		return nil, refusal(err)
+	}
+	return lock, 0
+}
+
+// refusal is the exit status for a lock that was not had.
+func refusal(err error) int {
+	var q *redlock.QuorumError
+	if !errors.As(err, &q) {
+		if errors.Is(err, errGaveUp) {
+			return exitHeld
+		}
+		return exitUsage // key, ttl or nodes are not as they should be
+	}
+	// By the votes, not by q.Err alone: a wait that was over in the middle of a round
+	// got no verdict, and 69 is to call an operator only where nodes fail.
+	failed, refused := 0, 0
+	for _, v := range q.Round.Votes {
+		switch v.Answer {
+		case redlock.Unknown:
+			failed++
+		case redlock.No:
+			refused++
+		}
+	}
+	if len(q.Round.Votes)-failed < q.Round.Need || refused == 0 && q.Err == redlock.ErrNoQuorum {
+		return exitNoQuorum
+	}
+	return exitHeld
+}
+
+// hold runs the command under the lock and gives the lock back.
+func (c runConfig) hold(lock *redlock.Lock, path string, signals chan os.Signal) int {
+	held, stop := lock.KeepAlive(context.Background())
+	defer stop()
+	ch, err := startChild(path, c.argv, environment(os.Environ(), lock), signals, lock.Valid)
+	if err != nil {
+		lock.Release(context.Background())
+		return cannotStart(c.argv[0], err)
+	}
+	status, told := c.supervise(ch, held, signals)
+
+	// What counts is whether the lock was held when the command had ended, before
+	// Release makes it invalid.
+	valid := lock.Valid()
+	err = lock.Release(context.Background())
+	switch {
+	case !valid || errors.Is(err, redlock.ErrLost):
+		if cause := context.Cause(held); !valid && cause != nil {
+			err = cause
+		}
+		if !told {
+			complain("run: the lock %q was lost before the command ended: %v", c.key, err)
+		}
+		return exitLost
+	case err != nil: // the work is done, and was done under the lock
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return status
+}
+
+// supervise waits for the command to end, passes signals on to it, and ends it and all
+// it started when the lock is lost; it reports whether it had to tell so.
+func (c runConfig) supervise(ch *child, held context.Context, signals <-chan os.Signal) (status int, lostTold bool) {
+	var grace <-chan time.Time
+	var poll <-chan time.Time
+	lost, ended := held.Done(), ch.ended
+	for {
+		select {
+		case s := <-signals:
+			ch.signal(s)
+		case <-lost:
+			lost = nil
+			complain("run: the lock %q is lost, the command is ended: %v", c.key, context.Cause(held))
+			ch.terminate()
+			grace = time.After(c.grace)
+		case <-grace:
+			grace = nil
+			ch.kill()
+		case status = <-ended:
+			ended = nil
+			if lost != nil {
+				return status, false
+			}
+			poll = time.After(0)
+		case <-poll:
+			// The command is gone, but what it started still works without a lock.
+			if grace == nil || !ch.leftovers() {
+				ch.kill()
+				return status, true
+			}
+			poll = time.After(leftoverPause)
+		}
+	}
+}
+
+// leftoverPause is between two looks at whether all that the command started has
+// ended. It only delays the exit after a loss; halved, it looks twice as often.
+const leftoverPause = 20 * time.Millisecond
+
+// environment is ours with what the command is told. Variables of a run around this
+// one are replaced: of two of a name, which one is found is anybody's guess.
+func environment(env []string, lock *redlock.Lock) []string {
+	set := map[string]string{
+		"REDLOCK_KEY":   lock.Key(),
+		"REDLOCK_FENCE": strconv.FormatInt(lock.Fence(), 10),
+		"REDLOCK_VALUE": lock.Value(),
+	}
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		_, ours := set[name]
+		return ours
+	})
+	for name, value := range set {
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+func number(s os.Signal) int {
+	if n, ok := s.(syscall.Signal); ok {
+		return int(n)
+	}
+	return 0
+}

@@ -1,0 +1,386 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/realredis"
+)
+
+// A process is `redlock run` as one.
+type process struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr bytes.Buffer
+}
+
+// start runs redlock with args on the nodes.
+func start(t *testing.T, nodes []string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(os.Args[0], args...)}
+	p.cmd.Env = append(os.Environ(), asCommand+"=1", "REDLOCK_NODES="+strings.Join(nodes, ","))
+	p.cmd.Stderr = &p.stderr
+	// What a command leaves behind holds our end of its stderr open.
+	p.cmd.WaitDelay = 10 * time.Second
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.out = bufio.NewReader(out)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.in.Close(); p.cmd.Process.Signal(syscall.SIGTERM) })
+	return p
+}
+
+// line waits for the next line of output.
+func (p *process) line() string {
+	p.t.Helper()
+	s, err := p.out.ReadString('\n')
+	if err != nil {
+		p.cmd.Wait()
+		p.t.Fatalf("got no line of output (%v): %s", err, p.stderr.String())
+	}
+	return strings.TrimSuffix(s, "\n")
+}
+
+// status waits for the end, of all that has the output, too, and returns the exit status.
+func (p *process) status() int {
+	p.t.Helper()
+	io.Copy(io.Discard, p.out) // until none of the command's group has it any more
+	err := p.cmd.Wait()
+	var e *exec.ExitError
+	if err != nil && !errors.As(err, &e) {
+		p.t.Fatal(err)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *process) want(status int, stderr ...string) {
+	p.t.Helper()
+	if got := p.status(); got != status {
+		p.t.Errorf("exit status: got %d, want %d: %s", got, status, p.stderr.String())
+	}
+	if len(stderr) == 0 && p.stderr.Len() > 0 {
+		p.t.Errorf("stderr: got %q, want nothing", p.stderr.String())
+	}
+	for _, s := range stderr {
+		if !strings.Contains(p.stderr.String(), s) {
+			p.t.Errorf("stderr: got %q, want %q in it", p.stderr.String(), s)
+		}
+	}
+}
+
+func testCluster(t *testing.T) cluster {
+	t.Helper()
+	c, err := startCluster(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// holding is on how many nodes the value is stored.
+func holding(c cluster, key, value string) (n int) {
+	for _, nd := range c {
+		if got, err := nd.m.Get(key); err == nil && (value == "" || got == value) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestRunPassesTheStatusThrough(t *testing.T) {
+	t.Parallel()
+	c := testCluster(t)
+	for script, want := range map[string]int{
+		"true":       0,
+		"exit 7":     7,
+		"kill -9 $$": 128 + 9,
+		"kill $$":    128 + 15,
+	} {
+		start(t, c.addrs(), "run", "k", "--", "sh", "-c", script).want(want)
+	}
+	if n := holding(c, "k", ""); n != 0 {
+		t.Errorf("the lock is left on %d nodes", n)
+	}
+}
+
+func TestRunTellsTheCommand(t *testing.T) {
+	t.Parallel()
+	c := testCluster(t)
+	t.Log("a run in a run: the inner one's variables win")
+	script := `echo "$REDLOCK_KEY"; echo "$REDLOCK_FENCE"; echo "$REDLOCK_VALUE"; read x; echo "$x"; echo err >&2`
+	p := start(t, c.addrs(), "run", "outer", "--", os.Args[0], "run", "-label", "me", "in ner", "--", "sh", "-c", script)
+	if got := p.line(); got != "in ner" {
+		t.Errorf("REDLOCK_KEY: got %q", got)
+	}
+	if f, err := strconv.ParseInt(p.line(), 10, 64); err != nil || f <= 0 {
+		t.Errorf("REDLOCK_FENCE: got %d, %v", f, err)
+	}
+	value := p.line()
+	if n := holding(c, "in ner", value); n < 3 || !strings.HasPrefix(value, "me:") {
+		t.Errorf("REDLOCK_VALUE: %q is held on %d nodes, want a majority", value, n)
+	}
+	io.WriteString(p.in, "typed\n")
+	if got := p.line(); got != "typed" {
+		t.Errorf("stdin: got %q", got)
+	}
+	p.want(0, "err\n")
+}
+
+func TestRunIsRefusedTheLock(t *testing.T) {
+	t.Parallel()
+	c := testCluster(t)
+	holder := start(t, c.addrs(), "run", "-label", "web-1", "k", "--", "sh", "-c", "echo in; read x; echo out")
+	holder.line()
+	start(t, c.addrs(), "run", "-try", "k", "--", "echo", "never").want(75, "held by web-1")
+	start(t, c.addrs(), "run", "-wait", "200ms", "k", "--", "echo", "never").want(75, "gave up", "web-1")
+
+	t.Log("a signal ends the wait")
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
+		p := start(t, c.addrs(), "run", "k", "--", "echo", "never")
+		seen(t, c)
+		p.cmd.Process.Signal(sig)
+		if out, _ := p.out.ReadString('\n'); out != "" {
+			t.Errorf("the command ran: %q", out)
+		}
+		if got := p.status(); got != 128+int(sig) {
+			t.Errorf("%v: got %d, want %d", sig, got, 128+int(sig))
+		}
+	}
+
+	t.Log("the next one is let in when the holder is out")
+	next := start(t, c.addrs(), "run", "k", "--", "echo", "in")
+	seen(t, c)
+	holder.in.Close()
+	if got := holder.line(); got != "out" {
+		t.Errorf("got %q", got)
+	}
+	holder.want(0)
+	if got := next.line(); got != "in" {
+		t.Errorf("got %q", got)
+	}
+	next.want(0)
+}
+
+// seen waits until a process has asked for the lock: it has connections to a majority.
+func seen(t *testing.T, c cluster) {
+	t.Helper()
+	before := make([]int, len(c))
+	for i, n := range c {
+		before[i] = n.m.TotalConnectionCount()
+	}
+	eventually(t, "the process asks for the lock", func() bool {
+		k := 0
+		for i, n := range c {
+			if n.m.TotalConnectionCount() > before[i] {
+				k++
+			}
+		}
+		return k > len(c)/2
+	})
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(20 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("%s: not within 20 s", what)
+		}
+	}
+}
+
+func TestRunForwardsSignals(t *testing.T) {
+	t.Parallel()
+	c := testCluster(t)
+	for name, sig := range map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "QUIT": syscall.SIGQUIT} {
+		// The grandchild is in the group and has to hear it, too. It is in the foreground of
+		// its shell: those in the background have SIGINT and SIGQUIT ignored.
+		script := fmt.Sprintf(`trap "echo child; exit 9" %s; sh -c 'trap "echo grandchild; exit" %s; echo ready; while :; do sleep 0.02; done'`, name, name)
+		p := start(t, c.addrs(), "run", name, "--", "sh", "-c", script)
+		p.line()
+		p.cmd.Process.Signal(sig)
+		if a, b := p.line(), p.line(); a != "grandchild" || b != "child" {
+			t.Errorf("%v: got %q, %q", sig, a, b)
+		}
+		if got := p.status(); got != 9 {
+			t.Errorf("%v: got %d, want 9: %s", sig, got, p.stderr.String())
+		}
+	}
+}
+
+func TestRunHeedsNohup(t *testing.T) {
+	t.Parallel()
+	c := testCluster(t)
+	// The shell ignores SIGHUP, and so does what it becomes.
+	p := &process{t: t, cmd: exec.Command("sh", "-c", `trap "" HUP; exec "$0" run k -- sh -c "kill -HUP \$PPID; kill -HUP \$\$; read x; echo alive"`, os.Args[0])}
+	p.cmd.Env = append(os.Environ(), asCommand+"=1", "REDLOCK_NODES="+strings.Join(c.addrs(), ","))
+	p.cmd.Stdin = strings.NewReader("x\n")
+	out, err := p.cmd.Output()
+	if err != nil || string(out) != "alive\n" {
+		t.Errorf("got %q, %v; want alive", out, err)
+	}
+}
+
+// Taken away by another, the lock is lost with the next renewal.
+func TestRunEndsTheCommandOnLoss(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, script string }{
+		{"command ends well on SIGTERM", `trap "exit 0" TERM; echo in; while :; do sleep 0.02; done`},
+		{"command ignores SIGTERM", `trap "" TERM; echo in; while :; do sleep 0.02; done`},
+		{"grandchild ignores SIGTERM", `sh -c 'trap "" TERM; echo in; while :; do sleep 0.02; done' & wait`},
+		{"stopped", `echo in; kill -STOP $$; echo went on`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := testCluster(t)
+			p := start(t, c.addrs(), "run", "-ttl", "600ms", "-grace", "200ms", "k", "--", "sh", "-c", tt.script)
+			p.line()
+			for _, n := range c {
+				n.m.Set("k", "another")
+			}
+			// Its output ends: nobody of the group is left.
+			if out, _ := io.ReadAll(p.out); len(out) > 0 {
+				t.Errorf("got %q after the loss", out)
+			}
+			p.want(70, "lost", `"k"`)
+			if n := holding(c, "k", "another"); n != 5 {
+				t.Errorf("the other's lock is on %d nodes, want all", n)
+			}
+		})
+	}
+}
+
+func TestRunEndsTheCommandWhenNoNodeAnswers(t *testing.T) {
+	t.Parallel()
+	c := testCluster(t)
+	p := start(t, c.addrs(), "run", "-ttl", "800ms", "k", "--", "sh", "-c", "echo in; exec sleep 60")
+	p.line()
+	began := time.Now()
+	c[0].hang()
+	c[1].kill()
+	c[2].hang()
+	p.want(70, "lost")
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+// The command is short and ends before the next renewal can tell.
+func TestRunNoticesTheLossAtTheEnd(t *testing.T) {
+	t.Parallel()
+	c := testCluster(t)
+	p := start(t, c.addrs(), "run", "-ttl", "1m", "k", "--", "sh", "-c", "echo in; read x")
+	p.line()
+	for _, n := range c {
+		n.m.Set("k", "another")
+	}
+	p.in.Close()
+	p.want(70, "lost")
+}
+
+func TestRunCannotStart(t *testing.T) {
+	t.Parallel()
+	c := testCluster(t)
+	dir := t.TempDir()
+	garbage := filepath.Join(dir, "garbage")
+	os.WriteFile(garbage, []byte("\x00\x01"), 0o755)
+	plain := filepath.Join(dir, "plain")
+	os.WriteFile(plain, nil, 0o644)
+	start(t, c.addrs(), "run", "k", "--", "no-such-command").want(127, "no-such-command")
+	start(t, c.addrs(), "run", "k", "--", filepath.Join(dir, "none")).want(127, "none")
+	start(t, c.addrs(), "run", "k", "--", garbage).want(126, "garbage")
+	start(t, c.addrs(), "run", "k", "--", plain).want(126, "plain")
+	if n := holding(c, "k", ""); n != 0 {
+		t.Errorf("the lock is left on %d nodes", n)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{"", 64, "usage"},
+		{"walk", 64, `unknown command "walk"`},
+		{"run k true", 64, "write --"},
+		{"run k -- true", 64, "REDLOCK_NODES"},
+		{"run -nodes a:1,a:1 k -- true", 64, "both at a:1"},
+		{"run -nodes a k -- true", 64, `"a"`},
+		{"run -nodes 127.0.0.1:1 -ttl 1ms k -- true", 64, "ttl 1ms"},
+		{"run -nodes 127.0.0.1:1 -try k -- true", 69, "refused"},
+		{"run -nodes 127.0.0.1:1 -wait 50ms k -- true", 69, "refused"},
+		{"demo -workers 99", 64, "workers"},
+	} {
+		start(t, nil, strings.Fields(tt.args)...).want(tt.status, tt.want)
+	}
+	for _, args := range []string{"help", "-h", "--help", "help run", "help demo", "run -h", "demo -h"} {
+		p := start(t, nil, strings.Fields(args)...)
+		p.line()
+		p.want(0)
+	}
+}
+
+// Four processes increment a number in a file, on five servers of which two are killed
+// under way.
+func TestRunOnRealServers(t *testing.T) {
+	t.Parallel()
+	servers := realredis.Start(t, 5)
+	var addrs []string
+	for _, s := range servers {
+		addrs = append(addrs, s.Addr())
+	}
+	file := filepath.Join(t.TempDir(), "counter")
+	os.WriteFile(file, []byte("0\n"), 0o644)
+	const processes, each = 4, 3
+	var wg sync.WaitGroup
+	for i := range processes {
+		wg.Go(func() {
+			for j := range each {
+				if i == 0 && j == 1 {
+					servers[1].Kill()
+					servers[3].Kill()
+				}
+				p := start(t, addrs, "run", "-ttl", "5s", "k", "--", "sh", "-c", `n=$(cat "$0"); sleep 0.02; echo $((n+1)) >"$0"`, file)
+				if got := p.status(); got != 0 {
+					t.Errorf("got %d, want 0: %s", got, p.stderr.String())
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b, _ := os.ReadFile(file)
+	if got, want := strings.TrimSpace(string(b)), strconv.Itoa(processes*each); got != want {
+		t.Errorf("counter: got %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,8 @@
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package main
+
+import "os"
+
+// terminalSize knows no terminals here: output is plain lines.
+func terminalSize(*os.File) (columns, rows int, ok bool) { return 0, 0, false }
