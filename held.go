@@ -1,6 +1,10 @@
 package redlock
 
-import "time"
+import (
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
 
 // The Locker's list of held locks: Close releases them, and a look every half
 // second finds those that a sleeping machine let expire, and those that are held
@@ -241,13 +245,11 @@ func (l *Locker) Close() error {
 	for _, ln := range l.lanes {
 		ln.close()
 	}
-	var err error
+	var clients errgroup.Group // each waits for its pool's connections
 	for _, c := range l.owned {
-		if e := c.Close(); e != nil && err == nil {
-			err = e
-		}
+		clients.Go(c.Close)
 	}
-	return err
+	return clients.Wait()
 }
 
 // allHeld is every lock on the list.

@@ -71,14 +71,12 @@ func drawSchedule(t *rapid.T) schedule {
 
 // A claim is one lock as its holder could believe in it.
 type claim struct {
-	lock     *redlock.Lock
-	asked    time.Time // the call
-	got      time.Time // its return
-	until    time.Time // the end, once over: released, or Until
-	over     bool
-	locker   int
-	held     context.Context
-	deadline time.Time // Until when the context ended
+	lock   *redlock.Lock
+	asked  time.Time // the call
+	got    time.Time // its return
+	until  time.Time // the end, once over: released, or Until
+	over   bool
+	locker int
 }
 
 // A world runs a schedule and judges it. The judge knows the promises and what the

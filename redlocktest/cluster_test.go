@@ -599,6 +599,7 @@ func TestStranger(t *testing.T) {
 		n.Set("k", "v", 1500*time.Microsecond)
 		v, ok := n.Get("k")
 		want(t, "value", v, "v")
+		want(t, "is a string", ok, true)
 		want(t, "ttl", n.TTL("k"), 2*time.Millisecond)
 		_, ok = n.Score("k", "m")
 		want(t, "string has a score", ok, false)

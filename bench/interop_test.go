@@ -1,0 +1,333 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/realredis"
+)
+
+// Other Redlock clients store a value under the very key, and so do we: a migration may have both at once. Each of these
+// tests holds a key one way and looks at it the other way, on five real servers.
+
+type both struct {
+	clients []*redis.Client
+	ours    *redlock.Locker
+	redsync *redsync.Redsync
+}
+
+func newBoth(t *testing.T) *both {
+	t.Helper()
+	b := &both{}
+	var nodes []redlock.Node
+	var pools []redsyncredis.Pool
+	for _, s := range realredis.Start(t, 5) {
+		c := s.Client()
+		b.clients = append(b.clients, c)
+		nodes = append(nodes, s.Client())
+		pools = append(pools, goredis.NewPool(s.Client()))
+	}
+	var err error
+	if b.ours, err = redlock.New(redlock.Options{}, nodes...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.ours.Close() })
+	b.redsync = redsync.New(pools...)
+	return b
+}
+
+// holders counts the nodes on which key holds value.
+func (b *both) holders(t *testing.T, key, value string) int {
+	t.Helper()
+	n := 0
+	for _, c := range b.clients {
+		switch v, err := c.Get(t.Context(), key).Result(); {
+		case err != nil && !errors.Is(err, redis.Nil):
+			t.Fatal(err)
+		case v == value:
+			n++
+		}
+	}
+	return n
+}
+
+func TestHeldByRedsync(t *testing.T) {
+	t.Parallel()
+	b := newBoth(t)
+	m := b.redsync.NewMutex("k")
+	if err := m.TryLock(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.ours.TryAcquire(t.Context(), "k", ttl); !errors.Is(err, redlock.ErrHeld) {
+		t.Errorf("held by redsync: got %v, want ErrHeld", err)
+	}
+	if ok, err := m.Extend(); !ok || err != nil {
+		t.Errorf("redsync's Extend after our attempt: got %v, %v; want it to be untouched", ok, err)
+	}
+	if got := b.holders(t, "k", m.Value()); got != 5 {
+		t.Errorf("after our attempt %d nodes hold redsync's value, want 5", got)
+	}
+	if ok, err := m.Unlock(); !ok || err != nil {
+		t.Errorf("redsync's Unlock after our attempt: got %v, %v", ok, err)
+	}
+	k, err := b.ours.TryAcquire(t.Context(), "k", ttl)
+	if err != nil {
+		t.Fatalf("after redsync's Unlock: got %v, want the lock", err)
+	}
+	if err := k.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHeldByUs(t *testing.T) {
+	t.Parallel()
+	b := newBoth(t)
+	k, err := b.ours.TryAcquire(t.Context(), "k", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var taken *redsync.ErrTaken
+	if err := b.redsync.NewMutex("k").TryLock(); !errors.As(err, &taken) {
+		t.Errorf("held by us: redsync got %v, want ErrTaken", err)
+	}
+	// With our value in its hands, redsync acts for us. That it must be told the value is the point.
+	if ok, _ := b.redsync.NewMutex("k", redsync.WithValue("not ours")).Unlock(); ok {
+		t.Error("redsync unlocked with a value that is not ours")
+	}
+	if err := k.Extend(t.Context()); err != nil {
+		t.Errorf("Extend after redsync's attempts: %v", err)
+	}
+	if err := k.Release(t.Context()); err != nil {
+		t.Errorf("Release after redsync's attempts: %v", err)
+	}
+	m := b.redsync.NewMutex("k")
+	if err := m.Lock(); err != nil { // Lock: a straggler may still hold the key for a moment after Release
+		t.Fatalf("after our Release: redsync got %v, want the lock", err)
+	}
+	m.Unlock()
+}
+
+// redsync announces nothing when it releases. A waiter finds out by itself.
+func TestWaitForRedsync(t *testing.T) {
+	t.Parallel()
+	b := newBoth(t)
+	m := b.redsync.NewMutex("k", redsync.WithExpiry(time.Minute))
+	if err := m.TryLock(); err != nil {
+		t.Fatal(err)
+	}
+	var unlocked atomic.Int64
+	time.AfterFunc(300*time.Millisecond, func() {
+		unlocked.Store(time.Now().UnixNano())
+		m.Unlock()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	k, err := b.ours.Acquire(ctx, "k", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unlocked.Load() == 0 {
+		t.Error("acquired before redsync unlocked")
+	}
+	k.Release(ctx)
+}
+
+func TestContention(t *testing.T) {
+	t.Parallel()
+	b := newBoth(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	const enough = 15 // critical sections of each kind
+	var inside atomic.Int32
+	var ours, theirs atomic.Int32
+	section := func(who string, count *atomic.Int32) {
+		if n := inside.Add(1); n != 1 {
+			t.Errorf("%s is inside together with %d others", who, n-1)
+		}
+		time.Sleep(2 * time.Millisecond)
+		inside.Add(-1)
+		count.Add(1)
+	}
+	finished := func() bool { return ctx.Err() != nil || ours.Load() >= enough && theirs.Load() >= enough }
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for !finished() {
+				k, err := b.ours.Acquire(ctx, "k", ttl)
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Errorf("Acquire: %v", err)
+					}
+					return
+				}
+				section(fmt.Sprintf("redlock %d", i), &ours)
+				if err := k.Release(ctx); err != nil {
+					t.Errorf("Release: %v", err)
+				}
+				time.Sleep(time.Millisecond) // whoever asks again at once has the best of it
+			}
+		})
+		wg.Go(func() {
+			for !finished() {
+				// It gives up after so many tries, and its pauses of up to 250 ms lose against waiters that are woken.
+				m := b.redsync.NewMutex("k", redsync.WithFailFast(i%2 == 0), redsync.WithRetryDelay(time.Millisecond))
+				if err := m.LockContext(ctx); err != nil {
+					continue
+				}
+				section(fmt.Sprintf("redsync %d", i), &theirs)
+				if ok, err := m.Unlock(); !ok {
+					t.Errorf("redsync's Unlock: %v", err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d sections of ours, %d of redsync's", ours.Load(), theirs.Load())
+	if ours.Load() < enough || theirs.Load() < enough {
+		t.Errorf("got %d sections of ours and %d of redsync's within the time, want %d of each", ours.Load(), theirs.Load(), enough)
+	}
+}
+
+func TestSetByHand(t *testing.T) {
+	t.Parallel()
+	b := newBoth(t)
+	for held, want := range map[int]error{1: nil, 2: nil, 3: redlock.ErrHeld, 5: redlock.ErrHeld} {
+		key := fmt.Sprint("by hand ", held)
+		for _, c := range b.clients[:held] {
+			if ok, err := c.SetNX(t.Context(), key, "somebody", ttl).Result(); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+		}
+		k, err := b.ours.TryAcquire(t.Context(), key, ttl)
+		if !errors.Is(err, want) {
+			t.Errorf("held on %d of 5: got %v, want %v", held, err, want)
+		}
+		if err == nil {
+			if err := k.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := b.holders(t, key, "somebody"); got != held {
+			t.Errorf("afterwards %d nodes hold somebody's value, want %d", got, held)
+		}
+	}
+
+	k, err := b.ours.TryAcquire(t.Context(), "ours", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	no := 0
+	for _, c := range b.clients {
+		if ok, err := c.SetNX(t.Context(), "ours", "somebody", ttl).Result(); err != nil {
+			t.Fatal(err)
+		} else if !ok {
+			no++
+		}
+	}
+	// Ours is acquired with a majority; the rest may follow a moment later.
+	if no < 3 {
+		t.Errorf("held by us: SET NX was refused by %d nodes, want a majority", no)
+	}
+	if got := b.holders(t, "ours", k.Value()); got != no {
+		t.Errorf("%d nodes hold our value, want %d", got, no)
+	}
+	k.Release(t.Context())
+}
+
+// The scripts of node-redlock 5 and, for the release, of all versions before and of the Redis documentation.
+var (
+	nodeAcquire = redis.NewScript(`
+		for i, key in ipairs(KEYS) do
+			if redis.call("exists", key) == 1 then return 0 end
+		end
+		for i, key in ipairs(KEYS) do
+			redis.call("set", key, ARGV[1], "PX", ARGV[2])
+		end
+		return #KEYS`)
+	nodeExtend = redis.NewScript(`
+		for i, key in ipairs(KEYS) do
+			if redis.call("get", key) ~= ARGV[1] then return 0 end
+		end
+		for i, key in ipairs(KEYS) do
+			redis.call("set", key, ARGV[1], "PX", ARGV[2])
+		end
+		return #KEYS`)
+	nodeRelease = redis.NewScript(`
+		if redis.call("get", KEYS[1]) == ARGV[1] then
+			return redis.call("del", KEYS[1])
+		else
+			return 0
+		end`)
+)
+
+func (b *both) script(t *testing.T, s *redis.Script, key string, args ...any) (agreed int) {
+	t.Helper()
+	for _, c := range b.clients {
+		n, err := s.Run(t.Context(), c, []string{key}, args...).Int()
+		if err != nil {
+			t.Fatal(err)
+		}
+		agreed += n
+	}
+	return agreed
+}
+
+func TestNodeRedlock(t *testing.T) {
+	t.Parallel()
+	b := newBoth(t)
+	if got := b.script(t, nodeAcquire, "k", "theirs", ttl.Milliseconds()); got != 5 {
+		t.Fatalf("node-redlock acquired on %d nodes, want 5", got)
+	}
+	if _, err := b.ours.TryAcquire(t.Context(), "k", ttl); !errors.Is(err, redlock.ErrHeld) {
+		t.Errorf("held by node-redlock: got %v, want ErrHeld", err)
+	}
+	if got := b.script(t, nodeExtend, "k", "theirs", ttl.Milliseconds()); got != 5 {
+		t.Errorf("node-redlock extended on %d nodes after our attempt, want 5", got)
+	}
+	if got := b.script(t, nodeRelease, "k", "theirs"); got != 5 {
+		t.Errorf("node-redlock released on %d nodes after our attempt, want 5", got)
+	}
+
+	k, err := b.ours.TryAcquire(t.Context(), "k", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// All five first, as for Release below: what is asked here is who may act, not how fast the last node follows.
+	waitFor(t, "all nodes to hold our value", func() bool { return b.holders(t, "k", k.Value()) == 5 })
+	for name, n := range map[string]int{
+		"acquire": b.script(t, nodeAcquire, "k", "theirs", ttl.Milliseconds()),
+		"extend":  b.script(t, nodeExtend, "k", "theirs", ttl.Milliseconds()),
+		"release": b.script(t, nodeRelease, "k", "theirs"),
+	} {
+		if n != 0 {
+			t.Errorf("held by us: %d nodes agreed to node-redlock's %s, want none", n, name)
+		}
+	}
+	if err := k.Release(t.Context()); err != nil {
+		t.Errorf("Release after node-redlock's attempts: %v", err)
+	}
+	waitFor(t, "all nodes to be free", func() bool {
+		return b.script(t, nodeAcquire, "k", "theirs", ttl.Milliseconds()) == 5 || b.holders(t, "k", "theirs") == 5
+	})
+}
+
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
