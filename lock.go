@@ -105,7 +105,7 @@ func (k *Lock) follow(b *ballot) {
 func (k *Lock) note(b *ballot) {
 	holds, doubt := b.stored()
 	k.holds |= holds
-	k.doubt = k.doubt&^holds | doubt
+	k.doubt |= doubt
 }
 
 // forget drops a ballot that has nothing under way any more.

@@ -227,6 +227,8 @@ func deliver(ready []*call) {
 // and return `ready` with the calls added that are finished now: their votes are cast
 // after unlocking.
 func (ln *lane) begin(c *call, ready []*call) []*call {
+	prior := c.prior
+	c.prior = nil // or each would keep all before it alive
 	switch {
 	case c.q.kind.cleans():
 		// Nothing to undo where nothing was sent, except that a release also
@@ -239,8 +241,8 @@ func (ln *lane) begin(c *call, ready []*call) []*call {
 		if c.early {
 			return ln.finish(c, reply{answer: Unknown, err: errOwed}, ready)
 		}
-	case c.q.kind == askRaise && c.prior != nil && c.prior.rep.answer != Yes:
-		return ln.finish(c, c.prior.rep, ready) // not ours there: nothing to raise
+	case c.q.kind == askRaise && prior != nil && prior.rep.answer != Yes:
+		return ln.finish(c, prior.rep, ready) // not ours there: nothing to raise
 	}
 	return ln.submit(c, ready)
 }

@@ -1,0 +1,336 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+)
+
+func TestAnAdoptedLockIsItsNewHolders(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		a, b, c := s.locker(redlock.Options{}), s.locker(redlock.Options{}), s.locker(redlock.Options{})
+		given := s.take(a, 10*time.Second)
+		held, stop := given.KeepAlive(s.ctx)
+		defer stop()
+		time.Sleep(time.Second)
+		began := time.Now()
+		k, err := b.Adopt(s.ctx, job, given.Value(), 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := k.Until(), began.Add(validFor(20*time.Second, 1)); !got.Equal(want) {
+			t.Errorf("Until: got %v after the call, want %v", got.Sub(began), want.Sub(began))
+		}
+		if k.Fence() <= given.Fence() {
+			t.Errorf("token: got %d, want above the giver's %d", k.Fence(), given.Fence())
+		}
+		if k.Value() == given.Value() {
+			t.Errorf("the value is the giver's, want a new one")
+		}
+		time.Sleep(oneTrip)
+		s.carry("afterwards", k.Value(), s.all()...)
+		_, err = c.TryAcquire(s.ctx, job, time.Second)
+		s.is("a third one's TryAcquire", err, redlock.ErrHeld)
+
+		// The giver.
+		if at := s.ended(held, time.Minute); at.Sub(began) > 10*time.Second/3 {
+			t.Errorf("the giver's KeepAlive ended %v after the hand-over, want with the next renewal", at.Sub(began))
+		}
+		s.is("its cause", context.Cause(held), redlock.ErrLost)
+		if given.Valid() {
+			t.Errorf("the giver's lock is valid")
+		}
+		s.is("the giver's Extend", given.Extend(s.ctx), redlock.ErrLost)
+		s.is("the giver's Release", given.Release(s.ctx), redlock.ErrLost)
+		time.Sleep(3 * time.Second)
+		s.carry("after all of the giver's", k.Value(), s.all()...)
+		if left := s.node(0).TTL(job); left > 20*time.Second-time.Since(began)+oneTrip {
+			t.Errorf("the key has %v left, want no more than the new holder gave it", left)
+		}
+
+		s.is("the new holder's Extend", k.Extend(s.ctx), nil)
+		s.is("the new holder's Release", k.Release(s.ctx), nil)
+		s.clean(a, b)
+	})
+}
+
+func TestTheGiversFirstExtendOrReleaseAfterTheHandOverIsLost(t *testing.T) {
+	for name, call := range map[string]func(s *stage, k *redlock.Lock) error{
+		"Extend":  func(s *stage, k *redlock.Lock) error { return k.Extend(s.ctx) },
+		"Release": func(s *stage, k *redlock.Lock) error { return k.Release(s.ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+				given := s.take(a, 10*time.Second)
+				k, err := b.Adopt(s.ctx, job, given.Value(), 10*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.is(name, call(s, given), redlock.ErrLost)
+				time.Sleep(time.Second)
+				s.carry("afterwards", k.Value(), 0, 1, 2)
+			})
+		})
+	}
+}
+
+func TestOfTwoThatAdoptAtOnceAtMostOneSucceeds(t *testing.T) {
+	for n := 1; n <= 5; n++ {
+		for range 2 {
+			onStage(t, n, func(s *stage) {
+				a := s.locker(redlock.Options{})
+				given := s.take(a, 10*time.Second)
+				time.Sleep(oneTrip)
+				var mu sync.Mutex
+				var won []*redlock.Lock
+				var wg sync.WaitGroup
+				var lockers []*redlock.Locker
+				for range 4 {
+					l := s.locker(redlock.Options{})
+					lockers = append(lockers, l)
+				}
+				for _, l := range lockers {
+					wg.Go(func() {
+						k, err := l.Adopt(s.ctx, job, given.Value(), 10*time.Second)
+						mu.Lock()
+						defer mu.Unlock()
+						if err == nil {
+							won = append(won, k)
+						} else if !errors.Is(err, redlock.ErrLost) && !errors.Is(err, redlock.ErrNoQuorum) {
+							t.Errorf("got %v, want ErrLost", err)
+						}
+					})
+				}
+				wg.Wait()
+				if len(won) > 1 {
+					t.Fatalf("N=%d: %d adopted one lock", n, len(won))
+				}
+				time.Sleep(3 * time.Second)
+				if len(won) == 1 {
+					s.is("the winner's Extend", won[0].Extend(s.ctx), nil)
+					s.is("the giver's Extend", given.Extend(s.ctx), redlock.ErrLost)
+					s.is("the winner's Release", won[0].Release(s.ctx), nil)
+				} else { // all put back what they had taken
+					s.is("the giver's Extend", given.Extend(s.ctx), nil)
+					s.is("the giver's Release", given.Release(s.ctx), nil)
+				}
+				s.clean(lockers...)
+			})
+		}
+	}
+}
+
+func TestAFailedAdoptionGivesTheLockBack(t *testing.T) {
+	for name, fault := range map[string]func(s *stage, i int){
+		"refused":          func(s *stage, i int) { s.node(i).Refuse(true) },
+		"hung":             func(s *stage, i int) { s.node(i).Hang() },
+		"cut off":          func(s *stage, i int) { s.node(i).Partition() },
+		"replies lost":     func(s *stage, i int) { s.once(i, "adopt", func() { s.node(i).LoseReplies(1) }) },
+		"connection reset": func(s *stage, i int) { s.once(i, "adopt", func() { s.node(i).DropReplies(1) }) },
+		"an error":         func(s *stage, i int) { s.node(i).Fail("LOADING Redis is loading the dataset in memory") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+				given := s.take(a, 60*time.Second)
+				time.Sleep(oneTrip)
+				for _, i := range []int{0, 2, 4} {
+					fault(s, i)
+				}
+				_, err := b.Adopt(s.ctx, job, given.Value(), 10*time.Second)
+				s.is("Adopt", err, redlock.ErrNoQuorum)
+				s.says(err, "3 of 5 votes needed")
+				for i := range 5 {
+					s.mend(i)
+				}
+				time.Sleep(5 * time.Second)
+				s.carry("afterwards", given.Value(), s.all()...)
+				for i := range 5 {
+					if left := s.node(i).TTL(job); left > 55*time.Second || left < 40*time.Second {
+						t.Errorf("node %d: the giver's key has %v left, want what was left of its 60s", i, left)
+					}
+					if got := b.Owed(i); got > 0 {
+						t.Errorf("owed to node %d: got %d, want 0", i, got)
+					}
+				}
+				if !given.Valid() {
+					t.Errorf("the giver's lock is not valid")
+				}
+				s.again(a)
+				s.is("the giver's Extend", given.Extend(s.ctx), nil)
+				s.is("the giver's Release", given.Release(s.ctx), nil)
+				s.clean(a, b)
+			})
+		})
+	}
+	t.Run("cancelled", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+			given := s.take(a, 60*time.Second)
+			time.Sleep(oneTrip)
+			s.slow(100*time.Millisecond, 0, 1)
+			ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
+			defer cancel()
+			_, err := b.Adopt(ctx, job, given.Value(), 10*time.Second)
+			s.is("Adopt", err, context.DeadlineExceeded)
+			time.Sleep(3 * time.Second)
+			s.carry("afterwards", given.Value(), 0, 1, 2)
+			s.is("the giver's Extend", given.Extend(s.ctx), nil)
+		})
+	})
+	t.Run("the validity was over", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var h hands
+			a, b := s.locker(redlock.Options{}), s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
+			given := s.take(a, 60*time.Second)
+			time.Sleep(oneTrip)
+			s.once(0, "adopt", func() { h.setWall(time.Minute) })
+			_, err := b.Adopt(s.ctx, job, given.Value(), 10*time.Second)
+			s.is("Adopt", err, redlock.ErrNoQuorum)
+			time.Sleep(3 * time.Second)
+			s.carry("afterwards", given.Value(), 0, 1, 2)
+		})
+	})
+}
+
+func TestAReplyLostInAnAdoptionIsMadeUpFor(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+		given := s.take(a, 10*time.Second)
+		time.Sleep(oneTrip)
+		s.once(0, "adopt", func() { s.node(0).DropReplies(1) })
+		k, err := b.Adopt(s.ctx, job, given.Value(), 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		s.carry("all nodes executed it", k.Value(), 0, 1, 2)
+		s.is("the new holder's Extend", k.Extend(s.ctx), nil)
+		s.is("the new holder's Release", k.Release(s.ctx), nil)
+		s.clean(b)
+	})
+}
+
+func TestTheTokenOfAnAdoptionIsRaisedWhereRegistersAreAhead(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		fast := s.lockerWith(redlock.Options{}, &hands{wall: time.Hour}, s.c.Nodes())
+		slow := s.lockerWith(redlock.Options{}, &hands{wall: -time.Hour}, s.c.Nodes())
+		given := s.take(fast, 10*time.Second)
+		k, err := slow.Adopt(s.ctx, job, given.Value(), 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k.Fence() <= given.Fence() {
+			t.Errorf("token: got %d, want above the giver's %d", k.Fence(), given.Fence())
+		}
+		back, err := fast.Adopt(s.ctx, job, k.Value(), 10*time.Second)
+		if err != nil || back.Fence() <= k.Fence() {
+			t.Errorf("adopted back: got %v and a token that is not above %d", err, k.Fence())
+		}
+	})
+}
+
+func TestAnAdoptionOfWhatIsNotHeldIsLost(t *testing.T) {
+	t.Run("another value", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+			k := s.take(a, 10*time.Second)
+			time.Sleep(oneTrip)
+			_, err := b.Adopt(s.ctx, job, otherValue, 10*time.Second)
+			s.is("Adopt", err, redlock.ErrLost)
+			s.says(err, "adopt")
+			time.Sleep(time.Second)
+			s.carry("afterwards", k.Value(), 0, 1, 2)
+			s.is("the holder's Extend", k.Extend(s.ctx), nil)
+		})
+	})
+	t.Run("nothing", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			_, err := l.Adopt(s.ctx, job, otherValue, 10*time.Second)
+			s.is("Adopt", err, redlock.ErrLost)
+			s.says(err, "missing")
+			time.Sleep(time.Second)
+			s.carry("afterwards", "", 0, 1, 2)
+		})
+	})
+	t.Run("an empty value", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			_, err := l.Adopt(s.ctx, job, "", 10*time.Second)
+			if err == nil || errors.Is(err, redlock.ErrLost) || !strings.Contains(err.Error(), "value") {
+				t.Errorf("got %v, want an error that names the value", err)
+			}
+			if got := s.told(0); len(got) > 0 {
+				t.Errorf("nodes were told %v, want nothing", verbs(got))
+			}
+		})
+	})
+}
+
+// A node that has forgotten the lock does not count, and gets the new value with the
+// first Extend.
+func TestANodeThatForgotDoesNotCountInAnAdoption(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+		given := s.take(a, 20*time.Second)
+		time.Sleep(oneTrip)
+		s.node(0).Evict(job)
+		s.node(1).Evict(job)
+		k, err := b.Adopt(s.ctx, job, given.Value(), 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(oneTrip)
+		s.carry("after the hand-over", k.Value(), 2, 3, 4)
+		s.is("Extend", k.Extend(s.ctx), nil)
+		time.Sleep(2 * oneTrip)
+		s.carry("after the first Extend", k.Value(), s.all()...)
+	})
+	t.Run("three of five", func(t *testing.T) {
+		onStage(t, 5, func(s *stage) {
+			a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+			given := s.take(a, 20*time.Second)
+			time.Sleep(oneTrip)
+			for _, i := range []int{0, 1, 2} {
+				s.node(i).Evict(job)
+			}
+			_, err := b.Adopt(s.ctx, job, given.Value(), 20*time.Second)
+			s.is("Adopt", err, redlock.ErrLost)
+			time.Sleep(time.Second)
+			s.carry("put back", given.Value(), 3, 4)
+		})
+	})
+}
+
+// An observer releases the lock of a holder that is gone.
+func TestALockWhoseHolderIsGoneIsReleasedByWhoAdoptsIt(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		clients := s.c.Clients()
+		gone := s.lockerWith(redlock.Options{Name: "gone"}, nil, asLockerTakes(clients))
+		s.take(gone, time.Hour)
+		time.Sleep(oneTrip)
+		s.c.Cut(clients...)
+		observer, next := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+		status, err := observer.Inspect(s.ctx, job)
+		if err != nil || status.Holder != "gone" {
+			t.Fatalf("Inspect: got %q, %v", status.Holder, err)
+		}
+		k, err := observer.Adopt(s.ctx, job, status.Value, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := s.node(0).TTL(job); left < 59*time.Minute {
+			t.Errorf("the key has %v left: no ttl is ever shortened, want what was left of the hour", left)
+		}
+		s.is("Release", k.Release(s.ctx), nil)
+		s.take(next, time.Second)
+		s.c.Mend(clients...)
+	})
+}

@@ -1,0 +1,1053 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+)
+
+// Redis page, Making the algorithm more reliable: "The client should only consider
+// the lock re-acquired if it was able to extend the lock into the majority of
+// instances, and within the validity time".
+
+func TestAnExtensionCountsFromBeforeItsFirstRequest(t *testing.T) {
+	for _, slow := range []time.Duration{0, 300 * time.Millisecond, 900 * time.Millisecond} {
+		t.Run(fmt.Sprintf("answers after %v", slow), func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				k := s.take(s.locker(redlock.Options{}), 10*time.Second)
+				time.Sleep(3 * time.Second)
+				s.slow(slow, 0, 1, 2)
+				began := time.Now()
+				s.is("Extend", k.Extend(s.ctx), nil)
+				if took := time.Since(began); took < slow {
+					t.Fatalf("it took %v, want %v: the test tests nothing", took, slow)
+				}
+				if got, want := k.Until(), began.Add(validFor(10*time.Second, 1)); !got.Equal(want) {
+					t.Errorf("Until: got %v after the call, want %v", got.Sub(began), want.Sub(began))
+				}
+				for i := range 3 {
+					if left := s.node(i).TTL(job) + time.Since(began); left < 10*time.Second {
+						t.Errorf("node %d: the key expires %v after the call, want 10s", i, left)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAnExtensionThatReachesAMinorityLeavesTheOldUntil(t *testing.T) {
+	for name, fault := range map[string]func(s *stage, i int){
+		"stopped":      func(s *stage, i int) { s.node(i).Stop() },
+		"hung":         func(s *stage, i int) { s.node(i).Hang() },
+		"replies lost": func(s *stage, i int) { s.node(i).LoseReplies(9) },
+		"loading":      func(s *stage, i int) { s.node(i).Fail("LOADING Redis is loading the dataset in memory") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				l := s.locker(redlock.Options{})
+				k := s.take(l, 10*time.Second)
+				until := k.Until()
+				time.Sleep(3 * time.Second)
+				for _, i := range []int{0, 2, 4} {
+					fault(s, i)
+				}
+				err := k.Extend(s.ctx)
+				s.is("Extend", err, redlock.ErrNoQuorum)
+				s.says(err, "still held until", "3 of 5 votes needed")
+				if got := k.Until(); !got.Equal(until) || !k.Valid() {
+					t.Errorf("afterwards: Until %v, valid %v; want %v and true", got, k.Valid(), until)
+				}
+				s.carry("afterwards", k.Value(), s.all()...)
+				for i := range 5 {
+					s.mend(i)
+				}
+				s.again(l)
+				s.is("the next Extend", k.Extend(s.ctx), nil)
+				if !k.Until().After(until) {
+					t.Errorf("Until: got %v, want after %v", k.Until(), until)
+				}
+				s.is("Release", k.Release(s.ctx), nil)
+				s.clean(l)
+			})
+		})
+	}
+}
+
+// Between the old Until and its answer the key may have expired, been taken and been
+// freed: a late yes says nothing.
+func TestAnExtensionThatIsCompleteAfterTheOldUntilIsLost(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{NodeTimeout: 450 * time.Millisecond})
+		k := s.take(l, time.Second)
+		until := k.Until()
+		time.Sleep(800 * time.Millisecond)
+		for i := range 3 {
+			s.node(i).Delay(0, 400*time.Millisecond) // executed in time
+		}
+		err := k.Extend(s.ctx)
+		if !time.Now().After(until) {
+			t.Fatal("the answer came before Until: the test tests nothing")
+		}
+		s.carry("the nodes extended it", k.Value(), 0, 1, 2)
+		s.is("Extend", err, redlock.ErrLost)
+		s.is("the next Extend", k.Extend(s.ctx), redlock.ErrLost)
+		if k.Valid() || !k.Until().Equal(until) {
+			t.Errorf("afterwards: valid %v, Until %v; want false and %v", k.Valid(), k.Until(), until)
+		}
+		s.clean(l)
+		s.is("Release", k.Release(s.ctx), redlock.ErrLost)
+	})
+	t.Run("though the process slept meanwhile", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var h hands
+			l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
+			k := s.take(l, 10*time.Second)
+			s.once(0, "extend", func() { h.setWall(10 * time.Second) })
+			s.once(1, "extend", func() { h.setWall(10 * time.Second) })
+			s.is("Extend", k.Extend(s.ctx), redlock.ErrLost)
+			s.clean(l)
+		})
+	})
+}
+
+func TestALockThatExpiredAndWasTakenAndFreedIsLost(t *testing.T) {
+	t.Run("before the extension", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			k := s.take(l, time.Second)
+			time.Sleep(1100 * time.Millisecond)
+			for i := range 3 { // by a client without fences
+				s.do(i, "SET", job, "theirs", "NX", "PX", "1000")
+				s.do(i, "DEL", job)
+				s.node(i).Record(true)
+			}
+			s.is("Extend", k.Extend(s.ctx), redlock.ErrLost)
+			time.Sleep(time.Second)
+			for i := range 3 {
+				if got := s.told(i, "extend", "heal"); len(got) > 0 {
+					t.Errorf("node %d was told %v, want nothing", i, verbs(got))
+				}
+			}
+			s.carry("afterwards", "", 0, 1, 2)
+		})
+	})
+	t.Run("while the extension was under way", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{NodeTimeout: 450 * time.Millisecond})
+			k := s.take(l, time.Second)
+			time.Sleep(900 * time.Millisecond)
+			for i := range 3 {
+				s.node(i).Delay(200*time.Millisecond, 0)
+			}
+			s.is("Extend", k.Extend(s.ctx), redlock.ErrLost)
+			time.Sleep(5 * time.Second)
+			s.carry("afterwards", "", 0, 1, 2)
+		})
+	})
+}
+
+func TestAnothersKeyIsNeverExtended(t *testing.T) {
+	t.Run("on a majority", func(t *testing.T) {
+		onStage(t, 5, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			k := s.take(l, time.Minute)
+			s.strangers(5*time.Second, 0, 2, 4)
+			err := k.Extend(s.ctx)
+			s.is("Extend", err, redlock.ErrLost)
+			s.says(err, "node-a:6379 held")
+			if k.Valid() {
+				t.Errorf("valid, want lost")
+			}
+			time.Sleep(time.Second)
+			for _, i := range []int{0, 2, 4} {
+				if left := s.node(i).TTL(job); left > 4*time.Second || left < 3*time.Second {
+					t.Errorf("node %d: the other's key has %v left, want 4s", i, left)
+				}
+			}
+			s.carry("ours is removed", "", 1, 3)
+		})
+	})
+	t.Run("on a minority", func(t *testing.T) {
+		onStage(t, 5, func(s *stage) {
+			k := s.take(s.locker(redlock.Options{}), time.Minute)
+			s.strangers(5*time.Second, 0, 4)
+			s.is("Extend", k.Extend(s.ctx), nil)
+			time.Sleep(time.Second)
+			s.carry("theirs", otherValue, 0, 4)
+			if left := s.node(0).TTL(job); left > 4*time.Second {
+				t.Errorf("the other's key has %v left, want 4s", left)
+			}
+		})
+	})
+	t.Run("late, after another's acquisition", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			clients := s.c.Clients()
+			a := s.lockerWith(redlock.Options{}, nil, asLockerTakes(clients))
+			b := s.locker(redlock.Options{})
+			old := s.take(a, 2*time.Second)
+			s.c.Cut(clients...)
+			s.is("Extend", old.Extend(s.ctx), redlock.ErrNoQuorum)
+			time.Sleep(2 * time.Second)
+			k := s.take(b, 10*time.Second)
+			time.Sleep(time.Second)
+			s.c.Mend(clients...) // what was held is delivered now
+			time.Sleep(2 * time.Second)
+			s.carry("afterwards", k.Value(), 0, 1, 2)
+			for i := range 3 {
+				if left := s.node(i).TTL(job); left > 7*time.Second {
+					t.Errorf("node %d: the holder's key has %v left, want 7s", i, left)
+				}
+			}
+			if got := verbs(s.told(0, "extend")); len(got) != 1 {
+				t.Errorf("late extensions executed: got %v, want one: the test tests nothing", got)
+			}
+			s.is("the old Extend", old.Extend(s.ctx), redlock.ErrLost)
+		})
+	})
+}
+
+func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T) {
+	for name, forgets := range map[string]func(s *stage, i int){
+		"evicted": func(s *stage, i int) { s.node(i).Evict(job) },
+		"restarted empty": func(s *stage, i int) {
+			s.node(i).Restart(false)
+			s.teach(i)
+		},
+	} {
+		t.Run(name+": healed, and counted the next time", func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				l := s.locker(redlock.Options{})
+				k := s.take(l, 20*time.Second)
+				time.Sleep(oneTrip)
+				forgets(s, 3)
+				forgets(s, 4)
+				s.again(l)
+				s.is("Extend", k.Extend(s.ctx), nil)
+				time.Sleep(oneTrip)
+				s.carry("afterwards", k.Value(), s.all()...)
+				for i := range 5 {
+					if left := s.node(i).TTL(job); left < 19*time.Second {
+						t.Errorf("node %d: the key has %v left, want 20s", i, left)
+					}
+				}
+				s.node(0).Stop()
+				s.node(1).Stop()
+				s.is("Extend by the healed ones and one more", k.Extend(s.ctx), nil)
+				s.is("Release", k.Release(s.ctx), nil)
+				s.clean(l)
+			})
+		})
+	}
+	t.Run("not counted at once, and not healed, without a majority that says ours", func(t *testing.T) {
+		onStage(t, 5, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			k := s.take(l, 20*time.Second)
+			until := k.Until()
+			time.Sleep(oneTrip)
+			s.node(2).Evict(job) // two say ours, one is missing
+			s.node(3).Stop()
+			s.node(4).Stop()
+			s.is("Extend", k.Extend(s.ctx), redlock.ErrNoQuorum)
+			time.Sleep(time.Second)
+			s.carry("afterwards", "", 2)
+			if !k.Until().Equal(until) {
+				t.Errorf("Until moved to %v, want %v", k.Until(), until)
+			}
+		})
+	})
+	t.Run("nor where its answer comes after the round was decided", func(t *testing.T) {
+		onStage(t, 5, func(s *stage) {
+			k := s.take(s.locker(redlock.Options{}), 20*time.Second)
+			time.Sleep(oneTrip)
+			for _, i := range []int{1, 2, 3} {
+				s.node(i).Stop()
+			}
+			s.node(4).Evict(job)
+			s.slow(100*time.Millisecond, 4)
+			s.is("Extend", k.Extend(s.ctx), redlock.ErrNoQuorum)
+			time.Sleep(2 * time.Second)
+			if v, ok := s.node(4).Get(job); ok {
+				t.Errorf("node 4 was given %s though one node said ours", v)
+			}
+		})
+	})
+	t.Run("where its answer comes after a majority said ours", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			k := s.take(s.locker(redlock.Options{}), 20*time.Second)
+			time.Sleep(oneTrip)
+			s.node(2).Evict(job)
+			s.slow(100*time.Millisecond, 2)
+			s.lasts("Extend", 0, func() { s.is("Extend", k.Extend(s.ctx), nil) })
+			time.Sleep(time.Second)
+			s.carry("afterwards", k.Value(), 0, 1, 2)
+		})
+	})
+	t.Run("another's key there is not overwritten", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			k := s.take(s.locker(redlock.Options{}), 20*time.Second)
+			time.Sleep(oneTrip)
+			s.node(2).Evict(job)
+			s.once(2, "heal", func() { s.strangers(time.Minute, 2) })
+			s.is("Extend", k.Extend(s.ctx), nil)
+			time.Sleep(time.Second)
+			s.carry("the other's", otherValue, 2)
+		})
+	})
+}
+
+func TestALockThatAMajorityForgotIsLostAndNotTakenAnew(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, 20*time.Second)
+		time.Sleep(oneTrip)
+		for _, i := range []int{0, 1, 2} {
+			s.node(i).FlushAll()
+		}
+		err := k.Extend(s.ctx)
+		s.is("Extend", err, redlock.ErrLost)
+		s.says(err, "node-a:6379 missing")
+		if k.Valid() {
+			t.Errorf("valid, want lost")
+		}
+		time.Sleep(oneTrip * 2)
+		s.carry("afterwards", "", s.all()...)
+		s.clean(l)
+	})
+	t.Run("by a restart", func(t *testing.T) {
+		onStage(t, 5, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			k := s.take(l, 20*time.Second)
+			for _, i := range []int{0, 1, 2} {
+				s.node(i).Restart(false)
+			}
+			s.again(l)
+			s.is("Extend", k.Extend(s.ctx), redlock.ErrLost)
+			s.clean(l)
+		})
+	})
+	t.Run("by hand", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			k := s.take(s.locker(redlock.Options{}), 20*time.Second)
+			for i := range 3 {
+				s.do(i, "DEL", job)
+			}
+			s.is("Extend", k.Extend(s.ctx), redlock.ErrLost)
+		})
+	})
+}
+
+func TestALateExtensionOrHealAfterReleaseLeavesNothing(t *testing.T) {
+	t.Run("an extension on its way", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			k := s.take(l, 20*time.Second)
+			s.slow(200*time.Millisecond, 0, 1, 2)
+			done := background(func() error { return k.Extend(s.ctx) })
+			time.Sleep(50 * time.Millisecond)
+			s.is("Release", k.Release(s.ctx), nil)
+			s.is("Extend", <-done, redlock.ErrLost)
+			s.clean(l)
+		})
+	})
+	t.Run("an extension that a hung node executes when it wakes", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			k := s.take(l, 20*time.Second)
+			time.Sleep(oneTrip)
+			s.node(2).Hang()
+			s.is("Extend", k.Extend(s.ctx), nil)
+			s.is("Release", k.Release(s.ctx), nil)
+			time.Sleep(time.Minute)
+			s.clean(l)
+		})
+	})
+	t.Run("a heal that a hung node executes when it wakes", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			k := s.take(l, 20*time.Second)
+			time.Sleep(oneTrip)
+			s.node(2).Evict(job)
+			s.once(2, "heal", s.node(2).Hang)
+			s.is("Extend", k.Extend(s.ctx), nil)
+			time.Sleep(oneTrip)
+			s.is("Release", k.Release(s.ctx), nil)
+			time.Sleep(10 * time.Second)
+			s.node(2).Resume()
+			s.clean(l)
+			if got := s.told(2, "heal"); len(got) == 0 {
+				t.Errorf("no heal was executed: the test tests nothing")
+			}
+		})
+	})
+	t.Run("a heal under way", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			k := s.take(l, 20*time.Second)
+			time.Sleep(oneTrip)
+			s.node(2).Evict(job)
+			s.slow(200*time.Millisecond, 2)
+			s.is("Extend", k.Extend(s.ctx), nil)
+			time.Sleep(250 * time.Millisecond) // the heal has left
+			s.is("Release", k.Release(s.ctx), nil)
+			s.clean(l)
+		})
+	})
+	t.Run("a missing that is heard of after the release", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			k := s.take(l, 20*time.Second)
+			time.Sleep(oneTrip)
+			s.node(2).Evict(job)
+			s.slow(200*time.Millisecond, 2)
+			s.is("Extend", k.Extend(s.ctx), nil)
+			s.is("Release", k.Release(s.ctx), nil)
+			time.Sleep(2 * time.Second)
+			if got := s.told(2, "heal"); len(got) > 0 {
+				t.Errorf("the node was healed after the release")
+			}
+			s.clean(l)
+		})
+	})
+}
+
+func TestAnExtensionRestoresTheFenceRegister(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, 20*time.Second)
+		time.Sleep(oneTrip)
+		for i := range 3 {
+			s.node(i).Evict(jobRegister)
+		}
+		s.is("Extend", k.Extend(s.ctx), nil)
+		time.Sleep(oneTrip)
+		for i := range 3 {
+			if got := s.register(i); got != k.Fence() {
+				t.Errorf("node %d: its register stands at %d, want %d", i, got, k.Fence())
+			}
+			if left := s.node(i).TTL(jobRegister); left < 22*time.Hour {
+				t.Errorf("node %d: its register lives for %v more, want about a day", i, left)
+			}
+		}
+	})
+	t.Run("and does not lower one that is above", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			k := s.take(s.locker(redlock.Options{}), 20*time.Second)
+			high := k.Fence() + 1e9
+			s.setRegister(high, 0)
+			s.is("Extend", k.Extend(s.ctx), nil)
+			if got := s.register(0); got != high {
+				t.Errorf("the register stands at %d, want %d", got, high)
+			}
+		})
+	})
+}
+
+func TestAnExtensionWhoseContextEndsGoesOn(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		k := s.take(s.locker(redlock.Options{}), 10*time.Second)
+		s.slow(200*time.Millisecond, 0, 1, 2)
+		time.Sleep(time.Second)
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(s.ctx, 100*time.Millisecond)
+		defer cancel()
+		err := k.Extend(ctx)
+		s.is("Extend", err, context.DeadlineExceeded)
+		s.says(err, "2 of 3 votes needed")
+		if took := time.Since(began); took != 100*time.Millisecond {
+			t.Errorf("it returned after %v, want 100ms", took)
+		}
+		time.Sleep(time.Second)
+		if got, want := k.Until(), began.Add(validFor(10*time.Second, 1)); !got.Equal(want) {
+			t.Errorf("Until: got %v after the call, want %v", got.Sub(began), want.Sub(began))
+		}
+		cancel()
+		for i := range 3 {
+			s.node(i).Record(true)
+		}
+		s.is("Extend with a context that is over", k.Extend(ctx), context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		if got := s.told(0); len(got) > 0 {
+			t.Errorf("nodes were told %v, want nothing", verbs(got))
+		}
+	})
+}
+
+// KeepAlive.
+
+func TestAKeptLockIsRenewedAtAboutAThirdOfItsTTL(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		const ttl = 9 * time.Second
+		k := s.take(s.locker(redlock.Options{}), ttl)
+		held, stop := k.KeepAlive(s.ctx)
+		time.Sleep(10 * time.Minute)
+		if held.Err() != nil || !k.Valid() {
+			t.Errorf("after ten minutes: context %v, valid %v; want a lock that is held", context.Cause(held), k.Valid())
+		}
+		stop()
+		sent := s.told(0, "extend")
+		pauses := make(map[time.Duration]bool)
+		for i := 1; i < len(sent); i++ {
+			d := sent[i].At.Sub(sent[i-1].At)
+			if d > ttl/3+oneTrip || d < validFor(ttl, 1)/3*9/10-oneTrip {
+				t.Errorf("renewal %d came after %v, want 2.67s to 3s", i, d)
+			}
+			pauses[d.Round(time.Millisecond)] = true
+		}
+		if n := len(sent); n < 200 || n > 225 || len(pauses) < 50 {
+			t.Errorf("renewals in ten minutes: got %d with %d different pauses, want about 210, spread", n, len(pauses))
+		}
+	})
+}
+
+func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, 9*time.Second)
+		held, stop := k.KeepAlive(s.ctx)
+		defer stop()
+		for range 5 { // again and again, for less than two thirds of the validity
+			time.Sleep(10 * time.Second)
+			for _, i := range []int{0, 1, 2} {
+				s.node(i).Refuse(true)
+			}
+			time.Sleep(5 * time.Second)
+			for _, i := range []int{0, 1, 2} {
+				s.node(i).Refuse(false)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		if held.Err() != nil || !k.Valid() {
+			t.Errorf("the lock was lost: %v", context.Cause(held))
+		}
+		s.is("Release", k.Release(s.ctx), nil)
+		s.clean(l)
+	})
+}
+
+// The loss is told by a timer that depends on nothing that can hang.
+func TestTheLossIsToldNoLaterThanUntil(t *testing.T) {
+	for name, fault := range map[string]func(s *stage, i int){
+		"all nodes hang":            func(s *stage, i int) { s.node(i).Hang() },
+		"all nodes are dead":        func(s *stage, i int) { s.node(i).Stop() },
+		"all nodes are cut off":     func(s *stage, i int) { s.node(i).Partition() },
+		"no reply arrives":          func(s *stage, i int) { s.node(i).PartitionReplies() },
+		"every reply is lost":       func(s *stage, i int) { s.node(i).LoseReplies(1000) },
+		"every connection is reset": func(s *stage, i int) { s.node(i).DropReplies(1000) },
+		"an extension hangs":        func(s *stage, i int) { s.once(i, "extend", s.node(i).Hang) },
+		"all nodes answer errors":   func(s *stage, i int) { s.node(i).Fail("LOADING Redis is loading the dataset in memory") },
+		"a majority hangs": func(s *stage, i int) {
+			if i > 0 {
+				s.node(i).Hang()
+			}
+		},
+	} {
+		for _, ttl := range []time.Duration{50 * time.Millisecond, 9 * time.Second} {
+			t.Run(fmt.Sprintf("%s, ttl %v", name, ttl), func(t *testing.T) {
+				onStage(t, 3, func(s *stage) {
+					var seen record
+					l := s.locker(redlock.Options{Observe: seen.observe})
+					k := s.take(l, ttl)
+					held, stop := k.KeepAlive(s.ctx)
+					defer stop()
+					time.Sleep(ttl * 5)
+					if !k.Valid() {
+						t.Fatal("lost before anything happened")
+					}
+					until := k.Until()
+					for i := range 3 {
+						fault(s, i)
+					}
+					at := s.ended(held, 2*ttl)
+					// A renewal may have been answered before the fault struck.
+					if u := k.Until(); !u.Equal(until) && u.Sub(until) > ttl {
+						t.Errorf("Until moved by %v", u.Sub(until))
+					} else {
+						until = u
+					}
+					if early := until.Sub(at); early < 0 || early > 2*time.Millisecond {
+						t.Errorf("the loss was told %v before Until, want 0 to 1ms", early)
+					}
+					s.is("the cause", context.Cause(held), redlock.ErrLost)
+					s.is("the context", held.Err(), context.Canceled)
+					if k.Valid() {
+						t.Errorf("valid after the loss was told")
+					}
+					if got := seen.count(redlock.OpLost); got != 1 {
+						t.Errorf("losses observed: got %d, want 1", got)
+					}
+					s.is("Extend", k.Extend(s.ctx), redlock.ErrLost)
+					s.is("Release", k.Release(s.ctx), redlock.ErrLost)
+					s.clean(l)
+				})
+			})
+		}
+	}
+}
+
+// The loss is told a little early; the lock keeps others out until Until all the
+// same.
+func TestALostLockIsNotFreedBeforeUntil(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, 9*time.Second)
+		held, stop := k.KeepAlive(s.ctx)
+		defer stop()
+		for i := range 3 {
+			i := i
+			s.on(i, "rollback", func(n int, args []string) {
+				if time.Now().Before(k.Until()) {
+					t.Errorf("node %d was told to roll back %v before Until", i, time.Until(k.Until()))
+				}
+			})
+			s.node(i).FailCommand("evalsha", "LOADING Redis is loading the dataset in memory")
+			s.node(i).FailCommand("eval", "LOADING Redis is loading the dataset in memory")
+		}
+		s.ended(held, time.Minute)
+		time.Sleep(time.Second)
+	})
+}
+
+func TestASuspendedMachineIsToldWithinASecondOfWaking(t *testing.T) {
+	for _, kept := range []bool{true, false} {
+		t.Run(fmt.Sprintf("kept alive: %v", kept), func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				var h hands
+				l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
+				b := s.locker(redlock.Options{})
+				k := s.take(l, 9*time.Second)
+				held, stop := context.WithCancelCause(s.ctx)
+				if kept {
+					var end context.CancelFunc
+					held, end = k.KeepAlive(s.ctx)
+					defer end()
+				}
+				defer stop(nil)
+				time.Sleep(2500 * time.Millisecond)
+				s.suspend(&h, time.Hour) // no timer of ours has moved
+				woke := time.Now()
+				if k.Valid() {
+					t.Errorf("valid right after waking, though an hour has passed")
+				}
+				if kept {
+					if at := s.ended(held, time.Minute); at.Sub(woke) > time.Second {
+						t.Errorf("told %v after waking, want within a second", at.Sub(woke))
+					}
+					s.is("the cause", context.Cause(held), redlock.ErrLost)
+				}
+				other := s.take(b, time.Minute)
+				s.is("Extend", k.Extend(s.ctx), redlock.ErrLost)
+				s.is("Release", k.Release(s.ctx), redlock.ErrLost)
+				time.Sleep(5 * time.Second)
+				s.carry("the next holder's", other.Value(), 0, 1, 2)
+			})
+		})
+	}
+	t.Run("a nap that leaves the lock valid", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var h hands
+			l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
+			k := s.take(l, 9*time.Second)
+			held, stop := k.KeepAlive(s.ctx)
+			defer stop()
+			for range 20 {
+				time.Sleep(4 * time.Second)
+				s.suspend(&h, 3*time.Second)
+				time.Sleep(2 * time.Second)
+				if lost := held.Err() != nil; lost == k.Valid() {
+					t.Errorf("context ended: %v, valid: %v; want one or the other", lost, k.Valid())
+				}
+				if held.Err() != nil {
+					return // allowed: the nodes' clocks went on as well
+				}
+			}
+		})
+	})
+}
+
+func TestAWallClockThatIsSetDoesNotKeepALostLock(t *testing.T) {
+	t.Run("back: nothing changes", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var h hands
+			l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
+			k := s.take(l, 9*time.Second)
+			held, stop := k.KeepAlive(s.ctx)
+			time.Sleep(time.Second)
+			h.setWall(-24 * time.Hour)
+			if !k.Valid() {
+				t.Errorf("not valid, want a lock that is held")
+			}
+			time.Sleep(time.Minute)
+			if held.Err() != nil || !k.Valid() {
+				t.Errorf("lost: %v", context.Cause(held))
+			}
+			stop()
+			until := k.Until()
+			time.Sleep(time.Until(until) - time.Microsecond)
+			if !k.Valid() {
+				t.Errorf("not valid right before Until")
+			}
+			time.Sleep(time.Microsecond)
+			if k.Valid() {
+				t.Errorf("valid at Until: the wall clock was set back, the nodes' were not")
+			}
+		})
+	})
+	t.Run("forward: given up", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var h hands
+			l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
+			k := s.take(l, 9*time.Second)
+			held, stop := k.KeepAlive(s.ctx)
+			defer stop()
+			time.Sleep(1300 * time.Millisecond)
+			h.setWall(24 * time.Hour)
+			set := time.Now()
+			if k.Valid() {
+				t.Errorf("valid, want given up")
+			}
+			if at := s.ended(held, time.Minute); at.Sub(set) > time.Second {
+				t.Errorf("told after %v, want within a second", at.Sub(set))
+			}
+			s.is("the cause", context.Cause(held), redlock.ErrLost)
+			s.clean(l)
+			s.is("Release", s.take(l, time.Second).Release(s.ctx), nil)
+		})
+	})
+}
+
+func TestStopEndsTheRenewalAndNotTheLock(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, 9*time.Second)
+		held, stop := k.KeepAlive(s.ctx)
+		time.Sleep(20 * time.Second)
+		stop()
+		stop()
+		s.is("the context", held.Err(), context.Canceled)
+		if errors.Is(context.Cause(held), redlock.ErrLost) {
+			t.Errorf("the cause is ErrLost, and nothing was lost")
+		}
+		for i := range 3 {
+			s.node(i).Record(true)
+		}
+		time.Sleep(time.Until(k.Until()) - time.Microsecond)
+		if got := s.told(0, "extend"); len(got) > 0 || !k.Valid() {
+			t.Errorf("after stop: %d renewals, valid %v; want none, and held until Until", len(got), k.Valid())
+		}
+		time.Sleep(time.Second)
+		s.carry("after the ttl", "", 0, 1, 2)
+		s.is("Release", k.Release(s.ctx), redlock.ErrLost)
+	})
+	t.Run("and KeepAlive may be called again", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			k := s.take(s.locker(redlock.Options{}), 9*time.Second)
+			_, stop := k.KeepAlive(s.ctx)
+			stop()
+			time.Sleep(8 * time.Second)
+			held, stop := k.KeepAlive(s.ctx)
+			defer stop()
+			time.Sleep(time.Minute)
+			if held.Err() != nil || !k.Valid() {
+				t.Errorf("lost: %v", context.Cause(held))
+			}
+		})
+	})
+}
+
+func TestManyKeepALock(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, 9*time.Second)
+		var held []context.Context
+		var stops []context.CancelFunc
+		for range 10 {
+			h, stop := k.KeepAlive(s.ctx)
+			held, stops = append(held, h), append(stops, stop)
+		}
+		time.Sleep(30 * time.Second)
+		if n := len(s.told(0, "extend")); n > 12 {
+			t.Errorf("renewals in 30s: got %d, want about 10: not one each", n)
+		}
+		for i := range 9 {
+			stops[i]()
+		}
+		time.Sleep(30 * time.Second)
+		for i, h := range held {
+			if ended := h.Err() != nil; ended != (i < 9) {
+				t.Errorf("context %d ended: %v, want %v", i, ended, i < 9)
+			}
+		}
+		h, stop := k.KeepAlive(s.ctx)
+		defer stop()
+		for i := range 3 {
+			s.node(i).Hang()
+		}
+		s.ended(h, time.Minute)
+		s.is("the other context", held[9].Err(), context.Canceled)
+		s.is("the cause", context.Cause(held[9]), redlock.ErrLost)
+		s.is("the cause", context.Cause(h), redlock.ErrLost)
+		s.clean(l)
+	})
+}
+
+func TestAKeepAliveEndsWithItsParent(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		k := s.take(s.locker(redlock.Options{}), 9*time.Second)
+		why := errors.New("shutting down")
+		ctx, cancel := context.WithCancelCause(s.ctx)
+		held, stop := k.KeepAlive(ctx)
+		defer stop()
+		time.Sleep(5 * time.Second)
+		cancel(why)
+		s.is("the cause", context.Cause(held), why)
+		if !k.Valid() {
+			t.Errorf("not valid: a context's end does not end the lock")
+		}
+		sent := len(s.told(0, "extend"))
+		time.Sleep(time.Minute)
+		if got := len(s.told(0, "extend")); got != sent {
+			t.Errorf("renewals after the parent's end: got %d, want none", got-sent)
+		}
+		dead, stop2 := s.take(s.locker(redlock.Options{}), 9*time.Second).KeepAlive(ctx)
+		defer stop2()
+		s.is("a KeepAlive of a context that is over", context.Cause(dead), why)
+	})
+}
+
+func TestAKeepAliveOfALockThatIsOverHasEnded(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, 9*time.Second)
+		before, stop := k.KeepAlive(s.ctx)
+		defer stop()
+		s.is("Release", k.Release(s.ctx), nil)
+		after, stop := k.KeepAlive(s.ctx)
+		defer stop()
+		for name, h := range map[string]context.Context{"before": before, "after": after} {
+			s.is("KeepAlive "+name+" the release", h.Err(), context.Canceled)
+			if errors.Is(context.Cause(h), redlock.ErrLost) {
+				t.Errorf("the cause of KeepAlive %s the release is ErrLost, and nothing was lost", name)
+			}
+		}
+		time.Sleep(time.Minute)
+		if got := s.told(0, "extend"); len(got) > 0 {
+			t.Errorf("renewals after the release: got %d, want none", len(got))
+		}
+		s.clean(l)
+	})
+	t.Run("lost", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			k := s.take(s.locker(redlock.Options{}), time.Second)
+			time.Sleep(2 * time.Second)
+			held, stop := k.KeepAlive(s.ctx)
+			defer stop()
+			s.is("the context", held.Err(), context.Canceled)
+			s.is("the cause", context.Cause(held), redlock.ErrLost)
+		})
+	})
+	t.Run("closed", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			k := s.take(l, 9*time.Second)
+			before, stop := k.KeepAlive(s.ctx)
+			defer stop()
+			s.is("Close", l.Close(), nil)
+			s.is("the cause", context.Cause(before), redlock.ErrClosed)
+			after, stop := k.KeepAlive(s.ctx)
+			defer stop()
+			if after.Err() == nil {
+				t.Errorf("KeepAlive after Close: got a context that is alive")
+			}
+			s.carry("afterwards", "", 0, 1, 2)
+		})
+	})
+}
+
+// A renewal and a release at the same moment leave no key, whichever comes first.
+func TestARenewalAndAReleaseAtOnceLeaveNothing(t *testing.T) {
+	for off := time.Duration(0); off < 3*time.Millisecond; off += 100 * time.Microsecond {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			s.slow(time.Millisecond, 2)
+			k := s.take(l, time.Second)
+			held, stop := k.KeepAlive(s.ctx)
+			defer stop()
+			first := make(chan struct{})
+			s.once(0, "extend", func() { close(first) })
+			<-first
+			time.Sleep(off)
+			s.is("Release", k.Release(s.ctx), nil)
+			s.is("the context", held.Err(), context.Canceled)
+			s.clean(l)
+		})
+	}
+}
+
+// Run.
+
+func TestRunGivesWhatFnGave(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		why := errors.New("fn's own")
+		var k *redlock.Lock
+		err := l.Run(s.ctx, job, time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			k = lock
+			time.Sleep(time.Minute) // far beyond the ttl
+			if ctx.Err() != nil || !lock.Valid() {
+				t.Errorf("lost after a minute: %v", context.Cause(ctx))
+			}
+			s.carry("during fn", lock.Value(), 0, 1, 2)
+			return why
+		})
+		if err != why {
+			t.Errorf("got %v, want fn's error alone", err)
+		}
+		if k.Valid() {
+			t.Errorf("valid after Run")
+		}
+		s.is("Run", l.Run(s.ctx, job, time.Second, func(context.Context, *redlock.Lock) error { return nil }), nil)
+		s.clean(l)
+	})
+}
+
+func TestRunSaysThatTheLockWasLost(t *testing.T) {
+	why := errors.New("fn's own")
+	for _, c := range []struct {
+		name string
+		fn   func(ctx context.Context) error
+		want []error
+	}{
+		{"fn minds its context", func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, []error{redlock.ErrLost}},
+		{"fn gives an error of its own", func(ctx context.Context) error { <-ctx.Done(); return why }, []error{redlock.ErrLost, why}},
+		{"fn does not look", func(ctx context.Context) error { time.Sleep(time.Minute); return nil }, []error{redlock.ErrLost}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				l := s.locker(redlock.Options{})
+				err := l.Run(s.ctx, job, 2*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+					for i := range 3 {
+						s.node(i).Hang()
+					}
+					err := c.fn(ctx)
+					s.is("the cause of fn's context", context.Cause(ctx), redlock.ErrLost)
+					return err
+				})
+				for _, want := range c.want {
+					s.is("Run", err, want)
+				}
+				s.clean(l)
+			})
+		})
+	}
+	t.Run("found out by the release", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			err := l.Run(s.ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				s.strangers(time.Minute, 0, 1, 2)
+				return why
+			})
+			s.is("Run", err, redlock.ErrLost)
+			s.is("Run", err, why)
+			s.carry("the other's", otherValue, 0, 1, 2)
+		})
+	})
+	t.Run("fn returns between the loss and its being told", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var h hands
+			l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
+			err := l.Run(s.ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				s.suspend(&h, time.Hour)
+				return nil
+			})
+			s.is("Run", err, redlock.ErrLost)
+		})
+	})
+	t.Run("a release that too few answer is no loss", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			err := l.Run(s.ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				s.node(0).Hang()
+				s.node(1).Hang()
+				return nil
+			})
+			s.is("Run", err, nil)
+			s.clean(l)
+		})
+	})
+	t.Run("not acquired: fn is not called", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			s.strangers(time.Hour, 0, 1, 2)
+			ctx, cancel := context.WithTimeout(s.ctx, time.Second)
+			defer cancel()
+			err := l.Run(ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				t.Errorf("fn was called")
+				return nil
+			})
+			s.is("Run", err, context.DeadlineExceeded)
+			s.is("Run", err, redlock.ErrHeld)
+		})
+	})
+}
+
+func TestRunReleasesWhenFnPanicsOrExits(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		var fnCtx context.Context
+		func() {
+			defer func() {
+				if got := recover(); got != "fn's own" {
+					t.Errorf("recovered: got %v, want fn's panic", got)
+				}
+			}()
+			l.Run(s.ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				fnCtx = ctx
+				panic("fn's own")
+			})
+		}()
+		if fnCtx.Err() == nil {
+			t.Errorf("fn's context is alive after the panic")
+		}
+		s.clean(l)
+	})
+	t.Run("Goexit", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				l.Run(s.ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+					runtime.Goexit()
+					return nil
+				})
+			})
+			wg.Wait()
+			s.clean(l)
+		})
+	})
+}
+
+func TestRunWithAContextThatEndsReleasesAllTheSame(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		ctx, cancel := context.WithCancel(s.ctx)
+		err := l.Run(ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		s.is("Run", err, context.Canceled)
+		if strings.Contains(err.Error(), "lost") {
+			t.Errorf("got %v, and nothing was lost", err)
+		}
+		time.Sleep(2 * oneTrip)
+		s.carry("afterwards", "", 0, 1, 2)
+		s.clean(l)
+	})
+}

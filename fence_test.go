@@ -1,0 +1,567 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+)
+
+// far is a round trip that all else is small against.
+const far = 20 * time.Millisecond
+
+// carried is how many registers stand at a token or above.
+func (s *stage) carried(token int64) (n int) {
+	for i := range s.c.Len() {
+		if s.register(i) >= token {
+			n++
+		}
+	}
+	return n
+}
+
+func TestATokenThatAMajorityCarriesCostsNoFurtherRound(t *testing.T) {
+	const hour, little = int64(3600e6), int64(30e3) // µs that another client's clock is ahead
+	for _, c := range []struct {
+		name   string
+		ahead  []int
+		by     int64
+		first  bool // those that are ahead answer first, else last
+		raises int
+	}{
+		{"no register is ahead", nil, 0, false, 0},
+		{"a minority is, and answers last", []int{3, 4}, hour, false, 0},
+		{"a minority is, and answers first: the others may be dead", []int{3, 4}, hour, true, 1},
+		{"a majority is, by little", []int{0, 1, 2}, little, true, 1},
+		{"all are, by little", []int{0, 1, 2, 3, 4}, little, true, 1},
+		{"a majority is, by much: the first raise tells by how much", []int{0, 1, 2}, hour, true, 2},
+		{"all are, by much", []int{0, 1, 2, 3, 4}, hour, true, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				var seen record
+				l := s.locker(redlock.Options{Observe: seen.observe})
+				high := micros() + c.by
+				s.setRegister(high, c.ahead...)
+				s.slow(far, s.all()...)
+				if !c.first {
+					s.slow(far+time.Millisecond, c.ahead...)
+				} else if len(c.ahead) < 3 {
+					s.slow(far-time.Millisecond, c.ahead...)
+				}
+				before := micros()
+				began := time.Now()
+				k := s.take(l, 10*time.Second)
+				took := time.Since(began)
+				raises := seen.count(redlock.OpRaise)
+				want := time.Duration(1+c.raises) * far
+				if raises != c.raises || took < want || took > want+2*oneTrip {
+					t.Errorf("got %d raises and %v, want %d and %v", raises, took, c.raises, want)
+				}
+				if c.raises == 0 && k.Fence() != before {
+					t.Errorf("token: got %d, want the time of the call, %d", k.Fence(), before)
+				}
+				if c.raises > 0 && len(c.ahead) >= 3 && k.Fence() <= high {
+					t.Errorf("token: got %d, want above the registers, %d", k.Fence(), high)
+				}
+				if got := s.carried(k.Fence()); got < 3 {
+					t.Errorf("registers at the token when the call returned: got %d, want a majority", got)
+				}
+			})
+		})
+	}
+}
+
+func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
+	for seed := range uint64(2) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				random := rand.New(rand.NewPCG(seed, 0))
+				var lockers []*redlock.Locker
+				for _, skew := range []time.Duration{0, time.Hour, -time.Hour, 87600 * time.Hour, -87600 * time.Hour, time.Millisecond, -time.Second} {
+					lockers = append(lockers, s.lockerWith(redlock.Options{}, &hands{wall: skew}, s.c.Nodes()))
+				}
+				last := int64(0)
+				for i := range 40 {
+					down := random.IntN(7) // 5 and 6: none
+					if down < 5 {
+						s.node(down).Hang()
+					}
+					who := random.IntN(len(lockers))
+					k, err := lockers[who].Acquire(s.ctx, job, 2*time.Second)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if k.Fence() <= last {
+						t.Errorf("acquisition %d, of client %d: got token %d after %d", i, who, k.Fence(), last)
+					}
+					last = k.Fence()
+					if random.IntN(3) == 0 {
+						time.Sleep(2 * time.Second) // left to expire
+					} else {
+						k.Release(s.ctx)
+					}
+					if down < 5 {
+						s.node(down).Resume()
+					}
+					time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
+				}
+			})
+		})
+	}
+}
+
+// A token must be above that of every holder before, so a node counts only if the
+// value is ours there and, by the same delivery, its register moved to the token.
+
+func TestARaiseDoesNotCountANodeThatIsNotOursAnyMore(t *testing.T) {
+	for name, gone := range map[string]func(s *stage, i int){
+		"another took it": func(s *stage, i int) { s.node(i).Set(job, otherValue, time.Minute) },
+		"it is gone":      func(s *stage, i int) { s.node(i).Evict(job) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				l := s.locker(redlock.Options{})
+				high := micros() + 1e9
+				s.setRegister(high, 0, 1, 2)
+				for _, i := range []int{1, 2} {
+					s.once(i, "raise", func() { gone(s, i) })
+				}
+				_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+				want := redlock.ErrNoQuorum
+				if name == "another took it" {
+					want = redlock.ErrHeld
+				}
+				s.is("TryAcquire", err, want)
+				for _, i := range []int{1, 2} {
+					if got := s.register(i); got != high {
+						t.Errorf("node %d, not ours: its register was moved to %d, want %d", i, got, high)
+					}
+				}
+				s.clean(l)
+			})
+		})
+	}
+}
+
+// The order that breaks where a raise counts on any nodes: A's value is on a, b, c
+// and its raise is acknowledged by a node that is another's. Played with the node
+// that was lost in between and one more that is just enough.
+func TestARaiseNeedsAMajorityThatIsOursAndMoved(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		a := s.locker(redlock.Options{})
+		high := micros() + 1e9
+		s.setRegister(high, 0, 1, 2)
+		s.strangers(time.Minute, 3, 4) // theirs, whatever their registers say
+		s.once(2, "raise", func() { s.node(2).Set(job, otherValue, time.Minute) })
+		_, err := a.TryAcquire(s.ctx, job, 10*time.Second)
+		s.is("TryAcquire", err, redlock.ErrHeld)
+		s.clean(a)
+	})
+}
+
+// One register cannot give the same number to two: standing at it does not count.
+func TestARegisterThatStandsAtTheProposalDoesNotCount(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var h hands
+		l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
+		h.stop()
+		now := h.wallNow().UnixMicro()
+		s.setRegister(now, 0, 1) // of another that proposed in the same microsecond
+		k := s.take(l, 10*time.Second)
+		if k.Fence() <= now {
+			t.Errorf("token: got %d, want above %d, which another may have got", k.Fence(), now)
+		}
+	})
+}
+
+// A contender between the round that read the registers and the one that raises
+// them.
+func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
+	for name, by := range map[string]int64{"to the same token": 0, "beyond it": 5} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				var seen record
+				l := s.locker(redlock.Options{Observe: seen.observe})
+				s.setRegister(micros()+1e9, 0, 1, 2)
+				var met atomic.Int64
+				for _, i := range []int{1, 2} {
+					s.on(i, "raise", func(n int, args []string) {
+						if n == 1 {
+							var token int64
+							fmt.Sscan(args[6], &token)
+							met.Store(token + by)
+							s.setRegister(token+by, i)
+						}
+					})
+				}
+				k := s.take(l, 10*time.Second)
+				if got := seen.count(redlock.OpRaise); got != 2 {
+					t.Errorf("raises: got %d, want 2", got)
+				}
+				if k.Fence() <= met.Load() || met.Load() == 0 {
+					t.Errorf("token: got %d, want above the contender's %d", k.Fence(), met.Load())
+				}
+				if got := s.carried(k.Fence()); got < 2 {
+					t.Errorf("registers at the token: got %d, want a majority", got)
+				}
+			})
+		})
+	}
+	t.Run("who comes between again and again fails an attempt, and the next one starts above", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var seen record
+			l := s.locker(redlock.Options{Observe: seen.observe})
+			s.setRegister(micros()+1e9, 0, 1, 2)
+			for _, i := range []int{1, 2} {
+				s.on(i, "raise", func(n int, args []string) {
+					if n <= 2 {
+						var token int64
+						fmt.Sscan(args[6], &token)
+						s.setRegister(token+5, i)
+					}
+				})
+			}
+			k, err := l.Acquire(s.ctx, job, 10*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := seen.attempts(); got != 2 {
+				t.Errorf("attempts: got %d, want 2", got)
+			}
+			if got := seen.count(redlock.OpRaise); got != 2 {
+				t.Errorf("raises: got %d, want the 2 of the first attempt: the second knew the registers", got)
+			}
+			s.is("Release", k.Release(s.ctx), nil)
+			s.clean(l)
+		})
+	})
+}
+
+// The validity is measured after the raise: rounds that each are in time may not be
+// so together.
+func TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{NodeTimeout: 450 * time.Millisecond})
+		s.setRegister(micros()+1e9, 0, 1, 2)
+		s.slow(400*time.Millisecond, 0, 1, 2)
+		for _, i := range []int{1, 2} {
+			s.on(i, "raise", func(n int, args []string) { // one more round
+				if n == 1 {
+					s.setRegister(micros()+2e9, i)
+				}
+			})
+		}
+		began := time.Now()
+		_, err := l.TryAcquire(s.ctx, job, time.Second)
+		if took := time.Since(began); took < 1200*time.Millisecond {
+			t.Fatalf("it took %v, want three rounds: the test tests nothing", took)
+		}
+		s.is("TryAcquire", err, redlock.ErrNoQuorum)
+		s.says(err, "validity")
+		s.clean(l)
+	})
+	t.Run("the process slept during the raise", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var h hands
+			l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
+			s.setRegister(micros()+1e9, 0, 1, 2)
+			s.once(0, "raise", func() { h.setWall(time.Minute) })
+			_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+			s.is("TryAcquire", err, redlock.ErrNoQuorum)
+			s.clean(l)
+		})
+	})
+	t.Run("and Until counts from the acquire, not from the raise", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			s.setRegister(micros()+1e9, 0, 1, 2)
+			s.slow(400*time.Millisecond, 0, 1, 2)
+			began := time.Now()
+			k := s.take(l, 10*time.Second)
+			if got, want := k.Until().Sub(began), validFor(10*time.Second, 1); got != want {
+				t.Errorf("Until: got %v after the call, want %v", got, want)
+			}
+		})
+	})
+}
+
+// A value on some nodes and the token on others say nothing together.
+func TestValueAndTokenAreCountedOnTheSameNodes(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		var seen record
+		l := s.locker(redlock.Options{Observe: seen.observe})
+		high := micros() + 1e9
+		s.setRegister(high, 1, 2)      // ours, but ahead
+		s.strangers(time.Minute, 3, 4) // not ours, and their registers move
+		k := s.take(l, 10*time.Second)
+		if got := seen.count(redlock.OpRaise); got == 0 {
+			t.Errorf("raises: got none, want some: only one node had both")
+		}
+		if k.Fence() <= high {
+			t.Errorf("token: got %d, want above the registers of the nodes that are ours, %d", k.Fence(), high)
+		}
+	})
+}
+
+func TestANodeThatDiesBetweenAcquireAndRaiseIsReplacedByASlowerOne(t *testing.T) {
+	for name, dies := range map[string]func(s *stage, i int){
+		"stops": func(s *stage, i int) { s.node(i).Stop() },
+		"hangs": func(s *stage, i int) { s.node(i).Hang() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				l := s.locker(redlock.Options{})
+				high := micros() + 500 // one raise is enough
+				s.setRegister(high, s.all()...)
+				s.slow(100*time.Millisecond, 3, 4)
+				s.once(0, "raise", func() { dies(s, 0) })
+				var k *redlock.Lock
+				s.lasts("TryAcquire", 200*time.Millisecond, func() { k = s.take(l, 10*time.Second) })
+				if k.Fence() <= high {
+					t.Errorf("token: got %d, want above %d", k.Fence(), high)
+				}
+				s.is("Release", k.Release(s.ctx), nil)
+				s.clean(l)
+			})
+		})
+	}
+}
+
+func TestRegistersThatNoTokenCanBeMadeFrom(t *testing.T) {
+	const top = int64(1) << 53
+	for _, c := range []struct {
+		name  string
+		set   []string // the command that puts it there, without the node
+		fatal bool     // on a majority
+		says  string
+	}{
+		{"2^53", []string{"ZADD", jobRegister, fmt.Sprint(top), "f"}, true, "2^53"},
+		{"2^53 - 1", []string{"ZADD", jobRegister, fmt.Sprint(top - 1), "f"}, true, "2^53"},
+		{"2^53 - 2", []string{"ZADD", jobRegister, fmt.Sprint(top - 2), "f"}, true, "2^53"},
+		{"far beyond", []string{"ZADD", jobRegister, "1e300", "f"}, true, "2^53"},
+		{"infinite", []string{"ZADD", jobRegister, "+inf", "f"}, true, "2^53"},
+		{"negative", []string{"ZADD", jobRegister, "-17", "f"}, false, ""},
+		{"minus infinite", []string{"ZADD", jobRegister, "-inf", "f"}, false, ""},
+		{"a fraction", []string{"ZADD", jobRegister, "0.5", "f"}, false, ""},
+		{"a word", []string{"SET", jobRegister, "word"}, true, "WRONGTYPE"},
+		{"a list", []string{"RPUSH", jobRegister, "1"}, true, "WRONGTYPE"},
+		{"a set with others", []string{"ZADD", jobRegister, "99e15", "not ours"}, false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				l := s.locker(redlock.Options{})
+				for _, i := range []int{0, 1, 2} {
+					if c.name == "a fraction" {
+						c.set[2] = fmt.Sprintf("%d.5", micros()+1e6)
+					}
+					s.do(i, c.set...)
+				}
+				before := make([]int64, 5)
+				for i := range before {
+					before[i] = s.register(i)
+				}
+				k, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+				if !c.fatal {
+					if err != nil {
+						t.Fatalf("got %v, want the lock", err)
+					}
+					if slices.Max(before) < top && k.Fence() <= slices.Max(before) {
+						t.Errorf("token: got %d, want above %v", k.Fence(), before)
+					}
+					s.is("Release", k.Release(s.ctx), nil)
+					s.clean(l)
+					return
+				}
+				s.is("TryAcquire", err, redlock.ErrNoQuorum)
+				s.says(err, c.says)
+				s.clean(l)
+			})
+		})
+		if !c.fatal {
+			continue
+		}
+		t.Run(c.name+" on a minority", func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				l := s.locker(redlock.Options{})
+				s.do(0, c.set...)
+				s.do(4, c.set...)
+				s.slow(time.Millisecond, 0, 4)
+				k := s.take(l, 10*time.Second)
+				if k.Fence() > micros() || k.Fence() < micros()-1e6 {
+					t.Errorf("token: got %d, want the time, %d", k.Fence(), micros())
+				}
+				s.is("Extend", k.Extend(s.ctx), nil)
+				s.is("Release", k.Release(s.ctx), nil)
+			})
+		})
+	}
+	t.Run("what does not heal ends Acquire", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			for i := range 3 {
+				s.do(i, "SET", jobRegister, "word")
+			}
+			ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
+			defer cancel()
+			s.lasts("Acquire", 0, func() {
+				_, err := l.Acquire(ctx, job, 10*time.Second)
+				s.is("Acquire", err, redlock.ErrNoQuorum)
+			})
+		})
+	})
+}
+
+func TestClocksThatTellNoPlausibleTimeStillGiveTokens(t *testing.T) {
+	year := func(y int) time.Duration { return time.Until(time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC)) }
+	for name, skew := range map[string]func() time.Duration{
+		"before 1970": func() time.Duration { return year(1960) },
+		"at 1970":     func() time.Duration { return year(1970) },
+		"2111":        func() time.Duration { return year(2111) },
+		"2113":        func() time.Duration { return year(2113) },
+		"2290":        func() time.Duration { return year(2290) }, // its microseconds are above 2^53
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				truthful := s.locker(redlock.Options{})
+				odd := s.lockerWith(redlock.Options{}, &hands{wall: skew()}, s.c.Nodes())
+				last := int64(0)
+				for i, l := range []*redlock.Locker{odd, odd, truthful, odd, truthful, truthful} {
+					k := s.take(l, 10*time.Second)
+					if k.Fence() <= last || k.Fence() >= 1<<53 {
+						t.Errorf("acquisition %d: got token %d after %d, want a greater one below 2^53", i, k.Fence(), last)
+					}
+					last = k.Fence()
+					s.is("Release", k.Release(s.ctx), nil)
+					time.Sleep(time.Second)
+				}
+				if last > 1<<52+1<<40 {
+					t.Errorf("the odd clock used up the tokens: got %d", last)
+				}
+				// Other locks are not concerned.
+				k, err := truthful.TryAcquire(s.ctx, "jobs/43", time.Second)
+				if err != nil || k.Fence() > micros() {
+					t.Errorf("another lock: got token %v, %v; want the time", k, err)
+				}
+			})
+		})
+	}
+}
+
+func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		fast := s.lockerWith(redlock.Options{}, &hands{wall: time.Hour}, s.c.Nodes())
+		slow := s.lockerWith(redlock.Options{}, &hands{wall: -time.Hour}, s.c.Nodes())
+		last := s.take(fast, time.Second).Fence()
+		time.Sleep(10 * time.Millisecond)
+		s.node(0).FlushAll()
+		s.node(3).Restart(false)
+		time.Sleep(2 * time.Second)
+		// Whichever majority answers first.
+		for _, far := range [][]int{{0, 3}, {1, 2}, {1, 4}, {2, 4}} {
+			s.slow(50*time.Millisecond, far...)
+			k, err := slow.Acquire(s.ctx, job, time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if k.Fence() <= last {
+				t.Errorf("with %v far: got token %d after %d", far, k.Fence(), last)
+			}
+			last = k.Fence()
+			k.Release(s.ctx)
+			s.slow(0, far...)
+			time.Sleep(time.Second)
+		}
+	})
+	t.Run("where all lose them, clocks decide", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			a := s.locker(redlock.Options{})
+			b := s.lockerWith(redlock.Options{}, &hands{wall: -900 * time.Millisecond}, s.c.Nodes())
+			first := s.take(a, time.Second).Fence()
+			for i := range 3 {
+				s.node(i).FlushAll()
+			}
+			time.Sleep(time.Second) // the ttl, more than the clocks differ by
+			if got := s.take(b, time.Second).Fence(); got <= first {
+				t.Errorf("token: got %d after %d", got, first)
+			}
+		})
+	})
+	t.Run("where a node's clock jumps, and exclusion breaks", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+			first := s.take(a, time.Minute)
+			for i := range 3 {
+				s.node(i).JumpClock(time.Hour)
+			}
+			second := s.take(b, time.Minute)
+			if !first.Valid() || second.Fence() <= first.Fence() {
+				t.Errorf("tokens: got %d and then %d", first.Fence(), second.Fence())
+			}
+		})
+	})
+}
+
+func TestNothingLowersARegister(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		high := micros() + 1e12
+		s.setRegister(high, 0, 1, 2)
+		l := s.locker(redlock.Options{})
+		s.strangers(5*time.Second, 0, 1)
+		for range 3 {
+			l.TryAcquire(s.ctx, job, time.Second)
+		}
+		time.Sleep(6 * time.Second)
+		k := s.take(l, 5*time.Second)
+		s.is("Extend", k.Extend(s.ctx), nil)
+		s.is("Release", k.Release(s.ctx), nil)
+		time.Sleep(time.Second)
+		for i := range 3 {
+			if got := s.register(i); got < high {
+				t.Errorf("node %d: its register stands at %d, want at least %d", i, got, high)
+			}
+		}
+	})
+}
+
+// A register lives about a day longer than the last word on its lock.
+func TestARegisterOutlivesTheLastWordOnItsLockByAboutADay(t *testing.T) {
+	const ttl = 10 * time.Second
+	for name, f := range map[string]func(s *stage, l *redlock.Locker){
+		"released": func(s *stage, l *redlock.Locker) { s.take(l, ttl).Release(s.ctx) },
+		"extended": func(s *stage, l *redlock.Locker) { s.take(l, ttl).Extend(s.ctx) },
+		"rolled back": func(s *stage, l *redlock.Locker) {
+			s.strangers(time.Second, 0, 1)
+			l.TryAcquire(s.ctx, job, ttl)
+		},
+		"held for a while": func(s *stage, l *redlock.Locker) { s.take(l, ttl); time.Sleep(1600 * time.Millisecond) },
+		"cancelled": func(s *stage, l *redlock.Locker) {
+			ctx, cancel := context.WithTimeout(s.ctx, 100*time.Microsecond)
+			defer cancel()
+			l.TryAcquire(ctx, job, ttl)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				f(s, s.locker(redlock.Options{}))
+				time.Sleep(10 * time.Millisecond)
+				for i := range 3 {
+					if got := s.node(i).TTL(jobRegister); got < 22*time.Hour || got > 24*time.Hour+ttl {
+						t.Errorf("node %d: the register lives for %v more, want about a day", i, got)
+					}
+				}
+				time.Sleep(25 * time.Hour)
+				for i := range 3 {
+					if keys := s.node(i).Keys(); len(keys) > 0 {
+						t.Errorf("node %d: got %v after more than a day, want nothing", i, keys)
+					}
+				}
+			})
+		})
+	}
+}

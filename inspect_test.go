@@ -1,0 +1,206 @@
+package redlock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+)
+
+func TestInspectTellsWhoHoldsTheLock(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		a, b := s.locker(redlock.Options{Name: "web-1"}), s.locker(redlock.Options{})
+		k, err := a.TryAcquire(s.ctx, job, 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Second)
+		st, err := b.Inspect(s.ctx, job)
+		s.is("Inspect", err, nil)
+		if !st.Held || st.Key != job || st.Value != k.Value() || st.Holder != "web-1" || st.Fence != k.Fence() {
+			t.Errorf("got %+v, want held by web-1 with %s and %d", st, k.Value(), k.Fence())
+		}
+		if st.Left > 6*time.Second || st.Left < 5990*time.Millisecond {
+			t.Errorf("left: got %v, want 6s", st.Left)
+		}
+		if len(st.Nodes) != 3 || len(st.Round.Votes) != 3 {
+			t.Fatalf("got %d nodes and %d votes, want 3", len(st.Nodes), len(st.Round.Votes))
+		}
+		for i, n := range st.Nodes {
+			if n.Node != s.node(i).Addr() || n.Value != k.Value() || n.Fence != k.Fence() || n.Err != nil || n.Left > 6*time.Second || n.Left <= 0 {
+				t.Errorf("node %d: got %+v", i, n)
+			}
+		}
+	})
+}
+
+func TestInspectChangesNothing(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		s.take(l, 10*time.Second)
+		time.Sleep(oneTrip)
+		left, life := s.node(0).TTL(job), s.node(0).TTL(jobRegister)
+		for i := range 3 {
+			s.node(i).Record(true)
+		}
+		for range 5 {
+			l.Inspect(s.ctx, job)
+			l.Inspect(s.ctx, "jobs/none")
+		}
+		if got := s.node(0).TTL(job); got > left {
+			t.Errorf("ttl: got %v after %v", got, left)
+		}
+		if got := s.node(0).TTL(jobRegister); got > life {
+			t.Errorf("the register's life: got %v after %v", got, life)
+		}
+		for _, c := range s.node(0).Log() {
+			if v := verb(c.Args); v != "inspect" {
+				t.Errorf("the node was told %s", c)
+			}
+		}
+		if got := s.node(1).Keys(); len(got) != 2 {
+			t.Errorf("keys: got %v, want the lock's two", got)
+		}
+	})
+}
+
+func TestInspectOfWhatIsFree(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		st, err := l.Inspect(s.ctx, job)
+		s.is("Inspect", err, nil)
+		if st.Held || st.Value != "" || st.Holder != "" || st.Left != 0 || st.Fence != 0 {
+			t.Errorf("never held: got %+v, want nothing", st)
+		}
+		k := s.take(l, time.Second)
+		k.Release(s.ctx)
+		time.Sleep(time.Second)
+		st, err = l.Inspect(s.ctx, job)
+		s.is("Inspect", err, nil)
+		if st.Held || st.Value != "" || st.Left != 0 || st.Fence != k.Fence() {
+			t.Errorf("released: got %+v, want nothing but the register at %d", st, k.Fence())
+		}
+		for _, n := range st.Nodes {
+			if n.Value != "" || n.Left != 0 || n.Err != nil {
+				t.Errorf("got %+v, want nothing", n)
+			}
+		}
+	})
+}
+
+func TestInspectSaysHeldOnlyOfAMajority(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		s.node(0).Set(job, "x", time.Minute)
+		s.node(1).Set(job, "x", time.Minute)
+		s.node(2).Set(job, "y", time.Minute)
+		s.node(3).Set(job, "y", time.Minute)
+		st, err := l.Inspect(s.ctx, job)
+		s.is("Inspect", err, nil)
+		if st.Held || st.Value != "" || st.Left != 0 {
+			t.Errorf("two and two: got %+v, want not held", st)
+		}
+		if st.Nodes[0].Value != "x" || st.Nodes[3].Value != "y" || st.Nodes[4].Value != "" {
+			t.Errorf("nodes: got %+v", st.Nodes)
+		}
+		s.node(4).Set(job, "y", time.Minute)
+		st, err = l.Inspect(s.ctx, job)
+		s.is("Inspect", err, nil)
+		if !st.Held || st.Value != "y" || st.Holder != "y" {
+			t.Errorf("three hold y: got %+v, want held by y", st)
+		}
+	})
+}
+
+// Left ends when so many of the nodes that hold it have dropped it that the rest is
+// no majority.
+func TestLeftIsUntilNoMajorityIsLeft(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		ttls []time.Duration // 0: for ever
+		want time.Duration
+	}{
+		{"five", []time.Duration{1 * time.Second, 5 * time.Second, 3 * time.Second, 2 * time.Second, 4 * time.Second}, 3 * time.Second},
+		{"just a majority", []time.Duration{5 * time.Second, 2 * time.Second, 4 * time.Second}, 2 * time.Second},
+		{"some for ever", []time.Duration{0, 0, time.Second, time.Second, 2 * time.Second}, 2 * time.Second},
+		{"a majority for ever", []time.Duration{0, 0, 0, time.Second, time.Second}, -1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				l := s.locker(redlock.Options{})
+				for i, ttl := range c.ttls {
+					s.node(i).Set(job, otherValue, ttl)
+				}
+				st, err := l.Inspect(s.ctx, job)
+				s.is("Inspect", err, nil)
+				if !st.Held || st.Left > c.want || c.want > 0 && st.Left < c.want-5*time.Millisecond || c.want < 0 && st.Left != c.want {
+					t.Errorf("held %v, left: got %v, want %v", st.Held, st.Left, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestInspectWithNodesThatDoNotAnswer(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, time.Minute)
+		time.Sleep(oneTrip)
+		s.node(1).Hang()
+		s.node(3).Stop()
+		began := time.Now()
+		st, err := l.Inspect(s.ctx, job)
+		s.is("with two that do not", err, nil)
+		if took := time.Since(began); took > time.Second+oneTrip {
+			t.Errorf("it took %v, want the node timeout at most", took)
+		}
+		if !st.Held || st.Value != k.Value() || st.Nodes[1].Err == nil || st.Nodes[3].Err == nil || st.Nodes[0].Err != nil {
+			t.Errorf("got %+v, want held, and errors for nodes 1 and 3", st)
+		}
+		s.node(4).Stop()
+		st, err = l.Inspect(s.ctx, job)
+		s.is("with three that do not", err, redlock.ErrNoQuorum)
+		if st.Held || len(st.Nodes) != 5 || st.Nodes[0].Value != k.Value() || st.Fence != k.Fence() {
+			t.Errorf("got %+v, want what is known all the same", st)
+		}
+	})
+}
+
+func TestInspectOfAStrangersKeys(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		s.do(0, "RPUSH", job, "a list")
+		s.strangers(0, 1, 2)
+		s.do(1, "ZADD", jobRegister, "9007199254740992", "f")
+		s.do(2, "ZADD", jobRegister, "-5", "f")
+		st, err := l.Inspect(s.ctx, job)
+		s.is("Inspect", err, redlock.ErrNoQuorum) // a list and a register beyond all tokens are no answers
+		if st.Nodes[0].Err == nil || st.Nodes[1].Err == nil || st.Nodes[2].Err != nil {
+			t.Errorf("got %+v, want errors for nodes 0 and 1", st.Nodes)
+		}
+		if got := st.Nodes[2]; got.Left != -1 || got.Value != otherValue || got.Fence != 0 {
+			t.Errorf("node 2: got %+v, want a key that never expires, and no token", got)
+		}
+		s.says(st.Nodes[0].Err, "WRONGTYPE")
+		s.says(st.Nodes[1].Err, "2^53")
+	})
+}
+
+func TestAnInspectionThatIsCancelledReturnsAtOnce(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		s.slow(200*time.Millisecond, 0, 1, 2)
+		ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := l.Inspect(ctx, job)
+		s.is("Inspect", err, context.DeadlineExceeded)
+		if took := time.Since(began); took != 50*time.Millisecond {
+			t.Errorf("it returned after %v, want 50ms", took)
+		}
+		l.Close()
+		_, err = l.Inspect(s.ctx, job)
+		s.is("Inspect after Close", err, redlock.ErrClosed)
+	})
+}

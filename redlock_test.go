@@ -1,0 +1,1235 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+)
+
+// The first half of this file follows the Redis page "Distributed Locks with
+// Redis", one test per sentence that a client can keep or break. The section stands
+// above each, with the sentence where it helps.
+
+// Safety and Liveness Guarantees, 1: "Mutual exclusion. At any given moment, only
+// one client can hold a lock."
+func TestAtAnyMomentOnlyOneClientHoldsTheLock(t *testing.T) {
+	t.Run("of fifty that try at one instant at most one", func(t *testing.T) {
+		onStage(t, 5, func(s *stage) {
+			var wg sync.WaitGroup
+			var won atomic.Int32
+			for range 50 {
+				l := s.cold(redlock.Options{}, nil, s.c.Nodes())
+				wg.Go(func() {
+					if _, err := l.TryAcquire(s.ctx, job, time.Minute); err == nil {
+						won.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			if got := won.Load(); got > 1 {
+				t.Errorf("winners: got %d, want at most 1", got)
+			}
+		})
+	})
+	t.Run("of six that wait all hold it in the end, one at a time", func(t *testing.T) {
+		onStage(t, 5, func(s *stage) {
+			var wg sync.WaitGroup
+			var inside atomic.Int32
+			for range 6 {
+				l := s.locker(redlock.Options{})
+				wg.Go(func() {
+					k, err := l.Acquire(s.ctx, job, 10*time.Second)
+					if err != nil {
+						t.Errorf("Acquire: got %v, want the lock", err)
+						return
+					}
+					if n := inside.Add(1); n != 1 {
+						t.Errorf("holders at once: got %d, want 1", n)
+					}
+					time.Sleep(20 * time.Millisecond)
+					inside.Add(-1)
+					s.is("Release", k.Release(s.ctx), nil)
+				})
+			}
+			wg.Wait()
+		})
+	})
+}
+
+// Safety and Liveness Guarantees, 2: "Deadlock free. Eventually it is always possible
+// to acquire a lock, even if the client that locked a resource crashes or gets
+// partitioned."
+func TestALockWhoseHolderIsCutOffIsFreeAfterItsTTL(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		clients := s.c.Clients()
+		gone := s.lockerWith(redlock.Options{}, nil, asLockerTakes(clients))
+		b := s.locker(redlock.Options{})
+		began := time.Now()
+		first := s.take(gone, 2*time.Second)
+		s.c.Cut(clients...)
+		k, err := b.Acquire(s.ctx, job, time.Second)
+		if err != nil {
+			t.Fatalf("Acquire: got %v, want the lock", err)
+		}
+		waited := time.Since(began)
+		if longest := 2*time.Second + 260*time.Millisecond; waited > longest {
+			t.Errorf("waited: got %v, want at most the ttl and one pause, %v", waited, longest)
+		}
+		if time.Now().Before(first.Until()) {
+			t.Errorf("taken %v before the other's Until", time.Until(first.Until()))
+		}
+		s.is("Release", k.Release(s.ctx), nil)
+	})
+}
+
+// Safety and Liveness Guarantees, 3: "Fault tolerance. As long as the majority of
+// Redis nodes are up, clients are able to acquire and release locks."
+func TestAMajorityThatIsUpIsEnoughToAcquireExtendAndRelease(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4, 5, 7} {
+		for down := range n + 1 {
+			t.Run(fmt.Sprintf("%d of %d down", down, n), func(t *testing.T) {
+				onStage(t, n, func(s *stage) {
+					l := s.locker(redlock.Options{})
+					for i := range down {
+						s.node(i).Stop()
+					}
+					k, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+					if up := n - down; 2*up <= n {
+						// Of the nodes configured, never of those that answer.
+						s.is("TryAcquire", err, redlock.ErrNoQuorum)
+						s.clean(l)
+						return
+					}
+					if err != nil {
+						t.Fatalf("TryAcquire: got %v, want the lock", err)
+					}
+					s.is("Extend", k.Extend(s.ctx), nil)
+					s.is("Release", k.Release(s.ctx), nil)
+					s.clean(l)
+				})
+			})
+		}
+	}
+}
+
+// Correct Implementation with a Single Instance: "The command will set the key only
+// if it does not already exist (NX option), with an expire of 30000 milliseconds (PX
+// option). The key is set to a value […] This value must be unique across all clients
+// and all lock requests." The Redlock Algorithm, 2: "using the same key name and
+// random value in all the instances".
+func TestTheKeyIsSetIfItDoesNotExistWithAnExpiryAndTheSameValueOnAllNodes(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		k := s.take(s.locker(redlock.Options{}), 30*time.Second)
+		time.Sleep(oneTrip)
+		for i := range 5 {
+			sets := s.told(i, "acquire")
+			if len(sets) != 1 {
+				t.Fatalf("node %d was asked %d times, want once", i, len(sets))
+			}
+			want := []string{"set", job, k.Value(), "nx", "get", "px", "30000"}
+			if got := sets[0].Args; !slices.Equal(got, want) {
+				t.Errorf("node %d: got %q, want %q", i, got, want)
+			}
+		}
+		s.carry("after the acquisition", k.Value(), 0, 1, 2, 3, 4)
+		if ttl := s.node(0).TTL(job); ttl > 30*time.Second || ttl < 29*time.Second {
+			t.Errorf("ttl on a node: got %v, want 30s", ttl)
+		}
+	})
+}
+
+func TestValuesAreUniqueOverAllClientsAndAllRequests(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.strangers(time.Minute, 0, 1)
+		for range 4 {
+			l, err := redlock.New(redlock.Options{Name: "same"}, s.c.Nodes()...) // not seeded
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			for range 5 {
+				l.TryAcquire(s.ctx, job, time.Second)
+			}
+			ctx, cancel := context.WithTimeout(s.ctx, 2*time.Second)
+			l.Acquire(ctx, job, time.Second, redlock.WithLabel("same"))
+			cancel()
+		}
+		seen := make(map[string]bool)
+		sets := s.told(2, "acquire")
+		for _, c := range sets {
+			v := valueOf(c.Args)
+			if seen[v] {
+				t.Errorf("the value %s was used for two requests", v)
+			}
+			seen[v] = true
+			if !strings.HasPrefix(v, "same:") || len(v) != len("same:")+36 {
+				t.Errorf("value: got %q, want the label, a colon and a uuid", v)
+			}
+		}
+		if len(sets) < 40 {
+			t.Errorf("requests seen: got %d, want 40 and more", len(sets))
+		}
+	})
+}
+
+// Correct Implementation with a Single Instance: "a client may acquire the lock, get
+// blocked performing some operation for longer than the lock validity time, and later
+// remove the lock, that was already acquired by some other client".
+func TestALateReleaseDoesNotRemoveTheLockOfAnother(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+		old := s.take(a, time.Second)
+		time.Sleep(2 * time.Second)
+		k := s.take(b, time.Minute)
+		s.is("the late Release", old.Release(s.ctx), redlock.ErrLost)
+		time.Sleep(time.Second)
+		s.carry("after the late release", k.Value(), s.all()...)
+		if !k.Valid() {
+			t.Errorf("the other's lock is not valid any more")
+		}
+	})
+}
+
+// The Redlock Algorithm, 1 and 4: "It gets the current time" before anything is sent;
+// "its validity time is considered to be the initial validity time minus the time
+// elapsed". Is the Algorithm Asynchronous?: "minus some time […] to compensate for
+// clock drift". So Until is the time of the call, plus the ttl, less the drift, less 2
+// ms for rounding, however long the answers took.
+func TestUntilCountsFromBeforeTheFirstRequest(t *testing.T) {
+	ttls := []time.Duration{40 * time.Millisecond, 999 * time.Millisecond, 10 * time.Second, time.Hour, 1234567891 * time.Nanosecond, 24 * 24 * time.Hour}
+	for _, percent := range []int64{1, 5, 50} {
+		for _, ttl := range ttls {
+			if percent == 50 && ttl < time.Second {
+				continue // leaves hardly anything
+			}
+			for what, slow := range map[string]time.Duration{"prompt": 0, "slow": ttl / 20} {
+				t.Run(fmt.Sprintf("drift %d %%, ttl %v, %s replies", percent, ttl, what), func(t *testing.T) {
+					onStage(t, 3, func(s *stage) {
+						slow := min(slow, 900*time.Millisecond)
+						l := s.locker(redlock.Options{Drift: float64(percent) / 100})
+						s.slow(slow, 0, 1, 2)
+						began := time.Now()
+						k := s.take(l, ttl)
+						if took := time.Since(began); took < slow {
+							t.Fatalf("the answers took %v, want %v: the test tests nothing", took, slow)
+						}
+						if got, want := k.Until(), began.Add(validFor(ttl, percent)); !got.Equal(want) {
+							t.Errorf("Until: got %v after the call, want %v", got.Sub(began), want.Sub(began))
+						}
+						k.Release(s.ctx)
+					})
+				})
+			}
+		}
+	}
+	t.Run("also before the dials", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			s.slow(100*time.Millisecond, 0, 1, 2)
+			l := s.cold(redlock.Options{}, nil, s.c.Nodes())
+			began := time.Now()
+			k := s.take(l, 10*time.Second)
+			if got, want := k.Until().Sub(began), validFor(10*time.Second, 1); got != want {
+				t.Errorf("Until: got %v after the call, want %v", got, want)
+			}
+		})
+	})
+	t.Run("also in a later attempt of Acquire, from that one", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var seen record
+			l := s.locker(redlock.Options{Observe: seen.observe})
+			s.strangers(time.Second, 0, 1)
+			k, err := l.Acquire(s.ctx, job, 10*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := seen.rounds[len(seen.rounds)-1]
+			for _, r := range seen.rounds {
+				if r.Op == redlock.OpAcquire {
+					last = r
+				}
+			}
+			if got, want := k.Until(), last.Start.Add(validFor(10*time.Second, 1)); !got.Equal(want) || last.Attempt < 2 {
+				t.Errorf("Until after attempt %d: got %v, want %v", last.Attempt, got, want)
+			}
+		})
+	})
+}
+
+// The Redlock Algorithm, 2: "the client uses a timeout which is small compared to the
+// total lock auto-release time".
+func TestANodeThatDoesNotAnswerCostsASmallTimeout(t *testing.T) {
+	for _, c := range []struct {
+		ttl, timeout, want time.Duration
+	}{
+		{5 * time.Second, 0, 500 * time.Millisecond},
+		{100 * time.Millisecond, 0, 10 * time.Millisecond},
+		{time.Hour, 0, time.Second},
+		{time.Hour, 50 * time.Millisecond, 50 * time.Millisecond},
+	} {
+		t.Run(fmt.Sprintf("ttl %v, NodeTimeout %v", c.ttl, c.timeout), func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				l := s.locker(redlock.Options{NodeTimeout: c.timeout})
+				s.node(1).Hang()
+				s.node(2).Hang()
+				s.lasts("a majority that hangs", c.want, func() {
+					_, err := l.TryAcquire(s.ctx, job, c.ttl)
+					s.is("TryAcquire", err, redlock.ErrNoQuorum)
+					s.says(err, "node-b:6379 timeout", "node-c:6379 timeout", "node-a:6379 yes")
+				})
+				s.lasts("the next call, which knows that they are down", 0, func() {
+					_, err := l.TryAcquire(s.ctx, job, c.ttl)
+					s.is("TryAcquire", err, redlock.ErrNoQuorum)
+				})
+				s.node(1).Resume()
+				s.node(2).Resume()
+				s.clean(l)
+			})
+		})
+	}
+}
+
+// Retry on Failure: "ideally the client should try to send the SET commands to the N
+// instances at the same time using multiplexing". So the time is that of the slowest
+// of the majority, not the sum; the same for extend and release.
+func TestAllNodesAreAskedAtOnce(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		for i := range 5 {
+			s.slow(time.Duration(i+1)*20*time.Millisecond, i)
+		}
+		var k *redlock.Lock
+		began := time.Now()
+		s.lasts("TryAcquire", 60*time.Millisecond, func() { k = s.take(l, 10*time.Second) })
+		time.Sleep(700 * time.Millisecond)
+		s.lasts("Extend", 60*time.Millisecond, func() { s.is("Extend", k.Extend(s.ctx), nil) })
+		time.Sleep(time.Second)
+		s.lasts("Release", 60*time.Millisecond, func() { s.is("Release", k.Release(s.ctx), nil) })
+		for i := range 5 {
+			// Half a round trip after the call: it left when the call was made.
+			at := s.told(i, "acquire")[0].At.Sub(began)
+			if want := time.Duration(i+1) * 10 * time.Millisecond; at < want || at > want+oneTrip {
+				t.Errorf("node %d was asked after %v, want %v", i, at, want)
+			}
+		}
+	})
+}
+
+// The Redlock Algorithm, 3: "If and only if the client was able to acquire the lock in
+// the majority of the instances (at least 3)".
+func TestTheLockIsAcquiredIfAndOnlyIfAMajorityIsOurs(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4, 5, 7} {
+		for others := range n + 1 {
+			t.Run(fmt.Sprintf("%d of %d hold another's", others, n), func(t *testing.T) {
+				onStage(t, n, func(s *stage) {
+					l := s.locker(redlock.Options{})
+					for i := range others {
+						s.strangers(time.Minute, i)
+					}
+					k, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+					if 2*(n-others) > n {
+						if err != nil {
+							t.Fatalf("got %v, want the lock", err)
+						}
+						s.is("Release", k.Release(s.ctx), nil)
+					} else {
+						s.is("TryAcquire", err, redlock.ErrHeld)
+						if k != nil {
+							t.Errorf("a lock and an error")
+						}
+					}
+					s.clean(l)
+					s.carry("afterwards", otherValue, s.all()[:others]...)
+				})
+			})
+		}
+	}
+}
+
+// The Redlock Algorithm, 3: "and the total time elapsed to acquire the lock is less
+// than lock validity time". Safety Arguments: "If a client locked the majority of
+// instances using a time near, or greater, than the lock maximum validity time […] it
+// will consider the lock invalid and will unlock the instances".
+func TestAMajorityThatIsCompleteAfterTheValidityIsNoLock(t *testing.T) {
+	const ttl = 10 * time.Second
+	valid := validFor(ttl, 1)
+	for _, c := range []struct {
+		name    string
+		elapsed time.Duration
+		won     bool
+	}{
+		{"a microsecond of validity is left", valid - time.Microsecond, true},
+		{"exactly nothing is left", valid, false},
+		{"the ttl is over", ttl, false},
+		{"an hour later", time.Hour, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				var h hands // of a process that is stopped while the answers wait in its sockets
+				l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
+				h.stop()
+				began := h.steadyNow()
+				s.once(0, "acquire", func() { h.pass(c.elapsed) })
+				k, err := l.TryAcquire(s.ctx, job, ttl)
+				if c.won {
+					if err != nil {
+						t.Fatalf("got %v, want the lock", err)
+					}
+					if got := k.Until().Sub(began); got != valid || !k.Valid() {
+						t.Errorf("Until: got %v after the call, valid: %v; want %v and true", got, k.Valid(), valid)
+					}
+					return
+				}
+				s.is("TryAcquire", err, redlock.ErrNoQuorum)
+				s.says(err, "validity")
+				s.clean(l)
+			})
+		})
+	}
+	t.Run("the machine was suspended, its steady clock stood still", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var h hands
+			l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
+			s.once(1, "acquire", func() { h.setWall(time.Minute) })
+			_, err := l.TryAcquire(s.ctx, job, ttl)
+			s.is("TryAcquire", err, redlock.ErrNoQuorum)
+			s.clean(l)
+		})
+	})
+}
+
+// The Redlock Algorithm, 5: "If the client failed to acquire the lock for some reason
+// […] it will try to unlock all the instances (even the instances it believed it was
+// not able to lock)."
+func TestAFailedAttemptIsUnlockedOnAllNodesThatMayHoldIt(t *testing.T) {
+	type fault func(s *stage, i int)
+	for name, f := range map[string]fault{
+		"said yes":                       func(s *stage, i int) {},
+		"executed, the connection reset": func(s *stage, i int) { s.once(i, "acquire", func() { s.node(i).DropReplies(2) }) },
+		"executed, the reply lost":       func(s *stage, i int) { s.once(i, "acquire", func() { s.node(i).LoseReplies(2) }) },
+		"executed, the way back cut":     func(s *stage, i int) { s.once(i, "acquire", s.node(i).PartitionReplies) },
+		"hung before it executed":        func(s *stage, i int) { s.once(i, "acquire", s.node(i).Hang) },
+		"cut off before it heard of it":  func(s *stage, i int) { s.node(i).Partition() },
+		"slower than the timeout":        func(s *stage, i int) { s.slow(1500*time.Millisecond, i) },
+		"register of the wrong type":     func(s *stage, i int) { s.do(i, "SET", jobRegister, "word", "PX", "100000") },
+		"lock set, then an error on ZADD": func(s *stage, i int) {
+			s.node(i).FailCommand("zadd", "OOM command not allowed when used memory > 'maxmemory'.")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				l := s.locker(redlock.Options{})
+				s.strangers(time.Minute, 0, 1)
+				f(s, 2)
+				f(s, 3)
+				f(s, 4)
+				for _, i := range []int{3, 4} { // so that the attempt fails in any case
+					if name == "said yes" {
+						s.strangers(time.Minute, i)
+					}
+				}
+				_, err := l.TryAcquire(s.ctx, job, 5*time.Second)
+				if err == nil {
+					t.Fatal("TryAcquire: got the lock, want none")
+				}
+				time.Sleep(300 * time.Millisecond)
+				s.clean(l)
+			})
+		})
+	}
+}
+
+// Retry on Failure: "It is worth stressing how important it is for clients that fail to
+// acquire the majority of locks, to release the (partially) acquired locks ASAP".
+func TestWhatAFailedAttemptHoldsIsFreeARoundTripLater(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		s.strangers(time.Minute, 0, 1, 2)
+		_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+		s.is("TryAcquire", err, redlock.ErrHeld)
+		time.Sleep(2 * oneTrip) // what of the acquire was still under way, and the rollback
+		for _, i := range []int{3, 4} {
+			if v, ok := s.node(i).Get(job); ok {
+				t.Errorf("node %d holds %s, want nothing", i, v)
+			}
+		}
+		if got := s.told(0, "rollback"); len(got) > 0 {
+			t.Errorf("a node that said who holds it was told %v", got)
+		}
+	})
+}
+
+// Retry on Failure: "it should try again after a random delay in order to try to
+// desynchronize multiple clients".
+func TestAPauseBeforeTheNextAttemptIsRandom(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		const longest = 100 * time.Millisecond
+		s.strangers(time.Minute, 0, 1, 2)
+		var mu sync.Mutex
+		var asked []int
+		retry := func(attempt int) time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, attempt)
+			return longest
+		}
+		l := s.locker(redlock.Options{Retry: retry})
+		ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
+		defer cancel()
+		_, err := l.Acquire(ctx, job, time.Second)
+		s.is("Acquire", err, context.DeadlineExceeded)
+		s.is("Acquire", err, redlock.ErrHeld)
+		sets := s.told(0, "acquire")
+		distinct := make(map[time.Duration]bool)
+		for i := 1; i < len(sets); i++ {
+			d := sets[i].At.Sub(sets[i-1].At)
+			if d < longest/2 || d > longest+2*oneTrip {
+				t.Errorf("pause %d: got %v, want between %v and %v", i, d, longest/2, longest)
+			}
+			distinct[d.Round(time.Millisecond)] = true
+		}
+		if len(sets) < 40 || len(distinct) < 15 {
+			t.Errorf("got %d attempts with %d different pauses, want 50 or more and most of them different", len(sets), len(distinct))
+		}
+		for i, a := range asked {
+			if a != i+1 {
+				t.Fatalf("Retry was asked for the pauses after attempts %v, want 1, 2, 3 and so on", asked)
+			}
+		}
+	})
+}
+
+// The next attempt must not meet what the one before left on a node: there it
+// comes after the rollback.
+func TestTheNextAttemptComesAfterItsOwnRollback(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		var seen record
+		l := s.locker(redlock.Options{Observe: seen.observe, Retry: func(int) time.Duration { return time.Millisecond }})
+		// Three nodes are held by another, which is decided at once. The answers of
+		// the two slow ones and their rollbacks take a while.
+		s.strangers(time.Minute, 0, 1, 2)
+		s.slow(100*time.Millisecond, 3, 4)
+		s.once(2, "acquire", func() {
+			time.AfterFunc(300*time.Microsecond, func() { s.node(0).Evict(job); s.node(1).Evict(job) })
+		})
+		k, err := l.Acquire(s.ctx, job, 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := seen.attempts(); got != 2 {
+			t.Errorf("acquired with attempt %d, want 2: the attempt before stood in the way", got)
+		}
+		time.Sleep(time.Second)
+		for _, i := range []int{3, 4} {
+			var last string
+			for _, c := range s.told(i, "acquire", "rollback") {
+				switch v := valueOf(c.Args); {
+				case verb(c.Args) == "rollback":
+					last = ""
+				case last != "":
+					t.Errorf("node %d was asked for %s before %s was rolled back", i, v, last)
+				default:
+					last = v
+				}
+			}
+		}
+		s.carry("afterwards", k.Value(), 0, 1, 3, 4)
+	})
+}
+
+// Releasing the Lock: it "can be performed whether or not the client believes it was
+// able to successfully lock a given instance".
+func TestAReleaseGoesToAllNodes(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		s.strangers(time.Minute, 0)                               // says no
+		s.once(1, "acquire", func() { s.node(1).DropReplies(2) }) // does not say
+		s.slow(50*time.Millisecond, 2)                            // had not said
+		k := s.take(l, 10*time.Second)
+		s.is("Release", k.Release(s.ctx), nil)
+		time.Sleep(time.Second)
+		for i := range 5 {
+			got := s.told(i, "release")
+			if len(got) == 0 || valueOf(got[0].Args) != k.Value() {
+				t.Errorf("node %d was told %v, want the release of %s", i, verbs(s.told(i)), k.Value())
+			}
+		}
+		s.carry("afterwards", otherValue, 0)
+		s.clean(l)
+	})
+}
+
+// A release with a context that is over is done all the same.
+func TestAReleaseWithACancelledContextIsDoneAllTheSame(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, 10*time.Second)
+		ctx, cancel := context.WithCancel(s.ctx)
+		cancel()
+		s.is("Release", k.Release(ctx), nil)
+		s.clean(l)
+	})
+}
+
+// Safety Arguments: "we are sure that the first key to expire in the set will exist
+// for at least MIN_VALIDITY=TTL-(T2-T1)-CLOCK_DRIFT."
+func TestAMajorityCarriesTheKeyUntilUntilThoughTheNodesClocksAreFast(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		for i := range 5 {
+			s.node(i).SetClockRate(1.01)
+		}
+		a := s.locker(redlock.Options{})
+		s.node(4).Stop()
+		s.slow(90*time.Millisecond, 1, 2)
+		k := s.take(a, time.Minute)
+		s.slow(0, 1, 2)
+		time.Sleep(time.Until(k.Until()) - time.Microsecond) // the wall clock's grain
+		if !k.Valid() {
+			t.Errorf("a microsecond before Until: not valid")
+		}
+		s.carry("a microsecond before Until", k.Value(), 0, 1, 2, 3)
+		time.Sleep(time.Microsecond)
+		if k.Valid() {
+			t.Errorf("after Until: valid")
+		}
+	})
+	t.Run("and keeps others out until then", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			for i := range 3 {
+				s.node(i).SetClockRate(1.01)
+			}
+			a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{Retry: func(int) time.Duration { return time.Millisecond }})
+			k := s.take(a, 10*time.Second)
+			time.Sleep(9500 * time.Millisecond)
+			if _, err := b.Acquire(s.ctx, job, 10*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if early := time.Until(k.Until()); early > 0 {
+				t.Errorf("the next holder was let in %v before Until", early)
+			}
+		})
+	})
+}
+
+// Performance, Crash Recovery and fsync: "we just need to make an instance, after a
+// crash, unavailable for at least a bit more than the max TTL we use".
+func TestANodeThatStaysAwayForTheTTLAfterACrashLetsNobodyIn(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+		s.node(3).Stop()
+		s.node(4).Stop()
+		k := s.take(a, 5*time.Second) // by a bare majority
+		s.node(3).Start()
+		s.node(4).Start()
+		s.node(2).Restart(false)
+		s.node(2).Stop()
+		for k.Valid() {
+			if _, err := b.TryAcquire(s.ctx, job, 5*time.Second); err == nil {
+				t.Fatalf("%v before the holder's Until another took the lock", time.Until(k.Until()))
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		time.Sleep(200 * time.Millisecond)
+		s.node(2).Start()
+		if _, err := b.Acquire(s.ctx, job, 5*time.Second); err != nil {
+			t.Errorf("after the ttl: got %v, want the lock", err)
+		}
+	})
+}
+
+// What the page does not say: the calls themselves.
+
+func TestACallWithAContextThatIsOverSendsNothing(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		why := errors.New("the request is gone")
+		ctx, cancel := context.WithCancelCause(s.ctx)
+		cancel(why)
+		for name, call := range map[string]func() error{
+			"TryAcquire": func() error { _, err := l.TryAcquire(ctx, job, time.Second); return err },
+			"Acquire":    func() error { _, err := l.Acquire(ctx, job, time.Second); return err },
+			"Adopt":      func() error { _, err := l.Adopt(ctx, job, "x", time.Second); return err },
+			"Inspect":    func() error { _, err := l.Inspect(ctx, job); return err },
+			"Run": func() error {
+				return l.Run(ctx, job, time.Second, func(context.Context, *redlock.Lock) error { t.Error("fn was called"); return nil })
+			},
+		} {
+			err := call()
+			s.is(name, err, context.Canceled)
+			s.is(name, err, why)
+			if errors.Is(err, redlock.ErrNoQuorum) {
+				t.Errorf("%s: got %v, which is ErrNoQuorum, though nobody was asked", name, err)
+			}
+		}
+		time.Sleep(time.Second)
+		for i := range 3 {
+			if got := s.told(i); len(got) > 0 {
+				t.Errorf("node %d was told %v, want nothing", i, got)
+			}
+		}
+	})
+}
+
+func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T) {
+	for _, name := range []string{"TryAcquire", "Acquire"} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				l := s.locker(redlock.Options{})
+				s.slow(100*time.Millisecond, 1, 2, 3)
+				s.node(4).Hang()
+				ctx, cancel := context.WithCancel(s.ctx)
+				time.AfterFunc(20*time.Millisecond, cancel)
+				call := l.TryAcquire
+				if name == "Acquire" {
+					call = l.Acquire
+				}
+				began := time.Now()
+				k, err := call(ctx, job, 10*time.Second)
+				if took := time.Since(began); took != 20*time.Millisecond {
+					t.Errorf("it returned after %v, want 20ms, when it was cancelled", took)
+				}
+				if k != nil {
+					t.Errorf("a lock and an error")
+				}
+				s.is(name, err, context.Canceled)
+				s.is(name, err, redlock.ErrNoQuorum)
+				s.says(err, "context canceled", "3 of 5 votes needed", "node-a:6379 yes", "node-b:6379 pending", "node-e:6379 pending")
+				if errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v, which is a deadline's error, too", err)
+				}
+				time.Sleep(2 * time.Second)
+				s.carry("when the slow ones had answered", "", 0, 1, 2, 3, 4)
+				s.node(4).Resume()
+				s.clean(l)
+			})
+		})
+	}
+	t.Run("by its deadline", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			s.slow(200*time.Millisecond, 0, 1, 2)
+			ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			_, err := l.TryAcquire(ctx, job, 10*time.Second)
+			if took := time.Since(began); took != 50*time.Millisecond {
+				t.Errorf("it returned after %v, want 50ms", took)
+			}
+			s.is("TryAcquire", err, context.DeadlineExceeded)
+			s.clean(l)
+		})
+	})
+	t.Run("between two attempts", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{Retry: func(int) time.Duration { return time.Hour }})
+			s.strangers(time.Hour, 0, 1, 2)
+			ctx, cancel := context.WithTimeout(s.ctx, 10*time.Minute)
+			defer cancel()
+			began := time.Now()
+			_, err := l.Acquire(ctx, job, 10*time.Second)
+			if took := time.Since(began); took != 10*time.Minute {
+				t.Errorf("it returned after %v, want 10m", took)
+			}
+			s.is("Acquire", err, context.DeadlineExceeded)
+			s.is("Acquire", err, redlock.ErrHeld)
+			s.says(err, "held by other", "2 of 3 votes needed", "attempt 1")
+		})
+	})
+	t.Run("during the raise of the token", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			s.setRegister(micros()+1e9, 0, 1, 2)
+			ctx, cancel := context.WithCancel(s.ctx)
+			s.once(0, "raise", cancel)
+			_, err := l.TryAcquire(ctx, job, 10*time.Second)
+			s.is("TryAcquire", err, context.Canceled)
+			s.clean(l)
+		})
+	})
+}
+
+// Either a lock with somebody to release it, or an error and a rollback: never
+// both, never neither.
+func TestAContextThatEndsWhenTheQuorumIsCompleteGivesALockOrARollback(t *testing.T) {
+	var exactly time.Duration
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		began := time.Now()
+		s.take(l, 10*time.Second)
+		exactly = time.Since(began)
+	})
+	for off := -3 * time.Nanosecond; off <= 3; off++ {
+		t.Run(fmt.Sprintf("off by %v", off), func(t *testing.T) {
+			onStage(t, 3, func(s *stage) { // the same run again
+				l := s.locker(redlock.Options{})
+				ctx, cancel := context.WithTimeout(s.ctx, exactly+off)
+				defer cancel()
+				k, err := l.TryAcquire(ctx, job, 10*time.Second)
+				switch {
+				case (k == nil) == (err == nil):
+					t.Errorf("got %v, %v; want either a lock or an error", k, err)
+				case off < 0 && err == nil, off > 0 && err != nil:
+					t.Errorf("got %v; want an error exactly if the context ends first", err)
+				case err == nil:
+					s.carry("acquired", k.Value(), s.all()...)
+					s.is("Release", k.Release(s.ctx), nil)
+				default:
+					s.is("TryAcquire", err, context.DeadlineExceeded)
+				}
+				s.clean(l)
+			})
+		})
+	}
+}
+
+// Held tells that waiting is of use; dead nodes must not hide it, nor noes hide an
+// outage. y: free, n: another's, d: down, h: hung.
+func TestHeldIsToldFromUnreachable(t *testing.T) {
+	for _, c := range []struct {
+		nodes string
+		want  error
+		took  time.Duration
+		tie   bool // nobody has a majority
+	}{
+		{"nnnnn", redlock.ErrHeld, 0, false},
+		{"nnndd", redlock.ErrHeld, 0, false},
+		{"ddnnn", redlock.ErrHeld, 0, false},
+		{"nnnhh", redlock.ErrHeld, 0, false},
+		{"nnnyy", redlock.ErrHeld, 0, false},
+		{"nnddd", redlock.ErrNoQuorum, 0, false},
+		{"nyydd", redlock.ErrNoQuorum, 0, false},
+		{"yyddd", redlock.ErrNoQuorum, 0, false},
+		{"ddddd", redlock.ErrNoQuorum, 0, false},
+		{"nnhhh", redlock.ErrNoQuorum, time.Second, false},
+		{"yyhhh", redlock.ErrNoQuorum, time.Second, false},
+		{"hhhhh", redlock.ErrNoQuorum, time.Second, false},
+		{"yyynn", nil, 0, false},
+		{"yyydd", nil, 0, false},
+		{"yyyhh", nil, 0, false},
+		{"nyyyh", nil, 0, false},
+		{"nn", redlock.ErrHeld, 0, false},
+		{"ny", redlock.ErrHeld, 0, true},
+		{"nnyy", redlock.ErrHeld, 0, true},
+		{"ddyy", redlock.ErrNoQuorum, 0, false},
+		{"n", redlock.ErrHeld, 0, false},
+		{"d", redlock.ErrNoQuorum, 0, false},
+	} {
+		t.Run(c.nodes, func(t *testing.T) {
+			onStage(t, len(c.nodes), func(s *stage) {
+				l := s.locker(redlock.Options{})
+				for i, f := range c.nodes {
+					switch f {
+					case 'n':
+						s.strangers(time.Minute, i)
+					case 'd':
+						s.node(i).Stop()
+					case 'h':
+						s.node(i).Hang()
+					}
+				}
+				began := time.Now()
+				_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+				took := time.Since(began)
+				s.is("TryAcquire", err, c.want)
+				if c.want == redlock.ErrHeld && len(c.nodes)%2 == 1 {
+					s.says(err, "held by other")
+				}
+				longest := c.took + oneTrip
+				if c.tie {
+					longest += 50 * time.Millisecond // it is tried again a few times
+				}
+				if took < c.took || took > longest {
+					t.Errorf("it took %v, want %v to %v", took, c.took, longest)
+				}
+			})
+		})
+	}
+}
+
+func TestAHolderIsNamedOnlyByAMajority(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		for i := range 5 {
+			s.node(i).Set(job, fmt.Sprintf("c%d:00000000-0000-4000-8000-00000000000%d", i, i), time.Minute)
+		}
+		_, err := l.TryAcquire(s.ctx, job, time.Second)
+		s.is("TryAcquire", err, redlock.ErrHeld)
+		if strings.Contains(err.Error(), "held by") {
+			t.Errorf("got %v, which names a holder though each node names another", err)
+		}
+		var q *redlock.QuorumError
+		if !errors.As(err, &q) || q.Round.Holder() != "" {
+			t.Errorf("got %v, want a QuorumError whose round has no holder", err)
+		}
+	})
+}
+
+func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
+	for _, text := range []string{
+		"WRONGTYPE Operation against a key holding the wrong kind of value",
+		"NOAUTH Authentication required.",
+		"WRONGPASS invalid username-password pair or user is disabled.",
+		"NOPERM this user has no permissions to run the 'set' command",
+		"READONLY You can't write against a read only replica.",
+	} {
+		code, _, _ := strings.Cut(text, " ")
+		t.Run(code, func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				l := s.locker(redlock.Options{})
+				for _, i := range []int{0, 1, 2} {
+					s.node(i).FailCommand("set", text)
+				}
+				s.lasts("Acquire", 0, func() {
+					_, err := l.Acquire(s.ctx, job, 10*time.Second)
+					s.is("Acquire", err, redlock.ErrNoQuorum)
+					s.says(err, code)
+				})
+				s.clean(l)
+			})
+		})
+		t.Run(code+" on a minority", func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				l := s.locker(redlock.Options{})
+				s.node(0).FailCommand("set", text)
+				s.node(4).FailCommand("set", text)
+				k, err := l.Acquire(s.ctx, job, 10*time.Second)
+				s.is("Acquire", err, nil)
+				s.is("Release", k.Release(s.ctx), nil)
+				s.clean(l)
+			})
+		})
+	}
+	t.Run("two of them and one that is down, which may come back", func(t *testing.T) {
+		onStage(t, 5, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			s.node(0).FailCommand("set", "READONLY You can't write against a read only replica.")
+			s.node(1).FailCommand("set", "READONLY You can't write against a read only replica.")
+			s.node(2).Stop()
+			time.AfterFunc(3*time.Second, s.node(2).Start)
+			k, err := l.Acquire(s.ctx, job, 10*time.Second)
+			s.is("Acquire", err, nil)
+			if k != nil {
+				s.is("Release", k.Release(s.ctx), nil)
+			}
+		})
+	})
+	for _, text := range []string{
+		"LOADING Redis is loading the dataset in memory",
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+		"NOREPLICAS Not enough good replicas to write.",
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+		"OOM command not allowed when used memory > 'maxmemory'.",
+		"ERR max number of clients reached",
+	} {
+		code, _, _ := strings.Cut(text, " ")
+		t.Run(code+" is waited out", func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				l := s.locker(redlock.Options{})
+				for _, i := range []int{0, 1, 2} {
+					s.node(i).Fail(text)
+				}
+				_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+				s.is("TryAcquire", err, redlock.ErrNoQuorum)
+				s.says(err, "node-a:6379 "+code)
+				time.AfterFunc(2*time.Second, func() {
+					for _, i := range []int{0, 1, 2} {
+						s.node(i).Fail("")
+					}
+				})
+				began := time.Now()
+				k, err := l.Acquire(s.ctx, job, 10*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took < 2*time.Second || took > 2500*time.Millisecond {
+					t.Errorf("Acquire took %v, want 2s and a pause", took)
+				}
+				s.is("Release", k.Release(s.ctx), nil)
+				s.clean(l)
+			})
+		})
+	}
+	t.Run("a key of another type is never granted, never deleted", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			for i := range 3 {
+				s.do(i, "RPUSH", job, "a stranger's list")
+			}
+			_, err := l.Acquire(s.ctx, job, 10*time.Second)
+			s.is("Acquire", err, redlock.ErrNoQuorum)
+			s.says(err, "WRONGTYPE")
+			time.Sleep(2 * time.Second)
+			for i := range 3 {
+				if got := s.do(i, "LLEN", job); got != 1 {
+					t.Errorf("node %d: the stranger's list has %v elements, want 1", i, got)
+				}
+			}
+		})
+	})
+	t.Run("a key without a ttl is never granted, never deleted", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			s.strangers(0, 0, 1, 2)
+			_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+			s.is("TryAcquire", err, redlock.ErrHeld)
+			s.says(err, "held by other")
+			time.Sleep(time.Hour)
+			s.carry("an hour later", otherValue, 0, 1, 2)
+		})
+	})
+}
+
+func TestAllNodesAreNamedWithTheReasonWhenNoneCanBeReached(t *testing.T) {
+	for name, f := range map[string]struct {
+		fault func(s *stage, i int)
+		says  string
+		took  time.Duration
+	}{
+		"refused": {func(s *stage, i int) { s.node(i).Refuse(true) }, "refused", 0},
+		"a hole":  {func(s *stage, i int) { s.node(i).Partition() }, "timeout", time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				for i := range 3 {
+					f.fault(s, i)
+				}
+				l := s.cold(redlock.Options{}, nil, s.c.Nodes())
+				s.lasts("TryAcquire", f.took, func() {
+					_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+					s.is("TryAcquire", err, redlock.ErrNoQuorum)
+					s.says(err, "node-a:6379", "node-b:6379", "node-c:6379", f.says)
+					if errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("got %v, which is a context's error, and no context ended", err)
+					}
+				})
+				for i := range 3 {
+					s.node(i).Refuse(false)
+					s.node(i).Heal()
+				}
+				time.Sleep(2500 * time.Millisecond)
+				k := s.take(l, 10*time.Second)
+				s.is("Release", k.Release(s.ctx), nil)
+				s.clean(l)
+			})
+		})
+	}
+}
+
+// Who cannot win must not stop others for good: two that reach disjoint minorities.
+func TestTwoThatReachDisjointMinoritiesBothGoOnAfterTheHeal(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		ca, cb := s.c.Clients(), s.c.Clients()
+		a := s.lockerWith(redlock.Options{}, nil, asLockerTakes(ca))
+		b := s.lockerWith(redlock.Options{}, nil, asLockerTakes(cb))
+		s.c.Cut(ca[2:]...)
+		s.c.Cut(cb[:3]...)
+		var wg sync.WaitGroup
+		var inside atomic.Int32
+		for _, l := range []*redlock.Locker{a, b} {
+			wg.Go(func() {
+				k, err := l.Acquire(s.ctx, job, 2*time.Second)
+				if err != nil {
+					t.Errorf("Acquire: got %v, want the lock", err)
+					return
+				}
+				if inside.Add(1) != 1 {
+					t.Errorf("both hold the lock")
+				}
+				time.Sleep(10 * time.Millisecond)
+				inside.Add(-1)
+				k.Release(s.ctx)
+			})
+		}
+		time.Sleep(10 * time.Second)
+		healed := time.Now()
+		s.c.Mend(ca[2:]...)
+		s.c.Mend(cb[:3]...)
+		wg.Wait()
+		if took := time.Since(healed); took > 4*time.Second {
+			t.Errorf("both had it %v after the heal, want within 4s", took)
+		}
+		s.clean(a, b)
+	})
+}
+
+// The quorum is complete and the lock released while a slow node has not answered
+// its acquire: the release comes after that there.
+func TestAQuickReleaseFollowsTheAcquireOnASlowNode(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		s.slow(200*time.Millisecond, 2)
+		k := s.take(l, 10*time.Second)
+		s.is("Release", k.Release(s.ctx), nil)
+		time.Sleep(time.Second)
+		if got := verbs(s.told(2, "acquire", "release")); !slices.Equal(got, []string{"acquire", "release"}) {
+			t.Errorf("the slow node was told %v, want acquire, release", got)
+		}
+		s.clean(l)
+	})
+}
+
+// A stopped server executes at waking what lies in its sockets: an acquire after
+// the rollback that was to undo it.
+func TestAnAcquireThatIsExecutedAfterItsRollbackLeavesNothing(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		s.strangers(20*time.Second, 0, 1)
+		s.node(2).Hang()
+		_, err := l.TryAcquire(s.ctx, job, time.Hour)
+		s.is("TryAcquire", err, redlock.ErrHeld)
+		time.Sleep(30 * time.Second)
+		s.node(2).Resume()
+		s.clean(l)
+		k := s.take(l, time.Minute)
+		s.carry("the next lock", k.Value(), 0, 1, 2)
+		// The old attempt's rollback, however late, does not touch the next lock.
+		time.Sleep(10 * time.Second)
+		s.carry("ten seconds later", k.Value(), 0, 1, 2)
+	})
+}
+
+func TestAShorterTTLShortensNobodysLock(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+		k := s.take(a, time.Hour)
+		for range 3 {
+			b.TryAcquire(s.ctx, job, time.Second)
+		}
+		time.Sleep(time.Minute)
+		for i := range 3 {
+			if got := s.node(i).TTL(job); got < 58*time.Minute {
+				t.Errorf("node %d: the holder's key has %v left, want 59m", i, got)
+			}
+		}
+		if !k.Valid() {
+			t.Errorf("the lock is not valid any more")
+		}
+	})
+}
+
+func TestALockerIsSharedByManyGoroutines(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		var wg sync.WaitGroup
+		counters := make([]int, 4) // guarded by the locks
+		for i := range 32 {
+			wg.Go(func() {
+				key := fmt.Sprintf("shared/%d", i%4)
+				k, err := l.Acquire(s.ctx, key, 10*time.Second)
+				if err != nil {
+					t.Errorf("Acquire: got %v, want the lock", err)
+					return
+				}
+				counters[i%4]++
+				if i%2 == 0 {
+					s.is("Extend", k.Extend(s.ctx), nil)
+				}
+				s.is("Release", k.Release(s.ctx), nil)
+			})
+		}
+		wg.Wait()
+		if !slices.Equal(counters, []int{8, 8, 8, 8}) {
+			t.Errorf("got %v, want 8 each", counters)
+		}
+		s.clean(l)
+	})
+}
+
+func TestALockIsSharedByManyGoroutines(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, 5*time.Second)
+		var wg sync.WaitGroup
+		for i := range 16 {
+			wg.Go(func() {
+				held, stop := k.KeepAlive(s.ctx)
+				defer stop()
+				for range 10 {
+					s.is("Extend", k.Extend(s.ctx), nil)
+					if !k.Valid() || time.Until(k.Until()) <= 0 || held.Err() != nil || k.Fence() == 0 || k.Key() != job {
+						t.Errorf("valid: %v, left: %v, held: %v; want a lock that is held", k.Valid(), time.Until(k.Until()), held.Err())
+					}
+					time.Sleep(time.Duration(i) * 20 * time.Millisecond)
+				}
+			})
+		}
+		wg.Wait()
+		errs := make([]error, 8)
+		for i := range errs {
+			wg.Go(func() { errs[i] = k.Release(s.ctx) })
+		}
+		wg.Wait()
+		for _, err := range errs {
+			s.is("Release", err, nil)
+		}
+		if n := len(s.told(0, "release")); n != 1 {
+			t.Errorf("releases sent: got %d, want 1", n)
+		}
+		s.clean(l)
+	})
+}
+
+func TestAReleasedLockIsOver(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, 5*time.Second)
+		s.is("Release", k.Release(s.ctx), nil)
+		time.Sleep(time.Second)
+		for i := range 3 {
+			s.node(i).Record(true)
+		}
+		s.is("the second Release", k.Release(s.ctx), nil)
+		s.is("Extend", k.Extend(s.ctx), redlock.ErrLost)
+		if k.Valid() {
+			t.Errorf("valid after Release")
+		}
+		time.Sleep(time.Second)
+		if got := s.told(0); len(got) > 0 {
+			t.Errorf("nodes were told %v, want nothing", verbs(got))
+		}
+	})
+}
+
+func TestAReleaseThatReachesAMinoritySaysWhenTheRestExpires(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, 5*time.Second)
+		time.Sleep(time.Second)
+		for _, i := range []int{0, 1, 2} {
+			s.node(i).Partition()
+		}
+		err := k.Release(s.ctx)
+		s.is("Release", err, redlock.ErrNoQuorum)
+		s.says(err, "expires by", "3 of 5 votes needed")
+		if k.Valid() {
+			t.Errorf("valid after Release")
+		}
+		for _, i := range []int{0, 1, 2} {
+			s.node(i).Heal()
+		}
+		time.Sleep(3 * time.Second)
+		s.carry("after the heal", "", s.all()...)
+		s.is("Release asked again", k.Release(s.ctx), nil)
+		s.clean(l)
+	})
+}
+
+func TestWhatCannotBeReleasedExpiresWithItsTTL(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		clients := s.c.Clients()
+		a := s.lockerWith(redlock.Options{}, nil, asLockerTakes(clients))
+		s.take(a, 2*time.Second)
+		s.c.Cut(clients...)
+		time.Sleep(2*time.Second + time.Millisecond)
+		s.carry("after the ttl", "", 0, 1, 2)
+		s.c.Mend(clients...)
+	})
+}

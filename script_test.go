@@ -1,0 +1,394 @@
+package redlock_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/redlocktest"
+)
+
+// eval runs one of the scripts on the stage's only node.
+func (s *stage) eval(script string, args ...string) any {
+	s.Helper()
+	return s.do(0, append([]string{"EVAL", luaText(script), "2", job, jobRegister}, args...)...)
+}
+
+func (s *stage) answers(what string, got any, want ...any) {
+	s.Helper()
+	if list, ok := got.([]any); ok {
+		if !reflect.DeepEqual(list, want) {
+			s.Errorf("%s: got %v, want %v", what, list, want)
+		}
+		return
+	}
+	if len(want) != 1 || got != want[0] {
+		s.Errorf("%s: got %v (%T), want %v", what, got, got, want)
+	}
+}
+
+// leaves checks the lock's key and ttl and the register and its life.
+func (s *stage) leaves(what, value string, ttl time.Duration, register string, life time.Duration) {
+	s.Helper()
+	n := s.node(0)
+	if got, _ := n.Get(job); got != value {
+		s.Errorf("%s: the lock holds %q, want %q", what, got, value)
+	}
+	if got := n.TTL(job); got != ttl {
+		s.Errorf("%s: the lock has %v left, want %v", what, got, ttl)
+	}
+	score := ""
+	if v := s.do(0, "ZSCORE", jobRegister, "f"); v != nil {
+		score = fmt.Sprint(v)
+	}
+	if score != register {
+		s.Errorf("%s: the register stands at %q, want %q", what, score, register)
+	}
+	if got := n.TTL(jobRegister); got != life {
+		s.Errorf("%s: the register lives for %v, want %v", what, got, life)
+	}
+}
+
+func onScript(t *testing.T, name string, f func(s *stage)) {
+	t.Run(name, func(t *testing.T) {
+		redlocktest.Bubble(t, func(t *testing.T) {
+			f(&stage{T: t, c: redlocktest.New(t, 1), ctx: t.Context()})
+		})
+	})
+}
+
+const (
+	sec = time.Second
+	day = 24 * time.Hour
+)
+
+func TestEveryScriptStatesItsContractAndRunsWithoutMemory(t *testing.T) {
+	files, _ := filepath.Glob("lua/*.lua")
+	if len(files) != len(luaNames()) {
+		t.Errorf("scripts: got %d files, want %d tested here", len(files), len(luaNames()))
+	}
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		lines := bufio.NewScanner(f)
+		lines.Scan()
+		if first := lines.Text(); !strings.HasPrefix(first, "-- ") { // #! would have it refused for want of memory
+			t.Errorf("%s begins with %q, want its contract in a comment", name, first)
+		}
+		for lines.Scan() {
+			if l := lines.Text(); strings.Contains(l, "tostring") {
+				t.Errorf("%s prints a number by tostring, which real servers round: %q", name, l)
+			}
+		}
+	}
+}
+
+func TestScriptExtend(t *testing.T) {
+	extend := func(s *stage) any { return s.eval("extend", "ours", "5000", "77", "86000000", "86400000") }
+	onScript(t, "ours: a new ttl, the register at our fence with a life", func(s *stage) {
+		s.node(0).Set(job, "ours", sec)
+		s.answers("extend", extend(s), 1)
+		s.leaves("afterwards", "ours", 5*sec, "77", day)
+	})
+	onScript(t, "never shortens a ttl", func(s *stage) {
+		s.node(0).Set(job, "ours", 9*sec)
+		s.do(0, "ZADD", jobRegister, "77", "f")
+		s.do(0, "PEXPIRE", jobRegister, "90000000")
+		s.answers("extend", extend(s), 1)
+		s.leaves("afterwards", "ours", 9*sec, "77", 25*time.Hour)
+	})
+	onScript(t, "does not give an end to a key that has none", func(s *stage) {
+		s.node(0).Set(job, "ours", 0)
+		s.answers("extend", extend(s), 1)
+		s.leaves("afterwards", "ours", 0, "77", day)
+	})
+	onScript(t, "never lowers the register", func(s *stage) {
+		s.node(0).Set(job, "ours", sec)
+		s.do(0, "ZADD", jobRegister, "78", "f")
+		s.answers("extend", extend(s), 1)
+		s.leaves("afterwards", "ours", 5*sec, "78", day)
+	})
+	onScript(t, "raises a register that is behind", func(s *stage) {
+		s.node(0).Set(job, "ours", sec)
+		s.do(0, "ZADD", jobRegister, "76", "f")
+		s.answers("extend", extend(s), 1)
+		s.leaves("afterwards", "ours", 5*sec, "77", day)
+	})
+	onScript(t, "a life that is long enough is left alone", func(s *stage) {
+		s.node(0).Set(job, "ours", sec)
+		s.do(0, "ZADD", jobRegister, "77", "f")
+		s.do(0, "PEXPIRE", jobRegister, "86100000")
+		s.answers("extend", extend(s), 1)
+		s.leaves("afterwards", "ours", 5*sec, "77", 86100*sec)
+	})
+	onScript(t, "another's: nothing is touched", func(s *stage) {
+		s.node(0).Set(job, "theirs", sec)
+		s.do(0, "ZADD", jobRegister, "5", "f")
+		s.answers("extend", extend(s), 0)
+		s.leaves("afterwards", "theirs", sec, "5", 0)
+	})
+	onScript(t, "missing: nothing is made", func(s *stage) {
+		s.answers("extend", extend(s), -1)
+		s.leaves("afterwards", "", 0, "", 0)
+	})
+	onScript(t, "a register of another type is told apart from a lock of another type", func(s *stage) {
+		s.node(0).Set(job, "ours", sec)
+		s.do(0, "SET", jobRegister, "word")
+		_, err := s.node(0).Do("EVAL", luaText("extend"), "2", job, jobRegister, "ours", "5000", "77", "86000000", "86400000")
+		if err == nil || !strings.Contains(err.Error(), "FENCE") {
+			s.Errorf("got %v, want an error that says FENCE", err)
+		}
+	})
+	onScript(t, "a value that only begins like ours is another's", func(s *stage) {
+		s.node(0).Set(job, "ours2", sec)
+		s.answers("extend", extend(s), 0)
+	})
+}
+
+func TestScriptRaise(t *testing.T) {
+	const token, above = "1800000000123457", "1800000000123458"
+	raise := func(s *stage) any { return s.eval("raise", "ours", token) }
+	onScript(t, "below: it is the token now", func(s *stage) {
+		s.node(0).Set(job, "ours", sec)
+		s.do(0, "ZADD", jobRegister, "1800000000123456", "f")
+		s.answers("raise", raise(s), 1)
+		s.answers("the register", s.do(0, "ZSCORE", jobRegister, "f"), token)
+	})
+	onScript(t, "no register yet: it is the token now", func(s *stage) {
+		s.node(0).Set(job, "ours", sec)
+		s.answers("raise", raise(s), 1)
+		s.answers("the register", s.do(0, "ZSCORE", jobRegister, "f"), token)
+	})
+	onScript(t, "equal: it was not below, and is told with all its digits", func(s *stage) {
+		s.node(0).Set(job, "ours", sec)
+		s.do(0, "ZADD", jobRegister, token, "f")
+		s.answers("raise", raise(s), 2, token)
+		s.answers("the second delivery", raise(s), 2, token)
+	})
+	onScript(t, "above: it was not below, is told and not lowered", func(s *stage) {
+		s.node(0).Set(job, "ours", sec)
+		s.do(0, "ZADD", jobRegister, above, "f")
+		s.answers("raise", raise(s), 2, above)
+		s.answers("the register", s.do(0, "ZSCORE", jobRegister, "f"), above)
+	})
+	onScript(t, "another's: nothing is touched", func(s *stage) {
+		s.node(0).Set(job, "theirs", sec)
+		s.do(0, "ZADD", jobRegister, "5", "f")
+		s.answers("raise", raise(s), 0)
+		s.leaves("afterwards", "theirs", sec, "5", 0)
+	})
+	onScript(t, "missing: nothing is made", func(s *stage) {
+		s.answers("raise", raise(s), -1)
+		s.leaves("afterwards", "", 0, "", 0)
+	})
+	onScript(t, "the lock's ttl is left alone", func(s *stage) {
+		s.node(0).Set(job, "ours", 3*sec)
+		raise(s)
+		if got := s.node(0).TTL(job); got != 3*sec {
+			s.Errorf("ttl: got %v, want 3s", got)
+		}
+	})
+}
+
+func TestScriptRelease(t *testing.T) {
+	release := func(s *stage, channel string) any {
+		return s.eval("release", "ours", "86000000", "86400000", channel)
+	}
+	onScript(t, "ours: deleted, the register kept with a life", func(s *stage) {
+		s.node(0).Set(job, "ours", sec)
+		s.do(0, "ZADD", jobRegister, "77", "f")
+		s.answers("release", release(s, "{jobs/42}:release"), 1)
+		s.leaves("afterwards", "", 0, "77", day)
+		s.answers("again", release(s, "{jobs/42}:release"), -1)
+	})
+	onScript(t, "another's: not deleted, the register with a life", func(s *stage) {
+		s.node(0).Set(job, "theirs", sec)
+		s.do(0, "ZADD", jobRegister, "77", "f")
+		s.answers("release", release(s, "x"), 0)
+		s.leaves("afterwards", "theirs", sec, "77", day)
+	})
+	onScript(t, "missing: the register with a life all the same", func(s *stage) {
+		s.do(0, "ZADD", jobRegister, "77", "f")
+		s.answers("release", release(s, "x"), -1)
+		s.leaves("afterwards", "", 0, "77", day)
+	})
+	onScript(t, "missing, and no register: nothing is made", func(s *stage) {
+		s.answers("release", release(s, "x"), -1)
+		s.leaves("afterwards", "", 0, "", 0)
+	})
+	onScript(t, "a longer life is not shortened", func(s *stage) {
+		s.node(0).Set(job, "ours", sec)
+		s.do(0, "ZADD", jobRegister, "77", "f")
+		s.do(0, "PEXPIRE", jobRegister, "90000000")
+		release(s, "x")
+		s.leaves("afterwards", "", 0, "77", 25*time.Hour)
+	})
+	onScript(t, "a key of another type is another's", func(s *stage) {
+		s.do(0, "RPUSH", job, "a list")
+		s.do(0, "ZADD", jobRegister, "77", "f")
+		s.answers("release", release(s, "x"), 0)
+		s.answers("the list", s.do(0, "LLEN", job), 1)
+		if got := s.node(0).TTL(jobRegister); got != day {
+			s.Errorf("the register lives for %v, want a day", got)
+		}
+	})
+	announced := func(s *stage, channel string) []string {
+		clients := s.c.Clients()
+		sub := clients[0].PSubscribe(s.ctx, "*")
+		defer sub.Close()
+		if _, err := sub.Receive(s.ctx); err != nil {
+			s.Fatal(err)
+		}
+		release(s, channel)
+		var got []string
+		for {
+			select {
+			case m := <-sub.Channel():
+				got = append(got, m.Channel+" "+m.Payload)
+			case <-time.After(time.Second):
+				return got
+			}
+		}
+	}
+	for what, value := range map[string]string{"ours": "ours", "another's": "theirs", "missing": ""} {
+		onScript(t, "announces the value: "+what, func(s *stage) {
+			if value != "" {
+				s.node(0).Set(job, value, time.Minute)
+			}
+			if got := announced(s, "{jobs/42}:release"); len(got) != 1 || got[0] != "{jobs/42}:release ours" {
+				s.Errorf("announced: got %q, want the value once", got)
+			}
+		})
+	}
+	onScript(t, "announces nothing without a channel", func(s *stage) {
+		s.node(0).Set(job, "ours", time.Minute)
+		if got := announced(s, ""); len(got) > 0 {
+			s.Errorf("announced: got %q, want nothing", got)
+		}
+	})
+	onScript(t, "who may not publish has released all the same", func(s *stage) {
+		s.node(0).Set(job, "ours", time.Minute)
+		s.node(0).FailCommand("publish", "NOPERM this user has no permissions to access one of the channels used as arguments")
+		s.answers("release", release(s, "x"), 1)
+		s.leaves("afterwards", "", 0, "", 0)
+	})
+}
+
+func TestScriptAdopt(t *testing.T) {
+	adopt := func(s *stage, ms, token string) any { return s.eval("adopt", "theirs", "ours", ms, token) }
+	onScript(t, "held: the new value, the ttl, the register moved", func(s *stage) {
+		s.node(0).Set(job, "theirs", sec)
+		s.do(0, "ZADD", jobRegister, "76", "f")
+		s.answers("adopt", adopt(s, "5000", "77"), 1, 1)
+		s.leaves("afterwards", "ours", 5*sec, "77", 0)
+	})
+	for _, at := range []string{"77", "78"} {
+		onScript(t, "the register stands at "+at+": done, and says that it was not below", func(s *stage) {
+			s.node(0).Set(job, "theirs", sec)
+			s.do(0, "ZADD", jobRegister, at, "f")
+			s.answers("adopt", adopt(s, "5000", "77"), 1, 0)
+			s.leaves("afterwards", "ours", 5*sec, at, 0)
+		})
+	}
+	onScript(t, "never shortens a ttl", func(s *stage) {
+		s.node(0).Set(job, "theirs", 9*sec)
+		adopt(s, "5000", "77")
+		s.leaves("afterwards", "ours", 9*sec, "77", 0)
+	})
+	onScript(t, "back: the ttl that is left, the register left alone", func(s *stage) {
+		s.node(0).Set(job, "theirs", 3*sec)
+		s.do(0, "ZADD", jobRegister, "76", "f")
+		s.answers("restore", adopt(s, "0", ""), 1, 0)
+		s.leaves("afterwards", "ours", 3*sec, "76", 0)
+	})
+	onScript(t, "does not give an end to a key that has none", func(s *stage) {
+		s.node(0).Set(job, "theirs", 0)
+		adopt(s, "5000", "77")
+		s.leaves("afterwards", "ours", 0, "77", 0)
+	})
+	onScript(t, "a third one's: nothing is touched, and its value told", func(s *stage) {
+		s.node(0).Set(job, "a third", sec)
+		s.do(0, "ZADD", jobRegister, "5", "f")
+		s.answers("adopt", adopt(s, "5000", "77"), 0, "a third")
+		s.leaves("afterwards", "a third", sec, "5", 0)
+	})
+	onScript(t, "missing: nothing is made", func(s *stage) {
+		s.answers("adopt", adopt(s, "5000", "77"), -1)
+		s.leaves("afterwards", "", 0, "", 0)
+	})
+	onScript(t, "a second delivery finds the new value, and touches nothing", func(s *stage) {
+		s.node(0).Set(job, "theirs", sec)
+		adopt(s, "5000", "77")
+		s.answers("adopt", adopt(s, "9000", "99"), 0, "ours")
+		s.leaves("afterwards", "ours", 5*sec, "77", 0)
+	})
+	onScript(t, "a register of another type: nothing is done", func(s *stage) {
+		s.node(0).Set(job, "theirs", sec)
+		s.do(0, "SET", jobRegister, "word")
+		if v, err := s.node(0).Do("EVAL", luaText("adopt"), "2", job, jobRegister, "theirs", "ours", "5000", "77"); err == nil {
+			s.Errorf("adopt: got %v, want an error", v)
+		}
+		if got, _ := s.node(0).Get(job); got != "theirs" || s.node(0).TTL(job) != sec {
+			s.Errorf("the lock holds %q for %v, want it untouched", got, s.node(0).TTL(job))
+		}
+	})
+}
+
+func TestScriptInspect(t *testing.T) {
+	inspect := func(s *stage) any { return s.eval("inspect") }
+	onScript(t, "nothing there", func(s *stage) { s.answers("inspect", inspect(s), "", -2, "") })
+	onScript(t, "held", func(s *stage) {
+		s.node(0).Set(job, "ours", 5*sec)
+		s.do(0, "ZADD", jobRegister, "1800000000123457", "f")
+		s.answers("inspect", inspect(s), "ours", 5000, "1800000000123457")
+		s.leaves("afterwards", "ours", 5*sec, "1800000000123457", 0)
+	})
+	onScript(t, "held for ever", func(s *stage) {
+		s.node(0).Set(job, "theirs", 0)
+		s.answers("inspect", inspect(s), "theirs", -1, "")
+	})
+	onScript(t, "free, the register stands", func(s *stage) {
+		s.do(0, "ZADD", jobRegister, "77", "f")
+		s.answers("inspect", inspect(s), "", -2, "77")
+	})
+}
+
+func TestScriptTouch(t *testing.T) {
+	touch := func(s *stage) any { return s.eval("touch", "86000000", "86400000") }
+	onScript(t, "a register without a life", func(s *stage) {
+		s.node(0).Set(job, "anybody's", sec)
+		s.do(0, "ZADD", jobRegister, "77", "f")
+		s.answers("touch", touch(s), 1)
+		s.leaves("afterwards", "anybody's", sec, "77", day)
+	})
+	onScript(t, "a life that is nearly over", func(s *stage) {
+		s.do(0, "ZADD", jobRegister, "77", "f")
+		s.do(0, "PEXPIRE", jobRegister, "85999999")
+		s.answers("touch", touch(s), 1)
+		s.leaves("afterwards", "", 0, "77", day)
+	})
+	onScript(t, "a life that is long enough is left alone", func(s *stage) {
+		s.do(0, "ZADD", jobRegister, "77", "f")
+		s.do(0, "PEXPIRE", jobRegister, "86000000")
+		s.answers("touch", touch(s), 1)
+		s.leaves("afterwards", "", 0, "77", 86000*sec)
+	})
+	onScript(t, "a longer one, too", func(s *stage) {
+		s.do(0, "ZADD", jobRegister, "77", "f")
+		s.do(0, "PEXPIRE", jobRegister, "90000000")
+		s.answers("touch", touch(s), 1)
+		s.leaves("afterwards", "", 0, "77", 25*time.Hour)
+	})
+	onScript(t, "no register: nothing is made", func(s *stage) {
+		s.answers("touch", touch(s), 1)
+		s.leaves("afterwards", "", 0, "", 0)
+	})
+}
