@@ -87,7 +87,7 @@ func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
 					lockers = append(lockers, s.lockerWith(redlock.Options{}, &hands{wall: skew}, s.c.Nodes()))
 				}
 				last := int64(0)
-				for i := range 40 {
+				for i := range 25 {
 					down := random.IntN(7) // 5 and 6: none
 					if down < 5 {
 						s.node(down).Hang()

@@ -1,0 +1,442 @@
+package redlock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"expvar"
+	"fmt"
+	"io"
+	"log"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/seed-ce352c9b/redlock"
+)
+
+// The smallest whole program: three masters, one job, one holder at a time.
+func Example() {
+	runJob := func(ctx context.Context) error {
+		l, err := redlock.Open(redlock.Options{}, "redis-1:6379", "redis-2:6379", "redis-3:6379")
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		return l.Run(ctx, "jobs/42", 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			return work(ctx, lock.Fence()) // ctx ends when the lock is lost
+		})
+	}
+	_ = runJob
+}
+
+func ExampleLocker_Run() {
+	l, stop := exampleLocker()
+	defer stop()
+	ctx := context.Background()
+
+	err := l.Run(ctx, "jobs/42", 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+		fmt.Println("held:", lock.Valid())
+		return work(ctx, lock.Fence())
+	})
+	if errors.Is(err, redlock.ErrLost) {
+		fmt.Println("the lock was lost before the work was done")
+	}
+	fmt.Println(err)
+	// Output:
+	// held: true
+	// <nil>
+}
+
+func ExampleLocker_TryAcquire() {
+	l, stop := exampleLocker()
+	defer stop()
+	ctx := context.Background()
+
+	rebuildIndex := func() error {
+		lock, err := l.TryAcquire(ctx, "index", 10*time.Second)
+		if errors.Is(err, redlock.ErrHeld) {
+			return nil // another process is at it
+		}
+		if err != nil {
+			return err
+		}
+		defer lock.Release(ctx)
+		return work(ctx, lock.Fence())
+	}
+	fmt.Println(rebuildIndex())
+
+	other, err := l.TryAcquire(ctx, "index", 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer other.Release(ctx)
+	_, err = l.TryAcquire(ctx, "index", 10*time.Second)
+	fmt.Println(errors.Is(err, redlock.ErrHeld))
+	// Output:
+	// <nil>
+	// true
+}
+
+func ExampleLock_KeepAlive() {
+	l, stop := exampleLocker()
+	defer stop()
+
+	migrate := func(ctx context.Context) error {
+		lock, err := l.Acquire(ctx, "schema", 10*time.Second) // waits until ctx is done
+		if err != nil {
+			return err
+		}
+		defer lock.Release(ctx)
+		held, stop := lock.KeepAlive(ctx) // renews at a third of the ttl
+		defer stop()
+		if err := work(held, lock.Fence()); err != nil {
+			return err // context.Cause(held) is ErrLost if that was why
+		}
+		return lock.Release(ctx) // ErrLost: it was not ours to the end
+	}
+	fmt.Println(migrate(context.Background()))
+	// Output: <nil>
+}
+
+func ExampleQuorumError() {
+	l, stop := exampleLocker()
+	defer stop()
+	ctx := context.Background()
+
+	lock, err := l.TryAcquire(ctx, "jobs/42", 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lock.Release(ctx)
+
+	explain := func(w io.Writer, err error) {
+		var q *redlock.QuorumError
+		if !errors.As(err, &q) {
+			return
+		}
+		fmt.Fprintln(w, q.Err, q.Round.Need, "votes needed; in the way:", redlock.Label(q.Round.Holder()))
+		for _, v := range q.Round.Votes {
+			fmt.Fprintln(w, v.Node, v.Answer, v.Took, v.Err)
+		}
+	}
+	_, err = l.TryAcquire(ctx, "jobs/42", 10*time.Second)
+	explain(io.Discard, err) // the nodes' ports are new each time
+
+	var q *redlock.QuorumError
+	fmt.Println(errors.As(err, &q), q.Err, q.Round.Holder() == lock.Value())
+	// Output: true redlock: held by another true
+}
+
+func ExampleLocker_Adopt() {
+	giver, taker, stop := exampleLockers()
+	defer stop()
+	ctx := context.Background()
+
+	lock, err := giver.Acquire(ctx, "upload/7", 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	message := lock.Value() // goes to the other process, with the work
+
+	// In the other process:
+	adopted, err := taker.Adopt(ctx, "upload/7", message, 10*time.Second)
+	if err != nil {
+		log.Fatal(err) // ErrLost: there was nothing left to take over
+	}
+	defer adopted.Release(ctx)
+
+	fmt.Println("greater fence:", adopted.Fence() > lock.Fence())
+	fmt.Println("the giver has lost it:", errors.Is(lock.Extend(ctx), redlock.ErrLost))
+	// Output:
+	// greater fence: true
+	// the giver has lost it: true
+}
+
+func ExampleLocker_Inspect() {
+	l, stop := exampleLocker()
+	defer stop()
+	ctx := context.Background()
+
+	lock, err := l.TryAcquire(ctx, "jobs/42", 10*time.Second, redlock.WithLabel("billing on web-1"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lock.Release(ctx)
+
+	s, err := l.Inspect(ctx, "jobs/42")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(s.Held, s.Holder, s.Fence == lock.Fence(), s.Left <= 10*time.Second)
+	// Output: true billing on web-1 true true
+}
+
+// A store that refuses a smaller fence than it has seen. This write depends on
+// nothing that was read before, so that one statement is enough.
+func Example_fencedUpdate() {
+	setPrice := func(ctx context.Context, db *sql.DB, lock *redlock.Lock, sku string, cents int) error {
+		res, err := db.ExecContext(ctx,
+			`UPDATE prices SET cents = ?, fence = ? WHERE sku = ? AND fence < ?`,
+			cents, lock.Fence(), sku, lock.Fence())
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 1 {
+			return err
+		}
+		return errors.New("a later holder of the lock has written") // or there is no such sku
+	}
+	_ = setPrice
+}
+
+// A flash sale: more buyers than items. Each reads the stock and writes it back;
+// it claims the row by its fence first, so that nobody's write falls between.
+func Example_flashSale() {
+	l, stop := exampleLocker()
+	defer stop()
+	ctx := context.Background()
+	stock := &row{value: 3}
+
+	buy := func(ctx context.Context) error {
+		return l.Run(ctx, "sale/sku-1", 5*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			left, err := stock.claim(lock.Fence()) // from here on smaller fences are refused
+			if err != nil {
+				return err
+			}
+			if left == 0 {
+				return errSoldOut
+			}
+			return stock.write(lock.Fence(), left-1)
+		})
+	}
+	sold := countNil(5, func() error { return buy(ctx) })
+	fmt.Println(sold, "sold,", stock.value, "left")
+	// Output: 3 sold, 0 left
+}
+
+// Payments of one account, one after another: the balance that a payment was
+// judged by is the one that it changes. Other accounts do not wait.
+func Example_serialPayments() {
+	l, stop := exampleLocker()
+	defer stop()
+	ctx := context.Background()
+	account := &row{value: 100}
+
+	pay := func(ctx context.Context, amount int) error {
+		return l.Run(ctx, "account/7", 5*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			balance, err := account.claim(lock.Fence())
+			if err != nil {
+				return err
+			}
+			if balance < amount {
+				return errFunds
+			}
+			return account.write(lock.Fence(), balance-amount)
+		})
+	}
+	paid := countNil(5, func() error { return pay(ctx, 30) })
+	fmt.Println(paid, "paid, balance", account.value)
+	// Output: 3 paid, balance 10
+}
+
+// One run of a job per interval, whichever process comes first. The lock is not
+// released but left to expire, and so keeps the others out for the interval, also
+// when the process that had it ends before.
+func Example_oncePerInterval() {
+	web1, web2, stop := exampleLockers()
+	defer stop()
+	ctx := context.Background()
+
+	runOncePer := func(interval time.Duration, l *redlock.Locker, job string, run func(ctx context.Context, fence int64) error) error {
+		lock, err := l.TryAcquire(ctx, "cron/"+job, interval*9/10) // expires before the next tick
+		if errors.Is(err, redlock.ErrHeld) {
+			return nil // it runs elsewhere, or has run
+		}
+		if err != nil {
+			return err
+		}
+		lock.LeaveToExpire() // in place of Release: Close does not release it either
+		return run(ctx, lock.Fence())
+	}
+	report := func(ctx context.Context, fence int64) error {
+		fmt.Println("report sent")
+		return nil
+	}
+	for _, l := range []*redlock.Locker{web1, web2, web1} {
+		if err := runOncePer(time.Hour, l, "report", report); err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output: report sent
+}
+
+// A form that is sent twice is worked on once. While the first is at work the
+// second is turned away by the lock, and afterwards by what the store remembers.
+func Example_noDoubleSubmission() {
+	web1, web2, stop := exampleLockers()
+	defer stop()
+	ctx := context.Background()
+	var orders sync.Map // in a program a table whose primary key is the form's id
+
+	submit := func(ctx context.Context, l *redlock.Locker, formID string) (string, error) {
+		lock, err := l.TryAcquire(ctx, "submit/"+formID, 10*time.Second)
+		if errors.Is(err, redlock.ErrHeld) {
+			return "being worked on", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		defer lock.Release(ctx)
+		if _, done := orders.Load(formID); done {
+			return "done before", nil
+		}
+		if err := work(ctx, lock.Fence()); err != nil {
+			return "", err
+		}
+		if _, twice := orders.LoadOrStore(formID, lock.Fence()); twice { // INSERT: the key decides
+			return "done before", nil
+		}
+		return "done", nil
+	}
+	fmt.Println(submit(ctx, web1, "form-9"))
+	fmt.Println(submit(ctx, web2, "form-9"))
+	// Output:
+	// done <nil>
+	// done before <nil>
+}
+
+// go-redis reports failed dials through a logger of its own, for the whole process.
+func Example_quiet() {
+	logging.Disable() // github.com/redis/go-redis/v9/logging; or redis.SetLogger
+}
+
+// Figures for a dashboard. Observe is called from many goroutines and must not block.
+func Example_metrics() {
+	rounds := expvar.NewMap("redlock_rounds")   // by what was asked
+	unknown := expvar.NewMap("redlock_unknown") // by node: votes that were no answer
+	opt := redlock.Options{Observe: func(r redlock.Round) {
+		rounds.Add(r.Op.String(), 1)
+		for _, v := range r.Votes {
+			if v.Answer == redlock.Unknown {
+				unknown.Add(v.Node, 1)
+			}
+		}
+	}}
+	_ = opt
+}
+
+// A Locker for a test of one's own.
+func Example_inProcess() {
+	var urls []string
+	for range 3 {
+		m := miniredis.NewMiniRedis()
+		m.ClockTTL(true) // keys expire as time passes
+		if err := m.Start(); err != nil {
+			log.Fatal(err)
+		}
+		defer m.Close()
+		urls = append(urls, m.Addr())
+	}
+	l, err := redlock.Open(redlock.Options{}, urls...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Close()
+	fmt.Println(l.Run(context.Background(), "jobs/42", time.Second, func(context.Context, *redlock.Lock) error { return nil }))
+	// Output: <nil>
+}
+
+// exampleLocker is a Locker over three masters in this process.
+func exampleLocker() (l *redlock.Locker, stop func()) {
+	l, other, stop := exampleLockers()
+	_ = other
+	return l, stop
+}
+
+// exampleLockers are those of two processes over the same three masters.
+func exampleLockers() (a, b *redlock.Locker, stop func()) {
+	var stops []func()
+	var urls []string
+	for range 3 {
+		m := miniredis.NewMiniRedis()
+		m.ClockTTL(true)
+		if err := m.Start(); err != nil {
+			log.Fatal(err)
+		}
+		stops = append(stops, m.Close)
+		urls = append(urls, m.Addr())
+	}
+	open := func() *redlock.Locker {
+		l, err := redlock.Open(redlock.Options{}, urls...)
+		if err != nil {
+			log.Fatal(err)
+		}
+		return l
+	}
+	a, b = open(), open()
+	return a, b, func() {
+		a.Close()
+		b.Close()
+		for _, s := range stops {
+			s()
+		}
+	}
+}
+
+// work stands for what is done under the lock. It hands the fence to the store.
+func work(ctx context.Context, fence int64) error { return ctx.Err() }
+
+// A row stands for one of a table that minds fences.
+type row struct {
+	mu    sync.Mutex
+	value int
+	fence int64
+}
+
+// claim is UPDATE ... SET fence = ? WHERE fence < ?, and then reads.
+func (r *row) claim(fence int64) (value int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fence >= fence {
+		return 0, errFenced
+	}
+	r.fence = fence
+	return r.value, nil
+}
+
+// write is UPDATE ... SET value = ? WHERE fence = ?: nobody has claimed it since.
+func (r *row) write(fence int64, value int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fence != fence {
+		return errFenced
+	}
+	r.value = value
+	return nil
+}
+
+var (
+	errFenced  = errors.New("a later holder of the lock has been here")
+	errSoldOut = errors.New("sold out")
+	errFunds   = errors.New("insufficient funds")
+)
+
+// countNil calls f n times at once and counts the successes.
+func countNil(n int, f func() error) int {
+	var wg sync.WaitGroup
+	errs := make([]error, n)
+	for i := range n {
+		wg.Go(func() { errs[i] = f() })
+	}
+	wg.Wait()
+	ok := 0
+	for _, err := range errs {
+		if err == nil {
+			ok++
+		}
+	}
+	return ok
+}

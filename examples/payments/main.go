@@ -1,0 +1,145 @@
+// Payments makes the payments of one account one after another, from two
+// processes, around a call to a payment provider that may be slow. Other accounts
+// do not wait.
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"sync"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/examples/internal/nodes"
+)
+
+const schema = `
+CREATE TABLE accounts (id TEXT PRIMARY KEY, balance INTEGER NOT NULL, fence INTEGER NOT NULL);
+CREATE TABLE payments (id TEXT PRIMARY KEY, account TEXT NOT NULL, amount INTEGER NOT NULL);
+INSERT INTO accounts VALUES ('acc-7', 100, 0);`
+
+var (
+	errFunds  = errors.New("insufficient funds")
+	errFenced = errors.New("a later holder of the lock has been here")
+)
+
+// A provider moves the money. It must know a payment by its id and move it once,
+// however often it is told: no lock can call back what was sent to it.
+type provider func(ctx context.Context, paymentID string, amount int) error
+
+// pay makes one payment. Run keeps the lock alive while the provider takes its
+// time, and ends ctx when the lock is lost.
+func pay(ctx context.Context, l *redlock.Locker, db *sql.DB, send provider, account, paymentID string, amount int) error {
+	return l.Run(ctx, "account/"+account, 5*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+		balance, err := claim(ctx, db, account, lock.Fence())
+		if err != nil {
+			return err
+		}
+		done, err := paid(ctx, db, paymentID)
+		if done || err != nil {
+			return err // the same payment, asked for again
+		}
+		if balance < amount {
+			return errFunds
+		}
+		if err := send(ctx, paymentID, amount); err != nil {
+			return err
+		}
+		return book(ctx, db, account, paymentID, amount, lock.Fence())
+	})
+}
+
+// claim puts our fence into the account before the balance is read: from here on
+// nobody with a smaller one can book.
+func claim(ctx context.Context, db *sql.DB, account string, fence int64) (balance int, err error) {
+	err = db.QueryRowContext(ctx,
+		`UPDATE accounts SET fence = ? WHERE id = ? AND fence < ? RETURNING balance`,
+		fence, account, fence).Scan(&balance)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = errFenced
+	}
+	return balance, err
+}
+
+func paid(ctx context.Context, db *sql.DB, paymentID string) (done bool, err error) {
+	err = db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM payments WHERE id = ?)`, paymentID).Scan(&done)
+	return done, err
+}
+
+// book writes the payment and the balance if the account is still claimed by us.
+// errFenced after a payment was sent means: we slept past the lock, and whoever
+// came after us judged by a balance without it. Ask for the payment again: the
+// provider knows it, and it is booked or found to exceed the balance.
+func book(ctx context.Context, db *sql.DB, account, paymentID string, amount int, fence int64) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	res, err := tx.ExecContext(ctx,
+		`UPDATE accounts SET balance = balance - ? WHERE id = ? AND fence = ?`,
+		amount, account, fence)
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil {
+		return err
+	} else if n == 0 {
+		return errFenced
+	}
+	if _, err := tx.ExecContext(ctx, `INSERT INTO payments VALUES (?, ?, ?)`, paymentID, account, amount); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func main() {
+	urls, stop, err := nodes.URLs()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer stop()
+	db, err := nodes.Database(schema)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	send := func(ctx context.Context, id string, amount int) error {
+		fmt.Println("provider: sent", amount, "for", id)
+		return nil
+	}
+	booked, balance, err := payAll(context.Background(), db, urls, send)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(booked, "payments booked, balance", balance)
+}
+
+// payAll asks for six payments of 30 at once, each of them twice.
+func payAll(ctx context.Context, db *sql.DB, urls []string, send provider) (booked, balance int, err error) {
+	var workers [2]*redlock.Locker
+	for i := range workers {
+		if workers[i], err = redlock.Open(redlock.Options{Name: fmt.Sprint("worker-", i+1)}, urls...); err != nil {
+			return 0, 0, err
+		}
+		defer workers[i].Close()
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, 12)
+	for i := range errs {
+		wg.Go(func() {
+			errs[i] = pay(ctx, workers[i%2], db, send, "acc-7", fmt.Sprint("pay-", i/2), 30)
+		})
+	}
+	wg.Wait()
+	for _, e := range errs {
+		if e != nil && !errors.Is(e, errFunds) {
+			return 0, 0, e
+		}
+	}
+	err = db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM payments), balance FROM accounts`).Scan(&booked, &balance)
+	return booked, balance, err
+}
