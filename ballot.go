@@ -19,6 +19,8 @@ type ballot struct {
 	// decided says from the tally whether the votes to come still matter. Pure.
 	decided func(tally) bool
 
+	final bool // the last question about a lock: registers without a life count as held
+
 	mu      sync.Mutex
 	t       tally
 	hard    int   // of the unknown votes: errors that time does not heal
@@ -56,7 +58,7 @@ func (b *ballot) sendOne(i int, before []*ballot) {
 	c := &b.calls[i]
 	var after [2]*call
 	for j, p := range before {
-		after[j] = p.last(i)
+		after[j] = p.lastCall(i)
 	}
 	c.ln.ask(c, after[:len(before)]...)
 }
@@ -69,6 +71,7 @@ func (b *ballot) sendAgain(earlier *ballot, before ...*ballot) {
 				b.calls[i].ln.settled(&b.calls[i], rep)
 				continue
 			}
+			b.calls[i].ln.owedSince(&b.calls[i], &earlier.calls[i])
 		}
 		b.sendOne(i, before)
 	}
@@ -89,8 +92,8 @@ func (b *ballot) mayHeal(c *call) bool {
 	return c.voted && c.rep.missing && b.t.extension() == extended
 }
 
-// last is the call that the next one to node i has to wait for.
-func (b *ballot) last(i int) *call {
+// lastCall is the call that the next one to node i has to wait for.
+func (b *ballot) lastCall(i int) *call {
 	if b == nil {
 		return nil
 	}
@@ -260,6 +263,19 @@ func (b *ballot) reached() (nodes uint64) {
 	defer b.mu.Unlock()
 	for i := range b.calls {
 		if c := &b.calls[i]; !c.voted || c.rep.sent {
+			nodes |= 1 << i
+		}
+	}
+	return nodes
+}
+
+// registers is on which nodes a finished call says that the register may have been
+// raised for our value, as bits.
+func (b *ballot) registers() (nodes uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.calls {
+		if c := &b.calls[i]; c.voted && c.raised {
 			nodes |= 1 << i
 		}
 	}

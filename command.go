@@ -285,6 +285,21 @@ func explain(err error) (e *nodeError, said bool) {
 	return e, true
 }
 
+// notExecuted reports errors by which a server says that it has not executed a command.
+func notExecuted(text string) bool {
+	for _, h := range healing {
+		if strings.HasPrefix(text, h.code) {
+			return true
+		}
+	}
+	for _, other := range []string{"ERR syntax", "ERR unknown", "ERR wrong number", "ERR max number", "ERR invalid", "ERR The user", "CROSSSLOT", "NOPROTO", "DENIED"} {
+		if strings.HasPrefix(text, other) {
+			return true
+		}
+	}
+	return false
+}
+
 // wayError words what happened between us and a node.
 func wayError(err error) string {
 	var timeout net.Error
@@ -330,7 +345,8 @@ func failure(k kind, err error) reply {
 	e, said := explain(err)
 	r := reply{answer: Unknown, err: e, sent: !neverLeft(err)}
 	r.silent = r.sent && !said
-	r.stored = r.silent && k.stores()
+	// A proxy may word a lost reply as an error of its own: then it was executed.
+	r.stored = k.stores() && (r.silent || said && !notExecuted(e.text))
 	return r
 }
 

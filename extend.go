@@ -22,6 +22,7 @@ type extending struct {
 // ErrNoQuorum: too few nodes answered, the lock is still held until the old Until.
 // If ctx ends the wait the extension goes on and may still succeed.
 func (k *Lock) Extend(ctx context.Context) error {
+	asked := k.l.now()
 	for {
 		if ctx.Err() != nil {
 			return k.l.ended(ctx, &errand{op: OpExtend, name: k.name, began: k.l.now()})
@@ -32,7 +33,7 @@ func (k *Lock) Extend(ctx context.Context) error {
 		}
 		select {
 		case <-x.done:
-			if mine {
+			if mine || x.b.start.at.After(asked.at) {
 				return x.err
 			} // else somebody else's, which began before this call
 		case <-k.l.closing:

@@ -124,8 +124,8 @@ func (l *Locker) look() {
 	}
 	for _, k := range all {
 		k.checkLoss()
-		if !k.Valid() {
-			l.leave(k) // expired; Release still works
+		if k.expired() {
+			l.leave(k) // Release still works
 		}
 	}
 }
@@ -134,12 +134,12 @@ func (l *Locker) look() {
 // that may be left to expire, and those that a failed attempt has raised.
 // nodes says which, as bits; there it goes after the calls of prev, and is owed.
 // unless: not where these are rolled back.
-func (l *Locker) touch(name lockKey, ttl time.Duration, nodes uint64, prev *ballot, unless bool) {
+func (l *Locker) touch(name lockKey, ttl time.Duration, nodes uint64, prev *ballot, unless bool, before uint64) {
 	q := touchQuestion(name, ttl)
 	q.patience = l.patience(ttl)
 	for i, ln := range l.lanes {
 		if nodes&(1<<i) != 0 {
-			ln.ask(&call{ln: ln, q: &q, i: i, holds: true, unless: unless}, prev.last(i))
+			ln.ask(&call{ln: ln, q: &q, i: i, holds: true, unless: unless, sure: before&(1<<i) != 0}, prev.lastCall(i))
 		}
 	}
 }
@@ -149,7 +149,10 @@ func (k *Lock) touch() {
 	k.mu.Lock()
 	nodes, prev := k.raised|k.holds, k.last
 	k.mu.Unlock()
-	k.l.touch(k.name, k.ttl, nodes, prev, false)
+	if prev != nil {
+		nodes |= prev.reached()
+	}
+	k.l.touch(k.name, k.ttl, nodes, prev, false, 0)
 }
 
 const (
@@ -181,7 +184,7 @@ func (l *Locker) mortal(e *errand) {
 	}
 	l.lives[e.name.full] = given
 	l.mu.Unlock()
-	l.touch(e.name, e.ttl, todo, e.ballot, true)
+	l.touch(e.name, e.ttl, todo, e.ballot, true, e.before)
 }
 
 // registerLives is on which nodes a key's registers were given a life, and since when.
@@ -298,4 +301,12 @@ func (l *Locker) isClosed() bool {
 	default:
 		return false
 	}
+}
+
+// expired reports that Until is over on the steady clock: the wall clock alone may
+// be set back again, and then Close has to find the lock.
+func (k *Lock) expired() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state != stateHeld || k.l.now().at.Sub(k.start.at) >= k.valid
 }

@@ -86,7 +86,7 @@ func (l *Locker) hold(e *errand, b, last *ballot, token int64, valid time.Durati
 	if !l.enter(k) {
 		return nil
 	}
-	k.raised = b.reached()
+	k.raised = e.raised
 	k.follow(last)
 	return k
 }
@@ -105,6 +105,7 @@ func (k *Lock) follow(b *ballot) {
 func (k *Lock) note(b *ballot) {
 	holds, doubt := b.stored()
 	k.holds |= holds
+	k.raised |= b.registers()
 	k.doubt |= doubt
 }
 
@@ -182,8 +183,9 @@ func (k *Lock) beginRelease(cause error) *ballot {
 	k.state = stateReleasing
 	ended := k.endVigils()
 	restoring := k.l.restoring(k.name)
-	b := k.l.cleaning(OpRelease, k.name, releaseQuestion(k.name, k.value, k.ttl), k.holds, k.doubt,
+	b := k.l.cleaning(OpRelease, k.name, releaseQuestion(k.name, k.value, k.ttl), k.holds|k.raised, k.doubt,
 		func(t tally) bool { return k.verdict(t) != extendPending })
+	b.final = true
 	b.then = func() { k.l.observe(b, nil); k.released(b) }
 	prev := k.last
 	k.rel = b
@@ -253,14 +255,25 @@ func (k *Lock) lose(b *ballot) (after func()) {
 	}
 	k.state, k.result = stateLost, q
 	ended := k.endVigils()
-	holds, doubt, prev := k.holds, k.doubt, k.last
+	holds, doubt, prev := k.holds|k.raised, k.doubt, k.last
 	early := time.Duration(0)
 	if b == nil {
 		early = k.left(k.l.now())
 	}
 	undo := k.l.cleaning(OpRollback, k.name, rollbackQuestion(k.name, k.value, k.ttl), holds, doubt, allIn)
+	undo.final = true
 	undo.then = func() { k.l.observe(undo, nil) }
 	return func() {
+		// Deferred: also if the caller's Observe panics.
+		defer func() {
+			if early <= 0 {
+				undo.send(prev)
+				return
+			}
+			// The loss is told a little before Until, but the lock keeps others out until
+			// then: whoever trusts Until alone must not meet the next holder.
+			time.AfterFunc(early, func() { undo.send(prev) })
+		}()
 		ended.cancel(q)
 		k.l.leave(k)
 		if k.l.opt.Observe != nil {
@@ -268,13 +281,6 @@ func (k *Lock) lose(b *ballot) (after func()) {
 			r.Op = OpLost
 			k.l.opt.Observe(r)
 		}
-		if early <= 0 {
-			undo.send(prev)
-			return
-		}
-		// The loss is told a little before Until, but the lock keeps others out until
-		// then: whoever trusts Until alone must not meet the next holder.
-		time.AfterFunc(early, func() { undo.send(prev) })
 	}
 }
 
@@ -287,7 +293,7 @@ func (k *Lock) lossError() error {
 	}
 	err := k.result
 	if err == nil {
-		err = &QuorumError{Err: ErrLost, Round: Round{Op: OpLost, Key: k.name.key}, hint: "its validity of " + short(k.valid) + " is over"}
+		err = &QuorumError{Err: ErrLost, Round: Round{Op: OpLost, Key: k.name.key}, hint: "it was released before"}
 	}
 	k.mu.Unlock()
 	if after != nil {

@@ -76,6 +76,9 @@ type call struct {
 	prior    *call   // the last one before it that was about the same value
 	early    bool    // something before it may be executed later than it
 	unless   bool    // touch: not where the call before it is rolled back, which does the same
+	raised   bool    // the register may have been raised for our value
+	owed     bool    // what it asks is owed; guarded by ln.mu
+	sure     bool    // touch: an attempt before that call has raised the register
 	evaled   bool    // its script goes as text
 	plain    bool    // SET NX goes without GET
 	holds    bool    // our value may be on the node
@@ -100,6 +103,9 @@ type flight struct {
 	stuck  bool   // given up: it has lost its place among the lane's flights
 }
 
+// Locks are taken in this order: a Lock's mu, the Locker's mu or a lane's mu, a
+// ballot's mu. Votes are cast with none of them held.
+
 // A lane is the way to one node. Callers' questions wait in its queue and travel
 // in batches; each is answered within its own patience or given up. A node that
 // let one time out is down: it gets PINGs and nothing else until it has answered
@@ -112,6 +118,8 @@ type lane struct {
 
 	mu        sync.Mutex
 	queue     []*call
+	starts    []*call // wait for no other any more; finish begins them
+	starting  bool
 	flights   []*flight
 	flown     uint64        // flights so far
 	spare     []*flight     // landed ones, for the next batches
@@ -197,9 +205,11 @@ func (c *call) learn(before *call) {
 		c.holds = c.holds || before.holds
 		c.doubt = c.doubt || before.doubt
 		c.early = c.early || before.rep.silent
+		c.raised = c.raised || before.raised
+		c.owed = c.owed || before.owed && before.q.kind == c.q.kind
 		c.prior = before
 	}
-	if c.unless && (before.holds || !before.rep.sent) {
+	if c.unless && (before.holds || !before.rep.sent && !c.sure) {
 		c.holds = false
 	}
 	// A restore that is still to come would put back what a release takes away.
@@ -231,6 +241,7 @@ func (ln *lane) begin(c *call, ready []*call) []*call {
 	c.prior = nil // or each would keep all before it alive
 	switch {
 	case c.q.kind.cleans():
+		c.holds = c.holds || c.raised && c.b != nil && c.b.final
 		// Nothing to undo where nothing was sent, except that a release also
 		// announces.
 		if !c.holds && c.q.kind != askRelease {
@@ -241,6 +252,10 @@ func (ln *lane) begin(c *call, ready []*call) []*call {
 		if c.early {
 			return ln.finish(c, reply{answer: Unknown, err: errOwed}, ready)
 		}
+	case c.b != nil && len(c.next) > 0 && c.b.isOver():
+		// Nobody counts it any more, and what is to be asked next waits behind it:
+		// where calls come faster than the node answers, only the last is sent.
+		return ln.finish(c, reply{answer: Unknown, err: errNotAsked}, ready)
 	case c.q.kind == askRaise && prior != nil && prior.rep.answer != Yes:
 		return ln.finish(c, prior.rep, ready) // not ours there: nothing to raise
 	}
@@ -286,6 +301,7 @@ func (ln *lane) finish(c *call, rep reply, ready []*call) []*call {
 	c.rep = rep
 	c.at = time.Now()
 	k := c.q.kind
+	c.raised = c.raised || rep.sent && (k == askAcquire || k == askAdopt)
 	switch {
 	case k.stores():
 		c.holds = c.holds || rep.stored
@@ -295,6 +311,7 @@ func (ln *lane) finish(c *call, rep reply, ready []*call) []*call {
 	}
 	if k.cleans() && c.holds && ln.twin == nil {
 		switch {
+		case c.owed: // since an earlier release
 		case rep.answer == Unknown:
 			ln.owe(c, 0)
 		case c.doubt: // what puts it there may come later
@@ -302,14 +319,23 @@ func (ln *lane) finish(c *call, rep reply, ready []*call) []*call {
 		}
 	}
 	ready = append(ready, c)
-	next := c.next
-	c.next = nil
-	for _, n := range next {
+	for _, n := range c.next {
 		n.learn(c)
 		if n.waits--; n.waits == 0 {
-			ready = ln.begin(n, ready)
+			ln.starts = append(ln.starts, n)
 		}
 	}
+	c.next = nil
+	if ln.starting {
+		return ready // further up: a long chain must not become a deep stack
+	}
+	ln.starting = true
+	for len(ln.starts) > 0 {
+		n := ln.starts[0]
+		ln.starts = ln.starts[1:]
+		ready = ln.begin(n, ready)
+	}
+	ln.starts, ln.starting = nil, false
 	return ready
 }
 
@@ -680,4 +706,11 @@ func (r *roster) twins() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
+}
+
+// owedSince notes that what c asks is owed already, because of an earlier call.
+func (ln *lane) owedSince(c, earlier *call) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	c.owed = earlier.owed
 }

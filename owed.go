@@ -71,6 +71,7 @@ func (ln *lane) owe(c *call, pause time.Duration) {
 	if ln.closed {
 		return
 	}
+	c.owed = true
 	now := time.Now()
 	if len(ln.owed.list) >= maxDebts {
 		ln.owed.list = slices.Delete(ln.owed.list, 0, 1)
@@ -228,12 +229,14 @@ func (ln *lane) settle(p pong) (done bool, wait time.Duration) {
 func (ln *lane) due(pinged, now time.Time) []*debt {
 	ln.owed.list = slices.DeleteFunc(ln.owed.list, func(d *debt) bool { return now.After(d.until) })
 	var batch []*debt
+	bytes := 0
 	for _, d := range ln.owed.list {
-		if len(batch) == maxBatchCalls {
+		if len(batch) == maxBatchCalls || bytes > maxBatchBytes {
 			break
 		}
 		if !d.since.After(pinged) && !d.due.After(now) {
 			batch = append(batch, d)
+			bytes += d.q.bytes
 		}
 	}
 	return batch

@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -89,4 +90,51 @@ func TestATieIsTriedAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What the README says of LeaveToExpire: the lock stays, also after Close, and its
+// registers end although nobody releases it.
+func TestALockLeftToExpireStays(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l, other := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+		k := s.take(l, 10*time.Second)
+		held, _ := k.KeepAlive(s.ctx)
+		k.LeaveToExpire()
+		if held.Err() == nil || k.Valid() {
+			t.Errorf("got a context that ends with %v, valid %v, want both over", held.Err(), k.Valid())
+		}
+		s.is("Release", k.Release(s.ctx), nil)
+		s.is("Close", l.Close(), nil)
+		time.Sleep(9 * time.Second)
+		s.carry("shortly before its end", k.Value(), 0, 1, 2)
+		_, err := other.TryAcquire(s.ctx, job, 10*time.Second)
+		s.is("TryAcquire meanwhile", err, redlock.ErrHeld)
+		time.Sleep(time.Second)
+		s.carry("afterwards", "", 0, 1, 2)
+	})
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		s.take(l, 10*time.Second).LeaveToExpire()
+		s.is("Close", l.Close(), nil) // within its first second: nothing else has seen to the registers
+		for i := range 3 {
+			if life := s.node(i).TTL(jobRegister); life <= 0 {
+				t.Errorf("the register of node %d has no life, want about a day", i)
+			}
+		}
+	})
+}
+
+// What the README says of renewals, where a third of the ttl would be behind Until.
+func TestALargeDriftLeavesTimeToRenew(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{Drift: 0.9, NodeTimeout: 100 * time.Millisecond})
+		k := s.take(l, 10*time.Second) // valid for 998 ms
+		held, stop := k.KeepAlive(s.ctx)
+		defer stop()
+		time.Sleep(5 * time.Second)
+		if held.Err() != nil || !k.Valid() {
+			t.Errorf("after 5s: got %v, valid %v, want the lock: nothing was in its way", context.Cause(held), k.Valid())
+		}
+		s.is("Release", k.Release(s.ctx), nil)
+	})
 }

@@ -30,6 +30,7 @@ type Locker struct {
 	closed  bool
 	held    heldList
 	leaving map[string]*ballot       // by full key: the last clean-up that is not finished
+	restore map[string]*ballot       // by full key: the last failed adoption that is being undone
 	lives   map[string]registerLives // by full key, see mortal
 }
 
@@ -65,7 +66,7 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 			}
 		}
 	}
-	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), leaving: make(map[string]*ballot), lives: make(map[string]registerLives)}
+	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), leaving: make(map[string]*ballot), restore: make(map[string]*ballot), lives: make(map[string]registerLives)}
 	for i, n := range nodes {
 		if _, ok := n.(*redis.Ring); ok {
 			l.ring = true
@@ -88,6 +89,7 @@ type errand struct {
 	last    *QuorumError // what the last decided round came to
 	ballot  *ballot      // the last attempt's
 	raised  uint64       // nodes whose register an attempt may have raised, as bits
+	before  uint64       // and those of the attempts before the last
 }
 
 func (l *Locker) errand(op Op, key string, ttl time.Duration, opts []AcquireOption) (*errand, error) {
@@ -134,9 +136,10 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, 
 	for {
 		lock, err := l.attempt(ctx, e)
 		if err != nil && ctx.Err() == nil && e.attempt < maxTies && tied(err) {
-			if l.pause(ctx, patienceFor(e.ttl, l.opt.NodeTimeout, l.opt.Drift).base/tieSpread) == nil {
+			if l.pause(ctx, l.patience(e.ttl).base/tieSpread) == nil {
 				continue
 			}
+			err = l.ended(ctx, e)
 		}
 		if err != nil {
 			l.mortal(e)
@@ -301,13 +304,13 @@ func (l *Locker) claim(ctx context.Context, e *errand, b *ballot, proposal int64
 			err = l.ended(ctx, e)
 		}
 	}
-	l.observe(b, e)
 	if err != nil {
+		e.before = e.raised
 		e.raised |= b.reached()
-		l.undo(last, undo())
-		return nil, err
+		defer l.undo(last, undo()) // also if the caller's Observe panics
 	}
-	return k, nil
+	l.observe(b, e)
+	return k, err
 }
 
 // await waits for a ballot to be decided; if the caller's ctx or Close end that,
@@ -401,8 +404,11 @@ func (l *Locker) patience(ttl time.Duration) patience {
 // undo takes back in the background what a ballot may have stored, on each node
 // after the ballot's own call there was answered.
 func (l *Locker) undo(last *ballot, q question) {
-	if holds, _ := last.stored(); holds == 0 && last.finished() {
-		return
+	// In this order: a yes between the two would be missed.
+	if last.finished() {
+		if holds, _ := last.stored(); holds == 0 {
+			return
+		}
 	}
 	b := l.cleaning(OpRollback, last.name, q, 0, 0, allIn)
 	b.then = func() { l.observe(b, nil) }
@@ -426,10 +432,16 @@ func (l *Locker) cleaning(op Op, name lockKey, q question, holds, doubt uint64, 
 		if l.leaving[name.full] == b {
 			delete(l.leaving, name.full)
 		}
+		if l.restore[name.full] == b {
+			delete(l.restore, name.full)
+		}
 		l.mu.Unlock()
 	}
 	l.mu.Lock()
 	l.leaving[name.full] = b
+	if q.kind == askRestore {
+		l.restore[name.full] = b
+	}
 	l.mu.Unlock()
 	return b
 }
@@ -437,10 +449,9 @@ func (l *Locker) cleaning(op Op, name lockKey, q question, holds, doubt uint64, 
 // restoring is a failed adoption of the key that is being undone; nil: none. The
 // giver's next question goes to each node after it.
 func (l *Locker) restoring(name lockKey) *ballot {
-	if b := l.lastLeaving(name); b != nil && b.q.kind == askRestore {
-		return b
-	}
-	return nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.restore[name.full]
 }
 
 // lastLeaving is the clean-up under way for a key; nil: none.

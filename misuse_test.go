@@ -1,0 +1,143 @@
+package redlock_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
+)
+
+// Release in a loop while a majority is down drops what is owed for other locks.
+func TestRepeatedReleasesDoNotCrowdOutWhatIsOwedForOthers(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		a := try(t, l, "a", time.Hour)
+		k := try(t, l, "k", time.Hour)
+		time.Sleep(10 * time.Millisecond)
+		c.Node(1).Stop()
+		c.Node(2).Stop()
+		a.Release(t.Context())
+		k.Release(t.Context())
+		t.Log("owed", l.Owed(1))
+		for range 16500 {
+			k.Release(t.Context())
+		}
+		t.Log("owed", l.Owed(1))
+		c.Node(1).Start()
+		c.Node(2).Start()
+		time.Sleep(time.Minute)
+		for i := range 3 {
+			if _, ok := c.Node(i).Get("a"); ok {
+				t.Errorf("node %d still has lock a a minute after it is back: its release was dropped", i)
+			}
+		}
+	})
+}
+
+// A restore under way is forgotten when another clean-up of the key begins.
+func TestAReleaseWaitsForTheRestoreThoughAnotherCleanUpBegan(t *testing.T) { restoreDisplaced(t, true) }
+func TestAReleaseWaitsForTheRestore(t *testing.T)                          { restoreDisplaced(t, false) }
+func restoreDisplaced(t *testing.T, displace bool) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		k := try(t, l, "k", 20*time.Second)
+		o := try(t, l, "o", 20*time.Second)
+		o2, err := l.Adopt(t.Context(), "o", o.Value(), 20*time.Second) // so that the script is known
+		if err != nil {
+			t.Fatal(err)
+		}
+		o2.Release(t.Context())
+		time.Sleep(time.Second)
+		// adopt: reaches all, but is given up; its restore meets a slow way
+		c.Node(2).Delay(0, 40*time.Millisecond)
+		c.Node(1).Delay(0, 40*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err = l.Adopt(ctx, "k", k.Value(), 20*time.Second)
+		t.Log("adopt:", err)
+		ctx2, cancel2 := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel2()
+		if displace {
+			_, err = l.TryAcquire(ctx2, "k", 20*time.Second)
+			t.Log("try:", err)
+		}
+		c.Node(2).Delay(0, 0)
+		c.Node(1).Delay(0, 0)
+		err = k.Release(t.Context())
+		t.Log("release:", err, heard(c.Node(1), "k"), heard(c.Node(2), "k"))
+		time.Sleep(5 * time.Second)
+		for i := range 3 {
+			if v, ok := c.Node(i).Get("k"); ok {
+				t.Errorf("node %d still has %s; heard %v", i, v, heard(c.Node(i), "k"))
+			}
+		}
+	})
+}
+
+// Lost is final?
+func TestAWallClockSetForwardAndBackLeavesTheLockToClose(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		var h hands
+		l, err := redlock.NewSeamed(redlock.Options{}, h.steadyNow, h.wallNow, 7, c.Nodes()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := try(t, l, "k", time.Minute)
+		h.setWall(time.Hour)
+		time.Sleep(2 * time.Second)
+		v1 := k.Valid()
+		h.setWall(-time.Hour)
+		v2 := k.Valid()
+		t.Log("valid", v1, v2, "held", l.Held())
+		held, stop := k.KeepAlive(t.Context())
+		defer stop()
+		l.Close()
+		t.Log("held ctx after Close:", held.Err(), context.Cause(held))
+		if held.Err() == nil {
+			t.Error("the KeepAlive context did not end with Close")
+		}
+		for i := range 3 {
+			if _, ok := c.Node(i).Get("k"); ok {
+				t.Errorf("node %d still has the lock after Close", i)
+			}
+		}
+		<-held.Done()
+		t.Log(context.Cause(held))
+	})
+}
+
+// Extends that were called after one began share it, where it began after them.
+func TestConcurrentExtendsShareRounds(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		k := try(t, l, "k", 10*time.Second)
+		for i := range 3 {
+			c.Node(i).Delay(5*time.Millisecond, 5*time.Millisecond)
+		}
+		var wg sync.WaitGroup
+		d := took(func() {
+			for range 100 {
+				wg.Go(func() { checkIs(t, "Extend", k.Extend(t.Context())) })
+			}
+			wg.Wait()
+		})
+		if d > 40*time.Millisecond {
+			t.Errorf("100 Extends at once, 10 ms away: took %v, want a few rounds", d)
+		}
+	})
+}
+
+func TestALockThatFnGivesUpItselfWasNotHeldToTheEnd(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		err := l.Run(t.Context(), "k", time.Minute, func(ctx context.Context, lock *redlock.Lock) error { return lock.Release(ctx) })
+		checkIs(t, "Run", err, redlock.ErrLost)
+		if err != nil && !strings.Contains(err.Error(), "released before") {
+			t.Errorf("got %v, want it to say why", err)
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package redlock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
+)
+
+func lifeOf(t *testing.T, c *redlocktest.Cluster, i int) {
+	t.Helper()
+	n := c.Node(i)
+	if _, ok := n.Score("{k}:fence", "f"); ok && n.TTL("{k}:fence") <= 0 {
+		t.Errorf("node %d: the register has no life: it stays for ever; heard %v", i, heard(n, "k"))
+	} else {
+		t.Logf("node %d: score %v life %v", i, ok, n.TTL("{k}:fence"))
+	}
+}
+
+// Raised where a stranger holds the key; down when the lock is released.
+func TestARegisterRaisedBesideAStrangersKeyIsOwedALife(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		c.Node(2).Set("k", "stranger", time.Minute)
+		k := try(t, l, "k", 10*time.Second)
+		time.Sleep(10 * time.Millisecond)
+		c.Node(2).Refuse(true)
+		checkIs(t, "Release", k.Release(t.Context()))
+		time.Sleep(time.Second)
+		c.Node(2).Refuse(false)
+		time.Sleep(2 * time.Minute)
+		for i := range 3 {
+			lifeOf(t, c, i)
+		}
+	})
+}
+
+// Lost by votes within a second
+func TestALostLocksRegistersHaveALife(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		c.Node(2).Set("k", "stranger", time.Minute)
+		k := try(t, l, "k", 500*time.Millisecond)
+		held, stop := k.KeepAlive(t.Context())
+		defer stop()
+		time.Sleep(10 * time.Millisecond)
+		c.Node(0).Evict("k")
+		c.Node(1).Evict("k")
+		<-held.Done()
+		time.Sleep(2 * time.Minute)
+		for i := range 3 {
+			lifeOf(t, c, i)
+		}
+	})
+}
+
+// No node is faulty but the ttl is short and a KeepAlive without answers ... expired
+func TestAnExpiredLocksRegistersHaveALife(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		c.Node(2).Set("k", "stranger", time.Minute)
+		k := try(t, l, "k", 300*time.Millisecond)
+		time.Sleep(400 * time.Millisecond)
+		checkIs(t, "Extend", k.Extend(t.Context()), redlock.ErrLost)
+		time.Sleep(2 * time.Minute)
+		for i := range 3 {
+			lifeOf(t, c, i)
+		}
+	})
+}
+
+// Earlier attempt raised it, the last did not reach the node.
+func TestTheRegistersOfEarlierAttemptsHaveALife(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{Retry: slowRetry})
+		for i := range 3 {
+			c.Node(i).Set("k", "stranger", time.Minute)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		defer cancel()
+		time.AfterFunc(10*time.Millisecond, func() { hangFor(t, c, l) })
+		_, err := l.Acquire(ctx, "k", 10*time.Second)
+		t.Log(err)
+		time.Sleep(time.Second)
+		c.Node(2).Resume()
+		time.Sleep(2 * time.Minute)
+		for i := range 3 {
+			lifeOf(t, c, i)
+		}
+	})
+}
+
+func slowRetry(int) time.Duration { return 200 * time.Millisecond }
+
+// hangFor: another key's call finds out.
+func hangFor(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
+	c.Node(2).Hang()
+	k, _ := l.TryAcquire(t.Context(), "other", 100*time.Millisecond)
+	k.Release(t.Context())
+}
+
+// An earlier attempt raised it, the winning one did not reach it.
+func TestTheRegistersOfAttemptsBeforeTheWinHaveALife(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{Retry: slowRetry})
+		for i := range 3 {
+			c.Node(i).Set("k", "stranger", 90*time.Millisecond)
+		}
+		time.AfterFunc(10*time.Millisecond, func() { hangFor(t, c, l) })
+		k, err := l.Acquire(t.Context(), "k", 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // the look's touch, too
+		checkIs(t, "Release", k.Release(t.Context()))
+		c.Node(2).Resume()
+		time.Sleep(2 * time.Minute)
+		for i := range 3 {
+			lifeOf(t, c, i)
+		}
+	})
+}
