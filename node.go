@@ -252,7 +252,7 @@ func (ln *lane) begin(c *call, ready []*call) []*call {
 		if c.early {
 			return ln.finish(c, reply{answer: Unknown, err: errOwed}, ready)
 		}
-	case c.b != nil && len(c.next) > 0 && c.b.isOver():
+	case c.b != nil && c.superseded() && c.b.isOver():
 		// Nobody counts it any more, and what is to be asked next waits behind it:
 		// where calls come faster than the node answers, only the last is sent.
 		return ln.finish(c, reply{answer: Unknown, err: errNotAsked}, ready)
@@ -260,6 +260,17 @@ func (ln *lane) begin(c *call, ready []*call) []*call {
 		return ln.finish(c, prior.rep, ready) // not ours there: nothing to raise
 	}
 	return ln.submit(c, ready)
+}
+
+// superseded reports that another call waits behind this one which does not build on
+// it. A raise does: it is for nodes that said yes to the acquire.
+func (c *call) superseded() bool {
+	for _, n := range c.next {
+		if n.q.kind == askRaise {
+			return false
+		}
+	}
+	return len(c.next) > 0
 }
 
 // submit queues a call, or fails it at once where the node is not to be used.
