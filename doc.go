@@ -43,5 +43,7 @@
 // writes with a smaller fence than it has seen. Two nodes give no fault tolerance.
 // Replicas behind a node do not make it safer: a failover, or a Ring's re-hash, is a
 // node that forgets. A node that restarts without its data must stay away for the
-// longest ttl.
+// longest ttl. An acquire gives its fence register no ttl of its own: a holder that
+// crashes within its first second, or a request that the network delivers long after
+// its connection failed, leaves one until the key is used again.
 package redlock
