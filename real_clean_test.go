@@ -166,7 +166,7 @@ func TestRealCancelledAtAnyInstant(t *testing.T) {
 // that each one's SET really is on its way when it is given up.
 func TestRealLateReply(t *testing.T) {
 	t.Parallel()
-	const tries, workers, nodeTimeout, late = 100, 25, 50 * time.Millisecond, 150 * time.Millisecond
+	const tries, workers, nodeTimeout, late = 100, 25, 50 * time.Millisecond, 400 * time.Millisecond
 	isSet := func(b []byte) bool { return bytes.Contains(b, []byte("\r\nset\r\n")) }
 	all := func(d time.Duration) func(*realProxy) {
 		return func(p *realProxy) { p.delay(d, 0) }
@@ -245,7 +245,7 @@ func TestRealLateReply(t *testing.T) {
 			if n := delivered.Load(); n < tries*9/10 {
 				t.Errorf("%d of %d late requests arrived: the test tests nothing", n, tries)
 			}
-			if n := given.Load(); n < tries/10 { // on a busy machine the round trip may be measured as long as the delay
+			if n := given.Load(); n < tries/2 { // on a busy machine the round trip may be measured as long as the delay
 				t.Errorf("%d of %d were given up: the test tests nothing", n, tries)
 			}
 			r.clean(t, 2*time.Second)
