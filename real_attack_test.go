@@ -394,9 +394,9 @@ func TestRealOneLockFromAllSides(t *testing.T) {
 	r.mortal(t, time.Minute)
 }
 
-// I3: with a majority silent the loss is told before Until, by a bound on lateness.
+// I3: with a majority silent the loss is told before Until: later only by as much as
+// this process got no processor. (Virtual time holds it to the nanosecond.)
 func TestRealLossIsToldInTime(t *testing.T) {
-	t.Parallel()
 	r := realStart(t, 5)
 	l := r.open(t, redlock.Options{})
 	const ttl = 600 * time.Millisecond
@@ -413,6 +413,7 @@ func TestRealLossIsToldInTime(t *testing.T) {
 		context.AfterFunc(h, func() { told[i].Store(time.Now().UnixNano()) })
 	}
 	<-time.After(ttl) // some renewals
+	starved := realStarved(t)
 	for _, s := range r.servers[:3] {
 		s.Stop()
 	}
@@ -420,8 +421,8 @@ func TestRealLossIsToldInTime(t *testing.T) {
 		<-h.Done()
 		realUntil(t, time.Second, "AfterFunc", func() bool { return told[i].Load() != 0 })
 		late := time.Unix(0, told[i].Load()).Sub(ks[i].Until())
-		if late > 20*time.Millisecond { // the scheduler's, on a busy machine
-			t.Errorf("%s: told %v after Until", ks[i].Key(), late)
+		if lag := starved(); late > 20*time.Millisecond+2*lag {
+			t.Errorf("%s: told %v after Until, when timers of this process were up to %v late", ks[i].Key(), late, lag)
 		}
 		if c := context.Cause(h); !errors.Is(c, redlock.ErrLost) {
 			t.Errorf("%s: cause %v", ks[i].Key(), c)

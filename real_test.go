@@ -40,6 +40,35 @@ func realUntil(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	}
 }
 
+// realStarved watches how late the timers of this process are until the test ends:
+// what a bound on a real clock has to allow for. It returns the worst so far.
+func realStarved(t testing.TB) func() time.Duration {
+	const every = time.Millisecond
+	var worst, beat atomic.Int64
+	beat.Store(time.Now().UnixNano())
+	late := func() time.Duration { // of the beat that is still to come, too
+		return max(time.Duration(worst.Load()), time.Since(time.Unix(0, beat.Load()))-every)
+	}
+	stop := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		tick := time.NewTimer(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-stop:
+				return
+			}
+			worst.Store(int64(late()))
+			beat.Store(time.Now().UnixNano())
+			tick.Reset(every)
+		}
+	})
+	t.Cleanup(func() { close(stop); watch.Wait() })
+	return late
+}
+
 // realSeed prints the seed that a random test runs with.
 func realSeed(t testing.TB) *rand.Rand {
 	seed := rand.Uint64()
