@@ -30,10 +30,15 @@ const (
 	askRestore // a failed adoption: the old value back
 	askTouch   // give the register a life
 	askInspect
+	askTurn  // an acquire that minds the queue
+	askLeave // a place off the queue
+	askLook  // how long is it still held?
 )
 
 // stores: the command may leave our value on the node.
-func (k kind) stores() bool { return k == askAcquire || k == askHeal || k == askAdopt }
+func (k kind) stores() bool {
+	return k == askAcquire || k == askTurn || k == askHeal || k == askAdopt
+}
 
 // cleans: the command takes what we left from the node or limits its life, and is
 // owed until it is answered.
@@ -150,8 +155,18 @@ func touchQuestion(name lockKey, ttl time.Duration) question {
 }
 
 func inspectQuestion(name lockKey) question {
-	q := question{kind: askInspect}
-	q.eval(inspectScript, name)
+	q := question{kind: askInspect, script: inspectScript}
+	queue, seen := name.queue()
+	q.add("evalsha", inspectScript.sha, "4", name.full, name.fence, queue, seen, placeStale.Milliseconds())
+	q.add("pubsub", "numsub", name.channel)
+	return q
+}
+
+// lookQuestion asks for what is left of the lock's ttl, and nothing else: a waiter
+// pays for it all the time that it waits.
+func lookQuestion(name lockKey) question {
+	q := question{kind: askLook}
+	q.add("pttl", name.full)
 	return q
 }
 
@@ -188,14 +203,17 @@ func (c *command) SetErr(err error) {
 // A reply is what a node's answer to a question means.
 type reply struct {
 	answer  Answer
-	fenced  bool   // yes, and the register moved from below the proposal to it
-	missing bool   // no: nothing is stored there
-	holder  string // no: the value that is
-	score   int64  // raise, inspect: the register as it was met
-	left    int64  // inspect: milliseconds to live
-	stored  bool   // our value may be on the node because of this
-	sent    bool   // it left for the node: only then may it have been executed
-	silent  bool   // it left, and no answer came: it may be executed any time later
+	fenced  bool     // yes, and the register moved from below the proposal to it
+	missing bool     // no: nothing is stored there
+	holder  string   // no: the value that is
+	score   int64    // raise, inspect: the register as it was met
+	left    int64    // inspect, look, turn: milliseconds to live
+	before  int      // turn: how many queue before us; inspect: how many listen
+	queue   []string // inspect: the places, first to last
+	clock   int64    // turn: the node's time, µs since 1970
+	stored  bool     // our value may be on the node because of this
+	sent    bool     // it left for the node: only then may it have been executed
+	silent  bool     // it left, and no answer came: it may be executed any time later
 	err     *nodeError
 }
 
@@ -366,7 +384,17 @@ func (q *question) read(cmds []command, plain bool, exec error) reply {
 	case askAdopt:
 		return readAdopt(v, err)
 	case askInspect:
-		return readInspect(v, err)
+		r := readInspect(v, err)
+		r.before = readListeners(result(cmds[1], exec))
+		return r
+	case askTurn:
+		return readTurn(v, err, q.value)
+	case askLook:
+		return readLook(v, err)
+	case askLeave:
+		if _, ok := v.(int64); ok && err == nil {
+			return reply{answer: Yes, sent: true}
+		}
 	case askRestore:
 		if parts, ok := v.([]any); ok && len(parts) > 0 {
 			v = parts[0]
@@ -478,6 +506,61 @@ func readAdopt(v any, err error) reply {
 	return strange(askAdopt, v)
 }
 
+// readLook reads PTTL: -2 for what is free, -1 for what has no end.
+func readLook(v any, err error) reply {
+	if err != nil {
+		return failure(askLook, err)
+	}
+	left, ok := v.(int64)
+	switch {
+	case !ok:
+		return strange(askLook, v)
+	case left == -2:
+		return reply{answer: Yes, sent: true}
+	}
+	return reply{answer: No, left: left, sent: true}
+}
+
+func readTurn(v any, err error, value string) reply {
+	if err != nil {
+		return failure(askTurn, err)
+	}
+	parts, ok := v.([]any)
+	if !ok || len(parts) < 3 {
+		return strange(askTurn, v)
+	}
+	r := reply{sent: true}
+	if parts[0] == int64(1) {
+		r.answer, r.stored, r.fenced = Yes, true, parts[1] == int64(1)
+		r.clock, ok = parts[2].(int64)
+		if !ok {
+			return strange(askTurn, v)
+		}
+		return r
+	}
+	who, ok1 := parts[1].(string)
+	left, ok2 := parts[2].(int64)
+	if len(parts) != 5 || !ok1 || !ok2 {
+		return strange(askTurn, v)
+	}
+	before, ok1 := parts[3].(int64)
+	clock, ok2 := parts[4].(int64)
+	if !ok1 || !ok2 {
+		return strange(askTurn, v)
+	}
+	r.answer, r.left, r.before, r.clock = No, left, int(before), clock
+	switch parts[0] {
+	case int64(0):
+		r.holder = who
+		r.stored = who == value // as in readAcquire
+	case int64(2):
+		r.err = newNodeError("the turn of "+quoteValue(Label(who)), nil)
+	default:
+		return strange(askTurn, v)
+	}
+	return r
+}
+
 // readOwner reads the answer of the scripts that act only on our own value.
 func readOwner(k kind, v any, err error) reply {
 	if err != nil {
@@ -503,7 +586,7 @@ func readInspect(v any, err error) reply {
 		return failure(askInspect, err)
 	}
 	parts, ok := v.([]any)
-	if !ok || len(parts) != 3 {
+	if !ok || len(parts) < 3 {
 		return strange(askInspect, v)
 	}
 	holder, ok1 := parts[0].(string)
@@ -522,7 +605,34 @@ func readInspect(v any, err error) reply {
 		}
 		r.score = score
 	}
+	if len(parts) > 3 {
+		places, _ := parts[3].([]any)
+		for _, p := range places {
+			if s, ok := p.(string); ok {
+				r.queue = append(r.queue, s)
+			}
+		}
+	}
 	return r
+}
+
+// readListeners reads PUBSUB NUMSUB: {channel, subscribers}, or a map of them. A node
+// that does not tell has none.
+func readListeners(v any, err error) int {
+	var n any
+	switch v := v.(type) {
+	case []any:
+		if len(v) == 2 {
+			n = v[1]
+		}
+	case map[any]any:
+		for _, n = range v {
+		}
+	}
+	if n, ok := n.(int64); ok && err == nil && n > 0 {
+		return int(n)
+	}
+	return 0
 }
 
 // maxToken is the greatest token: 2^53-1, the last integer that a register, a

@@ -28,7 +28,7 @@ const (
 	theirs = "web-1:4123:aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
 )
 
-var allKinds = []kind{askAcquire, askRaise, askExtend, askHeal, askRelease, askRollback, askAdopt, askRestore, askTouch, askInspect}
+var allKinds = []kind{askAcquire, askRaise, askExtend, askHeal, askRelease, askRollback, askAdopt, askRestore, askTouch, askInspect, askTurn, askLeave, askLook}
 
 // questionOf is a question of each kind.
 func questionOf(k kind) *question {
@@ -37,7 +37,7 @@ func questionOf(k kind) *question {
 		acquireQuestion(name, mine, time.Second, 7), raiseQuestion(name, mine, time.Second, 7), extendQuestion(name, mine, time.Second, 7),
 		healQuestion(name, mine, time.Second), releaseQuestion(name, mine, time.Second), rollbackQuestion(name, mine, time.Second),
 		adoptQuestion(name, theirs, mine, time.Second, 7), restoreQuestion(name, theirs, mine, time.Second), touchQuestion(name, time.Second),
-		inspectQuestion(name),
+		inspectQuestion(name), turnQuestion(name, mine, time.Second, 7, theirs, 1800000000000001), leaveQuestion(name, theirs), lookQuestion(name),
 	} {
 		if q.kind == k {
 			return &q
@@ -617,6 +617,9 @@ func TestRegistersAreRead(t *testing.T) {
 
 func TestWhatIsAskedWordByWord(t *testing.T) {
 	sha := func(s *script) string { return "evalsha " + s.sha + " 2 jobs/42 {jobs/42}:fence" }
+	queued := func(s *script) string {
+		return "evalsha " + s.sha + " 4 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:seen"
+	}
 	for k, want := range map[kind][]string{
 		askAcquire:  {"set jobs/42 " + mine + " nx get px 1000", "zadd {jobs/42}:fence gt ch 7 f"},
 		askRaise:    {sha(raiseScript) + " " + mine + " 7"},
@@ -627,7 +630,10 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 		askAdopt:    {sha(adoptScript) + " " + theirs + " " + mine + " 1000 7"},
 		askRestore:  {sha(adoptScript) + " " + mine + " " + theirs + " 0 "},
 		askTouch:    {sha(touchScript) + " 82801000 86401000"},
-		askInspect:  {sha(inspectScript)},
+		askInspect:  {queued(inspectScript) + " 2000", "pubsub numsub {jobs/42}:release"},
+		askTurn:     {queued(turnScript) + " " + mine + " 1000 7 " + theirs + " 1800000000000001 2000 10000"},
+		askLeave:    {"zrem {jobs/42}:queue " + theirs, "zrem {jobs/42}:seen " + theirs},
+		askLook:     {"pttl jobs/42"},
 	} {
 		q := questionOf(k)
 		var said []string

@@ -223,7 +223,7 @@ func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 					if n <= 2 {
 						var token int64
 						fmt.Sscan(args[6], &token)
-						s.setRegister(token+5, i)
+						s.setRegister(max(token, s.register(i))+5, i)
 					}
 				})
 			}

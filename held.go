@@ -245,8 +245,15 @@ func (l *Locker) Close() error {
 		}
 	}
 	l.awaitIdle(limit)
+	deaf := l.waits.close()
 	for _, ln := range l.lanes {
 		ln.close()
+	}
+	heard := make(chan struct{})
+	go func() { deaf(); close(heard) }()
+	select {
+	case <-heard:
+	case <-limit.C: // dialling; the clients' timeouts bound it
 	}
 	var clients errgroup.Group // each waits for its pool's connections
 	for _, c := range l.owned {

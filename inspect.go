@@ -15,17 +15,26 @@ type Status struct {
 	Holder string        // its label, or all of a value that is not ours
 	Left   time.Duration // until it is over on so many of these that they are no majority; -1: never, by a stranger's hand
 	Fence  int64         // the highest register met: no token given out so far is greater; 0: none
-	Nodes  []NodeStatus  // in New's order
-	Round  Round
+
+	// Waiters is how many Lockers listen for its release on a majority of the nodes:
+	// those that wait for it, or did in the last ten seconds.
+	Waiters int
+	// Queue is who waits in turn (Options.Fair), by the labels, first to last, as a
+	// majority of the nodes knows them; at most a hundred.
+	Queue []string
+
+	Nodes []NodeStatus // in New's order
+	Round Round
 }
 
 // A NodeStatus is what one node said of a lock.
 type NodeStatus struct {
-	Node  string
-	Value string        // "": none
-	Left  time.Duration // until it expires there; -1: never
-	Fence int64         // its register; 0: none
-	Err   error         // it gave no answer, or one that makes no sense
+	Node    string
+	Value   string        // "": none
+	Left    time.Duration // until it expires there; -1: never
+	Fence   int64         // its register; 0: none
+	Waiters int           // Lockers that listen for the release there
+	Err     error         // it gave no answer, or one that makes no sense
 }
 
 // Inspect asks all nodes who holds the lock key, and changes nothing. It waits for
@@ -63,7 +72,7 @@ func (b *ballot) status() Status {
 	left := make(map[string][]time.Duration) // by value
 	for i := range b.calls {
 		c := &b.calls[i]
-		n := NodeStatus{Node: c.ln.name, Value: c.rep.holder, Fence: c.rep.score, Left: time.Duration(c.rep.left) * time.Millisecond}
+		n := NodeStatus{Node: c.ln.name, Value: c.rep.holder, Fence: c.rep.score, Left: time.Duration(c.rep.left) * time.Millisecond, Waiters: c.rep.before}
 		switch {
 		case c.rep.answer != Yes:
 			n.Left = 0
@@ -80,6 +89,7 @@ func (b *ballot) status() Status {
 		s.Nodes = append(s.Nodes, n)
 	}
 	need := b.t.need()
+	s.Waiters, s.Queue = b.waiters(need)
 	for value, ds := range left {
 		if len(ds) < need {
 			continue
@@ -97,4 +107,29 @@ func (b *ballot) status() Status {
 		s.Left = ds[len(ds)-need] // when so many have expired, need-1 are left
 	}
 	return s
+}
+
+// waiters is how many Lockers listen on a majority of the nodes, and who queues there.
+// Needs b.mu.
+func (b *ballot) waiters(need int) (listen int, queue []string) {
+	var counts []int
+	var longest []string
+	on := make(map[string]int)
+	for i := range b.calls {
+		rep := &b.calls[i].rep
+		counts = append(counts, rep.before)
+		if len(rep.queue) > len(longest) {
+			longest = rep.queue
+		}
+		for _, place := range rep.queue {
+			on[place]++
+		}
+	}
+	slices.Sort(counts)
+	for _, place := range longest { // tickets are the same on all nodes, and so is the order
+		if on[place] >= need {
+			queue = append(queue, Label(place))
+		}
+	}
+	return counts[len(counts)-need], queue
 }

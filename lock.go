@@ -213,6 +213,7 @@ func (k *Lock) released(b *ballot) error {
 	switch k.verdict(t) {
 	case extended:
 		k.state, k.result = stateReleased, nil
+		k.l.waits.released(k.name, k.value)
 	case extensionLost:
 		k.state, k.result = stateReleased, &QuorumError{Round: b.round(), Err: ErrLost}
 	default:

@@ -312,7 +312,7 @@ func (ln *lane) finish(c *call, rep reply, ready []*call) []*call {
 	c.rep = rep
 	c.at = time.Now()
 	k := c.q.kind
-	c.raised = c.raised || rep.sent && (k == askAcquire || k == askAdopt)
+	c.raised = c.raised || rep.sent && (k == askAcquire || k == askAdopt) || k == askTurn && rep.stored
 	switch {
 	case k.stores():
 		c.holds = c.holds || rep.stored

@@ -21,14 +21,19 @@ type Options struct {
 	// round trips if that is more, up to half of the validity.
 	NodeTimeout time.Duration
 
-	// Retry is the longest pause of Acquire before its next attempt, after the
-	// given number of attempts (1 after the first). The pause taken is a random one
-	// between half of that and all of it. It must be pure: it is called from many
-	// goroutines and decides nothing but the pause. nil: 10 ms doubling to 250 ms.
+	// Retry is the longest pause of Acquire before it asks the nodes again, after it
+	// has asked the given number of times (1 after the first). The pause taken is a
+	// random one between half of that and all of it, and is cut short by the release
+	// of the lock and by the end of its ttl. It must be pure: it is called from many
+	// goroutines and decides nothing but the pause. nil: 10 ms doubling to 250 ms; and
+	// 5 s while a majority of the nodes would announce the release.
 	Retry func(attempt int) time.Duration
 
-	// Fair is to serve the waiters of all processes in order of arrival. Not
-	// available yet: New refuses true.
+	// Fair is to serve the waiters of all processes in order of arrival. It holds
+	// among the Lockers that set it; others exclude and are excluded, but do not
+	// queue. It costs a script where plain commands would do, and a waiter a command
+	// every 0.8 s to each node. TryAcquire is refused while anybody queues. A waiter
+	// that died holds the others up for two seconds. See docs/waiting.md.
 	Fair bool
 
 	// RestartGuard is to make a node's grants count only when it has been up this
@@ -75,8 +80,6 @@ func (opt Options) withDefaults() (Options, error) {
 		return opt, fmt.Errorf("redlock: Options.RestartGuard is %v: it must not be negative (0 means off)", opt.RestartGuard)
 	case opt.RestartGuard > 0:
 		return opt, errors.New("redlock: Options.RestartGuard is not available yet: leave it 0, and delay restarts by the longest ttl")
-	case opt.Fair:
-		return opt, errors.New("redlock: Options.Fair is not available yet: leave it false")
 	case strings.ContainsRune(opt.KeyPrefix, 0):
 		return opt, fmt.Errorf("redlock: Options.KeyPrefix %q has a NUL byte: take one without", opt.KeyPrefix)
 	case len(opt.KeyPrefix) >= maxKeyBytes:
@@ -84,9 +87,6 @@ func (opt Options) withDefaults() (Options, error) {
 	}
 	if opt.Drift == 0 {
 		opt.Drift = defaultDrift
-	}
-	if opt.Retry == nil {
-		opt.Retry = defaultRetry
 	}
 	if opt.Name == "" {
 		host, err := os.Hostname()

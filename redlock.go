@@ -18,6 +18,7 @@ type Locker struct {
 	opt   Options
 	lanes []*lane
 	met   roster
+	waits *waits
 	now   clock
 	rand  *source
 	ring  bool        // a node is a Ring
@@ -73,6 +74,7 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 		}
 		l.lanes = append(l.lanes, newLane(i, n, &l.met))
 	}
+	l.waits = newWaits(l)
 	return l, nil
 }
 
@@ -84,6 +86,8 @@ type errand struct {
 	label   string
 	began   instant
 	attempt int
+	looks   int          // while waiting
+	place   waiter       // in the line; only Acquire stands there
 	seen    int64        // the highest register met
 	hard    bool         // what stands in the way does not heal with time
 	last    *QuorumError // what the last decided round came to
@@ -159,35 +163,18 @@ const (
 	tieSpread = 100
 )
 
-// tied reports whether an attempt failed though no single holder had a majority:
-// at least two were named, none by a majority.
+// tied reports whether an attempt failed though no single holder had a majority.
 func tied(err error) bool {
 	var q *QuorumError
-	if !errors.As(err, &q) || q.Err != ErrHeld || q.Round.Holder() != "" {
-		return false
-	}
-	first := ""
-	for _, v := range q.Round.Votes {
-		switch {
-		case v.Holder == "":
-		case first == "":
-			first = v.Holder
-		case v.Holder != first:
-			return true
-		}
-	}
-	// Ours and one other's is a tie, too.
-	for _, v := range q.Round.Votes {
-		if v.Answer == Yes && first != "" {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &q) && q.Err == ErrHeld && contested(q.Round)
 }
 
-// Acquire takes the lock key for ttl, waiting for it until ctx is done. Between
-// attempts it pauses, see Options.Retry; at random, so that contenders who took
-// parts of each other's majority do not meet again.
+// Acquire takes the lock key for ttl, waiting for it until ctx is done. The callers
+// of one Locker are served first come first served, and one of them at a time speaks
+// to the nodes. It tries when a majority of the nodes announced a release, when the
+// holder's ttl is over, or when a pause is over, see Options.Retry; where several
+// took parts of each other's majority only one of them goes on at once. Over several
+// Lockers there is no order, unless Options.Fair makes one.
 //
 // Errors are those of TryAcquire, but ErrHeld and ErrNoQuorum only once ctx is
 // done, together with the error of ctx; or ErrNoQuorum at once where so many nodes
@@ -198,21 +185,31 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 	if err != nil {
 		return nil, err
 	}
+	e.place.turn.came = e.began.wall
+	l.waits.join(&e.place, e.name)
+	defer l.waits.leave(&e.place)
 	for {
+		if err := l.wait(ctx, e); err != nil {
+			return nil, l.givenUp(e, err)
+		}
 		lock, err := l.attempt(ctx, e)
+		l.waits.tried(ctx, e, lock, err)
 		var missed *QuorumError
-		if err == nil {
+		switch {
+		case err == nil:
+			l.leaveQueues(e)
 			return lock, nil
-		}
-		if ctx.Err() != nil || e.hard || !errors.As(err, &missed) {
-			l.mortal(e)
-			return nil, err
-		}
-		if err := l.pause(ctx, l.opt.Retry(e.attempt)); err != nil {
-			l.mortal(e)
-			return nil, l.ended(ctx, e)
+		case ctx.Err() != nil || e.hard || !errors.As(err, &missed):
+			return nil, l.givenUp(e, err)
 		}
 	}
+}
+
+// givenUp sees to what a caller that got nothing has left on the nodes.
+func (l *Locker) givenUp(e *errand, err error) error {
+	l.leaveQueues(e)
+	l.mortal(e)
+	return err
 }
 
 // pause waits before the next attempt, between half of longest and all of it.
@@ -249,7 +246,11 @@ func (l *Locker) attempt(ctx context.Context, e *errand) (*Lock, error) {
 		e.hard = true
 		return nil, &QuorumError{Round: Round{Op: e.op, Key: e.name.key, Start: start.at}, Err: ErrNoQuorum, hint: tokensUsedUp}
 	}
-	b := l.newBallot(OpAcquire, e.name, acquireQuestion(e.name, value, e.ttl, proposal), start, acquireDecided)
+	q := acquireQuestion(e.name, value, e.ttl, proposal)
+	if l.opt.Fair {
+		q = l.askTurn(e, value, proposal)
+	}
+	b := l.newBallot(OpAcquire, e.name, q, start, acquireDecided)
 	b.q.patience = l.patience(e.ttl)
 	undo := func() question { return rollbackQuestion(e.name, value, e.ttl) }
 	// To each node after what was left there by the attempt before, which would

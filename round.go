@@ -20,6 +20,7 @@ const (
 	OpRollback               // undo a failed, abandoned or lost attempt
 	OpAdopt                  // take a held lock over by its value
 	OpInspect                // read only
+	OpLook                   // read only: is it still held? Asked by who waits
 	OpLost                   // no question: the loss of a kept-alive lock is told
 )
 
@@ -39,6 +40,8 @@ func (o Op) String() string {
 		return "adopt"
 	case OpInspect:
 		return "inspect"
+	case OpLook:
+		return "look"
 	case OpLost:
 		return "lost"
 	}

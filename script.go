@@ -33,6 +33,8 @@ var (
 	touchLua string
 	//go:embed lua/inspect.lua
 	inspectLua string
+	//go:embed lua/turn.lua
+	turnLua string
 
 	extendScript  = newScript("extend", extendLua)
 	releaseScript = newScript("release", releaseLua)
@@ -40,4 +42,5 @@ var (
 	adoptScript   = newScript("adopt", adoptLua)
 	touchScript   = newScript("touch", touchLua)
 	inspectScript = newScript("inspect", inspectLua)
+	turnScript    = newScript("turn", turnLua)
 )

@@ -19,6 +19,17 @@ func (s *stage) eval(script string, args ...string) any {
 	return s.do(0, append([]string{"EVAL", luaText(script), "2", job, jobRegister}, args...)...)
 }
 
+const (
+	jobQueue = "{jobs/42}:queue"
+	jobSeen  = "{jobs/42}:seen"
+)
+
+// evalQueue is eval for the scripts that know the queue as well.
+func (s *stage) evalQueue(script string, args ...string) any {
+	s.Helper()
+	return s.do(0, append([]string{"EVAL", luaText(script), "4", job, jobRegister, jobQueue, jobSeen}, args...)...)
+}
+
 func (s *stage) answers(what string, got any, want ...any) {
 	s.Helper()
 	if list, ok := got.([]any); ok {
@@ -343,21 +354,32 @@ func TestScriptAdopt(t *testing.T) {
 }
 
 func TestScriptInspect(t *testing.T) {
-	inspect := func(s *stage) any { return s.eval("inspect") }
-	onScript(t, "nothing there", func(s *stage) { s.answers("inspect", inspect(s), "", -2, "") })
+	none := []any(nil)
+	inspect := func(s *stage) any { return s.evalQueue("inspect", "2000") }
+	onScript(t, "nothing there", func(s *stage) { s.answers("inspect", inspect(s), "", -2, "", none) })
 	onScript(t, "held", func(s *stage) {
 		s.node(0).Set(job, "ours", 5*sec)
 		s.do(0, "ZADD", jobRegister, "1800000000123457", "f")
-		s.answers("inspect", inspect(s), "ours", 5000, "1800000000123457")
+		s.answers("inspect", inspect(s), "ours", 5000, "1800000000123457", none)
 		s.leaves("afterwards", "ours", 5*sec, "1800000000123457", 0)
 	})
 	onScript(t, "held for ever", func(s *stage) {
 		s.node(0).Set(job, "theirs", 0)
-		s.answers("inspect", inspect(s), "theirs", -1, "")
+		s.answers("inspect", inspect(s), "theirs", -1, "", none)
 	})
 	onScript(t, "free, the register stands", func(s *stage) {
 		s.do(0, "ZADD", jobRegister, "77", "f")
-		s.answers("inspect", inspect(s), "", -2, "77")
+		s.answers("inspect", inspect(s), "", -2, "77", none)
+	})
+	onScript(t, "who queues, in order, but nobody that was not seen for a while", func(s *stage) {
+		now := s.node(0).Now().UnixMilli()
+		for i, place := range []string{"b", "late", "a", "future"} {
+			s.do(0, "ZADD", jobQueue, fmt.Sprint(i), place)
+			s.do(0, "ZADD", jobSeen, fmt.Sprint(now-1999), place)
+		}
+		s.do(0, "ZADD", jobSeen, fmt.Sprint(now-2001), "late")
+		s.do(0, "ZADD", jobSeen, fmt.Sprint(now+2001), "future")
+		s.answers("inspect", inspect(s), "", -2, "", []any{"b", "a"})
 	})
 }
 

@@ -1,0 +1,271 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Hearing of releases. While anybody waits for a lock, a Locker holds one
+// subscription connection per node, shared by all its waiters. What is heard only
+// wakes waiters, who then ask the nodes; nothing depends on its being heard.
+
+// A subscriber is a Node that announcements can be heard from.
+type subscriber interface {
+	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
+}
+
+const (
+	// pingEvery is how long a subscription may be silent before it is asked for a
+	// sign of life, and pongWait how long that is waited for: a half-open link is
+	// noticed after their sum, where go-redis takes 14 s and more. Shorter, a silent
+	// subscription costs more commands than the polls it saves.
+	pingEvery = 6 * time.Second
+	pongWait  = time.Second
+
+	// redialFirst and redialMost are the pauses before a lost subscription is made
+	// anew. Whoever waits meanwhile polls.
+	redialFirst = 20 * time.Millisecond
+	redialMost  = time.Second
+
+	// redialRefused is the pause after a node said no, for want of a permission say.
+	redialRefused = 30 * time.Second
+)
+
+// An ear listens to one node. Its goroutines run while there is a channel to
+// listen to.
+type ear struct {
+	i    int
+	node subscriber
+	tell interface {
+		announced(i int, channel, value string)
+		hears(i int, channel string, yes bool)
+	}
+
+	mu      sync.Mutex
+	want    map[string]bool // channels; true: the subscription was confirmed
+	fresh   []string        // wanted since the last look, to be subscribed
+	stale   []string        // not wanted any more
+	running bool
+	closed  bool
+	last    time.Time // something was heard, be it a pong
+	changed chan struct{}
+	end     context.CancelFunc
+	over    sync.WaitGroup
+}
+
+func newEar(i int, node subscriber, tell *waits) *ear {
+	return &ear{i: i, node: node, tell: tell, want: make(map[string]bool), changed: make(chan struct{}, 1)}
+}
+
+// listen subscribes to a channel. It does not wait for anything.
+func (e *ear) listen(channel string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, ok := e.want[channel]; ok || e.closed {
+		return
+	}
+	e.want[channel] = false
+	e.fresh = append(e.fresh, channel)
+	if e.running {
+		e.poke()
+		return
+	}
+	e.running = true
+	ctx, cancel := context.WithCancel(context.Background())
+	e.end = cancel
+	e.over.Go(func() { e.run(ctx) })
+}
+
+// ignore ends the subscription to a channel.
+func (e *ear) ignore(channel string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, ok := e.want[channel]; ok {
+		delete(e.want, channel)
+		e.stale = append(e.stale, channel)
+		e.poke()
+	}
+}
+
+func (e *ear) poke() {
+	select {
+	case e.changed <- struct{}{}:
+	default:
+	}
+}
+
+// close ends the connection. The goroutines end with it, or with the client's own
+// timeouts where they are dialling.
+func (e *ear) close() {
+	e.mu.Lock()
+	e.closed = true
+	end := e.end
+	e.mu.Unlock()
+	if end != nil {
+		end()
+	}
+}
+
+// run keeps a connection while there is a channel to listen to.
+func (e *ear) run(ctx context.Context) {
+	pause := redialFirst
+	for {
+		channels := e.channels()
+		if channels == nil {
+			return
+		}
+		began := time.Now()
+		switch heard, refused := e.subscribed(ctx, channels); {
+		case refused:
+			pause = redialRefused
+		case heard:
+			pause = redialFirst
+		default:
+			pause = min(2*pause, redialMost)
+		}
+		t := time.NewTimer(max(pause-time.Since(began), 0))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+// channels is all that is to be listened to; nil: nothing, and run is over.
+func (e *ear) channels() (all []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fresh, e.stale = nil, nil
+	if len(e.want) == 0 || e.closed {
+		e.running = false
+		return nil
+	}
+	for c := range e.want {
+		all = append(all, c)
+	}
+	return all
+}
+
+// subscribed holds one connection until it fails or nothing is wanted any more. It
+// reports whether anything was heard on it, and whether the node refused.
+func (e *ear) subscribed(ctx context.Context, channels []string) (heard, refused bool) {
+	sub := e.node.Subscribe(ctx, channels...) // dials
+	e.mu.Lock()
+	e.last = time.Time{}
+	e.mu.Unlock()
+	broken := make(chan struct{})
+	go func() {
+		defer close(broken)
+		_, refused = explain(e.hear(ctx, sub))
+	}()
+	e.keep(ctx, sub, broken)
+	sub.Close()
+	<-broken
+	e.mu.Lock()
+	var deaf []string
+	for c, yes := range e.want {
+		if yes {
+			e.want[c] = false
+			deaf = append(deaf, c)
+		}
+	}
+	heard = !e.last.IsZero()
+	e.mu.Unlock()
+	for _, c := range deaf {
+		e.tell.hears(e.i, c, false)
+	}
+	return heard, refused
+}
+
+// hear takes in what the node says until the connection fails.
+func (e *ear) hear(ctx context.Context, sub *redis.PubSub) error {
+	for {
+		m, err := sub.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		e.mu.Lock()
+		e.last = time.Now()
+		confirmed := ""
+		if s, ok := m.(*redis.Subscription); ok && s.Kind == "subscribe" {
+			if yes, wanted := e.want[s.Channel]; wanted && !yes {
+				e.want[s.Channel] = true
+				confirmed = s.Channel
+			}
+		}
+		e.mu.Unlock()
+		if confirmed != "" {
+			e.tell.hears(e.i, confirmed, true)
+		}
+		if m, ok := m.(*redis.Message); ok {
+			e.tell.announced(e.i, m.Channel, m.Payload)
+		}
+	}
+}
+
+// keep tells the node what else to say, and asks a silent one for a sign of life. It
+// returns when the connection is of no use any more.
+func (e *ear) keep(ctx context.Context, sub *redis.PubSub, broken <-chan struct{}) {
+	asked := time.Now() // dialling is bound by the client's timeouts, an answer by ours
+	look := time.NewTimer(pongWait)
+	defer look.Stop()
+	for {
+		select {
+		case <-broken:
+			return
+		case <-ctx.Done():
+			return
+		case <-e.changed:
+			if !e.change(ctx, sub) {
+				return
+			}
+		case <-look.C:
+			e.mu.Lock()
+			last := e.last
+			e.mu.Unlock()
+			now := time.Now()
+			switch silent := now.Sub(last); {
+			case last.Before(asked) && now.Sub(asked) >= pongWait:
+				return // half-open
+			case silent >= pingEvery:
+				if sub.Ping(ctx) != nil {
+					return
+				}
+				asked = now
+				look.Reset(pongWait)
+			case last.Before(asked):
+				look.Reset(pongWait - now.Sub(asked))
+			default:
+				look.Reset(pingEvery - silent)
+			}
+		}
+	}
+}
+
+// change tells the node what is to be heard from now on; false: there is nothing, or
+// the node was not to be told.
+func (e *ear) change(ctx context.Context, sub *redis.PubSub) bool {
+	e.mu.Lock()
+	fresh := slices.DeleteFunc(e.fresh, func(c string) bool { _, wanted := e.want[c]; return !wanted })
+	stale := slices.DeleteFunc(e.stale, func(c string) bool { _, wanted := e.want[c]; return wanted })
+	e.fresh, e.stale = nil, nil
+	idle := len(e.want) == 0
+	e.mu.Unlock()
+	if idle {
+		return false
+	}
+	var errs []error
+	if len(stale) > 0 {
+		errs = append(errs, sub.Unsubscribe(ctx, stale...))
+	}
+	if len(fresh) > 0 {
+		errs = append(errs, sub.Subscribe(ctx, fresh...))
+	}
+	return errors.Join(errs...) == nil
+}

@@ -1,0 +1,561 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"math/bits"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Waiting. The callers of Acquire for one key stand in a line, first come first
+// served, and the first of them, the leader, speaks to the nodes: it tries, and
+// where the lock is held it waits until a majority of the nodes announced the
+// release of one and the same value, whoever's it is, until what it knows of the
+// ttl is over, or until a pause is over, for announcements can be lost. Then it
+// tries again, or looks first. A wake-up is never a grant: it says when to ask.
+
+const (
+	// pollHeard is the longest pause between looks at a held lock while announcements
+	// of a majority are heard: the net under them. Shorter, a long wait costs more
+	// than a handful of commands.
+	pollHeard = 5 * time.Second
+
+	// lookFirst is how long after a try that found the lock held its ttl is asked
+	// for, where its release would be heard: a lock held for less costs no look.
+	lookFirst = 10 * time.Millisecond
+
+	// tieLook is after how many round trips those who lost a tie look whether the one
+	// that goes first has the lock: one for the rollbacks, one for its try, and as
+	// many again for the scheduler.
+	tieLook = 4
+
+	// linger is how long the announcements of a key are listened to after the last
+	// waiter left: under contention another will come soon.
+	linger = 10 * time.Second
+
+	// maxHeard bounds the announcements of one key that are kept while no majority
+	// has made them.
+	maxHeard = 8
+)
+
+// A waits is the lines of a Locker, by release channel, and its ears.
+type waits struct {
+	l    *Locker
+	ears []*ear // one per node; nil: it can not be heard
+
+	mu       sync.Mutex // before an ear's mu
+	rooms    map[string]*room
+	sweep    *time.Timer
+	sweeping bool // there are rooms without a line
+}
+
+// A room is where the line for one key stands, and what is known of the lock.
+// Guarded by waits.mu.
+type room struct {
+	name        lockKey
+	first, last *waiter
+	listening   bool      // the ears were told
+	left        time.Time // when the last one left the line
+
+	due     bool      // the lock may be free: the leader is to try
+	at      time.Time // when else the leader acts
+	try     bool      // by trying; else by looking
+	asked   time.Time // when the last question that found it held began
+	foreign bool      // its holder may not announce the release
+	heard   [maxHeard]announcement
+	oldest  int           // which of heard is overwritten next
+	heardBy uint64        // nodes whose announcements are heard, as bits
+	hearing time.Time     // since when these are a majority; zero: they are not
+	rank    int           // fair: how many are before us
+	pace    time.Duration // fair: how long the last round took
+	ahead   time.Duration // fair: of the nodes' time before ours
+	told    time.Time     // fair: when it was
+}
+
+// An announcement is a value whose release some nodes have announced.
+type announcement struct {
+	value string
+	nodes uint64 // as bits
+	done  bool   // acted upon
+}
+
+// A waiter is one caller's place in a line. Guarded by waits.mu.
+type waiter struct {
+	room       *room
+	prev, next *waiter
+	wake       chan struct{} // made before the first wait
+	trying     bool          // acts on a wake: if it gives up, the next one is to
+	turn       turn          // fair
+}
+
+func (m *waiter) poke() {
+	select {
+	case m.wake <- struct{}{}:
+	default: // it will look anyway; also where it has not begun to wait
+	}
+}
+
+func newWaits(l *Locker) *waits {
+	w := &waits{l: l, rooms: make(map[string]*room), ears: make([]*ear, len(l.lanes))}
+	for i, ln := range l.lanes {
+		if _, ring := ln.node.(*redis.Ring); ring {
+			continue // a subscription there is to one shard, and panics without any
+		}
+		if s, ok := ln.node.(subscriber); ok {
+			w.ears[i] = newEar(i, s, w)
+		}
+	}
+	return w
+}
+
+// close ends listening. It returns what waits for the ears' goroutines.
+func (w *waits) close() (ended func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.sweep != nil {
+		w.sweep.Stop()
+	}
+	for _, e := range w.ears {
+		if e != nil {
+			e.close()
+		}
+	}
+	return func() {
+		for _, e := range w.ears {
+			if e != nil {
+				e.over.Wait()
+			}
+		}
+	}
+}
+
+// join puts a caller at the end of the line for a key. Alone there it is to try at
+// once.
+func (w *waits) join(m *waiter, name lockKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.rooms[name.channel]
+	if r == nil {
+		r = &room{name: name}
+		w.rooms[name.channel] = r
+	}
+	m.room, m.prev = r, r.last
+	if r.last == nil {
+		r.first = m
+		r.due = true
+	} else {
+		r.last.next = m
+	}
+	r.last = m
+}
+
+// leave takes a caller out of the line, wherever it stands. If it was woken and did
+// not come to an answer, the wake goes to the next one.
+func (w *waits) leave(m *waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := m.room
+	led := r.first == m
+	if led {
+		r.first = m.next
+	} else {
+		m.prev.next = m.next
+	}
+	if r.last == m {
+		r.last = m.prev
+	} else {
+		m.next.prev = m.prev
+	}
+	m.prev, m.next = nil, nil
+	r.due = r.due || m.trying
+	switch {
+	case r.first != nil && led:
+		if w.l.opt.Fair {
+			w.succeed(r)
+		}
+		r.first.poke()
+	case r.first != nil:
+	case !r.listening:
+		delete(w.rooms, r.name.channel)
+	default:
+		r.left = time.Now()
+		if !w.sweeping {
+			w.sweeping = true
+			w.sweep = restart(w.sweep, linger, w.clear)
+		}
+	}
+}
+
+// clear drops the rooms that nobody has come to for a while.
+func (w *waits) clear() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sweeping = false
+	for channel, r := range w.rooms {
+		switch idle := time.Since(r.left); {
+		case r.first != nil:
+		case idle >= linger:
+			delete(w.rooms, channel)
+			for _, e := range w.ears {
+				if e != nil {
+					e.ignore(channel)
+				}
+			}
+		default:
+			w.sweeping = true
+		}
+	}
+	if w.sweeping {
+		w.sweep.Reset(linger)
+	}
+}
+
+// listen has the releases of a key announced to us.
+func (w *waits) listen(r *room) {
+	if r.listening {
+		return
+	}
+	r.listening = true
+	for _, e := range w.ears {
+		if e != nil {
+			e.listen(r.name.channel)
+		}
+	}
+}
+
+// hears is told by an ear that announcements on a channel are heard from now on, or
+// not any more.
+func (w *waits) hears(i int, channel string, yes bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.rooms[channel]
+	if r == nil {
+		return
+	}
+	if yes {
+		r.heardBy |= 1 << i
+	} else {
+		r.heardBy &^= 1 << i
+	}
+	now := time.Now()
+	switch most := bits.OnesCount64(r.heardBy) >= w.need(); {
+	case most && r.hearing.IsZero():
+		// What was announced before went unheard: subscribe first, then look.
+		r.hearing = now
+		w.actBy(r, now)
+	case !most && !r.hearing.IsZero():
+		r.hearing = time.Time{}
+		w.actBy(r, now.Add(retryFirst))
+	}
+}
+
+// actBy sees to it that the leader looks no later than at.
+func (w *waits) actBy(r *room, at time.Time) {
+	if r.first != nil && at.Before(r.at) {
+		r.at, r.try = at, w.l.opt.Fair
+		r.first.poke()
+	}
+}
+
+func (w *waits) need() int { return majority(len(w.l.lanes)) }
+
+// announced is told by an ear that node i announced the release of a value.
+func (w *waits) announced(i int, channel, value string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.rooms[channel]
+	if r == nil {
+		return
+	}
+	a := r.announcement(value)
+	a.nodes |= 1 << i
+	if !a.done && bits.OnesCount64(a.nodes) >= w.need() {
+		a.done = true
+		w.freed(r)
+	}
+}
+
+// released is told that a lock of our own was released: its waiters here need not
+// wait for that to be announced.
+func (w *waits) released(name lockKey, value string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.rooms[name.channel]
+	if r == nil {
+		return
+	}
+	if a := r.announcement(value); !a.done {
+		a.done = true
+		w.freed(r)
+	}
+}
+
+// announcement is what is known of a value's release; the oldest is forgotten for a
+// new one.
+func (r *room) announcement(value string) *announcement {
+	for i := range r.heard {
+		if r.heard[i].value == value {
+			return &r.heard[i]
+		}
+	}
+	a := &r.heard[r.oldest]
+	r.oldest = (r.oldest + 1) % maxHeard
+	*a = announcement{value: value}
+	return a
+}
+
+// freed wakes the leader: the lock may be free. Also where nobody waits yet, for
+// somebody may just be about to.
+func (w *waits) freed(r *room) {
+	if w.l.opt.Fair && w.notNext(r) {
+		return
+	}
+	r.due = true
+	if r.first != nil {
+		r.first.poke()
+	}
+}
+
+// An act is what a waiter does next.
+type act uint8
+
+const (
+	actWait act = iota + 1
+	actLook
+	actTry
+)
+
+// next is what a waiter does next, and how long it pauses before; negative: until it
+// is woken.
+func (w *waits) next(m *waiter) (act, time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if m.wake == nil {
+		m.wake = make(chan struct{}, 1)
+	}
+	r := m.room
+	if r.first != m {
+		return actWait, -1
+	}
+	pause := time.Until(r.at)
+	switch {
+	case r.due || pause <= 0 && r.try:
+		r.due = false
+		m.trying = true
+		return actTry, 0
+	case pause <= 0:
+		return actLook, 0
+	}
+	return actWait, pause
+}
+
+// wait returns when the caller is to try: it is first in line and the lock may be
+// free. An error says that the caller's ctx or Close ended the wait.
+func (l *Locker) wait(ctx context.Context, e *errand) error {
+	var timer *time.Timer
+	var over <-chan time.Time
+	for {
+		do, pause := l.waits.next(&e.place)
+		switch {
+		case do == actTry:
+			return nil
+		case do == actLook:
+			if err := l.lookIfFree(ctx, e); err != nil {
+				return err
+			}
+			continue
+		case pause < 0: // somebody else looks at the clock
+		case timer == nil:
+			timer = time.NewTimer(pause)
+			defer timer.Stop()
+			over = timer.C
+		default:
+			timer.Reset(pause)
+		}
+		select {
+		case <-e.place.wake:
+		case <-over:
+		case <-ctx.Done():
+			return l.ended(ctx, e)
+		case <-l.closing:
+			return l.ended(ctx, e)
+		}
+	}
+}
+
+// lookIfFree asks the nodes how long the lock is still held, which changes nothing there.
+func (l *Locker) lookIfFree(ctx context.Context, e *errand) error {
+	if err := l.usable(ctx, e); err != nil {
+		return err
+	}
+	if !l.begin() {
+		return l.ended(ctx, e)
+	}
+	defer l.end()
+	e.looks++
+	b := l.newBallot(OpLook, e.name, lookQuestion(e.name), l.now(), looked)
+	b.q.patience = l.patience(e.ttl)
+	b.send()
+	if err := l.await(ctx, e, b); err != nil {
+		return err
+	}
+	l.waits.looked(e, b)
+	l.observe(b, e)
+	return nil
+}
+
+// looked: yes is free, no is held.
+func looked(t tally) bool { return decide(t.n, t.yes, t.no) != pending || t.open() == 0 }
+
+// looked draws the conclusion from a look.
+func (w *waits) looked(e *errand, b *ballot) {
+	t, _, _ := b.result()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := e.place.room
+	if r.first != &e.place {
+		return
+	}
+	if t.refused() {
+		r.asked = b.start.at
+		w.pause(r, e, b.start.at.Add(b.left()))
+	} else { // free, or a try tells why it can not be had
+		r.at, r.try = time.Time{}, true
+	}
+}
+
+// left is after how long a majority of the nodes may be free: those that have not
+// answered may be now.
+func (b *ballot) left() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := make([]time.Duration, len(b.calls))
+	for i := range b.calls {
+		if c := &b.calls[i]; c.voted && c.rep.answer == No && c.rep.err == nil {
+			all[i] = expiresIn(c.rep.left)
+		}
+	}
+	slices.Sort(all)
+	return all[b.t.need()-1]
+}
+
+// expiresIn is for how long a key is there of which PTTL says ms: up to a millisecond
+// more, and without a ttl for ever.
+func expiresIn(ms int64) time.Duration {
+	if ms < 0 {
+		return maxTTL
+	}
+	return time.Duration(ms+1) * time.Millisecond
+}
+
+// tried draws the conclusion from a leader's try. An attempt that its ctx ended came
+// to none: then the next in line is to try.
+func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
+	var q *QuorumError
+	if k == nil && (ctx.Err() != nil || !errors.As(err, &q)) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := e.place.room
+	e.place.trying = false
+	now := time.Now()
+	if k != nil { // for whoever is next
+		if s := e.ballot.standing(); s.answered {
+			r.ahead, r.told = s.ahead, now
+		}
+		r.asked, r.foreign, r.rank = k.start.at, false, 0
+		w.pause(r, e, k.start.at.Add(k.ttl+driftOf(k.ttl, w.l.opt.Drift)+expiryGrain))
+		return
+	}
+	w.listen(r)
+	took := max(q.Round.Took, time.Microsecond)
+	r.asked = q.Round.Start
+	holder := q.Round.Holder()
+	r.foreign = !ours(holder)
+	switch {
+	case w.l.opt.Fair:
+		w.planTurn(r, e)
+	case contested(q.Round) && heir(q.Round, e.ballot.q.value):
+		// All who tied see the same votes, and only one of them goes on at once.
+		r.at, r.try = now.Add(w.l.spread(took)), true
+	case contested(q.Round):
+		r.at, r.try = now.Add(tieLook*took+w.l.spread(took)), false
+	case q.Err != ErrHeld:
+		r.at, r.try = now.Add(w.l.retryPause(e)), true
+	case !r.hearing.IsZero() && !r.foreign && r.hearing.Before(r.asked) && w.l.opt.Retry == nil:
+		r.at, r.try = now.Add(lookFirst), false
+	default:
+		r.at, r.try = now.Add(w.l.retryPause(e)), false
+	}
+}
+
+// contested reports that several took parts of a majority, and none has it.
+func contested(r Round) bool {
+	if r.Holder() != "" {
+		return false
+	}
+	first := ""
+	for _, v := range r.Votes {
+		switch {
+		case v.Holder != "" && first == "":
+			first = v.Holder
+		case v.Holder != "" && v.Holder != first:
+			return true
+		}
+	}
+	return first != "" && slices.ContainsFunc(r.Votes, func(v Vote) bool { return v.Answer == Yes })
+}
+
+// heir reports whether we are the one that goes on after a tie: whose value most
+// nodes have, the smallest such value of several.
+func heir(r Round, mine string) bool {
+	count := map[string]int{mine: 0}
+	for _, v := range r.Votes {
+		switch {
+		case v.Answer == Yes:
+			count[mine]++
+		case v.Holder != "":
+			count[v.Holder]++
+		}
+	}
+	for value, n := range count {
+		if n > count[mine] || n == count[mine] && value < mine {
+			return false
+		}
+	}
+	return true
+}
+
+// pause sets when the leader looks again at a held lock: when its ttl is over, and
+// not later than the net under the announcements says.
+func (w *waits) pause(r *room, e *errand, over time.Time) {
+	pause := w.l.retryPause(e)
+	if w.l.opt.Retry == nil && !r.hearing.IsZero() && !r.foreign {
+		pause = pollHeard - w.l.spread(pollHeard/5)
+	}
+	at := time.Now().Add(pause)
+	if over.Before(at) {
+		at = over
+	}
+	r.at, r.try = at, w.l.opt.Fair
+}
+
+// retryPause is a pause between half of what Options.Retry says and all of it.
+func (l *Locker) retryPause(e *errand) time.Duration {
+	retry := l.opt.Retry
+	if retry == nil {
+		retry = defaultRetry
+	}
+	longest := max(retry(e.attempt+e.looks), time.Millisecond)
+	return longest - l.spread(longest/2)
+}
+
+// spread is a random part of d.
+func (l *Locker) spread(d time.Duration) time.Duration {
+	return time.Duration(l.rand.float() * float64(d))
+}
