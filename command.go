@@ -31,7 +31,8 @@ const (
 	askTouch   // give the register a life
 	askInspect
 	askTurn  // an acquire that minds the queue
-	askLeave // a place off the queue
+	askWait  // a place in the queue
+	askLeave // and off it
 	askLook  // how long is it still held?
 )
 
@@ -74,9 +75,14 @@ func (q *question) add(args ...any) {
 }
 
 func (q *question) eval(s *script, name lockKey, args ...any) {
+	q.evalOn(s, []any{name.full, name.fence}, args...)
+}
+
+func (q *question) evalOn(s *script, keys []any, args ...any) {
 	q.script = s
-	all := make([]any, 0, 5+len(args))
-	q.add(append(append(all, "evalsha", s.sha, "2", name.full, name.fence), args...)...)
+	all := make([]any, 0, 3+len(keys)+len(args))
+	all = append(all, "evalsha", s.sha, strconv.Itoa(len(keys)))
+	q.add(append(append(all, keys...), args...)...)
 }
 
 // args is the j-th command as it is sent; nil: there is none. asText: the script
@@ -119,10 +125,12 @@ func healQuestion(name lockKey, value string, ttl time.Duration) question {
 	return q
 }
 
-func releaseQuestion(name lockKey, value string, ttl time.Duration) question {
+// releaseQuestion tells the first few of the queue; tell says how many.
+func releaseQuestion(name lockKey, value string, ttl time.Duration, tell int) question {
 	q := question{kind: askRelease, value: value, ttl: ttl}
 	least, given := registerPX(ttl)
-	q.eval(releaseScript, name, value, least, given, name.channel)
+	queue, lapse := name.queue()
+	q.evalOn(releaseScript, []any{name.full, name.fence, queue, lapse}, value, least, given, name.channel, tell)
 	return q
 }
 
@@ -155,15 +163,13 @@ func touchQuestion(name lockKey, ttl time.Duration) question {
 }
 
 func inspectQuestion(name lockKey) question {
-	q := question{kind: askInspect, script: inspectScript}
-	queue, seen := name.queue()
-	q.add("evalsha", inspectScript.sha, "4", name.full, name.fence, queue, seen, placeStale.Milliseconds())
-	q.add("pubsub", "numsub", name.channel)
+	q := question{kind: askInspect}
+	queue, lapse := name.queue()
+	q.evalOn(inspectScript, []any{name.full, name.fence, queue, lapse})
 	return q
 }
 
-// lookQuestion asks for what is left of the lock's ttl, and nothing else: a waiter
-// pays for it all the time that it waits.
+// lookQuestion asks for what is left of the lock's ttl, and nothing else.
 func lookQuestion(name lockKey) question {
 	q := question{kind: askLook}
 	q.add("pttl", name.full)
@@ -208,9 +214,9 @@ type reply struct {
 	holder  string   // no: the value that is
 	score   int64    // raise, inspect: the register as it was met
 	left    int64    // inspect, look, turn: milliseconds to live
-	before  int      // turn: how many queue before us; inspect: how many listen
+	before  int      // turn, wait: how many queue before us
 	queue   []string // inspect: the places, first to last
-	clock   int64    // turn: the node's time, µs since 1970
+	clock   int64    // turn, wait: the node's time, µs since 1970
 	stored  bool     // our value may be on the node because of this
 	sent    bool     // it left for the node: only then may it have been executed
 	silent  bool     // it left, and no answer came: it may be executed any time later
@@ -384,17 +390,13 @@ func (q *question) read(cmds []command, plain bool, exec error) reply {
 	case askAdopt:
 		return readAdopt(v, err)
 	case askInspect:
-		r := readInspect(v, err)
-		r.before = readListeners(result(cmds[1], exec))
-		return r
+		return readInspect(v, err)
 	case askTurn:
 		return readTurn(v, err, q.value)
 	case askLook:
 		return readLook(v, err)
-	case askLeave:
-		if _, ok := v.(int64); ok && err == nil {
-			return reply{answer: Yes, sent: true}
-		}
+	case askWait:
+		return readWait(v, err)
 	case askRestore:
 		if parts, ok := v.([]any); ok && len(parts) > 0 {
 			v = parts[0]
@@ -521,6 +523,25 @@ func readLook(v any, err error) reply {
 	return reply{answer: No, left: left, sent: true}
 }
 
+// readWait reads what PTTL says, how many are before us, and the node's time.
+func readWait(v any, err error) reply {
+	if err != nil {
+		return failure(askWait, err)
+	}
+	parts, ok := v.([]any)
+	if !ok || len(parts) != 3 {
+		return strange(askWait, v)
+	}
+	r := readLook(parts[0], nil)
+	before, ok1 := parts[1].(int64)
+	clock, ok2 := parts[2].(int64)
+	if !ok1 || !ok2 {
+		return strange(askWait, v)
+	}
+	r.before, r.clock = int(before), clock
+	return r
+}
+
 func readTurn(v any, err error, value string) reply {
 	if err != nil {
 		return failure(askTurn, err)
@@ -614,25 +635,6 @@ func readInspect(v any, err error) reply {
 		}
 	}
 	return r
-}
-
-// readListeners reads PUBSUB NUMSUB: {channel, subscribers}, or a map of them. A node
-// that does not tell has none.
-func readListeners(v any, err error) int {
-	var n any
-	switch v := v.(type) {
-	case []any:
-		if len(v) == 2 {
-			n = v[1]
-		}
-	case map[any]any:
-		for _, n = range v {
-		}
-	}
-	if n, ok := n.(int64); ok && err == nil && n > 0 {
-		return int(n)
-	}
-	return 0
 }
 
 // maxToken is the greatest token: 2^53-1, the last integer that a register, a

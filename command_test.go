@@ -28,16 +28,16 @@ const (
 	theirs = "web-1:4123:aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
 )
 
-var allKinds = []kind{askAcquire, askRaise, askExtend, askHeal, askRelease, askRollback, askAdopt, askRestore, askTouch, askInspect, askTurn, askLeave, askLook}
+var allKinds = []kind{askAcquire, askRaise, askExtend, askHeal, askRelease, askRollback, askAdopt, askRestore, askTouch, askInspect, askTurn, askWait, askLeave, askLook}
 
 // questionOf is a question of each kind.
 func questionOf(k kind) *question {
 	name, _ := nameKey("", "jobs/42")
 	for _, q := range []question{
 		acquireQuestion(name, mine, time.Second, 7), raiseQuestion(name, mine, time.Second, 7), extendQuestion(name, mine, time.Second, 7),
-		healQuestion(name, mine, time.Second), releaseQuestion(name, mine, time.Second), rollbackQuestion(name, mine, time.Second),
+		healQuestion(name, mine, time.Second), releaseQuestion(name, mine, time.Second, 2), rollbackQuestion(name, mine, time.Second),
 		adoptQuestion(name, theirs, mine, time.Second, 7), restoreQuestion(name, theirs, mine, time.Second), touchQuestion(name, time.Second),
-		inspectQuestion(name), turnQuestion(name, mine, time.Second, 7, theirs, 1800000000000001), leaveQuestion(name, theirs), lookQuestion(name),
+		inspectQuestion(name), turnQuestion(name, mine, time.Second, 7, theirs, 1800000000000001), leaveQuestion(name, theirs, 2), waitQuestion(name, theirs, false), lookQuestion(name),
 	} {
 		if q.kind == k {
 			return &q
@@ -618,21 +618,25 @@ func TestRegistersAreRead(t *testing.T) {
 func TestWhatIsAskedWordByWord(t *testing.T) {
 	sha := func(s *script) string { return "evalsha " + s.sha + " 2 jobs/42 {jobs/42}:fence" }
 	queued := func(s *script) string {
-		return "evalsha " + s.sha + " 4 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:seen"
+		return "evalsha " + s.sha + " 4 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:lapse"
+	}
+	waits := func(s *script) string {
+		return "evalsha " + s.sha + " 3 jobs/42 {jobs/42}:queue {jobs/42}:lapse"
 	}
 	for k, want := range map[kind][]string{
 		askAcquire:  {"set jobs/42 " + mine + " nx get px 1000", "zadd {jobs/42}:fence gt ch 7 f"},
 		askRaise:    {sha(raiseScript) + " " + mine + " 7"},
 		askExtend:   {sha(extendScript) + " " + mine + " 1000 7 82801000 86401000"},
 		askHeal:     {"set jobs/42 " + mine + " nx px 1000"},
-		askRelease:  {sha(releaseScript) + " " + mine + " 82801000 86401000 {jobs/42}:release"},
+		askRelease:  {queued(releaseScript) + " " + mine + " 82801000 86401000 {jobs/42}:release 2"},
 		askRollback: {sha(releaseScript) + " " + mine + " 82801000 86401000 "},
 		askAdopt:    {sha(adoptScript) + " " + theirs + " " + mine + " 1000 7"},
 		askRestore:  {sha(adoptScript) + " " + mine + " " + theirs + " 0 "},
 		askTouch:    {sha(touchScript) + " 82801000 86401000"},
-		askInspect:  {queued(inspectScript) + " 2000", "pubsub numsub {jobs/42}:release"},
-		askTurn:     {queued(turnScript) + " " + mine + " 1000 7 " + theirs + " 1800000000000001 2000 10000"},
-		askLeave:    {"zrem {jobs/42}:queue " + theirs, "zrem {jobs/42}:seen " + theirs},
+		askInspect:  {queued(inspectScript)},
+		askTurn:     {queued(turnScript) + " " + mine + " 1000 7 " + theirs + " 1800000000000001 2000 15000"},
+		askWait:     {waits(waitScript) + " " + theirs + "  12000 15000"},
+		askLeave:    {waits(leaveScript) + " " + theirs + " {jobs/42}:release 2"},
 		askLook:     {"pttl jobs/42"},
 	} {
 		q := questionOf(k)

@@ -59,7 +59,7 @@ func onStage(t *testing.T, n int, f func(s *stage)) {
 // luaNames are the scripts by their hash, read past the library.
 var luaNames = sync.OnceValue(func() map[string]string {
 	names := make(map[string]string)
-	for _, name := range []string{"extend", "release", "raise", "adopt", "inspect", "touch", "turn"} {
+	for _, name := range []string{"extend", "release", "raise", "adopt", "inspect", "touch", "turn", "wait", "leave"} {
 		sum := sha1.Sum([]byte(luaText(name)))
 		names[hex.EncodeToString(sum[:])] = name
 	}
@@ -310,7 +310,8 @@ func valueOf(args []string) string {
 	if strings.ToLower(args[0]) == "set" {
 		return args[2]
 	}
-	return args[5]
+	keys, _ := strconv.Atoi(args[2])
+	return args[3+keys]
 }
 
 // about reports whether a command is about the stage's lock.

@@ -16,11 +16,8 @@ type Status struct {
 	Left   time.Duration // until it is over on so many of these that they are no majority; -1: never, by a stranger's hand
 	Fence  int64         // the highest register met: no token given out so far is greater; 0: none
 
-	// Waiters is how many Lockers listen for its release on a majority of the nodes:
-	// those that wait for it, or did in the last ten seconds.
-	Waiters int
-	// Queue is who waits in turn (Options.Fair), by the labels, first to last, as a
-	// majority of the nodes knows them; at most a hundred.
+	// Queue is who waits for it, first to last, by their labels, as a majority of the
+	// nodes knows them: one for each Locker, at most a hundred.
 	Queue []string
 
 	Nodes []NodeStatus // in New's order
@@ -29,12 +26,11 @@ type Status struct {
 
 // A NodeStatus is what one node said of a lock.
 type NodeStatus struct {
-	Node    string
-	Value   string        // "": none
-	Left    time.Duration // until it expires there; -1: never
-	Fence   int64         // its register; 0: none
-	Waiters int           // Lockers that listen for the release there
-	Err     error         // it gave no answer, or one that makes no sense
+	Node  string
+	Value string        // "": none
+	Left  time.Duration // until it expires there; -1: never
+	Fence int64         // its register; 0: none
+	Err   error         // it gave no answer, or one that makes no sense
 }
 
 // Inspect asks all nodes who holds the lock key, and changes nothing. It waits for
@@ -72,7 +68,7 @@ func (b *ballot) status() Status {
 	left := make(map[string][]time.Duration) // by value
 	for i := range b.calls {
 		c := &b.calls[i]
-		n := NodeStatus{Node: c.ln.name, Value: c.rep.holder, Fence: c.rep.score, Left: time.Duration(c.rep.left) * time.Millisecond, Waiters: c.rep.before}
+		n := NodeStatus{Node: c.ln.name, Value: c.rep.holder, Fence: c.rep.score, Left: time.Duration(c.rep.left) * time.Millisecond}
 		switch {
 		case c.rep.answer != Yes:
 			n.Left = 0
@@ -89,7 +85,7 @@ func (b *ballot) status() Status {
 		s.Nodes = append(s.Nodes, n)
 	}
 	need := b.t.need()
-	s.Waiters, s.Queue = b.waiters(need)
+	s.Queue = b.queue(need)
 	for value, ds := range left {
 		if len(ds) < need {
 			continue
@@ -109,27 +105,23 @@ func (b *ballot) status() Status {
 	return s
 }
 
-// waiters is how many Lockers listen on a majority of the nodes, and who queues there.
-// Needs b.mu.
-func (b *ballot) waiters(need int) (listen int, queue []string) {
-	var counts []int
+// queue is who queues on a majority of the nodes. Needs b.mu.
+func (b *ballot) queue(need int) (labels []string) {
 	var longest []string
 	on := make(map[string]int)
 	for i := range b.calls {
-		rep := &b.calls[i].rep
-		counts = append(counts, rep.before)
-		if len(rep.queue) > len(longest) {
-			longest = rep.queue
+		places := b.calls[i].rep.queue
+		if len(places) > len(longest) {
+			longest = places
 		}
-		for _, place := range rep.queue {
-			on[place]++
-		}
-	}
-	slices.Sort(counts)
-	for _, place := range longest { // tickets are the same on all nodes, and so is the order
-		if on[place] >= need {
-			queue = append(queue, Label(place))
+		for _, p := range places {
+			on[p]++
 		}
 	}
-	return counts[len(counts)-need], queue
+	for _, p := range longest {
+		if on[p] >= need {
+			labels = append(labels, Label(p))
+		}
+	}
+	return labels
 }

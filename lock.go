@@ -183,7 +183,7 @@ func (k *Lock) beginRelease(cause error) *ballot {
 	k.state = stateReleasing
 	ended := k.endVigils()
 	restoring := k.l.restoring(k.name)
-	b := k.l.cleaning(OpRelease, k.name, releaseQuestion(k.name, k.value, k.ttl), k.holds|k.raised, k.doubt,
+	b := k.l.cleaning(OpRelease, k.name, releaseQuestion(k.name, k.value, k.ttl, k.l.tell()), k.holds|k.raised, k.doubt,
 		func(t tally) bool { return k.verdict(t) != extendPending })
 	b.final = true
 	b.then = func() { k.l.observe(b, nil); k.released(b) }
@@ -213,7 +213,7 @@ func (k *Lock) released(b *ballot) error {
 	switch k.verdict(t) {
 	case extended:
 		k.state, k.result = stateReleased, nil
-		k.l.waits.released(k.name, k.value)
+		k.l.waits.released(k.name)
 	case extensionLost:
 		k.state, k.result = stateReleased, &QuorumError{Round: b.round(), Err: ErrLost}
 	default:

@@ -9,13 +9,13 @@ import (
 
 // The keys of a lock K: K itself holds the holder's value, as a plain string, so
 // that other Redlock libraries exclude us and we them. Beside it, in the same
-// hash slot of a Redis Cluster, stand the fence register, the queue of fair
+// hash slot of a Redis Cluster, stand the fence register, the queue of
 // waiters and the release channel.
 
 const (
 	fenceSuffix   = ":fence"
 	queueSuffix   = ":queue"
-	seenSuffix    = ":seen"
+	lapseSuffix   = ":lapse"
 	releaseSuffix = ":release"
 )
 
@@ -36,7 +36,7 @@ func nameKey(prefix, key string) (lockKey, error) {
 	case len(full) > maxKeyBytes:
 		return lockKey{}, fmt.Errorf("redlock: the key %q has %d bytes with its prefix: at most %d", clip(key), len(full), maxKeyBytes)
 	case reserved(full):
-		return lockKey{}, fmt.Errorf("redlock: the key %q looks like a name that this library keeps beside a lock ({...}%s, {...}%s, {...}%s, {...}%s): take another", clip(full), fenceSuffix, queueSuffix, seenSuffix, releaseSuffix)
+		return lockKey{}, fmt.Errorf("redlock: the key %q looks like a name that this library keeps beside a lock ({...}%s, {...}%s, {...}%s, {...}%s): take another", clip(full), fenceSuffix, queueSuffix, lapseSuffix, releaseSuffix)
 	}
 	base := sibling(full)
 	return lockKey{key: key, full: full, fence: base + fenceSuffix, channel: base + releaseSuffix}, nil
@@ -47,14 +47,14 @@ func reserved(full string) bool {
 	if !strings.HasPrefix(full, "{") || !strings.Contains(full, "}") {
 		return false
 	}
-	return strings.HasSuffix(full, fenceSuffix) || strings.HasSuffix(full, queueSuffix) || strings.HasSuffix(full, seenSuffix) || strings.HasSuffix(full, releaseSuffix)
+	return strings.HasSuffix(full, fenceSuffix) || strings.HasSuffix(full, queueSuffix) || strings.HasSuffix(full, lapseSuffix) || strings.HasSuffix(full, releaseSuffix)
 }
 
-// queue is the names of the queue of fair waiters, by their tickets, and of when
-// each was last refreshed.
-func (n lockKey) queue() (queue, seen string) {
+// queue is the names of the queue of waiters, by their tickets, and of when each of
+// their places is over.
+func (n lockKey) queue() (queue, lapse string) {
 	base := strings.TrimSuffix(n.channel, releaseSuffix)
-	return base + queueSuffix, base + seenSuffix
+	return base + queueSuffix, base + lapseSuffix
 }
 
 // sibling is the stem of the names beside a key, in the key's hash slot: "{K}"

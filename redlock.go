@@ -187,29 +187,23 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 	}
 	e.place.turn.came = e.began.wall
 	l.waits.join(&e.place, e.name)
-	defer l.waits.leave(&e.place)
+	defer l.leaveLine(e)
 	for {
 		if err := l.wait(ctx, e); err != nil {
-			return nil, l.givenUp(e, err)
+			l.mortal(e)
+			return nil, err
 		}
 		lock, err := l.attempt(ctx, e)
 		l.waits.tried(ctx, e, lock, err)
 		var missed *QuorumError
 		switch {
 		case err == nil:
-			l.leaveQueues(e)
 			return lock, nil
 		case ctx.Err() != nil || e.hard || !errors.As(err, &missed):
-			return nil, l.givenUp(e, err)
+			l.mortal(e)
+			return nil, err
 		}
 	}
-}
-
-// givenUp sees to what a caller that got nothing has left on the nodes.
-func (l *Locker) givenUp(e *errand, err error) error {
-	l.leaveQueues(e)
-	l.mortal(e)
-	return err
 }
 
 // pause waits before the next attempt, between half of longest and all of it.
@@ -256,7 +250,7 @@ func (l *Locker) attempt(ctx context.Context, e *errand) (*Lock, error) {
 	// To each node after what was left there by the attempt before, which would
 	// otherwise stand in our way.
 	e.ballot = b
-	b.send(l.lastLeaving(e.name))
+	b.send(l.lastLeaving(e.name), l.waits.after(e))
 	return l.claim(ctx, e, b, proposal, undo)
 }
 

@@ -486,7 +486,7 @@ func TestAPauseBeforeTheNextAttemptIsRandom(t *testing.T) {
 		_, err := l.Acquire(ctx, job, time.Second)
 		s.is("Acquire", err, context.DeadlineExceeded)
 		s.is("Acquire", err, redlock.ErrHeld)
-		sets := s.told(0, "acquire", "pttl") // it tries once, and looks from then on
+		sets := s.told(0, "acquire", "pttl", "wait") // it tries once, and looks from then on
 		distinct := make(map[time.Duration]bool)
 		for i := 2; i < len(sets); i++ { // the first look is as soon as releases are heard
 			d := sets[i].At.Sub(sets[i-1].At)

@@ -20,7 +20,8 @@ const (
 	OpRollback               // undo a failed, abandoned or lost attempt
 	OpAdopt                  // take a held lock over by its value
 	OpInspect                // read only
-	OpLook                   // read only: is it still held? Asked by who waits
+	OpLook                   // is it still held? Asked by who waits, from its place in the queue
+	OpLeave                  // a waiter's place off the queue
 	OpLost                   // no question: the loss of a kept-alive lock is told
 )
 
@@ -42,6 +43,8 @@ func (o Op) String() string {
 		return "inspect"
 	case OpLook:
 		return "look"
+	case OpLeave:
+		return "leave"
 	case OpLost:
 		return "lost"
 	}

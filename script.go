@@ -35,6 +35,10 @@ var (
 	inspectLua string
 	//go:embed lua/turn.lua
 	turnLua string
+	//go:embed lua/wait.lua
+	waitLua string
+	//go:embed lua/leave.lua
+	leaveLua string
 
 	extendScript  = newScript("extend", extendLua)
 	releaseScript = newScript("release", releaseLua)
@@ -43,4 +47,6 @@ var (
 	touchScript   = newScript("touch", touchLua)
 	inspectScript = newScript("inspect", inspectLua)
 	turnScript    = newScript("turn", turnLua)
+	waitScript    = newScript("wait", waitLua)
+	leaveScript   = newScript("leave", leaveLua)
 )

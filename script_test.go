@@ -21,13 +21,13 @@ func (s *stage) eval(script string, args ...string) any {
 
 const (
 	jobQueue = "{jobs/42}:queue"
-	jobSeen  = "{jobs/42}:seen"
+	jobLapse = "{jobs/42}:lapse"
 )
 
 // evalQueue is eval for the scripts that know the queue as well.
 func (s *stage) evalQueue(script string, args ...string) any {
 	s.Helper()
-	return s.do(0, append([]string{"EVAL", luaText(script), "4", job, jobRegister, jobQueue, jobSeen}, args...)...)
+	return s.do(0, append([]string{"EVAL", luaText(script), "4", job, jobRegister, jobQueue, jobLapse}, args...)...)
 }
 
 func (s *stage) answers(what string, got any, want ...any) {
@@ -211,7 +211,7 @@ func TestScriptRaise(t *testing.T) {
 
 func TestScriptRelease(t *testing.T) {
 	release := func(s *stage, channel string) any {
-		return s.eval("release", "ours", "86000000", "86400000", channel)
+		return s.evalQueue("release", "ours", "86000000", "86400000", channel, "2")
 	}
 	onScript(t, "ours: deleted, the register kept with a life", func(s *stage) {
 		s.node(0).Set(job, "ours", sec)
@@ -355,7 +355,7 @@ func TestScriptAdopt(t *testing.T) {
 
 func TestScriptInspect(t *testing.T) {
 	none := []any(nil)
-	inspect := func(s *stage) any { return s.evalQueue("inspect", "2000") }
+	inspect := func(s *stage) any { return s.evalQueue("inspect") }
 	onScript(t, "nothing there", func(s *stage) { s.answers("inspect", inspect(s), "", -2, "", none) })
 	onScript(t, "held", func(s *stage) {
 		s.node(0).Set(job, "ours", 5*sec)
@@ -371,14 +371,13 @@ func TestScriptInspect(t *testing.T) {
 		s.do(0, "ZADD", jobRegister, "77", "f")
 		s.answers("inspect", inspect(s), "", -2, "77", none)
 	})
-	onScript(t, "who queues, in order, but nobody that was not seen for a while", func(s *stage) {
+	onScript(t, "who queues, in order, but nobody whose place is over", func(s *stage) {
 		now := s.node(0).Now().UnixMilli()
-		for i, place := range []string{"b", "late", "a", "future"} {
+		for i, place := range []string{"b", "late", "a"} {
 			s.do(0, "ZADD", jobQueue, fmt.Sprint(i), place)
-			s.do(0, "ZADD", jobSeen, fmt.Sprint(now-1999), place)
+			s.do(0, "ZADD", jobLapse, fmt.Sprint(now+100), place)
 		}
-		s.do(0, "ZADD", jobSeen, fmt.Sprint(now-2001), "late")
-		s.do(0, "ZADD", jobSeen, fmt.Sprint(now+2001), "future")
+		s.do(0, "ZADD", jobLapse, fmt.Sprint(now-1), "late")
 		s.answers("inspect", inspect(s), "", -2, "", []any{"b", "a"})
 	})
 }

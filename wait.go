@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/bits"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,28 +14,25 @@ import (
 
 // Waiting. The callers of Acquire for one key stand in a line, first come first
 // served, and the first of them, the leader, speaks to the nodes: it tries, and
-// where the lock is held it waits until a majority of the nodes announced the
-// release of one and the same value, whoever's it is, until what it knows of the
-// ttl is over, or until a pause is over, for announcements can be lost. Then it
-// tries again, or looks first. A wake-up is never a grant: it says when to ask.
+// where the lock is held it takes a place in the nodes' queues (fair.go) and waits
+// until a majority of them announced the release of one and the same value, whoever's
+// it is, until what it knows of the ttl is over, or until a pause is over, for
+// announcements can be lost. Then it tries again, or looks first. A wake-up is never
+// a grant: it says when to ask.
 
 const (
 	// pollHeard is the longest pause between looks at a held lock while announcements
-	// of a majority are heard: the net under them. Shorter, a long wait costs more
-	// than a handful of commands.
+	// of a majority are heard: the net under them, and what keeps our place. Shorter, a
+	// long wait costs more than a handful of commands.
 	pollHeard = 5 * time.Second
-
-	// lookFirst is how long after a try that found the lock held its ttl is asked
-	// for, where its release would be heard: a lock held for less costs no look.
-	lookFirst = 10 * time.Millisecond
 
 	// tieLook is after how many round trips those who lost a tie look whether the one
 	// that goes first has the lock: one for the rollbacks, one for its try, and as
-	// many again for the scheduler.
+	// many again for the scheduler. So does whoever is told as the second.
 	tieLook = 4
 
-	// linger is how long the announcements of a key are listened to after the last
-	// waiter left: under contention another will come soon.
+	// linger is how long announcements are listened to after the last waiter left:
+	// under contention another will come soon.
 	linger = 10 * time.Second
 
 	// maxHeard bounds the announcements of one key that are kept while no majority
@@ -42,13 +40,14 @@ const (
 	maxHeard = 8
 )
 
-// A waits is the lines of a Locker, by release channel, and its ears.
+// A waits is the lines of a Locker, by key, and its ears.
 type waits struct {
 	l    *Locker
 	ears []*ear // one per node; nil: it can not be heard
 
-	mu       sync.Mutex // before an ear's mu
-	rooms    map[string]*room
+	mu       sync.Mutex       // before an ear's mu
+	rooms    map[string]*room // by full key
+	byEar    map[string]*room // by the channel that is listened to
 	sweep    *time.Timer
 	sweeping bool // there are rooms without a line
 }
@@ -58,7 +57,11 @@ type waits struct {
 type room struct {
 	name        lockKey
 	first, last *waiter
-	listening   bool      // the ears were told
+	place       string    // in the nodes' queues; "": none yet
+	channel     string    // on which it is told; "": the ears were not asked to listen
+	queued      bool      // the place may be in a queue
+	behind      bool      // it is to go to the end of it
+	leaving     *ballot   // takes it off; what queues it again goes after that
 	left        time.Time // when the last one left the line
 
 	due     bool      // the lock may be free: the leader is to try
@@ -70,18 +73,27 @@ type room struct {
 	oldest  int           // which of heard is overwritten next
 	heardBy uint64        // nodes whose announcements are heard, as bits
 	hearing time.Time     // since when these are a majority; zero: they are not
-	rank    int           // fair: how many are before us
-	pace    time.Duration // fair: how long the last round took
+	pace    time.Duration // how long the last try took
 	ahead   time.Duration // fair: of the nodes' time before ours
 	told    time.Time     // fair: when it was
 }
 
 // An announcement is a value whose release some nodes have announced.
 type announcement struct {
-	value string
-	nodes uint64 // as bits
-	done  bool   // acted upon
+	value  string
+	nodes  uint64 // as bits
+	firsts uint64 // of these, where we are the first to be told
+	done   told   // what was done about it
 }
+
+// told is how a majority announced a value to us.
+type told uint8
+
+const (
+	toldNobody told = iota
+	toldSecond      // others are to go before us
+	toldFirst
+)
 
 // A waiter is one caller's place in a line. Guarded by waits.mu.
 type waiter struct {
@@ -100,7 +112,7 @@ func (m *waiter) poke() {
 }
 
 func newWaits(l *Locker) *waits {
-	w := &waits{l: l, rooms: make(map[string]*room), ears: make([]*ear, len(l.lanes))}
+	w := &waits{l: l, rooms: make(map[string]*room), byEar: make(map[string]*room), ears: make([]*ear, len(l.lanes))}
 	for i, ln := range l.lanes {
 		if _, ring := ln.node.(*redis.Ring); ring {
 			continue // a subscription there is to one shard, and panics without any
@@ -138,10 +150,10 @@ func (w *waits) close() (ended func()) {
 func (w *waits) join(m *waiter, name lockKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.rooms[name.channel]
+	r := w.rooms[name.full]
 	if r == nil {
 		r = &room{name: name}
-		w.rooms[name.channel] = r
+		w.rooms[name.full] = r
 	}
 	m.room, m.prev = r, r.last
 	if r.last == nil {
@@ -153,11 +165,24 @@ func (w *waits) join(m *waiter, name lockKey) {
 	r.last = m
 }
 
-// leave takes a caller out of the line, wherever it stands. If it was woken and did
-// not come to an answer, the wake goes to the next one.
-func (w *waits) leave(m *waiter) {
+// leaveLine takes a caller out of the line, wherever it stands. If it was woken and
+// did not come to an answer, the wake goes to the next one; if there is none in this
+// line, to the next in the nodes' queues.
+func (l *Locker) leaveLine(e *errand) {
+	b := l.waits.leave(e)
+	if b == nil || !l.begin() {
+		return // where Close came first, the place lapses
+	}
+	defer l.end()
+	// After the last attempt there and its rollback: what may be free is told then.
+	b.send(e.ballot, l.lastLeaving(e.name))
+}
+
+// leave returns what takes the line's place off the queues, if it was the last one.
+func (w *waits) leave(e *errand) *ballot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	m := &e.place
 	r := m.room
 	led := r.first == m
 	if led {
@@ -179,15 +204,41 @@ func (w *waits) leave(m *waiter) {
 		}
 		r.first.poke()
 	case r.first != nil:
-	case !r.listening:
-		delete(w.rooms, r.name.channel)
+	case r.channel == "" && !r.queued:
+		delete(w.rooms, r.name.full)
 	default:
 		r.left = time.Now()
 		if !w.sweeping {
 			w.sweeping = true
 			w.sweep = restart(w.sweep, linger, w.clear)
 		}
+		if r.queued {
+			r.queued = false
+			r.leaving = w.l.newBallot(OpLeave, r.name, leaveQuestion(r.name, r.place, w.l.tell()), w.l.now(), allIn)
+			r.leaving.q.patience = w.l.patience(e.ttl)
+			return r.leaving
+		}
 	}
+	return nil
+}
+
+// place is the line's place in the nodes' queues, which it has from now on.
+func (w *waits) place(e *errand) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := e.place.room
+	r.queued = true
+	return r.place
+}
+
+// after is what a question that queues the line has to go after.
+func (w *waits) after(e *errand) *ballot {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.place.room == nil {
+		return nil
+	}
+	return e.place.room.leaving
 }
 
 // clear drops the rooms that nobody has come to for a while.
@@ -195,14 +246,15 @@ func (w *waits) clear() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sweeping = false
-	for channel, r := range w.rooms {
+	for key, r := range w.rooms {
 		switch idle := time.Since(r.left); {
 		case r.first != nil:
 		case idle >= linger:
-			delete(w.rooms, channel)
+			delete(w.rooms, key)
+			delete(w.byEar, r.channel)
 			for _, e := range w.ears {
 				if e != nil {
-					e.ignore(channel)
+					e.ignore(r.channel)
 				}
 			}
 		default:
@@ -214,15 +266,17 @@ func (w *waits) clear() {
 	}
 }
 
-// listen has the releases of a key announced to us.
+// listen has the releases of a key announced to its line. Needs w.mu.
 func (w *waits) listen(r *room) {
-	if r.listening {
+	if r.channel != "" {
 		return
 	}
-	r.listening = true
+	r.place = w.l.opt.Name + ":" + w.l.rand.uuid()
+	r.channel = r.name.channel + ":" + r.place
+	w.byEar[r.channel] = r
 	for _, e := range w.ears {
 		if e != nil {
-			e.listen(r.name.channel)
+			e.listen(r.channel)
 		}
 	}
 }
@@ -232,7 +286,7 @@ func (w *waits) listen(r *room) {
 func (w *waits) hears(i int, channel string, yes bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.rooms[channel]
+	r := w.byEar[channel]
 	if r == nil {
 		return
 	}
@@ -263,33 +317,37 @@ func (w *waits) actBy(r *room, at time.Time) {
 
 func (w *waits) need() int { return majority(len(w.l.lanes)) }
 
-// announced is told by an ear that node i announced the release of a value.
-func (w *waits) announced(i int, channel, value string) {
+// announced is told by an ear what node i announced: which of those who are told we
+// are, and the value that was released.
+func (w *waits) announced(i int, channel, text string) {
+	nth, value, ok := strings.Cut(text, " ")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.rooms[channel]
-	if r == nil {
+	r := w.byEar[channel]
+	if r == nil || !ok {
 		return
 	}
 	a := r.announcement(value)
 	a.nodes |= 1 << i
-	if !a.done && bits.OnesCount64(a.nodes) >= w.need() {
-		a.done = true
+	if nth == "1" {
+		a.firsts |= 1 << i
+	}
+	switch {
+	case a.done < toldFirst && bits.OnesCount64(a.firsts) >= w.need():
+		a.done = toldFirst
 		w.freed(r)
+	case a.done < toldSecond && bits.OnesCount64(a.nodes) >= w.need():
+		a.done = toldSecond
+		w.actBy(r, time.Now().Add(tieLook*r.pace+w.l.spread(time.Millisecond)))
 	}
 }
 
-// released is told that a lock of our own was released: its waiters here need not
-// wait for that to be announced.
-func (w *waits) released(name lockKey, value string) {
+// released is told that a lock of our own was released. Who waits here is told as
+// everybody is, in turn, unless it cannot hear that.
+func (w *waits) released(name lockKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.rooms[name.channel]
-	if r == nil {
-		return
-	}
-	if a := r.announcement(value); !a.done {
-		a.done = true
+	if r := w.rooms[name.full]; r != nil && r.hearing.IsZero() {
 		w.freed(r)
 	}
 }
@@ -311,9 +369,6 @@ func (r *room) announcement(value string) *announcement {
 // freed wakes the leader: the lock may be free. Also where nobody waits yet, for
 // somebody may just be about to.
 func (w *waits) freed(r *room) {
-	if w.l.opt.Fair && w.notNext(r) {
-		return
-	}
 	r.due = true
 	if r.first != nil {
 		r.first.poke()
@@ -397,15 +452,29 @@ func (l *Locker) lookIfFree(ctx context.Context, e *errand) error {
 	}
 	defer l.end()
 	e.looks++
-	b := l.newBallot(OpLook, e.name, lookQuestion(e.name), l.now(), looked)
+	b := l.newBallot(OpLook, e.name, l.waits.question(e), l.now(), looked)
 	b.q.patience = l.patience(e.ttl)
-	b.send()
+	b.send(l.waits.after(e))
 	if err := l.await(ctx, e, b); err != nil {
 		return err
 	}
 	l.waits.looked(e, b)
 	l.observe(b, e)
 	return nil
+}
+
+// question is what the leader looks by: from its place in the queues, if it would hear
+// what is announced to that.
+func (w *waits) question(e *errand) question {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := e.place.room
+	if r.hearing.IsZero() {
+		return lookQuestion(e.name)
+	}
+	behind := r.behind
+	r.queued, r.behind = true, false
+	return waitQuestion(e.name, r.place, behind)
 }
 
 // looked: yes is free, no is held.
@@ -420,10 +489,13 @@ func (w *waits) looked(e *errand, b *ballot) {
 	if r.first != &e.place {
 		return
 	}
-	if t.refused() {
+	switch s := b.standing(); {
+	case t.refused():
 		r.asked = b.start.at
 		w.pause(r, e, b.start.at.Add(b.left()))
-	} else { // free, or a try tells why it can not be had
+	case s.answered && s.before > 0: // those before us were told first
+		r.at, r.try = time.Now().Add(min(time.Duration(s.before)*(tieLook*r.pace+time.Millisecond), retryMost)), true
+	default: // free, or a try tells why it can not be had
 		r.at, r.try = time.Time{}, true
 	}
 }
@@ -468,13 +540,14 @@ func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 		if s := e.ballot.standing(); s.answered {
 			r.ahead, r.told = s.ahead, now
 		}
-		r.asked, r.foreign, r.rank = k.start.at, false, 0
-		w.pause(r, e, k.start.at.Add(k.ttl+driftOf(k.ttl, w.l.opt.Drift)+expiryGrain))
+		r.asked, r.foreign, r.behind = k.start.at, false, true
+		// Who is next takes its own place, behind those who waited longer.
+		r.at, r.try = now, false
 		return
 	}
 	w.listen(r)
 	took := max(q.Round.Took, time.Microsecond)
-	r.asked = q.Round.Start
+	r.asked, r.pace = q.Round.Start, took
 	holder := q.Round.Holder()
 	r.foreign = !ours(holder)
 	switch {
@@ -487,8 +560,8 @@ func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 		r.at, r.try = now.Add(tieLook*took+w.l.spread(took)), false
 	case q.Err != ErrHeld:
 		r.at, r.try = now.Add(w.l.retryPause(e)), true
-	case !r.hearing.IsZero() && !r.foreign && r.hearing.Before(r.asked) && w.l.opt.Retry == nil:
-		r.at, r.try = now.Add(lookFirst), false
+	case !r.hearing.IsZero():
+		r.at, r.try = now, false // a place, and the ttl
 	default:
 		r.at, r.try = now.Add(w.l.retryPause(e)), false
 	}

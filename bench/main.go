@@ -2,7 +2,7 @@
 // PATH). All traffic stays on the loopback.
 //
 //	go run .                          everything, some minutes
-//	go run . -quick                   everything, under a minute
+//	go run . -quick                   everything, in a few minutes
 //	go run . -only faults,held -json out.json
 //
 // Repetitions of all contenders are interleaved in one run, and the verdicts are ratios: between two runs on a shared
@@ -33,6 +33,7 @@ type bench struct {
 	cycles  int           // of allocs
 	faults  faultPlan
 	held    heldPlan
+	wait    waitPlan
 }
 
 var sections = []struct {
@@ -43,9 +44,17 @@ var sections = []struct {
 	{"faults", faults},
 	{"allocs", allocs},
 	{"held", held},
+	{"waiting", waiting},
 }
 
 func main() {
+	if text := os.Getenv(jobEnv); text != "" {
+		if err := doJob(text); err != nil {
+			fmt.Fprintln(os.Stderr, "bench worker:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := mainErr(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -53,8 +62,8 @@ func main() {
 }
 
 func mainErr() error {
-	quick := flag.Bool("quick", false, "everything in under a minute, with more noise")
-	only := flag.String("only", "", "sections to run, separated by commas: throughput, faults, allocs, held")
+	quick := flag.Bool("quick", false, "everything in a few minutes, with more noise")
+	only := flag.String("only", "", "sections to run, separated by commas: throughput, faults, allocs, held, waiting")
 	jsonFile := flag.String("json", "", "write every repetition to this `file`, too")
 	reps := flag.Int("reps", 0, "repetitions (7, or 3 with -quick)")
 	heldN := flag.Int("held", 10_000, "locks that are held at once")
@@ -64,11 +73,13 @@ func mainErr() error {
 
 	b := &bench{reps: 7, block: 500 * time.Millisecond, cycles: 2000,
 		faults: faultPlan{blocks: 8, peers: 3, after: 1500 * time.Millisecond},
-		held:   heldPlan{n: *heldN, time: 25 * time.Second, ttl: 30 * time.Second}}
+		held:   heldPlan{n: *heldN, time: 25 * time.Second, ttl: 30 * time.Second},
+		wait: waitPlan{handover: 10 * time.Second, patience: 10 * time.Second, crowd: 20 * time.Second, multitude: 10_000}}
 	if *quick {
 		b.reps, b.block, b.cycles = 3, 100*time.Millisecond, 500
 		b.faults = faultPlan{blocks: 3, peers: 1, after: 500 * time.Millisecond}
 		b.held.time, b.held.ttl = 8*time.Second, 9*time.Second
+		b.wait.handover, b.wait.crowd = 3*time.Second, 3*time.Second
 	}
 	if *reps > 0 {
 		b.reps = *reps

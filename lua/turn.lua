@@ -1,32 +1,28 @@
--- If the lock K is free and nobody queues before us, stores our value ARGV[1] for ARGV[2] ms and moves the register up to ARGV[3]; else queues place ARGV[4] with ticket ARGV[5] (empty: queues nothing). {1, moved, us}: ours, {0, holder, ms left, before us, us}: held, {2, first, ms until its place is stale, before us, us}: free, but another is first. A place that was not refreshed for ARGV[6] ms is dropped; the queue lives for ARGV[7] ms. us: the node's time.
+-- If the lock K is free and nobody queues before us, stores our value ARGV[1] for ARGV[2] ms and moves the register up to ARGV[3]; else queues place ARGV[4] with ticket ARGV[5] (empty: queues nothing) for ARGV[6] ms from now. {1, moved, us}: ours, {0, holder, ms left, before us, us}: held, {2, first, ms until its place is over, before us, us}: free, but another is first; us: the node's time. The queue lives for ARGV[7] ms. Places whose time is over are dropped.
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local us = time[1] * 1000000 + time[2]
-local stale = tonumber(ARGV[6])
--- Also those from the future: a clock that was set back would keep them fresh.
-for _, range in ipairs({{'-inf', ms - stale}, {ms + stale, '+inf'}}) do
+-- Also those that would last for too long: a clock that was set back would keep them.
+for _, range in ipairs({{'-inf', ms - 1}, {ms + tonumber(ARGV[7]) + 1, '+inf'}}) do
   for _, place in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], range[1], range[2])) do
     redis.call('ZREM', KEYS[3], place)
     redis.call('ZREM', KEYS[4], place)
   end
 end
 local queues = ARGV[5] ~= ''
-local function before()
-  if queues then return redis.call('ZRANK', KEYS[3], ARGV[4]) end
-  return redis.call('ZCARD', KEYS[3])
-end
 if queues then
   redis.call('ZADD', KEYS[3], ARGV[5], ARGV[4])
-  redis.call('ZADD', KEYS[4], ms, ARGV[4])
+  redis.call('ZADD', KEYS[4], ms + ARGV[6], ARGV[4])
   redis.call('PEXPIRE', KEYS[3], ARGV[7])
   redis.call('PEXPIRE', KEYS[4], ARGV[7])
 end
+local before = queues and redis.call('ZRANK', KEYS[3], ARGV[4]) or redis.call('ZCARD', KEYS[3])
 local held = redis.call('GET', KEYS[1])
-if held then return {0, held, redis.call('PTTL', KEYS[1]), before(), us} end
+if held then return {0, held, redis.call('PTTL', KEYS[1]), before, us} end
 local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
 if first and first ~= ARGV[4] then
-  local seen = tonumber(redis.call('ZSCORE', KEYS[4], first) or ms - stale)
-  return {2, first, seen + stale - ms, before(), us}
+  local over = tonumber(redis.call('ZSCORE', KEYS[4], first) or ms)
+  return {2, first, over - ms, before, us}
 end
 -- First, for it may be refused (another type, no memory), and then nothing is done.
 -- An error of the register must not read as one of the lock.

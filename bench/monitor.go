@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/realredis"
+)
+
+// A raw is the round trip of a quorum, measured all the time beside what else goes on: a SET to five nodes at once, the
+// first three answers awaited.
+type raw struct {
+	end   context.CancelFunc
+	over  sync.WaitGroup
+	trips []float64 // ms
+}
+
+func startRaw(ctx context.Context, servers []*realredis.Server) *raw {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &raw{end: cancel}
+	c := newPlain(servers)
+	r.over.Go(func() {
+		defer c.close()
+		for n := 0; ctx.Err() == nil; n++ {
+			begin := time.Now()
+			_, err := c.acquire(ctx, "bench:raw")
+			if n > 20 && err == nil { // the first dial
+				r.trips = append(r.trips, ms(time.Since(begin)))
+			}
+			select {
+			case <-time.After(7 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	})
+	return r
+}
+
+func (r *raw) stop() []float64 {
+	r.end()
+	r.over.Wait()
+	return r.trips
+}
+
+// A monitor counts the commands that clients send to a server, by MONITOR: what scripts call is not among them, nor what is
+// from connections that were there before.
+type monitor struct {
+	conn net.Conn
+	old  map[string]bool
+	on   atomic.Bool
+	sent atomic.Int64
+	over sync.WaitGroup
+}
+
+func newMonitor(addr string) (*monitor, error) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	m := &monitor{conn: conn, old: make(map[string]bool)}
+	if _, err := fmt.Fprint(conn, "MONITOR\r\n"); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(conn)
+	lines.Scan() // +OK
+	m.over.Go(func() {
+		for lines.Scan() {
+			_, rest, _ := strings.Cut(lines.Text(), " [")
+			from, _, ok := strings.Cut(rest, "]")
+			_, from, _ = strings.Cut(from, " ")
+			switch {
+			case !ok || from == "lua":
+			case !m.on.Load():
+				m.old[from] = true
+			case !m.old[from]:
+				m.sent.Add(1)
+			}
+		}
+	})
+	return m, nil
+}
+
+func (m *monitor) close() {
+	m.conn.Close()
+	m.over.Wait()
+}
+
+// countCommands has one waiter wait for a lock that is held for so long, and counts what it sends to the first node,
+// connecting included.
+func countCommands(ctx context.Context, b *bench, kind string, held time.Duration) (sent int64, waited time.Duration, err error) {
+	key := "bench:patience:" + kind
+	addrs := addrs(b.servers)
+	holder, done, err := newLocker(redlock.Options{Fair: kind == kindFair}, addrs)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer done()
+	acquire, end, err := newWaiter(kind, addrs)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer end()
+	m, err := newMonitor(addrs[0])
+	if err != nil {
+		return 0, 0, err
+	}
+	defer m.close()
+	k, err := holder.TryAcquire(ctx, key, 3*held)
+	if err != nil {
+		return 0, 0, err
+	}
+	time.Sleep(100 * time.Millisecond) // the monitor's lines
+	m.on.Store(true)
+	time.AfterFunc(held, func() { k.Release(ctx) })
+	begin := time.Now()
+	release, err := acquire(ctx, key)
+	waited = time.Since(begin)
+	time.Sleep(10 * time.Millisecond)
+	sent = m.sent.Load()
+	if err == nil {
+		release()
+	}
+	return sent, waited, nil // redsync gives up before, which is part of its figure
+}
+
+// multitude is many goroutines of one process that wait for one key.
+func multitude(ctx context.Context, b *bench) error {
+	const section = "waiting: multitude"
+	n := b.wait.multitude
+	progress("%d goroutines wait for one key", n)
+	l, done, err := newLocker(redlock.Options{}, addrs(b.servers))
+	if err != nil {
+		return err
+	}
+	defer done()
+	k, err := l.TryAcquire(ctx, "bench:multitude", time.Minute)
+	if err != nil {
+		return err
+	}
+	before, clients := memStats(), b.clients(ctx)
+	var wg sync.WaitGroup
+	var served, gone atomic.Int64
+	var began atomic.Int64
+	some, cancel := context.WithCancel(ctx)
+	for i := range n {
+		of := ctx
+		if i%2 == 1 {
+			of = some // these are cancelled
+		}
+		wg.Go(func() {
+			began.Add(1)
+			k, err := l.Acquire(of, "bench:multitude", time.Minute)
+			if err != nil {
+				gone.Add(1)
+				return
+			}
+			served.Add(1)
+			k.Release(ctx)
+		})
+	}
+	for began.Load() < int64(n) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(time.Second)
+	after, more := memStats(), b.clients(ctx)
+	cancel()
+	begin := time.Now()
+	for gone.Load() < int64(n/2) {
+		time.Sleep(time.Millisecond)
+	}
+	left := time.Since(begin)
+	begin = time.Now()
+	k.Release(ctx)
+	wg.Wait()
+	took := time.Since(begin)
+	rows := [][]string{
+		{"heap, bytes a waiter", fmt.Sprintf("%.0f", float64(after.HeapAlloc-before.HeapAlloc)/float64(n))},
+		{"stack, bytes a waiter", fmt.Sprintf("%.0f", float64(after.StackInuse-before.StackInuse)/float64(n))},
+		{"connections to a node, all", fmt.Sprintf("%d before, %d while they wait", clients, more)},
+		{"half cancelled, all gone after", left.Round(time.Millisecond).String()},
+		{"the others served", fmt.Sprintf("%d of %d in %v", served.Load(), n-n/2, took.Round(time.Millisecond))},
+	}
+	b.report.series(section, nameOurs, fmt.Sprint(n), "heap bytes").add(float64(after.HeapAlloc-before.HeapAlloc) / float64(n))
+	b.report.series(section, nameOurs, fmt.Sprint(n), "stack bytes").add(float64(after.StackInuse-before.StackInuse) / float64(n))
+	b.report.series(section, nameOurs, fmt.Sprint(n), "served").add(float64(served.Load()))
+	b.report.table(fmt.Sprintf("%d goroutines of one process wait for one key, half of them are cancelled", n), rows)
+	return nil
+}
+
+func memStats() (m runtime.MemStats) {
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m
+}
+
+// clients is how many connections the first server has.
+func (b *bench) clients(ctx context.Context) int {
+	c := b.servers[0].Client()
+	defer c.Close()
+	list, _ := c.ClientList(ctx).Result()
+	return strings.Count(list, "\n")
+}
