@@ -77,6 +77,13 @@ func (b *ballot) sendAgain(earlier *ballot, before ...*ballot) {
 	}
 }
 
+// sendBoth is send, with another ballot's question right behind.
+func (b *ballot) sendBoth(next, before *ballot) {
+	for i := range b.calls {
+		b.calls[i].ln.askBoth(&b.calls[i], &next.calls[i], before.lastCall(i))
+	}
+}
+
 // answered is what node i said, if it said anything.
 func (b *ballot) answered(i int) (reply, bool) {
 	b.mu.Lock()

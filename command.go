@@ -125,12 +125,13 @@ func healQuestion(name lockKey, value string, ttl time.Duration) question {
 	return q
 }
 
-// releaseQuestion tells the first few of the queue; tell says how many.
-func releaseQuestion(name lockKey, value string, ttl time.Duration, tell int) question {
+// releaseQuestion tells the first few of the queue; tell says how many. Before that
+// our own place goes to its end; "": we have none.
+func releaseQuestion(name lockKey, value string, ttl time.Duration, tell int, place string) question {
 	q := question{kind: askRelease, value: value, ttl: ttl}
 	least, given := registerPX(ttl)
 	queue, lapse := name.queue()
-	q.evalOn(releaseScript, []any{name.full, name.fence, queue, lapse}, value, least, given, name.channel, tell)
+	q.evalOn(releaseScript, []any{name.full, name.fence, queue, lapse}, value, least, given, name.channel, place, tell)
 	return q
 }
 

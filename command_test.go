@@ -35,7 +35,7 @@ func questionOf(k kind) *question {
 	name, _ := nameKey("", "jobs/42")
 	for _, q := range []question{
 		acquireQuestion(name, mine, time.Second, 7), raiseQuestion(name, mine, time.Second, 7), extendQuestion(name, mine, time.Second, 7),
-		healQuestion(name, mine, time.Second), releaseQuestion(name, mine, time.Second, 2), rollbackQuestion(name, mine, time.Second),
+		healQuestion(name, mine, time.Second), releaseQuestion(name, mine, time.Second, 2, theirs), rollbackQuestion(name, mine, time.Second),
 		adoptQuestion(name, theirs, mine, time.Second, 7), restoreQuestion(name, theirs, mine, time.Second), touchQuestion(name, time.Second),
 		inspectQuestion(name), turnQuestion(name, mine, time.Second, 7, theirs, 1800000000000001), leaveQuestion(name, theirs, 2), waitQuestion(name, theirs, false), lookQuestion(name),
 	} {
@@ -628,7 +628,7 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 		askRaise:    {sha(raiseScript) + " " + mine + " 7"},
 		askExtend:   {sha(extendScript) + " " + mine + " 1000 7 82801000 86401000"},
 		askHeal:     {"set jobs/42 " + mine + " nx px 1000"},
-		askRelease:  {queued(releaseScript) + " " + mine + " 82801000 86401000 {jobs/42}:release 2"},
+		askRelease:  {queued(releaseScript) + " " + mine + " 82801000 86401000 {jobs/42}:release " + theirs + " 2"},
 		askRollback: {sha(releaseScript) + " " + mine + " 82801000 86401000 "},
 		askAdopt:    {sha(adoptScript) + " " + theirs + " " + mine + " 1000 7"},
 		askRestore:  {sha(adoptScript) + " " + mine + " " + theirs + " 0 "},

@@ -183,7 +183,14 @@ func (k *Lock) beginRelease(cause error) *ballot {
 	k.state = stateReleasing
 	ended := k.endVigils()
 	restoring := k.l.restoring(k.name)
-	b := k.l.cleaning(OpRelease, k.name, releaseQuestion(k.name, k.value, k.ttl, k.l.tell()), k.holds|k.raised, k.doubt,
+	tell, place := k.l.tell(), ""
+	var next *ballot
+	if cause == nil && earlier == nil && restoring == nil {
+		if next, place = k.l.waits.handOver(k); next != nil {
+			tell = 0
+		}
+	}
+	b := k.l.cleaning(OpRelease, k.name, releaseQuestion(k.name, k.value, k.ttl, tell, place), k.holds|k.raised, k.doubt,
 		func(t tally) bool { return k.verdict(t) != extendPending })
 	b.final = true
 	b.then = func() { k.l.observe(b, nil); k.released(b) }
@@ -193,6 +200,11 @@ func (k *Lock) beginRelease(cause error) *ballot {
 	k.mu.Unlock()
 	k.l.leave(k)
 	ended.cancel(cause)
+	if next != nil {
+		b.sendBoth(next, prev)
+		k.l.waits.wakeUp(next)
+		return b
+	}
 	b.sendAgain(earlier, prev, restoring)
 	return b
 }

@@ -199,6 +199,34 @@ func (ln *lane) ask(c *call, after ...*call) {
 	deliver(ready)
 }
 
+// askBoth is ask for two calls, the second right behind the first: where that goes out
+// at once they travel in one batch, on one connection. Otherwise it waits for it.
+func (ln *lane) askBoth(c, then, after *call) {
+	ln.mu.Lock()
+	var ready []*call
+	if after != nil && after.phase != finished {
+		after.next = append(after.next, c)
+		c.waits++
+	} else {
+		if after != nil {
+			c.learn(after)
+		}
+		ready = ln.begin(c, nil)
+	}
+	switch c.phase {
+	case queued:
+		ready = ln.begin(then, ready)
+	case finished:
+		then.learn(c)
+		ready = ln.begin(then, ready)
+	default:
+		c.next = append(c.next, then)
+		then.waits++
+	}
+	ln.mu.Unlock()
+	deliver(ready)
+}
+
 // learn takes over what a call that goes before this one left behind. Needs ln.mu.
 func (c *call) learn(before *call) {
 	if before.q.value == c.q.value {

@@ -186,14 +186,15 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 		return nil, err
 	}
 	e.place.turn.came = e.began.wall
-	l.waits.join(&e.place, e.name)
+	l.waits.join(e)
 	defer l.leaveLine(e)
 	for {
 		if err := l.wait(ctx, e); err != nil {
+			l.decline(e)
 			l.mortal(e)
 			return nil, err
 		}
-		lock, err := l.attempt(ctx, e)
+		lock, err := l.try(ctx, e)
 		l.waits.tried(ctx, e, lock, err)
 		var missed *QuorumError
 		switch {
@@ -204,6 +205,37 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 			return nil, err
 		}
 	}
+}
+
+// try is an attempt, or what comes of the one that was handed to us.
+func (l *Locker) try(ctx context.Context, e *errand) (*Lock, error) {
+	b, proposal := l.waits.claimed(e, false)
+	if b == nil {
+		return l.attempt(ctx, e)
+	}
+	if !l.begin() {
+		l.undo(b, rollbackQuestion(e.name, b.q.value, e.ttl))
+		return nil, l.ended(ctx, e)
+	}
+	defer l.end()
+	e.attempt++
+	e.ballot = b
+	return l.claim(ctx, e, b, proposal, func() question { return rollbackQuestion(e.name, b.q.value, e.ttl) })
+}
+
+// decline undoes what was handed to a caller that has given up.
+func (l *Locker) decline(e *errand) {
+	b, _ := l.waits.claimed(e, true)
+	if b == nil {
+		return
+	}
+	if l.begin() {
+		defer l.end()
+	}
+	b.abandon()
+	e.before, e.ballot = e.raised, b
+	e.raised |= b.reached()
+	l.undo(b, rollbackQuestion(e.name, b.q.value, e.ttl))
 }
 
 // pause waits before the next attempt, between half of longest and all of it.

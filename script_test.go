@@ -211,7 +211,7 @@ func TestScriptRaise(t *testing.T) {
 
 func TestScriptRelease(t *testing.T) {
 	release := func(s *stage, channel string) any {
-		return s.evalQueue("release", "ours", "86000000", "86400000", channel, "2")
+		return s.evalQueue("release", "ours", "86000000", "86400000", channel, "", "2")
 	}
 	onScript(t, "ours: deleted, the register kept with a life", func(s *stage) {
 		s.node(0).Set(job, "ours", sec)

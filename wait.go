@@ -31,6 +31,15 @@ const (
 	// many again for the scheduler. So does whoever is told as the second.
 	tieLook = 4
 
+	// lookFirst is how long a new leader waits before it takes a place in the queues of
+	// a lock that this Locker holds: held for less, it is handed over before.
+	lookFirst = 5 * time.Millisecond
+
+	// maxHandovers is how often in a row a lock is handed to the next in the same line
+	// before it is released for others. More is faster, for a hand-over takes one round
+	// and a release two; and the others wait longer.
+	maxHandovers = 16
+
 	// linger is how long announcements are listened to after the last waiter left:
 	// under contention another will come soon.
 	linger = 10 * time.Second
@@ -62,6 +71,7 @@ type room struct {
 	queued      bool      // the place may be in a queue
 	behind      bool      // it is to go to the end of it
 	leaving     *ballot   // takes it off; what queues it again goes after that
+	handed      int       // how often in a row the lock was handed on in this line
 	left        time.Time // when the last one left the line
 
 	due     bool      // the lock may be free: the leader is to try
@@ -101,6 +111,10 @@ type waiter struct {
 	prev, next *waiter
 	wake       chan struct{} // made before the first wait
 	trying     bool          // acts on a wake: if it gives up, the next one is to
+	gone       bool          // it has given up
+	errand     *errand       // whose name, ttl and label do not change
+	attempt    *ballot       // handed to it; it is to be claimed
+	proposal   int64         // of that
 	turn       turn          // fair
 }
 
@@ -147,9 +161,11 @@ func (w *waits) close() (ended func()) {
 
 // join puts a caller at the end of the line for a key. Alone there it is to try at
 // once.
-func (w *waits) join(m *waiter, name lockKey) {
+func (w *waits) join(e *errand) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	m, name := &e.place, e.name
+	m.errand = e
 	r := w.rooms[name.full]
 	if r == nil {
 		r = &room{name: name}
@@ -220,6 +236,60 @@ func (w *waits) leave(e *errand) *ballot {
 		}
 	}
 	return nil
+}
+
+// handOver prepares an attempt of the next in line, to be sent right behind the release
+// of a lock of this Locker, so that the lock changes hands in one round; nil: it is
+// to be released for all. Both are what they always are: if the attempt overtakes the
+// release, or somebody comes between, it fails. place is the line's place in the nodes'
+// queues, which goes to their end then: who waited longer goes first.
+func (w *waits) handOver(k *Lock) (next *ballot, place string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.rooms[k.name.full]
+	if r == nil || r.first == nil || w.l.opt.Fair || w.l.isClosed() {
+		return nil, ""
+	}
+	m := r.first
+	start := w.l.now()
+	proposal := propose(start, k.fence)
+	if m.gone || m.trying || m.wake == nil || proposal == 0 || r.handed >= maxHandovers {
+		r.handed = 0
+		w.actBy(r, time.Now().Add(tieLook*r.pace+w.l.spread(time.Millisecond)))
+		return nil, r.place
+	}
+	value := m.errand.label + ":" + w.l.rand.uuid()
+	b := w.l.newBallot(OpAcquire, r.name, acquireQuestion(r.name, value, m.errand.ttl, proposal), start, acquireDecided)
+	b.q.patience = w.l.patience(m.errand.ttl)
+	m.attempt, m.proposal, m.trying = b, proposal, true
+	r.due = false
+	r.handed++
+	r.queued = r.place != "" // nobody else was told: if this fails, leaving tells them
+	return b, ""
+}
+
+// wakeUp has the leader claim what was handed to it.
+func (w *waits) wakeUp(b *ballot) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.rooms[b.name.full]; r != nil && r.first != nil {
+		r.first.poke()
+	}
+}
+
+// claimed takes what was handed to a waiter; nil: nothing was. last: nothing is to be
+// handed to it any more.
+func (w *waits) claimed(e *errand, last bool) (*ballot, int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := &e.place
+	m.gone = m.gone || last
+	b := m.attempt
+	m.attempt = nil
+	if b == nil && !last && m.room != nil {
+		m.room.handed = 0
+	}
+	return b, m.proposal
 }
 
 // place is the line's place in the nodes' queues, which it has from now on.
@@ -398,6 +468,8 @@ func (w *waits) next(m *waiter) (act, time.Duration) {
 	}
 	pause := time.Until(r.at)
 	switch {
+	case m.attempt != nil:
+		return actTry, 0
 	case r.due || pause <= 0 && r.try:
 		r.due = false
 		m.trying = true
@@ -486,9 +558,6 @@ func (w *waits) looked(e *errand, b *ballot) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := e.place.room
-	if r.first != &e.place {
-		return
-	}
 	switch s := b.standing(); {
 	case t.refused():
 		r.asked = b.start.at
@@ -542,7 +611,7 @@ func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 		}
 		r.asked, r.foreign, r.behind = k.start.at, false, true
 		// Who is next takes its own place, behind those who waited longer.
-		r.at, r.try = now, false
+		r.at, r.try = now.Add(lookFirst), false
 		return
 	}
 	w.listen(r)

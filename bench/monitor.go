@@ -15,8 +15,8 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
-// A raw is the round trip of a quorum, measured all the time beside what else goes on: a SET to five nodes at once, the
-// first three answers awaited.
+// A raw is the round trip of a quorum, measured all the time beside what else goes on, and as often as the lock changes
+// hands, since a process that has slept is slower: a SET to five nodes at once, the first three answers awaited.
 type raw struct {
 	end   context.CancelFunc
 	over  sync.WaitGroup
@@ -36,7 +36,7 @@ func startRaw(ctx context.Context, servers []*realredis.Server) *raw {
 				r.trips = append(r.trips, ms(time.Since(begin)))
 			}
 			select {
-			case <-time.After(7 * time.Millisecond):
+			case <-time.After(holds + rests):
 			case <-ctx.Done():
 			}
 		}

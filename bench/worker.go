@@ -132,7 +132,7 @@ func doJob(text string) error {
 					continue // some give up after a while
 				}
 				h := hold{From: time.Now().UnixNano()}
-				time.Sleep(j.Hold)
+				pause(j.Hold)
 				h.To = time.Now().UnixNano()
 				release()
 				out.Served[g]++

@@ -1,4 +1,4 @@
--- Deletes the lock K if it holds our value, deleted or not gives a register with less than ARGV[2] ms to live ARGV[3] ms, and, unless ARGV[4] is empty, announces the value: on channel ARGV[4], and with their number before it on ARGV[4] .. ':' .. place to the first ARGV[5] of the queue that hear it. 1: deleted, 0: another's value, -1: nothing there.
+-- Deletes the lock K if it holds our value, deleted or not gives a register with less than ARGV[2] ms to live ARGV[3] ms, and, unless ARGV[4] is empty, announces the value: on channel ARGV[4], and with their number before it on ARGV[4] .. ':' .. place to the first ARGV[6] of the queue that hear it; place ARGV[5] goes to its end before. 1: deleted, 0: another's value, -1: nothing there.
 -- Not call: a key of another type is another's, and its register is to get a life, too.
 local held = redis.pcall('GET', KEYS[1])
 local verdict = -1
@@ -12,10 +12,15 @@ if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KE
 if ARGV[4] == '' then return verdict end
 -- Not call: a user who may not publish has released all the same.
 redis.pcall('PUBLISH', ARGV[4], ARGV[1])
+if ARGV[6] == '0' then return verdict end
 local queue = redis.pcall('ZRANGE', KEYS[3], 0, 15)
 if queue.err or not queue[1] then return verdict end
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
+if ARGV[5] ~= '' then
+  redis.call('ZADD', KEYS[3], 'XX', time[1] * 1000000 + time[2], ARGV[5])
+  queue = redis.call('ZRANGE', KEYS[3], 0, 15)
+end
 local told = 0
 for _, place in ipairs(queue) do
   local over = redis.pcall('ZSCORE', KEYS[4], place)
@@ -23,7 +28,7 @@ for _, place in ipairs(queue) do
     -- The number of those who hear it skips the dead: their connections are gone.
     local heard = redis.pcall('PUBLISH', ARGV[4] .. ':' .. place, (told + 1) .. ' ' .. ARGV[1])
     if heard ~= 0 and type(heard) == 'number' then told = told + 1 end
-    if told == tonumber(ARGV[5]) then break end
+    if told == tonumber(ARGV[6]) then break end
   end
 end
 return verdict
