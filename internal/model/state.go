@@ -1,0 +1,208 @@
+package model
+
+// This file is what a state is, and how it is stored: as four words that are
+// compared in full. No state is ever taken for another because of its hash.
+
+const (
+	nodes       = 3
+	maxAttempts = 3
+	maxRounds   = 2 // extensions of one lock
+	maxRaises   = 2
+	maxFence    = 7 // three bits
+)
+
+// A phase is how far an attempt has come, as its client knows it.
+type phase uint8
+
+const (
+	idle      phase = iota
+	acquiring       // SET and ZADD are on their way
+	raising         // the value is ours on a majority, the token is not agreed on
+	holding         // the lock was returned; in a world with clocks: and it is within Until
+	failed          // nothing was returned, nor ever will be
+	ended           // it was returned, and the claim is over
+)
+
+// What became of an acquire on one node: two commands, hence two steps.
+const (
+	notDone uint8 = iota // of every command: it may yet be executed
+	setNo                // SET NX found another's value; ZADD is still to come
+	setYes               // SET NX stored ours; ZADD is still to come
+	answerNo
+	answerNoMoved // no, and yet ZADD moved the register
+	answerYes     // ours, but the register was not below the proposal
+	answerFenced  // ours, and the register moved from below the proposal to it
+)
+
+// What became of a raise on one node.
+const (
+	raiseCounted   = 1
+	raiseUncounted = 2
+)
+
+// What became of an extension on one node.
+const (
+	extYes      uint8 = iota + 1
+	extNo             // another's value
+	extMissing        // no value
+	extHealSent       // missing, and a SET NX is on its way there
+	extOver           // nobody asks what it was
+	extHealed         // the SET NX stored the value
+)
+
+// A node is one server, for one key.
+type node struct {
+	val     uint8 // whose value is stored: attempt+1, or 0
+	reg     uint8 // the fence register
+	era     uint8 // the round that the key's ttl counts from: 0 acquire, then extensions
+	under   uint8 // where an adoption replaced the value: the era that it had
+	out     bool  // lost its memory, and stays away
+	crashed bool  // lost its memory once already
+	carries bool  // said yes to the first attempt, and has not forgotten since
+	stood   bool  // was asked for when the last attempt began, and has not forgotten since
+	floor   [maxAttempts]uint8
+}
+
+// An attempt is one acquisition (or adoption) and the lock that it becomes.
+type attempt struct {
+	phase     phase
+	p         uint8            // the proposal
+	t         [maxRaises]uint8 // what the raises ask for; 0: not sent
+	tok       uint8            // the token that was returned
+	before    uint8            // who had returned before this one began, as bits
+	round     uint8            // extensions begun
+	claim     uint8            // the round that Until counts from
+	past      uint8            // rounds whose validity is over
+	overtaken bool             // another was returned a lock since this one was
+	acq       [nodes]uint8
+	raise     [maxRaises][nodes]uint8
+	ext       [maxRounds][nodes]uint8
+}
+
+func (a *attempt) live() bool     { return a.phase >= acquiring && a.phase <= holding }
+func (a *attempt) returned() bool { return a.tok != 0 }
+
+type state struct {
+	node    [nodes]node
+	attempt [maxAttempts]attempt
+}
+
+// A key is a state in bits: a word per node with all that concerns this node, and
+// half a word per attempt. Exchanging two nodes exchanges two words.
+type key struct {
+	node    [nodes]uint64
+	attempt [maxAttempts]uint32
+}
+
+// packer puts small numbers side by side.
+type packer struct {
+	bits uint64
+	at   uint
+}
+
+func (p *packer) put(v uint8, width uint) {
+	p.bits |= uint64(v) << p.at
+	p.at += width
+}
+
+func (p *packer) get(width uint) uint8 {
+	v := uint8(p.bits & (1<<width - 1))
+	p.bits >>= width
+	return v
+}
+
+func (p *packer) putBool(b bool) {
+	if b {
+		p.put(1, 1)
+	} else {
+		p.put(0, 1)
+	}
+}
+
+func (p *packer) getBool() bool { return p.get(1) == 1 }
+
+// pack makes the key of the state, the same for all ways to number the nodes: the
+// protocol asks all nodes the same and only counts them, so states that differ in
+// the numbering alone have the same future.
+func (w *World) pack(s *state) key {
+	k := s.key(len(w.Roles))
+	if w.raw {
+		return k
+	}
+	c := &k.node
+	if c[0] > c[1] {
+		c[0], c[1] = c[1], c[0]
+	}
+	if c[1] > c[2] {
+		c[1], c[2] = c[2], c[1]
+	}
+	if c[0] > c[1] {
+		c[0], c[1] = c[1], c[0]
+	}
+	return k
+}
+
+// key packs the first n attempts; the others never begin.
+func (s *state) key(n int) (k key) {
+	for j := range s.node {
+		k.node[j] = s.column(j, n)
+	}
+	for i := range n {
+		a, p := &s.attempt[i], packer{}
+		p.put(uint8(a.phase), 3)
+		p.put(a.p, 3)
+		p.put(a.t[0], 3)
+		p.put(a.t[1], 3)
+		p.put(a.tok, 3)
+		p.put(a.before, 3)
+		p.put(a.round, 2)
+		p.put(a.claim, 2)
+		p.put(a.past, 2)
+		p.putBool(a.overtaken)
+		k.attempt[i] = uint32(p.bits)
+	}
+	return k
+}
+
+func (s *state) column(j, attempts int) uint64 {
+	n, p := &s.node[j], packer{}
+	p.put(n.val, 2)
+	p.put(n.reg, 3)
+	p.put(n.era, 2)
+	p.put(n.under, 2)
+	p.putBool(n.out)
+	p.putBool(n.crashed)
+	p.putBool(n.carries)
+	p.putBool(n.stood)
+	for i := range attempts {
+		a := &s.attempt[i]
+		p.put(n.floor[i], 2)
+		p.put(a.acq[j], 3)
+		p.put(a.raise[0][j], 2)
+		p.put(a.raise[1][j], 2)
+		p.put(a.ext[0][j], 3)
+		p.put(a.ext[1][j], 3)
+	}
+	return p.bits // 58 bits
+}
+
+func (k key) unpack() (s state) {
+	for j := range s.node {
+		n, p := &s.node[j], packer{bits: k.node[j]}
+		n.val, n.reg, n.era, n.under = p.get(2), p.get(3), p.get(2), p.get(2)
+		n.out, n.crashed, n.carries, n.stood = p.getBool(), p.getBool(), p.getBool(), p.getBool()
+		for i := range s.attempt {
+			a := &s.attempt[i]
+			n.floor[i], a.acq[j] = p.get(2), p.get(3)
+			a.raise[0][j], a.raise[1][j] = p.get(2), p.get(2)
+			a.ext[0][j], a.ext[1][j] = p.get(3), p.get(3)
+		}
+	}
+	for i := range s.attempt {
+		a, p := &s.attempt[i], packer{bits: uint64(k.attempt[i])}
+		a.phase, a.p = phase(p.get(3)), p.get(3)
+		a.t[0], a.t[1], a.tok, a.before = p.get(3), p.get(3), p.get(3), p.get(3)
+		a.round, a.claim, a.past, a.overtaken = p.get(2), p.get(2), p.get(2), p.getBool()
+	}
+	return s
+}

@@ -1,0 +1,251 @@
+package model
+
+// This file is what can happen next: the commands on the nodes and the decisions
+// of the clients. A command is on its way from when it was sent until it is
+// executed, which may be never (lost) or after everything else (late); commands
+// overtake each other. An answer may be counted any time after the execution, so
+// a client's decision is possible as soon as enough has been executed, and is
+// never forced: a lost answer, a slow one and one that is not waited for look alike.
+
+// A brancher emits the successors of one state.
+type brancher struct {
+	w    *World
+	s    *state
+	emit func(Step, *state, string)
+}
+
+// next calls emit for every step that is possible in s, with the state after it and
+// the property that it breaks, if any.
+func (w *World) next(s *state, emit func(Step, *state, string)) {
+	b := &brancher{w, s, emit}
+	for i := range w.Roles {
+		b.client(i)
+		for j := range nodes {
+			if !s.node[j].out {
+				b.commands(i, j)
+			}
+		}
+	}
+	for j := range nodes {
+		b.fate(j)
+	}
+}
+
+// do emits the state that f makes of s.
+func (b *brancher) do(step Step, f func(*state) string) {
+	t := *b.s
+	broken := f(&t)
+	if !b.w.raw {
+		b.w.settle(&t)
+	}
+	b.emit(step, &t, broken)
+}
+
+// client is what the client of attempt i may decide.
+func (b *brancher) client(i int) {
+	w, a := b.w, &b.s.attempt[i]
+	act := func(k Kind, arg uint8, f func(*state, *attempt) string) {
+		b.do(Step{k, int8(i), -1, arg}, func(t *state) string { return f(t, &t.attempt[i]) })
+	}
+	fail := func(_ *state, a *attempt) string { a.phase = failed; return "" }
+	switch a.phase {
+	case idle:
+		if !w.mayBegin(b.s, i) {
+			return
+		}
+		lo, hi := uint8(1), w.Fences
+		if w.Truth {
+			lo = b.s.top() + 1
+			hi = lo
+		}
+		for p := lo; p <= min(hi, maxFence); p++ {
+			act(Begin, p, func(t *state, a *attempt) string {
+				a.phase, a.p, a.before = acquiring, p, w.returnedBefore(t)
+				return ""
+			})
+		}
+	case acquiring:
+		fenced := func(j int) bool { return a.acq[j] == answerFenced }
+		ours := func(j int) bool { return a.acq[j] == answerFenced || a.acq[j] == answerYes }
+		moved := func(j int) bool { return a.acq[j] == answerFenced || a.acq[j] == answerNoMoved }
+		yes := b.s.count(ours) >= w.quorum()
+		if b.s.count(fenced) >= w.quorum() || w.Broken == NoRaise && yes || w.Broken == CountApart && yes && b.s.count(moved) >= w.quorum() {
+			act(Fenced, 0, func(t *state, a *attempt) string { return w.returns(t, i, a.p, fenced) })
+		}
+		if yes && w.Roles[i].Raises > 0 {
+			b.sendRaise(i, 0, a.p)
+		}
+		if w.Clocks {
+			act(GiveUp, 0, fail)
+		}
+	case raising:
+		k := 0
+		if a.t[1] != 0 {
+			k = 1
+		}
+		counted := func(j int) bool { return a.raise[k][j] == raiseCounted }
+		if b.s.count(counted) >= w.quorum() {
+			act(Raised, 0, func(t *state, a *attempt) string { return w.returns(t, i, a.t[k], counted) })
+		}
+		if k == 0 && w.Roles[i].Raises > 1 {
+			b.sendRaise(i, 1, a.t[0])
+		}
+		if w.Clocks {
+			act(GiveUp, 0, fail)
+			if w.Broken == NoMeasure && a.past == 0 {
+				act(Pass, 0, func(_ *state, a *attempt) string { a.past++; return "" })
+			}
+		}
+	case holding:
+		b.holder(i)
+	}
+}
+
+// sendRaise: the token may be any number above what the client proposed so far. It
+// knows more, the registers in the answers, but answers are stale as they please.
+func (b *brancher) sendRaise(i, k int, above uint8) {
+	hi := b.w.Fences
+	if b.w.Truth {
+		hi = min(b.s.top()+1, maxFence)
+	}
+	for tok := above + 1; tok <= hi; tok++ {
+		b.do(Step{SendRaise, int8(i), -1, tok}, func(t *state) string {
+			a := &t.attempt[i]
+			a.phase, a.t[k] = raising, tok
+			return ""
+		})
+	}
+}
+
+// holder is what the client of a lock may do.
+func (b *brancher) holder(i int) {
+	w, a := b.w, &b.s.attempt[i]
+	act := func(k Kind, arg uint8, f func(*state, *attempt) string) {
+		b.do(Step{k, int8(i), -1, arg}, func(t *state) string { return f(t, &t.attempt[i]) })
+	}
+	if a.round < w.Roles[i].Extends {
+		act(SendExtend, a.round+1, func(_ *state, a *attempt) string { a.round++; return "" })
+	}
+	if a.round > a.claim {
+		r := a.round - 1
+		yes := b.s.count(func(j int) bool {
+			return a.ext[r][j] == extYes || a.ext[r][j] == extHealed && w.Broken == HealCountsAtOnce
+		})
+		if yes >= w.quorum() {
+			act(Extended, a.round, func(t *state, a *attempt) string { return w.extended(t, i) })
+		}
+	}
+	// Where the round had its majority, before the next one begins.
+	if a.round > 0 && (a.round == a.claim || w.Broken == HealAlone || w.Broken == HealCountsAtOnce) {
+		for j := range nodes {
+			if a.ext[a.round-1][j] == extMissing {
+				b.do(Step{SendHeal, int8(i), int8(j), a.round}, func(t *state) string {
+					t.attempt[i].ext[a.round-1][j] = extHealSent
+					return ""
+				})
+			}
+		}
+	}
+	if w.Clocks {
+		if a.past < a.claim || w.Broken == LateExtension && a.past <= a.round {
+			act(Pass, a.past, func(_ *state, a *attempt) string { a.past++; return "" })
+		}
+		act(End, 0, func(_ *state, a *attempt) string { a.phase = ended; return "" })
+	}
+}
+
+// commands is what node j may execute of attempt i.
+func (b *brancher) commands(i, j int) {
+	w, a := b.w, &b.s.attempt[i]
+	if a.phase == idle {
+		return
+	}
+	act := func(k Kind, arg uint8, f func(*node, *attempt)) {
+		b.do(Step{k, int8(i), int8(j), arg}, func(t *state) string { f(&t.node[j], &t.attempt[i]); return "" })
+	}
+	mine := uint8(i + 1)
+	switch {
+	case a.acq[j] == notDone && w.Roles[i].Adopts != 0:
+		act(AdoptNode, 0, func(n *node, a *attempt) { w.adoptOn(n, a, i, j) })
+	case a.acq[j] == notDone:
+		act(SetNX, 0, func(n *node, a *attempt) {
+			a.acq[j] = setNo
+			if n.val == 0 {
+				n.val, n.era, a.acq[j] = mine, 0, setYes
+			}
+		})
+	case a.acq[j] == setNo || a.acq[j] == setYes:
+		act(ZAdd, 0, func(n *node, a *attempt) {
+			moved := w.move(n, a.p)
+			switch {
+			case a.acq[j] == setNo && moved && w.Broken == CountApart:
+				a.acq[j] = answerNoMoved
+			case a.acq[j] == setNo:
+				a.acq[j] = answerNo
+			case moved:
+				a.acq[j] = answerFenced
+			default:
+				a.acq[j] = answerYes
+			}
+		})
+	}
+	for k, tok := range a.t {
+		if tok != 0 && a.raise[k][j] == notDone {
+			act(RaiseNode, uint8(k), func(n *node, a *attempt) {
+				a.raise[k][j] = raiseUncounted
+				if (n.val == mine || w.Broken == RaiseAnywhere) && w.move(n, tok) {
+					a.raise[k][j] = raiseCounted
+				}
+			})
+		}
+	}
+	for r := uint8(1); r <= a.round; r++ {
+		switch a.ext[r-1][j] {
+		case notDone:
+			act(ExtendNode, r, func(n *node, a *attempt) { w.extendOn(n, a, mine, r, j) })
+		case extHealSent:
+			act(HealNode, r, func(n *node, a *attempt) {
+				a.ext[r-1][j] = extOver
+				if n.val == 0 {
+					n.val, n.era, a.ext[r-1][j] = mine, r, extHealed
+				}
+			})
+		}
+	}
+	if w.Broken == BlindRelease && !a.live() && b.s.node[j].val != 0 {
+		act(DeleteBlind, 0, func(n *node, _ *attempt) { n.val = 0 })
+	}
+}
+
+// fate is what happens to node j with nobody's doing, or by a clean-up. Clean-ups
+// are owed until they are done, may come twice and look at the owner: that is to
+// say that the key of a dead attempt may go at any moment, as if it expired.
+func (b *brancher) fate(j int) {
+	w, n := b.w, &b.s.node[j]
+	act := func(k Kind, f func(*node)) {
+		b.do(Step{k, -1, int8(j), 0}, func(t *state) string { f(&t.node[j]); return "" })
+	}
+	if n.out {
+		if w.mayReturn(b.s, j) {
+			act(Return, func(n *node) { n.out, n.floor = false, [maxAttempts]uint8{} })
+		}
+		return
+	}
+	if n.val != 0 {
+		if w.mayGo(b.s, j) {
+			act(Remove, func(n *node) {
+				n.val = 0
+				if w.Broken == RegisterDies {
+					n.reg = 0
+				}
+			})
+		}
+		o := int(n.val) - 1
+		if giver := w.Roles[o].Adopts; giver != 0 && b.s.attempt[o].phase == failed && w.Broken != AdoptDeletes {
+			act(Restore, func(n *node) { n.val, n.era, n.under = uint8(giver), n.under, 0 })
+		}
+	}
+	if w.mayCrash(b.s, j) {
+		b.do(Step{Crash, -1, int8(j), 0}, func(t *state) string { w.crash(t, j); return "" })
+	}
+}
