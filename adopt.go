@@ -16,7 +16,9 @@ import (
 //
 // Only nodes that still hold value count, so nobody else can have held the lock in
 // between; a node that has forgotten it gets the new value with the first Extend.
-// Of two that adopt at once at most one succeeds.
+// Of two that adopt at once at most one succeeds. The value must be that of a lock whose
+// acquisition has returned: where Inspect shows one that is still being acquired, its
+// acquisition may yet return a lock, which is valid until its Until beside the adopted.
 //
 // Errors are those of TryAcquire, with ErrLost where too many nodes hold another
 // value or none. A failed adoption puts the old value back where it had replaced it,

@@ -17,8 +17,9 @@
 //
 // I2, fencing. Lock.Fence is strictly greater than that of every holder of the key
 // whose acquisition had returned before this one's winning attempt sent its first
-// request, whatever clocks, pauses and delays do, as long as a majority of the nodes
-// still has a register at or above that holder's fence; where registers are lost it
+// request, whatever clocks, pauses and delays do, as long as one and the same majority
+// of the nodes keeps its registers at or above that holder's fence from then until
+// this one's acquisition returns; where registers are lost it
 // still grows if the nodes that lost them granted nothing for at least a ttl and
 // clients' clocks differ by less than the time since that holder's grant.
 //

@@ -138,7 +138,7 @@ func (k *Lock) extended(x *extending) {
 }
 
 // heal stores the value again on a node that has forgotten it. Where a majority of
-// this round said ours, nobody else can have held the lock since, and so nobody
+// this round said ours, nobody else can have held the lock since (but where I1 was broken already), and nobody
 // who matters is overwritten; SET NX overwrites nobody at all. It counts from the
 // next round on: a node that had forgotten could have agreed to another meanwhile.
 func (k *Lock) heal(b *ballot, c *call) {

@@ -38,6 +38,39 @@ const (
 	raiseHeadroom = 1000
 )
 
+// maxLeads bounds the keys whose registers are remembered as ahead of our clock.
+const maxLeads = 4096
+
+// lead is how far a key's registers were seen ahead of our clock; 0: not. Without it
+// every acquisition of a lock that was once ahead would need the raise, and each
+// raise, with its headroom, would carry the registers farther from all clocks.
+func (l *Locker) lead(name lockKey) int64 {
+	if l.leading.Load() == 0 {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leads[name.full]
+}
+
+// noteLead keeps what an acquisition learned for the next one.
+func (l *Locker) noteLead(name lockKey, start instant, token int64) {
+	if ahead := token > start.wall; !ahead && l.leading.Load() == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case token <= start.wall:
+		delete(l.leads, name.full)
+	case l.leads == nil || len(l.leads) >= maxLeads:
+		l.leads = map[string]int64{name.full: token}
+	default:
+		l.leads[name.full] = token
+	}
+	l.leading.Store(int32(len(l.leads)))
+}
+
 const tokensUsedUp = "the fence registers are at 2^53, no greater token can be made: remove them"
 
 // propose is the token to propose: the time, which makes most proposals greater

@@ -565,3 +565,34 @@ func TestARegisterOutlivesTheLastWordOnItsLockByAboutADay(t *testing.T) {
 		})
 	}
 }
+
+// Registers that are ahead of every clock stay ahead for a while, and cost one round
+// each time and no more: else a hot lock would pay for the raise as long as it is hot,
+// and every raise would carry the registers farther ahead.
+func TestALeadOfTheRegistersIsNotPaidForTwice(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var seen record
+		l := s.locker(redlock.Options{Observe: seen.observe})
+		high := micros() + 1e6
+		s.setRegister(high, 0, 1, 2)
+		last := high
+		for range 100 {
+			k := s.take(l, 10*time.Second)
+			if k.Fence() <= last {
+				t.Fatalf("token: got %d after %d", k.Fence(), last)
+			}
+			last = k.Fence()
+			s.is("Release", k.Release(s.ctx), nil)
+		}
+		if got := seen.count(redlock.OpRaise); got > 2 {
+			t.Errorf("raises: got %d, want the 2 of the first acquisition", got)
+		}
+		if lead := last - high; lead > 10_000 {
+			t.Errorf("the registers went %dµs farther in 100 acquisitions, want their number and the headroom of one raise", lead)
+		}
+		time.Sleep(2 * time.Second) // the clock has passed them
+		if k := s.take(l, 10*time.Second); k.Fence() > micros() {
+			t.Errorf("token: got %d, ahead of the clock's %d for no reason", k.Fence(), micros())
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,6 +34,8 @@ type Locker struct {
 	leaving map[string]*ballot       // by full key: the last clean-up that is not finished
 	restore map[string]*ballot       // by full key: the last failed adoption that is being undone
 	lives   map[string]registerLives // by full key, see mortal
+	leads   map[string]int64         // by full key, see lead
+	leading atomic.Int32             // how many
 }
 
 // New makes a Locker over the nodes, each an independent master; the order is
@@ -267,6 +270,7 @@ func (l *Locker) attempt(ctx context.Context, e *errand) (*Lock, error) {
 	// the next one.
 	value := e.label + ":" + l.rand.uuid()
 	start := l.now() // before anything is sent: the nodes' ttls begin later
+	e.seen = max(e.seen, l.lead(e.name))
 	proposal := propose(start, e.seen)
 	if proposal == 0 {
 		e.hard = true
@@ -335,6 +339,9 @@ func (l *Locker) claim(ctx context.Context, e *errand, b *ballot, proposal int64
 		e.before = e.raised
 		e.raised |= b.reached()
 		defer l.undo(last, undo()) // also if the caller's Observe panics
+	}
+	if k != nil {
+		l.noteLead(e.name, b.start, token)
 	}
 	l.observe(b, e)
 	return k, err

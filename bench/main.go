@@ -74,7 +74,7 @@ func mainErr() error {
 	b := &bench{reps: 7, block: 500 * time.Millisecond, cycles: 2000,
 		faults: faultPlan{blocks: 8, peers: 3, after: 1500 * time.Millisecond},
 		held:   heldPlan{n: *heldN, time: 25 * time.Second, ttl: 30 * time.Second},
-		wait: waitPlan{handover: 10 * time.Second, patience: 10 * time.Second, crowd: 20 * time.Second, multitude: 10_000}}
+		wait:   waitPlan{handover: 10 * time.Second, patience: 10 * time.Second, crowd: 20 * time.Second, multitude: 10_000}}
 	if *quick {
 		b.reps, b.block, b.cycles = 3, 100*time.Millisecond, 500
 		b.faults = faultPlan{blocks: 3, peers: 1, after: 500 * time.Millisecond}
