@@ -123,7 +123,7 @@ func (e *ear) run(ctx context.Context) {
 		switch heard, refused := e.subscribed(ctx, channels); {
 		case refused:
 			pause = redialRefused
-		case heard:
+		case heard && time.Since(began) >= redialMost: // else it is accepted only to be cut
 			pause = redialFirst
 		default:
 			pause = min(2*pause, redialMost)
@@ -156,15 +156,21 @@ func (e *ear) channels() (all []string) {
 // reports whether anything was heard on it, and whether the node refused.
 func (e *ear) subscribed(ctx context.Context, channels []string) (heard, refused bool) {
 	sub := e.node.Subscribe(ctx, channels...) // dials
+	// From here on it would dial anew behind our back, holding a lock that its other
+	// methods wait for. With a ctx that is done it can not, and for all else it only asks
+	// a ctx for its deadline.
+	noDial, done := context.WithCancel(ctx)
+	done()
 	e.mu.Lock()
 	e.last = time.Time{}
 	e.mu.Unlock()
 	broken := make(chan struct{})
 	go func() {
 		defer close(broken)
-		_, refused = explain(e.hear(ctx, sub))
+		why, said := explain(e.hear(noDial, sub))
+		refused = said && !why.heals
 	}()
-	e.keep(ctx, sub, broken)
+	e.keep(ctx, noDial, sub, broken)
 	sub.Close()
 	<-broken
 	e.mu.Lock()
@@ -184,9 +190,9 @@ func (e *ear) subscribed(ctx context.Context, channels []string) (heard, refused
 }
 
 // hear takes in what the node says until the connection fails.
-func (e *ear) hear(ctx context.Context, sub *redis.PubSub) error {
+func (e *ear) hear(noDial context.Context, sub *redis.PubSub) error {
 	for {
-		m, err := sub.Receive(ctx)
+		m, err := sub.Receive(noDial)
 		if err != nil {
 			return err
 		}
@@ -211,7 +217,7 @@ func (e *ear) hear(ctx context.Context, sub *redis.PubSub) error {
 
 // keep tells the node what else to say, and asks a silent one for a sign of life. It
 // returns when the connection is of no use any more.
-func (e *ear) keep(ctx context.Context, sub *redis.PubSub, broken <-chan struct{}) {
+func (e *ear) keep(ctx, noDial context.Context, sub *redis.PubSub, broken <-chan struct{}) {
 	asked := time.Now() // dialling is bound by the client's timeouts, an answer by ours
 	look := time.NewTimer(pongWait)
 	defer look.Stop()
@@ -222,7 +228,7 @@ func (e *ear) keep(ctx context.Context, sub *redis.PubSub, broken <-chan struct{
 		case <-ctx.Done():
 			return
 		case <-e.changed:
-			if !e.change(ctx, sub) {
+			if !e.change(noDial, sub) {
 				return
 			}
 		case <-look.C:
@@ -234,7 +240,7 @@ func (e *ear) keep(ctx context.Context, sub *redis.PubSub, broken <-chan struct{
 			case last.Before(asked) && now.Sub(asked) >= pongWait:
 				return // half-open
 			case silent >= pingEvery:
-				if sub.Ping(ctx) != nil {
+				if sub.Ping(noDial) != nil {
 					return
 				}
 				asked = now
@@ -250,7 +256,7 @@ func (e *ear) keep(ctx context.Context, sub *redis.PubSub, broken <-chan struct{
 
 // change tells the node what is to be heard from now on; false: there is nothing, or
 // the node was not to be told.
-func (e *ear) change(ctx context.Context, sub *redis.PubSub) bool {
+func (e *ear) change(noDial context.Context, sub *redis.PubSub) bool {
 	e.mu.Lock()
 	fresh := slices.DeleteFunc(e.fresh, func(c string) bool { _, wanted := e.want[c]; return !wanted })
 	stale := slices.DeleteFunc(e.stale, func(c string) bool { _, wanted := e.want[c]; return wanted })
@@ -262,10 +268,10 @@ func (e *ear) change(ctx context.Context, sub *redis.PubSub) bool {
 	}
 	var errs []error
 	if len(stale) > 0 {
-		errs = append(errs, sub.Unsubscribe(ctx, stale...))
+		errs = append(errs, sub.Unsubscribe(noDial, stale...))
 	}
 	if len(fresh) > 0 {
-		errs = append(errs, sub.Subscribe(ctx, fresh...))
+		errs = append(errs, sub.Subscribe(noDial, fresh...))
 	}
 	return errors.Join(errs...) == nil
 }

@@ -57,3 +57,26 @@ func (l *Locker) Leaving() int {
 	defer l.mu.Unlock()
 	return len(l.leaving)
 }
+
+// Rooms is how many keys have a line, or are still listened to.
+func (l *Locker) Rooms() int {
+	l.waits.mu.Lock()
+	defer l.waits.mu.Unlock()
+	return len(l.waits.rooms)
+}
+
+// Heard is how many channels of the i-th node we know that we listen to.
+func (l *Locker) Heard(i int) (n int) {
+	e := l.waits.ears[i]
+	if e == nil {
+		return 0
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, yes := range e.want {
+		if yes {
+			n++
+		}
+	}
+	return n
+}

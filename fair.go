@@ -49,11 +49,12 @@ func (l *Locker) tell() int {
 	return tellWaiters
 }
 
-// turnQuestion is an acquire that minds the queue. place "": it does not queue.
+// turnQuestion is an acquire that minds the queue. ticket 0: it does not queue, and may
+// only stand there as place.
 func turnQuestion(name lockKey, value string, ttl time.Duration, proposal int64, place string, ticket int64) question {
 	q := question{kind: askTurn, value: value, ttl: ttl}
 	t := ""
-	if place != "" {
+	if ticket != 0 {
 		t = strconv.FormatInt(ticket, 10)
 	}
 	queue, lapse := name.queue()
@@ -85,20 +86,29 @@ func leaveQuestion(name lockKey, place string, tell int) question {
 
 // A turn is a fair waiter's standing in the queues.
 type turn struct {
-	came     int64 // µs on our wall clock; 0: it does not queue, as TryAcquire
-	ticket   int64 // µs of the nodes' time; 0: not known yet
-	answered bool  // the last round was answered by a majority
-	free     int   // rounds in a row that found the lock free, but another first
+	came     time.Time // on our steady clock; zero: it does not queue, as TryAcquire
+	ticket   int64     // µs of the nodes' time; 0: not known yet
+	answered bool      // the last round was answered by a majority
+	free     int       // rounds in a row that found the lock free, but another first
 }
 
 // askTurn is the acquire of one attempt. Only who was answered by a majority has or
 // refreshes a place: one that cannot win must not hold up those who can.
 func (l *Locker) askTurn(e *errand, value string, proposal int64) question {
 	t := &e.place.turn
-	if t.came == 0 || !t.answered || t.ticket == 0 {
+	switch {
+	case t.came.IsZero() || t.ticket == 0:
 		return turnQuestion(e.name, value, e.ttl, proposal, "", 0)
+	case !t.answered: // nor do we refuse ourselves
+		return turnQuestion(e.name, value, e.ttl, proposal, l.waits.place(e), 0)
 	}
 	return turnQuestion(e.name, value, e.ttl, proposal, l.waits.place(e), t.ticket)
+}
+
+// turnDecided has a majority answer, also where fewer noes would rule a yes out, as half
+// of an even number does: only a majority tells a standing.
+func turnDecided(t tally) bool {
+	return acquireDecided(t) && (t.yes+t.no >= t.need() || t.open() == 0)
 }
 
 // A standing is what a round told of a waiter's turn.
@@ -107,7 +117,7 @@ type standing struct {
 	left     time.Duration // until the ttl is over on a majority; 0: it is free
 	first    time.Duration // until the place is over of the one whose turn it is
 	before   int           // how many are before us on a majority
-	ahead    time.Duration // of the nodes' time before our wall clock, the median
+	clock    int64         // the nodes' time when it began, µs, the median
 }
 
 // standing reads the votes of a round that queues.
@@ -116,14 +126,14 @@ func (b *ballot) standing() (s standing) {
 	defer b.mu.Unlock()
 	left := make([]time.Duration, len(b.calls)) // who has not answered may be free
 	var before []int
-	var ahead []int64
+	var clocks []int64
 	for i := range b.calls {
 		c := &b.calls[i]
 		if !c.voted || c.rep.clock == 0 {
 			continue
 		}
 		half := c.at.Sub(b.start.at) / 2
-		ahead = append(ahead, c.rep.clock-b.start.wall-half.Microseconds())
+		clocks = append(clocks, c.rep.clock-half.Microseconds())
 		before = append(before, c.rep.before)
 		switch {
 		case c.rep.answer != No:
@@ -136,52 +146,63 @@ func (b *ballot) standing() (s standing) {
 		}
 	}
 	need := b.t.need()
-	if len(ahead) < need {
+	if len(clocks) < need {
 		return standing{}
 	}
-	slices.Sort(ahead)
+	slices.Sort(clocks)
 	slices.Sort(before)
 	slices.Sort(left)
 	s.answered = true
-	s.ahead = time.Duration(ahead[len(ahead)/2]) * time.Microsecond
+	s.clock = clocks[len(clocks)/2]
 	s.before = before[need-1]
 	s.left = left[need-1]
 	return s
 }
 
 // planTurn sets when the leader asks again after a round that it did not win.
-func (w *waits) planTurn(r *room, e *errand) {
+func (w *waits) planTurn(r *room, e *errand, tie bool) {
 	now := time.Now()
 	t, s := &e.place.turn, e.ballot.standing()
 	t.answered = s.answered
 	if s.answered {
-		r.ahead, r.told = s.ahead, now
+		r.clock, r.told = s.clock, e.ballot.start.at
 	}
 	pause := turnEvery - w.l.spread(turnEvery/8)
-	if r.hearing.IsZero() || w.l.opt.Retry != nil || !s.answered {
+	if !r.heardSince(r.asked) || w.l.opt.Retry != nil || !s.answered {
 		pause = min(pause, w.l.retryPause(e))
 	}
 	switch {
 	case !s.answered:
 	case t.ticket == 0:
-		t.ticket = t.came + s.ahead.Microseconds()
+		t.ticket = r.ticket(t.came)
 		pause = 0
+	case tie: // what stands in the way is being taken back
+		pause = min(pause, tieLook*e.ballot.took+w.l.spread(e.ballot.took))
 	case s.left > 0:
 		t.free = 0
 		pause = min(pause, s.left)
 	default: // whose turn it is is about to take it, or is gone
 		t.free++
-		pause = min(pause, s.first, defaultRetry(t.free))
+		pause = min(pause, defaultRetry(t.free))
+		if s.first > 0 { // else it is nobody's: too few nodes are to be had
+			pause = min(pause, s.first)
+		}
 	}
 	r.at, r.try = now.Add(pause), true
+}
+
+// ticket is the nodes' time of a moment on our steady clock. The wall clock has no part
+// in it: it may be set while somebody waits.
+func (r *room) ticket(came time.Time) int64 {
+	return r.clock + came.Sub(r.told).Microseconds()
 }
 
 // succeed has the next leader take its place with its first try, where the one before
 // has just learned the nodes' time.
 func (w *waits) succeed(r *room) {
 	now := time.Now()
-	if t := &r.first.turn; t.ticket == 0 && now.Sub(r.told) < turnLife {
-		t.ticket, t.answered = t.came+r.ahead.Microseconds(), true
+	if t := &r.first.turn; t.ticket == 0 && w.l.now().at.Sub(r.told) < turnLife {
+		t.ticket, t.answered = r.ticket(t.came), true
 	}
 	r.at, r.try = now, true
 }

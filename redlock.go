@@ -188,7 +188,11 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 	if err != nil {
 		return nil, err
 	}
-	e.place.turn.came = e.began.wall
+	if !l.begin() {
+		return nil, l.ended(ctx, e)
+	}
+	defer l.end() // after leaving the line, which Close waits for
+	e.place.turn.came = e.began.at
 	l.waits.join(e)
 	defer l.leaveLine(e)
 	for {
@@ -276,11 +280,11 @@ func (l *Locker) attempt(ctx context.Context, e *errand) (*Lock, error) {
 		e.hard = true
 		return nil, &QuorumError{Round: Round{Op: e.op, Key: e.name.key, Start: start.at}, Err: ErrNoQuorum, hint: tokensUsedUp}
 	}
-	q := acquireQuestion(e.name, value, e.ttl, proposal)
+	q, decided := acquireQuestion(e.name, value, e.ttl, proposal), acquireDecided
 	if l.opt.Fair {
-		q = l.askTurn(e, value, proposal)
+		q, decided = l.askTurn(e, value, proposal), turnDecided
 	}
-	b := l.newBallot(OpAcquire, e.name, q, start, acquireDecided)
+	b := l.newBallot(OpAcquire, e.name, q, start, decided)
 	b.q.patience = l.patience(e.ttl)
 	undo := func() question { return rollbackQuestion(e.name, value, e.ttl) }
 	// To each node after what was left there by the attempt before, which would

@@ -413,3 +413,138 @@ func TestScriptTouch(t *testing.T) {
 		s.leaves("afterwards", "", 0, "", 0)
 	})
 }
+
+func TestScriptTurn(t *testing.T) {
+	// The value, ttl and token of an acquire; a place and its ticket; how long a place
+	// and a queue live.
+	turn := func(s *stage, place, ticket string) any {
+		return s.evalQueue("turn", "ours", "5000", "77", place, ticket, "2000", "15000")
+	}
+	us := func(s *stage) int { return int(s.node(0).Now().UnixMicro()) }
+	ms := func(s *stage) int { return int(s.node(0).Now().UnixMilli()) }
+	place := func(s *stage, member string, ticket, over int) {
+		s.do(0, "ZADD", jobQueue, fmt.Sprint(ticket), member)
+		s.do(0, "ZADD", jobLapse, fmt.Sprint(over), member)
+	}
+	queues := func(s *stage, what string, want ...any) {
+		s.Helper()
+		for _, key := range []string{jobQueue, jobLapse} {
+			got := s.do(0, "ZRANGE", key, "0", "-1").([]any)
+			if key == jobQueue && !reflect.DeepEqual(got, want) || len(got) != len(want) {
+				s.Errorf("%s: %s: got %v, want %v", what, key, got, want)
+			}
+		}
+	}
+	onScript(t, "free and nobody queues: ours, the register moved", func(s *stage) {
+		s.do(0, "ZADD", jobRegister, "76", "f")
+		s.answers("turn", turn(s, "", ""), 1, 1, us(s))
+		s.leaves("afterwards", "ours", 5*sec, "77", 0)
+		queues(s, "nothing is queued without a ticket")
+	})
+	for _, at := range []string{"77", "78"} {
+		onScript(t, "the register stands at "+at+": ours, and says that it was not below", func(s *stage) {
+			s.do(0, "ZADD", jobRegister, at, "f")
+			s.answers("turn", turn(s, "p", "10"), 1, 0, us(s))
+			s.leaves("afterwards", "ours", 5*sec, at, 0)
+		})
+	}
+	onScript(t, "free and we are first: ours, the place stays until it is taken off", func(s *stage) {
+		place(s, "later", 11, ms(s)+100)
+		s.answers("turn", turn(s, "p", "10"), 1, 1, us(s))
+		s.leaves("afterwards", "ours", 5*sec, "77", 0)
+		queues(s, "afterwards", "p", "later")
+	})
+	onScript(t, "free and we are first, but do not queue again: ours", func(s *stage) {
+		place(s, "p", 10, ms(s)+100)
+		s.answers("turn", turn(s, "p", ""), 1, 1, us(s))
+	})
+	onScript(t, "free and another is first: told who, and until when", func(s *stage) {
+		place(s, "first", 9, ms(s)+1234)
+		s.answers("turn", turn(s, "p", "10"), 2, "first", 1234, 1, us(s))
+		s.answers("without a place", turn(s, "", ""), 2, "first", 1234, 2, us(s))
+		s.leaves("afterwards", "", 0, "", 0)
+		queues(s, "afterwards", "first", "p")
+	})
+	onScript(t, "held: told by whom, for how long, and how many are before us", func(s *stage) {
+		s.node(0).Set(job, "theirs", 9*sec)
+		place(s, "first", 9, ms(s)+1000)
+		s.answers("turn", turn(s, "p", "10"), 0, "theirs", 9000, 1, us(s))
+		s.answers("again", turn(s, "p", "10"), 0, "theirs", 9000, 1, us(s))
+		s.answers("earlier than that", turn(s, "p", "8"), 0, "theirs", 9000, 0, us(s))
+		s.answers("without a place", turn(s, "", ""), 0, "theirs", 9000, 2, us(s))
+		s.leaves("afterwards", "theirs", 9*sec, "", 0)
+		queues(s, "afterwards", "p", "first")
+	})
+	onScript(t, "held for ever", func(s *stage) {
+		s.node(0).Set(job, "theirs", 0)
+		s.answers("turn", turn(s, "", ""), 0, "theirs", -1, 0, us(s))
+		s.leaves("afterwards", "theirs", 0, "", 0)
+	})
+	onScript(t, "a place is refreshed, and queues live for as long as they are used", func(s *stage) {
+		s.node(0).Set(job, "theirs", time.Minute)
+		turn(s, "p", "10")
+		s.answers("its end", s.do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(ms(s)+2000))
+		time.Sleep(1500 * time.Millisecond)
+		turn(s, "p", "10")
+		s.answers("its end", s.do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(ms(s)+2000))
+		for _, key := range []string{jobQueue, jobLapse} {
+			if got := s.node(0).TTL(key); got != 15*sec {
+				s.Errorf("life of %s: got %v, want 15s", key, got)
+			}
+		}
+		turn(s, "", "")
+		time.Sleep(15 * time.Second)
+		queues(s, "unused")
+	})
+	onScript(t, "places whose time is over are dropped, and those that would last for too long", func(s *stage) {
+		place(s, "late", 1, ms(s)-1)
+		place(s, "future", 2, ms(s)+15001)
+		place(s, "endless", 3, ms(s)+100)
+		s.do(0, "ZADD", jobLapse, "+inf", "endless")
+		place(s, "just", 4, ms(s))
+		s.answers("turn", turn(s, "p", "10"), 2, "just", 0, 1, us(s))
+		queues(s, "afterwards", "just", "p")
+	})
+	onScript(t, "one without an end does not stand in the way for ever", func(s *stage) {
+		s.do(0, "ZADD", jobQueue, "1", "forged")
+		s.do(0, "ZADD", jobQueue, "2", "forged too")
+		s.answers("turn", turn(s, "p", "10"), 1, 1, us(s))
+		queues(s, "afterwards", "p")
+	})
+	onScript(t, "of equal tickets the smaller name goes first", func(s *stage) {
+		s.node(0).Set(job, "theirs", sec)
+		turn(s, "b", "10")
+		s.answers("turn", turn(s, "a", "10"), 0, "theirs", 1000, 0, us(s))
+		s.answers("turn", turn(s, "c", "10"), 0, "theirs", 1000, 2, us(s))
+		queues(s, "afterwards", "a", "b", "c")
+	})
+	onScript(t, "tickets keep all their digits", func(s *stage) {
+		s.node(0).Set(job, "theirs", sec)
+		turn(s, "a", "1800000000123457")
+		turn(s, "b", "1800000000123456")
+		s.answers("ticket", s.do(0, "ZSCORE", jobQueue, "a"), "1800000000123457")
+		queues(s, "afterwards", "b", "a")
+	})
+	onScript(t, "a register of another type: FENCE, and nothing is stored", func(s *stage) {
+		s.do(0, "SET", jobRegister, "word")
+		_, err := s.node(0).Do("EVAL", luaText("turn"), "4", job, jobRegister, jobQueue, jobLapse, "ours", "5000", "77", "", "", "2000", "15000")
+		if err == nil || !strings.Contains(err.Error(), "FENCE") {
+			s.Errorf("got %v, want an error that says FENCE", err)
+		}
+		if got, there := s.node(0).Get(job); there {
+			s.Errorf("the lock holds %q, want nothing", got)
+		}
+	})
+	onScript(t, "never shortens or lowers anything", func(s *stage) {
+		s.do(0, "ZADD", jobRegister, "99", "f")
+		s.do(0, "PEXPIRE", jobRegister, "90000000")
+		s.node(0).Set(job, "theirs", time.Minute)
+		turn(s, "p", "10")
+		s.leaves("held", "theirs", time.Minute, "99", 25*time.Hour)
+		s.node(0).Evict(job)
+		turn(s, "p", "10")
+		s.leaves("free", "ours", 5*sec, "99", 25*time.Hour)
+		s.answers("a second delivery", turn(s, "p", "10"), 0, "ours", 5000, 0, us(s))
+		s.leaves("a second delivery", "ours", 5*sec, "99", 25*time.Hour)
+	})
+}

@@ -59,6 +59,7 @@ type waits struct {
 	byEar    map[string]*room // by the channel that is listened to
 	sweep    *time.Timer
 	sweeping bool // there are rooms without a line
+	closed   bool
 }
 
 // A room is where the line for one key stands, and what is known of the lock.
@@ -84,7 +85,7 @@ type room struct {
 	heardBy uint64        // nodes whose announcements are heard, as bits
 	hearing time.Time     // since when these are a majority; zero: they are not
 	pace    time.Duration // how long the last try took
-	ahead   time.Duration // fair: of the nodes' time before ours
+	clock   int64         // fair: the nodes' time
 	told    time.Time     // fair: when it was
 }
 
@@ -111,6 +112,7 @@ type waiter struct {
 	prev, next *waiter
 	wake       chan struct{} // made before the first wait
 	trying     bool          // acts on a wake: if it gives up, the next one is to
+	ties       int           // tries in a row that were ties
 	gone       bool          // it has given up
 	errand     *errand       // whose name, ttl and label do not change
 	attempt    *ballot       // handed to it; it is to be claimed
@@ -142,6 +144,7 @@ func newWaits(l *Locker) *waits {
 func (w *waits) close() (ended func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.closed = true
 	if w.sweep != nil {
 		w.sweep.Stop()
 	}
@@ -186,10 +189,9 @@ func (w *waits) join(e *errand) {
 // line, to the next in the nodes' queues.
 func (l *Locker) leaveLine(e *errand) {
 	b := l.waits.leave(e)
-	if b == nil || !l.begin() {
-		return // where Close came first, the place lapses
+	if b == nil {
+		return
 	}
-	defer l.end()
 	// After the last attempt there and its rollback: what may be free is told then.
 	b.send(e.ballot, l.lastLeaving(e.name))
 }
@@ -224,7 +226,7 @@ func (w *waits) leave(e *errand) *ballot {
 		delete(w.rooms, r.name.full)
 	default:
 		r.left = time.Now()
-		if !w.sweeping {
+		if !w.sweeping && !w.closed {
 			w.sweeping = true
 			w.sweep = restart(w.sweep, linger, w.clear)
 		}
@@ -445,6 +447,12 @@ func (w *waits) freed(r *room) {
 	}
 }
 
+// heardSince reports whether a release after that would have been heard. What was asked
+// before says nothing of one in between.
+func (r *room) heardSince(asked time.Time) bool {
+	return !r.hearing.IsZero() && !r.hearing.After(asked)
+}
+
 // An act is what a waiter does next.
 type act uint8
 
@@ -530,6 +538,9 @@ func (l *Locker) lookIfFree(ctx context.Context, e *errand) error {
 	if err := l.await(ctx, e, b); err != nil {
 		return err
 	}
+	if t, _, _ := b.result(); t.refused() && e.last == nil {
+		l.missed(e, b, ErrHeld, "") // a try would have known by whom
+	}
 	l.waits.looked(e, b)
 	l.observe(b, e)
 	return nil
@@ -560,6 +571,7 @@ func (w *waits) looked(e *errand, b *ballot) {
 	r := e.place.room
 	switch s := b.standing(); {
 	case t.refused():
+		w.listen(r) // who comes after one that got the lock has not tried yet
 		r.asked = b.start.at
 		w.pause(r, e, b.start.at.Add(b.left()))
 	case s.answered && s.before > 0: // those before us were told first
@@ -594,10 +606,11 @@ func expiresIn(ms int64) time.Duration {
 }
 
 // tried draws the conclusion from a leader's try. An attempt that its ctx ended came
-// to none: then the next in line is to try.
+// to none: then the next in line is to try, and so it is where time does not heal what
+// stands in the way, for nobody waits for that.
 func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 	var q *QuorumError
-	if k == nil && (ctx.Err() != nil || !errors.As(err, &q)) {
+	if k == nil && (ctx.Err() != nil || e.hard || !errors.As(err, &q)) {
 		return
 	}
 	w.mu.Lock()
@@ -607,7 +620,7 @@ func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 	now := time.Now()
 	if k != nil { // for whoever is next
 		if s := e.ballot.standing(); s.answered {
-			r.ahead, r.told = s.ahead, now
+			r.clock, r.told = s.clock, e.ballot.start.at
 		}
 		r.asked, r.foreign, r.behind = k.start.at, false, true
 		// Who is next takes its own place, behind those who waited longer.
@@ -619,15 +632,24 @@ func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 	r.asked, r.pace = q.Round.Start, took
 	holder := q.Round.Holder()
 	r.foreign = !ours(holder)
+	tie := contested(q.Round)
+	if tie {
+		// What lasts is no tie. Somebody's remains are on a minority of the nodes, say,
+		// and too few of the others answer: whoever goes on at once does so for ever.
+		e.place.ties++
+		tie = e.place.ties <= maxTies
+	} else {
+		e.place.ties = 0
+	}
 	switch {
 	case w.l.opt.Fair:
-		w.planTurn(r, e)
-	case contested(q.Round) && heir(q.Round, e.ballot.q.value):
+		w.planTurn(r, e, tie)
+	case tie && heir(q.Round, e.ballot.q.value):
 		// All who tied see the same votes, and only one of them goes on at once.
 		r.at, r.try = now.Add(w.l.spread(took)), true
-	case contested(q.Round):
+	case tie:
 		r.at, r.try = now.Add(tieLook*took+w.l.spread(took)), false
-	case q.Err != ErrHeld:
+	case q.Err != ErrHeld || e.place.ties > 0:
 		r.at, r.try = now.Add(w.l.retryPause(e)), true
 	case !r.hearing.IsZero():
 		r.at, r.try = now, false // a place, and the ttl
@@ -677,7 +699,7 @@ func heir(r Round, mine string) bool {
 // not later than the net under the announcements says.
 func (w *waits) pause(r *room, e *errand, over time.Time) {
 	pause := w.l.retryPause(e)
-	if w.l.opt.Retry == nil && !r.hearing.IsZero() && !r.foreign {
+	if w.l.opt.Retry == nil && r.heardSince(r.asked) && !r.foreign {
 		pause = pollHeard - w.l.spread(pollHeard/5)
 	}
 	at := time.Now().Add(pause)

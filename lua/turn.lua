@@ -20,9 +20,12 @@ local before = queues and redis.call('ZRANK', KEYS[3], ARGV[4]) or redis.call('Z
 local held = redis.call('GET', KEYS[1])
 if held then return {0, held, redis.call('PTTL', KEYS[1]), before, us} end
 local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
-if first and first ~= ARGV[4] then
-  local over = tonumber(redis.call('ZSCORE', KEYS[4], first) or ms)
-  return {2, first, over - ms, before, us}
+while first and first ~= ARGV[4] do
+  local over = redis.call('ZSCORE', KEYS[4], first)
+  if over then return {2, first, over - ms, before, us} end
+  -- One that has no end would stand there for ever.
+  redis.call('ZREM', KEYS[3], first)
+  first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
 end
 -- First, for it may be refused (another type, no memory), and then nothing is done.
 -- An error of the register must not read as one of the lock.

@@ -1,0 +1,609 @@
+package redlock_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
+)
+
+const (
+	placeDead = 2 * time.Second  // so long a place in turn counts that nobody refreshes
+	queueGone = 16 * time.Second // and after that a queue is gone that nobody is in
+)
+
+// fair is a Locker of a name whose waiters take turns.
+func (s *stage) fair(name string) *redlock.Locker {
+	return s.locker(redlock.Options{Fair: true, Name: name})
+}
+
+// queue is the labels of the places in a node's queue, first to last.
+func (s *stage) queue(i int) (labels []string) {
+	for _, place := range s.do(i, "ZRANGE", jobQueue, "0", "-1").([]any) {
+		labels = append(labels, redlock.Label(place.(string)))
+	}
+	return labels
+}
+
+// A passage has waiters come, held up in some way, and go through one after the other.
+type passage struct {
+	name    string
+	options func(i int) *hands
+	between func(s *stage) // while all wait
+	after   func(s *stage, served int)
+}
+
+// Over several Lockers the order is that of arrival, whatever happens to a minority of
+// the nodes and to the clients' clocks.
+func TestTurnsAreInOrderOfArrival(t *testing.T) {
+	const n = 6
+	for _, p := range []passage{
+		{name: "nothing happens"},
+		{name: "one wall clock is an hour ahead, one an hour behind", options: func(i int) *hands {
+			h := &hands{}
+			switch i {
+			case 2:
+				h.setWall(time.Hour)
+			case 4:
+				h.setWall(-time.Hour)
+			}
+			return h
+		}},
+		{name: "nodes' clocks are apart, but less than the arrivals", between: func(s *stage) {}},
+		{name: "nodes restart without their data, one after the other", after: func(s *stage, served int) {
+			s.node(served % 5).Restart(false)
+		}},
+		{name: "all queues are lost at once", between: func(s *stage) {
+			for i := range 5 {
+				s.do(i, "DEL", jobQueue, jobLapse)
+			}
+			time.Sleep(time.Second) // all have refreshed
+		}},
+		{name: "two nodes are down", between: func(s *stage) {
+			s.node(0).Stop()
+			s.node(3).Stop()
+		}},
+		{name: "two nodes hang", between: func(s *stage) {
+			s.node(1).Hang()
+			s.node(2).Hang()
+		}},
+		{name: "one comes back without its data", between: func(s *stage) {
+			s.node(0).Restart(false)
+			time.Sleep(2 * time.Second)
+		}},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				if p.between != nil && strings.HasPrefix(p.name, "nodes' clocks are apart") {
+					for i := range 5 {
+						s.node(i).JumpClock(time.Duration(i) * time.Millisecond)
+					}
+				}
+				k := s.take(s.locker(redlock.Options{}), heldLong)
+				var ws []*waiting
+				var lockers []*redlock.Locker
+				for i := range n / 2 {
+					var h *hands
+					if p.options != nil {
+						h = p.options(2 * i)
+					}
+					lockers = append(lockers, s.lockerWith(redlock.Options{Fair: true, Name: strconv.Itoa(i)}, h, s.c.Nodes()))
+				}
+				for i := range n { // each Locker has two waiters, the second came after all the first
+					ws = append(ws, s.waiter(lockers[i%len(lockers)], heldLong))
+					time.Sleep(5 * time.Millisecond)
+				}
+				time.Sleep(2 * time.Second)
+				if p.between != nil {
+					p.between(s)
+				}
+				var order []int
+				var mu sync.Mutex
+				var all sync.WaitGroup
+				for i, w := range ws {
+					all.Go(func() {
+						<-w.ended
+						if w.err != nil {
+							s.Errorf("waiter %d: got %v, want the lock", i, w.err)
+							return
+						}
+						mu.Lock()
+						order = append(order, i)
+						served := len(order)
+						mu.Unlock()
+						if p.after != nil {
+							p.after(s, served)
+						}
+						time.Sleep(50 * time.Millisecond)
+						w.lock.Release(s.ctx)
+					})
+				}
+				k.Release(s.ctx)
+				all.Wait()
+				if want := []int{0, 1, 2, 3, 4, 5}; !slices.Equal(order, want) {
+					s.Errorf("served: got %v, want %v", order, want)
+				}
+			})
+		})
+	}
+}
+
+// A wall clock that is set while somebody stands in a Locker's line, before it has
+// ever asked: what counts is when it came.
+func TestAWallClockThatIsSetDuringTheWaitChangesNoTurn(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		onStage(t, 3, func(s *stage) {
+			k := s.take(s.locker(redlock.Options{}), heldLong)
+			h := &hands{}
+			a := s.lockerWith(redlock.Options{Fair: true, Name: "a"}, h, s.c.Nodes())
+			b, c := s.fair("b"), s.fair("c")
+			a1 := s.settled(a, heldLong)
+			b1 := s.settled(b, heldLong)
+			a2 := s.settled(a, heldLong) // in a's line
+			c1 := s.settled(c, heldLong)
+			h.setWall(step)
+			time.Sleep(time.Second)
+			a1.gives(context.Canceled)
+			time.Sleep(time.Second)
+			for _, w := range []*waiting{b1, a2, c1} {
+				released := time.Now()
+				s.is("Release", k.Release(s.ctx), nil)
+				w.gets("in turn", released, 20*time.Millisecond)
+				k = w.lock
+			}
+		})
+	}
+}
+
+// With an even number of nodes half of them are enough to refuse.
+func TestAWaiterQueuesOnEveryNode(t *testing.T) {
+	for n := 1; n <= 6; n++ {
+		onStage(t, n, func(s *stage) {
+			s.strangers(heldLong, s.all()...)
+			s.settled(s.fair("a"), heldLong)
+			s.settled(s.fair("b"), heldLong)
+			time.Sleep(2 * placeDead)
+			for i := range n {
+				if got := s.queue(i); !slices.Equal(got, []string{"a", "b"}) {
+					s.Errorf("%d nodes: queue of node %d: got %v, want a, b", n, i, got)
+				}
+			}
+		})
+	}
+}
+
+func TestADeadHeadIsSkipped(t *testing.T) {
+	for _, how := range []string{"cut", "nodes that hang for it", "closed"} {
+		t.Run(how, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				k := s.take(s.locker(redlock.Options{}), heldLong)
+				clients := s.c.Clients()
+				dead := s.lockerWith(redlock.Options{Fair: true, Name: "dead"}, nil, asLockerTakes(clients))
+				s.settled(dead, heldLong)
+				next := s.settled(s.fair("next"), heldLong)
+				if got := s.queue(1); !slices.Equal(got, []string{"dead", "next"}) {
+					s.Fatalf("queue: got %v", got)
+				}
+				switch how {
+				case "cut":
+					s.c.Cut(clients...)
+				case "nodes that hang for it":
+					s.c.Cut(clients[0], clients[2]) // a majority
+				case "closed":
+					dead.Close()
+				}
+				gone := time.Now()
+				time.Sleep(10 * time.Millisecond)
+				s.is("Release", k.Release(s.ctx), nil)
+				d := next.gets("behind a dead head", gone, placeDead+3*time.Millisecond+4*oneTrip)
+				s.Logf("skipped after %v", d)
+			})
+		})
+	}
+}
+
+// One that can reach only a minority cannot win, and must not hold up those who can.
+func TestWhoIsCutOffFromAMajorityHoldsNobodyUp(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		k := s.take(s.locker(redlock.Options{}), heldLong)
+		clients := s.c.Clients()
+		lame := s.lockerWith(redlock.Options{Fair: true, Name: "lame"}, nil, asLockerTakes(clients))
+		w := s.settled(lame, heldLong)
+		next := s.settled(s.fair("next"), heldLong)
+		s.c.Cut(clients[1:4]...)
+		time.Sleep(10 * time.Second)
+		for i := range 5 {
+			if got := s.queue(i); !slices.Equal(got, []string{"next"}) {
+				s.Errorf("queue of node %d: got %v, want next alone", i, got)
+			}
+		}
+		released := time.Now()
+		s.is("Release", k.Release(s.ctx), nil)
+		next.gets("behind one that cannot win", released, 4*oneTrip)
+		// Once it reaches them again it has its old place.
+		last := s.settled(s.fair("last"), heldLong)
+		s.c.Mend(clients...)
+		time.Sleep(8 * time.Second)
+		released = time.Now()
+		s.is("Release", next.lock.Release(s.ctx), nil)
+		w.gets("back", released, 4*oneTrip)
+		last.waits("behind one that came earlier")
+	})
+}
+
+func TestWhoGivesUpOrWinsLeavesAllQueues(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		k := s.take(s.locker(redlock.Options{}), heldLong)
+		a, b := s.fair("a"), s.fair("b")
+		wa, wb := s.settled(a, heldLong), s.settled(b, heldLong)
+		wa.gives(context.Canceled, redlock.ErrHeld)
+		time.Sleep(oneTrip)
+		for i := range 5 {
+			if got := s.queue(i); !slices.Equal(got, []string{"b"}) {
+				s.Errorf("queue of node %d after a gave up: got %v, want b", i, got)
+			}
+		}
+		s.is("Release", k.Release(s.ctx), nil)
+		<-wb.ended
+		time.Sleep(oneTrip)
+		for i := range 5 {
+			if got := s.queue(i); len(got) > 0 {
+				s.Errorf("queue of node %d after b won: got %v, want none", i, got)
+			}
+		}
+		s.is("Release", wb.lock.Release(s.ctx), nil)
+		s.untraced(a, b)
+	})
+}
+
+func TestTryAcquireMindsTheQueueAndIsNotInIt(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.strangers(heldLong, s.all()...)
+		s.settled(s.fair("a"), heldLong)
+		other := s.fair("other")
+		for i := range 3 {
+			s.node(i).Evict(job) // free, and nobody knows yet
+		}
+		_, err := other.TryAcquire(s.ctx, job, time.Second)
+		s.is("TryAcquire while another waits", err, redlock.ErrHeld)
+		s.says(err, "the turn of a")
+		for i := range 3 {
+			if got := s.queue(i); !slices.Equal(got, []string{"a"}) {
+				s.Errorf("queue of node %d: got %v, want a", i, got)
+			}
+		}
+	})
+	onStage(t, 3, func(s *stage) {
+		s.strangers(heldLong, s.all()...)
+		_, err := s.fair("other").TryAcquire(s.ctx, job, time.Second)
+		s.is("TryAcquire of a held lock", err, redlock.ErrHeld)
+		for i := range 3 {
+			if got := s.queue(i); len(got) > 0 {
+				s.Errorf("queue of node %d: got %v, want none", i, got)
+			}
+		}
+	})
+}
+
+func TestFairAndUnfairExcludeEachOther(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		fair, unfair := s.fair("fair"), s.locker(redlock.Options{})
+		k := s.take(fair, heldLong)
+		_, err := unfair.TryAcquire(s.ctx, job, time.Second)
+		s.is("TryAcquire without turns", err, redlock.ErrHeld)
+		for i := range 3 {
+			if got := s.do(i, "SET", job, "by hand", "NX", "PX", "1000"); got != nil {
+				s.Errorf("SET NX by hand on node %d: got %v, want nil", i, got)
+			}
+		}
+		w := s.settled(unfair, heldLong)
+		released := time.Now()
+		s.is("Release", k.Release(s.ctx), nil)
+		w.gets("without turns", released, 3*oneTrip)
+		wf := s.settled(fair, heldLong)
+		released = time.Now()
+		s.is("Release", w.lock.Release(s.ctx), nil)
+		wf.gets("in turn", released, 3*oneTrip)
+		s.is("Release", wf.lock.Release(s.ctx), nil)
+		for i := range 3 {
+			s.do(i, "SET", job, "by hand", "NX", "PX", "3000")
+		}
+		set := time.Now()
+		wf = s.settled(fair, heldLong)
+		wf.gets("after a key by hand", set.Add(3*time.Second), 2*time.Millisecond+4*oneTrip)
+	})
+}
+
+func TestQueuesVanishWhereNobodyTakesThemBack(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		onStage(t, 3, func(s *stage) {
+			s.strangers(heldLong, s.all()...)
+			clients := s.c.Clients()
+			w := s.settled(s.lockerWith(redlock.Options{Fair: fair}, nil, asLockerTakes(clients)), heldLong)
+			for i := range 3 {
+				for _, key := range []string{jobQueue, jobLapse} {
+					if d := s.node(i).TTL(key); d <= 0 || d > queueGone {
+						s.Errorf("ttl of %s: got %v, want up to %v", key, d, queueGone)
+					}
+				}
+			}
+			s.c.Cut(clients...) // for good
+			w.gives(context.Canceled)
+			time.Sleep(queueGone)
+			for i := range 3 {
+				for _, key := range s.node(i).Keys() {
+					if key != job && key != jobRegister {
+						s.Errorf("node %d still has %s", i, key)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Places that are forged cost somebody his turn, and nobody the lock.
+func TestForgedPlacesLapse(t *testing.T) {
+	for what, forge := range map[string]func(s *stage, i int){
+		"without an end": func(s *stage, i int) { s.do(i, "ZADD", jobQueue, "1", "forged") },
+		"far in the future": func(s *stage, i int) {
+			s.do(i, "ZADD", jobQueue, "1", "forged")
+			s.do(i, "ZADD", jobLapse, strconv.FormatInt(s.node(i).Now().Add(time.Hour).UnixMilli(), 10), "forged")
+		},
+		"for ever": func(s *stage, i int) {
+			s.do(i, "ZADD", jobQueue, "-inf", "forged")
+			s.do(i, "ZADD", jobLapse, "+inf", "forged")
+		},
+		"within its time": func(s *stage, i int) {
+			s.do(i, "ZADD", jobQueue, "1", "forged")
+			s.do(i, "ZADD", jobLapse, strconv.FormatInt(s.node(i).Now().Add(placeDead).UnixMilli(), 10), "forged")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				for i := range 3 {
+					forge(s, i)
+				}
+				began := time.Now()
+				w := s.waiter(s.fair("a"), heldLong)
+				w.gets("behind forged places", began, placeDead+retryPause)
+				if got := s.tries(0); got > 30 {
+					s.Errorf("asked %d times, want pauses", got)
+				}
+			})
+		})
+	}
+}
+
+func TestInspectShowsWhoQueuesInOrder(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		onStage(t, 3, func(s *stage) {
+			s.strangers(heldLong, s.all()...)
+			names := []string{"zeta", "beta", "alpha", "omega"}
+			var ws []*waiting
+			for _, name := range names {
+				ws = append(ws, s.settled(s.locker(redlock.Options{Name: name, Fair: fair}), heldLong))
+			}
+			observer := s.locker(redlock.Options{})
+			st, err := observer.Inspect(s.ctx, job)
+			s.is("Inspect", err, nil)
+			if !slices.Equal(st.Queue, names) {
+				s.Errorf("queue: got %v, want %v", st.Queue, names)
+			}
+			s.node(1).FlushAll() // a minority
+			ws[1].gives(context.Canceled)
+			time.Sleep(time.Millisecond)
+			st, err = observer.Inspect(s.ctx, job)
+			s.is("Inspect", err, nil)
+			if want := []string{"zeta", "alpha", "omega"}; !slices.Equal(st.Queue, want) {
+				s.Errorf("queue: got %v, want %v", st.Queue, want)
+			}
+		})
+	}
+}
+
+// A crowd is fair and unfair Lockers that contend while somebody plays with queues and
+// nodes.
+type crowd struct {
+	fair  []bool
+	seed  uint64
+	steps []crowdStep
+}
+
+type crowdStep struct {
+	do     string
+	locker int
+	node   int
+	n      int
+	ttl    time.Duration
+	limit  time.Duration
+	pause  time.Duration
+}
+
+func (s crowdStep) String() string {
+	return fmt.Sprintf("{%s locker=%d node=%d n=%d ttl=%v limit=%v pause=%v}", s.do, s.locker, s.node, s.n, s.ttl, s.limit, s.pause)
+}
+
+var (
+	waitSteps   = []string{"acquire", "acquire", "acquire", "acquire", "try", "release", "release"}
+	mishapSteps = []string{"crash", "lose", "drop", "hang", "cut", "slow", "mend", "mend", "mute", "evict-sub", "close"}
+	forgeSteps  = []string{"zadd", "zadd", "zrem", "del", "future", "announce"}
+)
+
+func drawCrowd(t *rapid.T, forged bool) crowd {
+	ms := func(lo, hi int) *rapid.Generator[time.Duration] {
+		return rapid.Map(rapid.IntRange(lo*10, hi*10), func(n int) time.Duration { return time.Duration(n) * 100 * time.Microsecond })
+	}
+	sorts := [][]string{waitSteps, waitSteps, mishapSteps}
+	if forged {
+		sorts = [][]string{waitSteps, forgeSteps}
+	}
+	one := rapid.Custom(func(t *rapid.T) crowdStep {
+		return crowdStep{
+			locker: rapid.IntRange(0, 3).Draw(t, "locker"),
+			node:   rapid.IntRange(0, 2).Draw(t, "node"),
+			n:      rapid.IntRange(0, 5).Draw(t, "n"),
+			ttl:    ms(50, 1500).Draw(t, "ttl"),
+			limit:  rapid.OneOf(ms(0, 3), ms(5, 400), ms(400, 4000)).Draw(t, "limit"),
+			pause:  rapid.OneOf(ms(0, 1), ms(0, 30), ms(0, 800)).Draw(t, "pause"),
+			do:     rapid.SampledFrom(rapid.SampledFrom(sorts).Draw(t, "sort")).Draw(t, "do"),
+		}
+	})
+	return crowd{
+		fair:  rapid.SampledFrom([][]bool{{false, false, false}, {true, true, true}, {true, false, true, false}}).Draw(t, "fair"),
+		seed:  uint64(rapid.IntRange(0, 1<<20).Draw(t, "seed")),
+		steps: rapid.SliceOfN(one, 1, 30).Draw(t, "steps"),
+	}
+}
+
+// runCrowd runs a schedule and judges it: no two hold the lock at once, fences grow,
+// nobody who waits is forgotten, nothing is left.
+func runCrowd(t *testing.T, s crowd) (failures []string, acquired int) {
+	redlocktest.BubbleFunc(t, func() {
+		const nodes = 3
+		w := &world{t: t, c: redlocktest.NewSeeded(t, nodes, s.seed)}
+		for i, fair := range s.fair {
+			l, err := redlock.NewSeamed(redlock.Options{Name: "c" + strconv.Itoa(i), Fair: fair}, nil, nil, s.seed+uint64(i), w.c.Nodes()...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.lockers = append(w.lockers, l)
+		}
+		mend := func(n *redlocktest.Node) {
+			w.mend(n)
+			n.FailCommand("subscribe", "")
+			n.FailCommand("publish", "")
+		}
+		for _, st := range s.steps {
+			n := w.c.Node(st.node)
+			place := "forged" + strconv.Itoa(st.n)
+			ahead := strconv.FormatInt(n.Now().Add(time.Duration(st.n)*time.Second).UnixMilli(), 10)
+			switch st.do {
+			case "crash":
+				n.Restart(true)
+			case "cut":
+				n.Partition()
+			case "mend":
+				mend(n)
+			case "mute":
+				n.FailCommand("subscribe", "NOPERM no channels")
+				n.FailCommand("publish", "NOPERM no channels")
+			case "evict-sub": // all connections, those of ears too
+				n.Refuse(true)
+				n.Refuse(false)
+			case "close":
+				if st.locker == len(w.lockers)-1 && len(w.lockers) > 2 {
+					l := w.lockers[st.locker]
+					w.lockers = w.lockers[:st.locker]
+					for _, c := range w.claims {
+						if c.locker == st.locker {
+							w.end(c, time.Now())
+						}
+					}
+					w.wg.Go(func() { l.Close() })
+				}
+			case "zadd":
+				n.Do("ZADD", jobQueue, strconv.Itoa(st.n), place)
+				n.Do("ZADD", jobLapse, ahead, place)
+			case "future":
+				n.Do("ZADD", jobQueue, "+inf", place)
+				n.Do("ZADD", jobLapse, "+inf", place)
+			case "zrem":
+				if first, _ := n.Do("ZRANGE", jobQueue, "0", "0"); first != nil {
+					if list := first.([]any); len(list) > 0 {
+						n.Do("ZREM", jobQueue, list[0].(string))
+					}
+				}
+			case "del":
+				n.Do("DEL", []string{jobQueue, jobLapse}[st.n%2])
+			case "announce":
+				if channels, err := n.Do("PUBSUB", "CHANNELS"); err == nil {
+					for _, c := range channels.([]any) {
+						n.Do("PUBLISH", c.(string), "1 forged")
+					}
+				}
+			default:
+				w.do(step{do: st.do, locker: st.locker, lock: st.n % 3, node: st.node, n: st.n%3 + 1, ttl: st.ttl, limit: st.limit})
+			}
+			time.Sleep(st.pause)
+			w.checkNow()
+		}
+		// Faults end, and whoever holds it lets it go or lapse. Then who waits has it, one
+		// after the other: the pools dial again within a second, places lapse, a poll is over.
+		for i := range nodes {
+			mend(w.c.Node(i))
+		}
+		w.wg.Wait()
+		time.Sleep(2 * time.Second)
+		var late []*waiting
+		st := &stage{T: t, c: w.c, ctx: context.Background()}
+		held := time.Now()
+		for i, l := range w.lockers {
+			for range 2 {
+				late = append(late, st.waiterOf(l, propertyKey, 500*time.Millisecond))
+			}
+			_ = i
+		}
+		for served := 0; served < len(late); served++ {
+			var now *waiting
+			if _, ok := within(pollPause+placeDead+2*time.Second, func() bool {
+				for _, l := range late {
+					if l != nil && l.over() {
+						now = l
+					}
+				}
+				return now != nil
+			}); !ok {
+				w.fail("a free lock with %d who wait is not acquired within %v", len(late)-served, time.Since(held))
+				break
+			}
+			late[slices.Index(late, now)] = nil
+			if now.err != nil {
+				w.fail("a waiter got %v", now.err)
+				continue
+			}
+			now.lock.Release(context.Background())
+		}
+		for _, l := range late {
+			if l != nil {
+				l.stop()
+				<-l.ended
+			}
+		}
+		w.checkClaims()
+		time.Sleep(queueGone)
+		w.checkLeftovers()
+		failures, acquired = w.bad, len(w.claims)+len(late)
+	})
+	return failures, acquired
+}
+
+func checkCrowds(t *testing.T, forged bool, checks string) {
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		f.Value.Set(checks)
+		defer f.Value.Set(f.DefValue)
+	}
+	runs, acquired := 0, 0
+	defer func() { t.Logf("%d crowds, %d acquisitions", runs, acquired) }()
+	rapid.Check(t, func(rt *rapid.T) {
+		s := drawCrowd(rt, forged)
+		bad, n := runCrowd(t, s)
+		runs, acquired = runs+1, acquired+n
+		if len(bad) > 0 {
+			rt.Fatalf("fair %v, seed %d, %d steps:\n  %v\n%s", s.fair, s.seed, len(s.steps), s.steps, strings.Join(bad, "\n"))
+		}
+	})
+}
+
+func TestNoWaiterIsLost(t *testing.T) { checkCrowds(t, false, "40") }
+
+func TestQueuesThatAreTamperedWithBreakNothing(t *testing.T) { checkCrowds(t, true, "40") }

@@ -1,0 +1,998 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
+)
+
+const jobChannel = "{jobs/42}:release"
+
+const (
+	pollPause  = 5 * time.Second        // between looks at a held lock whose release would be heard
+	retryPause = 250 * time.Millisecond // and where it would not: what Options.Retry comes to
+	deafAfter  = 7 * time.Second        // a half-open subscription is noticed
+	lingers    = 10 * time.Second       // a subscription outlives its last waiter
+)
+
+// A waiting is an Acquire under way.
+type waiting struct {
+	*stage
+	lock  *redlock.Lock
+	err   error
+	at    time.Time // when it returned
+	ended chan struct{}
+	stop  context.CancelFunc
+}
+
+// waiter begins an Acquire of the stage's lock.
+func (s *stage) waiter(l *redlock.Locker, ttl time.Duration) *waiting {
+	return s.waiterOf(l, job, ttl)
+}
+
+func (s *stage) waiterOf(l *redlock.Locker, key string, ttl time.Duration) *waiting {
+	ctx, stop := context.WithCancel(s.ctx)
+	w := &waiting{stage: s, ended: make(chan struct{}), stop: stop}
+	go func() {
+		w.lock, w.err = l.Acquire(ctx, key, ttl)
+		w.at = time.Now()
+		close(w.ended)
+	}()
+	return w
+}
+
+// settled is a waiter that has found the lock held and hears of its release.
+func (s *stage) settled(l *redlock.Locker, ttl time.Duration) *waiting {
+	s.Helper()
+	w := s.waiter(l, ttl)
+	time.Sleep(200 * time.Millisecond)
+	w.waits("after 200 ms")
+	for i := range s.c.Len() {
+		s.node(i).Record(true)
+	}
+	return w
+}
+
+func (w *waiting) over() bool {
+	select {
+	case <-w.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *waiting) waits(when string) {
+	w.Helper()
+	if w.over() {
+		w.Fatalf("%s the waiter has returned with %v, want it to wait", when, w.err)
+	}
+}
+
+// gets checks that the waiter acquires within the limit from a moment on, and
+// returns how long it took from then.
+func (w *waiting) gets(what string, from time.Time, limit time.Duration) time.Duration {
+	w.Helper()
+	select {
+	case <-w.ended:
+	case <-time.After(time.Until(from.Add(limit + time.Minute))):
+		w.Fatalf("%s: the waiter has not acquired a minute after the bound of %v", what, limit)
+	}
+	if w.err != nil {
+		w.Fatalf("%s: the waiter got %v, want the lock", what, w.err)
+	}
+	d := w.at.Sub(from)
+	if d > limit || d < 0 {
+		w.Errorf("%s: acquired after %v, want at most %v", what, d, limit)
+	}
+	return d
+}
+
+// gives ends the wait by its context and checks what it returns.
+func (w *waiting) gives(wants ...error) {
+	w.Helper()
+	w.stop()
+	began := time.Now()
+	<-w.ended
+	if w.lock != nil {
+		w.Fatalf("a cancelled waiter got the lock %s", w.lock.Value())
+	}
+	if d := w.at.Sub(began); d > 0 {
+		w.Errorf("a cancelled waiter returned after %v, want at once", d)
+	}
+	for _, want := range wants {
+		if !errors.Is(w.err, want) {
+			w.Errorf("a cancelled waiter: got %v, want %v", w.err, want)
+		}
+	}
+}
+
+// announce has nodes tell all who listen of the release of a value, as the first of
+// those who are told, with nothing behind it.
+func (s *stage) announce(value string, nodes ...int) {
+	for _, i := range nodes {
+		for _, channel := range s.do(i, "PUBSUB", "CHANNELS", jobChannel+":*").([]any) {
+			s.do(i, "PUBLISH", channel.(string), "1 "+value)
+		}
+	}
+}
+
+// tries is how many acquires of the lock a node was sent since it was last recorded.
+func (s *stage) tries(i int) (n int) {
+	return len(s.told(i, "acquire")) + len(s.told(i, "turn"))
+}
+
+// sentBy is how many commands a set of clients has sent to a node.
+func (s *stage) sentBy(set, i int) (n int, words []string) {
+	for _, c := range s.node(i).Log() {
+		if c.Client == set {
+			n++
+			words = append(words, verb(c.Args))
+		}
+	}
+	return n, words
+}
+
+const heldLong = 10 * time.Minute
+
+func TestAReleaseWakesTheWaiterWithinARoundTrip(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4, 5} {
+		t.Run("", func(t *testing.T) {
+			onStage(t, n, func(s *stage) {
+				k := s.take(s.locker(redlock.Options{}), heldLong)
+				w := s.settled(s.locker(redlock.Options{}), time.Second)
+				time.Sleep(2 * time.Second)
+				w.waits("while it is held")
+				released := time.Now()
+				s.is("Release", k.Release(s.ctx), nil)
+				// The release's way there, the announcement's way back, a round trip.
+				w.gets("a release", released, 2*oneTrip)
+				s.is("Release", w.lock.Release(s.ctx), nil)
+			})
+		})
+	}
+}
+
+func TestAMajorityHasToAnnounceOneValue(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		s.take(s.locker(redlock.Options{}), heldLong)
+		s.settled(s.locker(redlock.Options{}), time.Second)
+		tries := func(what string, want int) {
+			s.Helper()
+			time.Sleep(5 * time.Millisecond) // less than any pause, more than any round
+			for i := range 5 {
+				if got := s.tries(i); got != want {
+					s.Errorf("%s: node %d was asked %d times, want %d", what, i, got, want)
+				}
+			}
+		}
+		s.announce("a", 0, 1)
+		tries("announced by a minority", 0)
+		s.announce("a", 0, 1, 0, 1)
+		tries("again by the same minority", 0)
+		s.announce("b", 2, 3)
+		tries("another value by another minority", 0)
+		s.announce("c", 4)
+		tries("and a third by the fifth", 0)
+		s.announce("b", 4)
+		tries("a majority for one value, whoever's it is", 1)
+		s.announce("b", 0, 1)
+		tries("the rest of the nodes", 1)
+		s.announce("a", 2)
+		tries("a majority for the other", 2)
+	})
+}
+
+func TestAWakeUpIsNoGrant(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		k := s.take(s.locker(redlock.Options{}), heldLong)
+		w := s.settled(s.locker(redlock.Options{}), time.Second)
+		s.announce(k.Value(), s.all()...)
+		s.announce(k.Value(), s.all()...)
+		time.Sleep(5 * time.Millisecond)
+		w.waits("after a forged announcement")
+		for i := range 5 {
+			if got := s.tries(i); got != 1 {
+				s.Errorf("node %d was asked %d times, want once", i, got)
+			}
+		}
+		if !k.Valid() || k.Extend(s.ctx) != nil {
+			s.Error("the holder has lost its lock by a forged announcement")
+		}
+		s.carry("held", k.Value(), s.all()...)
+	})
+}
+
+// A release between the try that found the lock held and the moment at which
+// announcements are heard is announced to nobody.
+func TestAReleaseBeforeTheSubscriptionIsFoundByALookAfterIt(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		onStage(t, 3, func(s *stage) {
+			s.strangers(heldLong, s.all()...)
+			l := s.locker(redlock.Options{Fair: fair})
+			var freed time.Time
+			s.node(1).OnCommand(func(args []string) {
+				if verb(args) == "subscribe" {
+					time.Sleep(700 * time.Millisecond) // pauses have become long
+					for i := range 2 {
+						s.node(i).Evict(job)
+					}
+					freed = time.Now()
+				}
+			})
+			s.node(2).FailCommand("subscribe", "NOPERM no channel")
+			w := s.waiter(l, time.Second)
+			// The confirmation's way back, a look, a try.
+			time.Sleep(time.Second)
+			w.gets("freed before it was heard", freed, 3*oneTrip)
+		})
+	}
+}
+
+// The same where a try or a look is under way when hearing begins, which was
+// executed before the release: it has seen the lock held, and nothing will be heard.
+func TestHearingThatBeginsDuringAQuestionHasTheNodesAskedAgain(t *testing.T) {
+	for _, during := range []string{"pttl", "turn"} {
+		onStage(t, 3, func(s *stage) {
+			s.strangers(heldLong, s.all()...)
+			nodes, ears := s.apart()
+			s.c.Cut(ears...) // nothing is heard yet
+			l := s.lockerWith(redlock.Options{Fair: during == "turn"}, nil, nodes)
+			var once sync.Once
+			cut := make(chan struct{})
+			for i := range 3 {
+				s.on(i, during, func(n int, args []string) {
+					if n == 2 {
+						go func() {
+							time.Sleep(10 * time.Microsecond) // it is executed, its answer is on its way
+							s.c.Cut(nodes[i].(ways).Client)
+							once.Do(func() { close(cut) })
+						}()
+					}
+				})
+			}
+			w := s.waiter(l, 5*time.Second)
+			<-cut
+			time.Sleep(5 * time.Millisecond)
+			for i := range 3 {
+				s.node(i).Evict(job)
+			}
+			s.c.Mend(ears...)
+			time.Sleep(20 * time.Millisecond)
+			for i := range 3 {
+				if l.Heard(i) != 1 {
+					s.Fatalf("node %d is not heard", i)
+				}
+			}
+			w.waits("while the answers are held up")
+			mended := time.Now()
+			for _, n := range nodes {
+				s.c.Mend(n.(ways).Client)
+			}
+			w.gets("freed during a "+during, mended, 30*time.Millisecond)
+		})
+	}
+}
+
+// ways is a node that is asked by one client and heard by another, so that a test can
+// treat the two differently.
+type ways struct {
+	*redis.Client
+	ear *redis.Client
+}
+
+func (w ways) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	return w.ear.Subscribe(ctx, channels...)
+}
+
+// apart is nodes with ears of their own.
+func (s *stage) apart() (nodes []redlock.Node, ears []*redis.Client) {
+	ask := s.c.Clients()
+	ears = s.c.Clients()
+	for i := range ask {
+		nodes = append(nodes, ways{ask[i], ears[i]})
+	}
+	return nodes, ears
+}
+
+// mute is a node that has no announcements.
+type mute struct{ redlock.Node }
+
+// A mishap keeps the nodes' announcements from a waiter.
+type mishap struct {
+	name  string
+	nodes func(s *stage) (nodes []redlock.Node, then func()) // then: once the waiter waits
+	wait  time.Duration                                      // before the release
+	bound time.Duration
+}
+
+func TestNothingDependsOnAnnouncements(t *testing.T) {
+	nothing := func() {}
+	rounds := 3 * oneTrip
+	for _, m := range []mishap{
+		{"refused", func(s *stage) ([]redlock.Node, func()) {
+			for i := range 3 {
+				s.node(i).FailCommand("subscribe", "NOPERM this user has no permissions to access one of the channels used as arguments")
+			}
+			return s.c.Nodes(), nothing
+		}, 3 * time.Second, retryPause + rounds},
+		{"no node has announcements", func(s *stage) ([]redlock.Node, func()) {
+			var nodes []redlock.Node
+			for _, n := range s.c.Nodes() {
+				nodes = append(nodes, mute{n})
+			}
+			return nodes, nothing
+		}, 3 * time.Second, retryPause + rounds},
+		{"a majority has none", func(s *stage) ([]redlock.Node, func()) {
+			nodes := s.c.Nodes()
+			return []redlock.Node{nodes[0], mute{nodes[1]}, mute{nodes[2]}}, nothing
+		}, 3 * time.Second, retryPause + rounds},
+		{"a minority has none", func(s *stage) ([]redlock.Node, func()) {
+			nodes := s.c.Nodes()
+			return []redlock.Node{nodes[0], nodes[1], mute{nodes[2]}}, nothing
+		}, 3 * time.Second, rounds},
+		{"Rings", func(s *stage) (nodes []redlock.Node, then func()) {
+			for i := range 3 {
+				ring := redis.NewRing(&redis.RingOptions{
+					Addrs: map[string]string{"one": s.node(i).Addr()},
+					NewClient: func(*redis.Options) *redis.Client {
+						return s.c.Clients()[i]
+					},
+				})
+				s.Cleanup(func() { ring.Close() })
+				nodes = append(nodes, ring)
+			}
+			return nodes, nothing
+		}, 3 * time.Second, retryPause + rounds},
+		{"cut before", func(s *stage) ([]redlock.Node, func()) {
+			nodes, ears := s.apart()
+			s.c.Cut(ears...)
+			return nodes, nothing
+		}, 3 * time.Second, retryPause + rounds},
+		{"cut while it waits, not noticed yet", func(s *stage) ([]redlock.Node, func()) {
+			nodes, ears := s.apart()
+			return nodes, func() { s.c.Cut(ears[0], ears[2]) }
+		}, time.Second, pollPause + rounds},
+		{"cut while it waits, and noticed", func(s *stage) ([]redlock.Node, func()) {
+			nodes, ears := s.apart()
+			return nodes, func() { s.c.Cut(ears[0], ears[2]) }
+		}, deafAfter + 2*time.Second, retryPause + rounds},
+		{"a minority cut", func(s *stage) ([]redlock.Node, func()) {
+			nodes, ears := s.apart()
+			return nodes, func() { s.c.Cut(ears[1]) }
+		}, time.Second, rounds},
+		{"the holder may not publish", func(s *stage) ([]redlock.Node, func()) {
+			return s.c.Nodes(), func() {
+				for i := range 3 {
+					s.node(i).FailCommand("publish", "NOPERM this user has no permissions to access one of the channels used as arguments")
+				}
+			}
+		}, 3 * time.Second, pollPause + rounds},
+	} {
+		for _, fair := range []bool{false, true} {
+			t.Run(m.name, func(t *testing.T) {
+				onStage(t, 3, func(s *stage) {
+					k := s.take(s.locker(redlock.Options{}), heldLong)
+					nodes, then := m.nodes(s)
+					w := s.settled(s.lockerWith(redlock.Options{Fair: fair}, nil, nodes), time.Second)
+					then()
+					time.Sleep(m.wait)
+					w.waits("while it is held")
+					released := time.Now()
+					s.is("Release", k.Release(s.ctx), nil)
+					w.gets(m.name, released, m.bound)
+				})
+			})
+		}
+	}
+}
+
+// A subscription that was lost and made anew has missed what was announced between.
+func TestALostSubscriptionIsFollowedByALook(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.strangers(heldLong, s.all()...)
+		nodes, ears := s.apart()
+		l := s.lockerWith(redlock.Options{}, nil, nodes)
+		w := s.settled(l, time.Second)
+		// The connections of two ears break, and new ones are slow to hear. Looks come
+		// every 125 to 250 ms meanwhile, and one is just over when the lock becomes free.
+		s.c.Cut(ears[0], ears[1])
+		var freed time.Time
+		if _, ok := within(deafAfter+time.Second, func() bool { return l.Heard(0)+l.Heard(1) == 0 }); !ok {
+			s.Fatal("two cut subscriptions are not noticed")
+		}
+		time.Sleep(3 * time.Second)
+		looks := len(s.told(2, "pttl", "wait"))
+		if _, ok := within(time.Second, func() bool { return len(s.told(2, "pttl", "wait")) > looks }); !ok {
+			s.Fatal("who does not hear does not look")
+		}
+		time.Sleep(2 * time.Millisecond)
+		freed = time.Now()
+		for i := range 3 {
+			s.node(i).Evict(job)
+		}
+		s.c.Mend(ears...) // what was held arrives, and is heard
+		w.gets("freed while deaf", freed, 5*time.Millisecond)
+	})
+}
+
+func TestTheLockOfACrashedHolderIsAcquiredWhenItsTTLIsOver(t *testing.T) {
+	const ttl = 7 * time.Second
+	for _, fair := range []bool{false, true} {
+		onStage(t, 5, func(s *stage) {
+			clients := s.c.Clients()
+			k := s.take(s.lockerWith(redlock.Options{}, nil, asLockerTakes(clients)), ttl)
+			over := time.Now().Add(s.node(0).TTL(job)) // the nodes' are half a round trip apart
+			w := s.settled(s.locker(redlock.Options{Fair: fair}), time.Second)
+			s.c.Cut(clients...)
+			time.Sleep(time.Until(k.Until()))
+			w.waits("until the holder's Until")
+			// Whole milliseconds, a look, a try.
+			w.gets("the end of the ttl", over.Add(-oneTrip), 2*time.Millisecond+4*oneTrip)
+		})
+	}
+}
+
+func TestTTLsThatDifferAreOverWhenTheyAreOnAMajority(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		onStage(t, 5, func(s *stage) {
+			began := time.Now()
+			for i, ttl := range []time.Duration{4 * time.Second, heldLong, time.Second, 3 * time.Second, heldLong} {
+				s.strangers(ttl, i)
+			}
+			w := s.waiter(s.cold(redlock.Options{Fair: fair}, nil, s.c.Nodes()), time.Second)
+			w.gets("the third of five", began.Add(4*time.Second), 2*time.Millisecond+4*oneTrip)
+		})
+	}
+}
+
+func TestAHolderThatExtendsIsWaitedFor(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		onStage(t, 3, func(s *stage) {
+			clients := s.c.Clients()
+			holder := s.lockerWith(redlock.Options{}, nil, asLockerTakes(clients))
+			k := s.take(holder, time.Second)
+			_, stop := k.KeepAlive(s.ctx)
+			defer stop()
+			w := s.settled(s.locker(redlock.Options{Fair: fair}), time.Second)
+			time.Sleep(20 * time.Second)
+			w.waits("while it is extended")
+			s.c.Cut(clients...)
+			over := time.Now().Add(max(s.node(0).TTL(job), s.node(1).TTL(job), s.node(2).TTL(job)))
+			time.Sleep(time.Until(k.Until()))
+			w.waits("until Until")
+			w.gets("the end of the extended ttl", over.Add(-oneTrip), 2*time.Millisecond+4*oneTrip)
+		})
+	}
+}
+
+func TestAStrangersKeyWithoutEndIsWaitedForUntilItIsGone(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		onStage(t, 3, func(s *stage) {
+			for i := range 3 {
+				s.node(i).Set(job, "by hand", 0)
+			}
+			l := s.locker(redlock.Options{Fair: fair})
+			w := s.settled(l, time.Second)
+			time.Sleep(time.Minute)
+			w.waits("while it is there")
+			gone := time.Now()
+			s.node(0).Evict(job)
+			s.node(2).Evict(job)
+			// Nobody announces it. In turn, it is found by the next refresh of our place.
+			bound := retryPause
+			if fair {
+				bound = time.Second
+			}
+			w.gets("gone", gone, bound+3*oneTrip)
+		})
+	}
+}
+
+func TestAForeignHolderIsFoundGoneWithinThePause(t *testing.T) {
+	for _, pause := range []time.Duration{0, 30 * time.Millisecond, 2 * time.Second} {
+		onStage(t, 3, func(s *stage) {
+			opt := redlock.Options{}
+			if pause > 0 {
+				opt.Retry = func(int) time.Duration { return pause }
+			} else {
+				pause = retryPause
+			}
+			for i := range 3 {
+				s.node(i).Set(job, "82e7cf91a7ef4fb7", heldLong) // as other libraries' values look
+			}
+			w := s.settled(s.locker(opt), time.Second)
+			time.Sleep(20*time.Second + pause/3)
+			gone := time.Now()
+			for i := range 3 {
+				s.node(i).Evict(job)
+			}
+			w.gets("gone", gone, pause+3*oneTrip)
+		})
+	}
+}
+
+// A waiter costs a node a handful of commands, however long it waits.
+func TestWhatAWaiterCosts(t *testing.T) {
+	for _, c := range []struct {
+		fair bool
+		wait time.Duration
+		most int
+	}{{false, 10 * time.Second, 10}, {true, 10 * time.Second, 25}, {false, time.Minute, 30}, {true, time.Minute, 120}} {
+		onStage(t, 3, func(s *stage) {
+			k := s.take(s.locker(redlock.Options{}), heldLong)
+			l := s.locker(redlock.Options{Fair: c.fair})
+			w := s.waiter(l, heldLong)
+			time.Sleep(c.wait)
+			w.waits("while it is held")
+			defer k.Release(s.ctx)
+			for i := range 3 {
+				n, words := s.sentBy(2, i)
+				if n > c.most || n == 0 {
+					s.Errorf("fair %v: %v of waiting cost node %d %d commands, want at most %d: %v", c.fair, c.wait, i, n, c.most, words)
+				}
+				if i == 0 {
+					s.Logf("fair %v: %v of waiting cost %d commands: %v", c.fair, c.wait, n, words)
+				}
+			}
+		})
+	}
+}
+
+// Nor does it where the holder is of the same Locker, or leaves its lock to others.
+func TestWhoWaitsBehindALockOfItsOwnLockerCostsNoMore(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		first := s.waiter(l, heldLong)
+		time.Sleep(10 * time.Microsecond)
+		w := s.waiter(l, time.Second) // it has not asked when it comes to lead
+		<-first.ended
+		if first.err != nil {
+			s.Fatal(first.err)
+		}
+		time.Sleep(10 * time.Second)
+		w.waits("while it is held")
+		for i := range 3 {
+			if n, words := s.sentBy(1, i); n > 15 { // the holder's, too
+				s.Errorf("node %d was sent %d commands, want at most 15: %v", i, n, words)
+			}
+		}
+		// Another takes the lock over and releases it: only an announcement tells.
+		k, err := s.locker(redlock.Options{}).Adopt(s.ctx, job, first.lock.Value(), heldLong)
+		s.is("Adopt", err, nil)
+		time.Sleep(time.Second)
+		released := time.Now()
+		s.is("Release", k.Release(s.ctx), nil)
+		w.gets("released elsewhere", released, 4*oneTrip)
+	})
+}
+
+// Somebody's remains on a minority, and nodes that are down: nobody can have the lock,
+// and no pause may be left out for that.
+func TestRemainsOnAMinorityAreNoTieForEver(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		for _, n := range []int{2, 3, 4, 5} {
+			onStage(t, n, func(s *stage) {
+				l := s.locker(redlock.Options{Fair: fair})
+				down := n - n/2 - 1 // a minority
+				for i := range down {
+					s.node(i).Stop()
+				}
+				s.strangers(heldLong, down) // with it, no majority is left
+				w := s.waiter(l, time.Second)
+				time.Sleep(10 * time.Second)
+				w.waits("without a majority")
+				if got := s.tries(n - 1); got > 120 { // pauses of 125 to 250 ms
+					s.Errorf("fair %v, %d nodes: %d tries in 10 s, want at most 120", fair, n, got)
+				}
+				freed := time.Now()
+				s.node(down).Evict(job)
+				bound := retryPause
+				if fair && n == 2 { // both have answered, and one says that it is held
+					bound = time.Second
+				}
+				w.gets(fmt.Sprintf("fair %v, %d nodes: the remains gone", fair, n), freed, bound+4*oneTrip)
+			})
+		}
+	}
+}
+
+func TestTheLineIsServedFirstComeFirstServed(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		onStage(t, 3, func(s *stage) {
+			k := s.take(s.locker(redlock.Options{}), heldLong)
+			l := s.locker(redlock.Options{Fair: fair})
+			const n = 100
+			ws := make([]*waiting, n)
+			for i := range ws {
+				ws[i] = s.waiter(l, heldLong)
+				time.Sleep(time.Microsecond)
+			}
+			time.Sleep(10 * time.Second)
+			sent, words := s.sentBy(2, 0)
+			if most := map[bool]int{false: 10, true: 25}[fair]; sent > most {
+				s.Errorf("a hundred waiters cost a node %d commands in 10 s, want at most %d: %v", sent, most, words)
+			}
+			released := time.Now()
+			k.Release(s.ctx)
+			for i, w := range ws {
+				w.gets("in line", released, 10*oneTrip)
+				for _, later := range ws[i+1:] {
+					later.waits("before the one that came earlier has released,")
+				}
+				released = time.Now()
+				s.is("Release", w.lock.Release(s.ctx), nil)
+			}
+			s.clean(l)
+		})
+	}
+}
+
+// untraced: as long as the longest of lingering, places and second looks later, a wait
+// has left nothing behind.
+func (s *stage) untraced(lockers ...*redlock.Locker) {
+	s.Helper()
+	s.clean(lockers...)
+	time.Sleep(2*lingers + time.Second)
+	for j, l := range lockers {
+		if got := l.Rooms(); got != 0 {
+			s.Errorf("locker %d keeps %d lines, want none", j, got)
+		}
+	}
+	for i := range s.c.Len() {
+		for _, key := range s.node(i).Keys() {
+			if key != jobRegister {
+				s.Errorf("node %d still has %s", i, key)
+			}
+		}
+		if subs := s.do(i, "PUBSUB", "CHANNELS").([]any); len(subs) > 0 {
+			s.Errorf("node %d still has subscribers of %v", i, subs)
+		}
+	}
+}
+
+func TestWaitersThatAreCancelledLeaveNoTrace(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		onStage(t, 3, func(s *stage) {
+			k := s.take(s.locker(redlock.Options{}), heldLong)
+			l := s.locker(redlock.Options{Fair: fair})
+			const n = 20
+			var ws []*waiting
+			for range n {
+				ws = append(ws, s.waiter(l, heldLong))
+				time.Sleep(time.Microsecond)
+			}
+			time.Sleep(100 * time.Millisecond)
+			// The first has asked: it tells who is in the way. Those behind it have not.
+			ws[0].gives(context.Canceled, redlock.ErrHeld)
+			s.says(ws[0].err, "held by", "votes needed", "node-a:6379", "node-c:6379")
+			time.Sleep(100 * time.Millisecond)
+			ws[1].gives(context.Canceled) // leads since, and knows when to look
+			ws[7].gives(context.Canceled)
+			for _, w := range ws[8:] { // all at once
+				w.stop()
+			}
+			time.Sleep(time.Millisecond)
+			// Exactly while being woken: the release is announced, and the wake goes on.
+			for i := range 3 {
+				s.on(i, "release", func(int, []string) { ws[2].stop() })
+			}
+			released := time.Now()
+			s.is("Release", k.Release(s.ctx), nil)
+			<-ws[2].ended
+			if ws[2].lock != nil {
+				ws[2].lock.Release(s.ctx)
+			}
+			ws[3].gets("behind a cancelled one", released, 10*oneTrip)
+			s.is("Release", ws[3].lock.Release(s.ctx), nil)
+			for _, w := range ws[4:7] {
+				<-w.ended
+				s.is("Release", w.lock.Release(s.ctx), w.err)
+			}
+			s.untraced(l)
+		})
+	}
+}
+
+// The leader is cancelled at every instant of its try after a release: the next in its
+// line, or else in another's, has the lock without delay.
+func TestAWakeThatIsNotUsedGoesToTheNext(t *testing.T) {
+	for _, elsewhere := range []bool{false, true} {
+		for _, fair := range []bool{false, true} {
+			for after := time.Duration(0); after <= 2*oneTrip; after += oneTrip / 6 {
+				onStage(t, 3, func(s *stage) {
+					k := s.take(s.locker(redlock.Options{}), heldLong)
+					a, b := s.locker(redlock.Options{Fair: fair}), s.locker(redlock.Options{Fair: fair})
+					first := s.settled(a, heldLong)
+					next := a
+					if elsewhere {
+						next = b
+					}
+					second := s.settled(next, heldLong)
+					released := time.Now()
+					go k.Release(s.ctx)
+					time.Sleep(after)
+					first.stop()
+					<-first.ended
+					if first.lock != nil {
+						released = time.Now()
+						first.lock.Release(s.ctx)
+					}
+					bound := 20 * time.Millisecond
+					second.gets("behind one that was cancelled after "+after.String(), released, bound)
+					s.is("Release", second.lock.Release(s.ctx), nil)
+					if after == oneTrip {
+						s.untraced(a, b)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestCloseEndsAllWaits(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		onStage(t, 3, func(s *stage) {
+			s.take(s.locker(redlock.Options{}), heldLong)
+			l := s.locker(redlock.Options{Fair: fair})
+			var ws []*waiting
+			for range 30 {
+				ws = append(ws, s.waiter(l, heldLong))
+			}
+			time.Sleep(100 * time.Millisecond)
+			closed := time.Now()
+			s.is("Close", l.Close(), nil)
+			if d := time.Since(closed); d > 10*time.Millisecond {
+				s.Errorf("Close with waiters took %v, want no time", d)
+			}
+			for _, w := range ws {
+				<-w.ended
+				checkIs(s.T, "a wait that Close ended", w.err, redlock.ErrClosed)
+				checkIsNot(s.T, "a wait that Close ended", w.err, context.Canceled, redlock.ErrLost, redlock.ErrNoQuorum)
+			}
+			time.Sleep(10 * time.Millisecond)
+			if got := s.c.Connections(); got > 2*3*2 { // the holder's
+				s.Errorf("%d connections are left open", got)
+			}
+			for i := range 3 {
+				if subs := s.do(i, "PUBSUB", "CHANNELS").([]any); len(subs) > 0 {
+					s.Errorf("node %d still has subscribers of %v", i, subs)
+				}
+			}
+			time.Sleep(lingers + 5*time.Second)
+			for i := range 3 {
+				for _, key := range s.node(i).Keys() {
+					if key != job && key != jobRegister {
+						s.Errorf("node %d still has %s", i, key)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Where time does not heal what stands in the way, nobody waits for those before him.
+func TestErrorsThatTimeDoesNotHealEndAllWaitsAtOnce(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		s.node(0).FailCommand("set", "NOPERM this user has no permissions to run the 'set' command")
+		s.node(1).FailCommand("set", "NOPERM this user has no permissions to run the 'set' command")
+		began := time.Now()
+		var ws []*waiting
+		for range 50 {
+			ws = append(ws, s.waiter(l, heldLong))
+		}
+		for _, w := range ws {
+			<-w.ended
+			s.is("Acquire", w.err, redlock.ErrNoQuorum)
+		}
+		if d := time.Since(began); d > 50*2*oneTrip {
+			s.Errorf("fifty waiters were refused after %v, want a round each", d)
+		}
+	})
+}
+
+func TestManyThatTryAtOneInstant(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		for _, m := range []int{2, 8, 30, 100} {
+			onStage(t, 5, func(s *stage) {
+				var lockers []*redlock.Locker
+				for range m {
+					lockers = append(lockers, s.cold(redlock.Options{Fair: fair}, nil, s.c.Nodes()))
+				}
+				rounds := 8
+				if m == 100 {
+					rounds = 2
+				}
+				for round := range rounds {
+					var ws []*waiting
+					began := time.Now()
+					for _, l := range lockers {
+						ws = append(ws, s.waiter(l, heldLong))
+					}
+					won := func() (n int) {
+						for _, w := range ws {
+							if w.over() && w.err == nil {
+								n++
+							}
+						}
+						return n
+					}
+					d, ok := within(time.Second, func() bool { return won() > 0 })
+					if bound := 50 * time.Millisecond; !ok || d > bound {
+						s.Fatalf("fair %v: of %d that try at once one wins after %v, want at most %v", fair, m, d, bound)
+					}
+					time.Sleep(50 * time.Millisecond)
+					if n := won(); n != 1 {
+						s.Fatalf("%d of %d won, want 1", n, m)
+					}
+					if round == 0 {
+						s.Logf("fair %v: of %d one won after %v, node a was asked %d times", fair, m, d, s.tries(0))
+						if got := s.tries(0); got > 8*m {
+							s.Errorf("%d that try at once asked a node %d times, want at most eight each", m, got)
+						}
+					}
+					_ = began
+					for _, w := range ws { // nobody is left for the next round
+						w.stop()
+						<-w.ended
+						if w.lock != nil {
+							w.lock.Release(s.ctx)
+						}
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+		}
+	}
+}
+
+// After a tie only the one whose value most nodes have goes on at once.
+func TestOfThoseWhoTiedOneGoesOn(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		a, b := s.locker(redlock.Options{Name: "a"}), s.locker(redlock.Options{Name: "b"})
+		// b's commands reach two nodes first, a's two others, the fifth has a third's.
+		s.strangers(3*time.Millisecond, 4)
+		for i := range 5 {
+			fast, slow := "a:", "b:"
+			if i >= 3 {
+				fast, slow = slow, fast
+			}
+			s.on(i, "acquire", func(n int, args []string) {
+				if n <= 2 && strings.HasPrefix(valueOf(args), slow) {
+					time.Sleep(100 * time.Microsecond)
+				}
+			})
+		}
+		s.strangers(20*time.Millisecond, 2)
+		wa, wb := s.waiter(a, heldLong), s.waiter(b, heldLong)
+		time.Sleep(2 * time.Millisecond)
+		_ = wb
+		times := func(name string) (at []time.Time) {
+			for _, c := range s.told(0, "acquire") {
+				if strings.HasPrefix(valueOf(c.Args), name) {
+					at = append(at, c.At)
+				}
+			}
+			return at
+		}
+		ta, tb := times("a:"), times("b:")
+		if len(ta) < 2 || len(tb) != 1 {
+			s.Errorf("within 2 ms of a tie that a is ahead in, a tried %d times and b %d times, want more than once and once", len(ta), len(tb))
+		}
+		<-wa.ended
+		wb.waits("behind the one that went on")
+	})
+}
+
+func TestRoundsTellHowLongAWaiterHasWaited(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		k := s.take(s.locker(redlock.Options{}), heldLong)
+		var rec record
+		w := s.waiter(s.locker(redlock.Options{Observe: rec.observe, Retry: func(int) time.Duration { return time.Second }}), heldLong)
+		began := time.Now()
+		for range 3 {
+			time.Sleep(2 * time.Second)
+			s.announce("forged", s.all()...)
+			s.announce("forged again"+time.Now().String(), s.all()...)
+		}
+		time.Sleep(time.Second)
+		k.Release(s.ctx)
+		w.gets("released", began.Add(7*time.Second), time.Second+2*oneTrip)
+		var last redlock.Round
+		for _, r := range rec.rounds {
+			if r.Key != job || r.Op != redlock.OpAcquire && r.Op != redlock.OpLook {
+				continue
+			}
+			if r.Wait < last.Wait || r.Attempt < last.Attempt {
+				s.Errorf("%v: wait %v, attempt %d after %v and %d: want them to grow", r.Op, r.Wait, r.Attempt, last.Wait, last.Attempt)
+			}
+			last = r
+		}
+		if last.Wait < 7*time.Second || last.Attempt < 4 {
+			s.Errorf("the last round: wait %v, attempt %d; want 7s and more than 3", last.Wait, last.Attempt)
+		}
+		if rec.count(redlock.OpLook) == 0 {
+			s.Error("no look was observed")
+		}
+	})
+}
+
+// A thousand wait for one key in one process: all are served in order, and each costs
+// little beside its goroutine.
+func TestAThousandWaiters(t *testing.T) {
+	const n = 1000
+	// Not beside other tests, whose memory would count.
+	redlocktest.Bubble(t, func(t *testing.T) {
+		s := &stage{T: t, c: redlocktest.New(t, 1), ctx: t.Context()}
+		s.teach(0)
+		for _, fair := range []bool{false, true} {
+			k := s.take(s.locker(redlock.Options{}), heldLong)
+			l := s.locker(redlock.Options{Fair: fair})
+			s.node(0).Record(false)
+			served := make([]int, 0, n)
+			var mu sync.Mutex
+			var all sync.WaitGroup
+			size := func() (heap, stacks int64) {
+				runtime.GC()
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				return int64(m.HeapAlloc), int64(m.StackInuse)
+			}
+			heap, stacks := size()
+			for i := range n {
+				all.Go(func() {
+					k, err := l.Acquire(s.ctx, job, heldLong)
+					if err != nil {
+						s.Errorf("waiter %d: got %v, want the lock", i, err)
+						return
+					}
+					mu.Lock()
+					served = append(served, i)
+					mu.Unlock()
+					if err := k.Release(s.ctx); err != nil {
+						s.Errorf("waiter %d: Release: got %v", i, err)
+					}
+				})
+				if i%100 == 0 {
+					synctest.Wait()
+				}
+			}
+			time.Sleep(time.Second)
+			heap2, stacks2 := size()
+			s.Logf("fair %v: a waiter takes %d bytes of heap and %d of stack", fair, (heap2-heap)/n, (stacks2-stacks)/n)
+			// Other tests run beside this one, and the test's own closures count.
+			if got := (heap2 - heap) / n; got > 2<<10 {
+				s.Errorf("a waiter takes %d bytes of heap, want at most 2 KiB", got)
+			}
+			if got := s.c.Connections(); got > 3*8 {
+				s.Errorf("%d connections, want a few", got)
+			}
+			if got := l.Rooms(); got != 1 {
+				s.Errorf("%d lines, want 1", got)
+			}
+			s.is("Release", k.Release(s.ctx), nil)
+			all.Wait()
+			if len(served) != n {
+				s.Fatalf("served: got %d, want %d", len(served), n)
+			}
+			// Within a hundred that came at one instant the order is the scheduler's.
+			for i, w := range served {
+				if i/100 > w/100+1 || w/100 > i/100+1 {
+					s.Fatalf("served as number %d: waiter %d", i, w)
+				}
+			}
+		}
+	})
+}
