@@ -865,9 +865,9 @@ func TestOfThoseWhoTiedOneGoesOn(t *testing.T) {
 		// b's commands reach two nodes first, a's two others, the fifth has a third's.
 		s.strangers(3*time.Millisecond, 4)
 		for i := range 5 {
-			fast, slow := "a:", "b:"
+			slow := "b:"
 			if i >= 3 {
-				fast, slow = slow, fast
+				slow = "a:"
 			}
 			s.on(i, "acquire", func(n int, args []string) {
 				if n <= 2 && strings.HasPrefix(valueOf(args), slow) {
