@@ -63,12 +63,15 @@ func open(tb testing.TB) {
 	scopes.m[tb] = []*Cluster{}
 }
 
-func enter(tb testing.TB, c *Cluster) {
+// enter reports whether a BubbleFunc of tb will close c.
+func enter(tb testing.TB, c *Cluster) bool {
 	scopes.Lock()
 	defer scopes.Unlock()
-	if list, ok := scopes.m[tb]; ok {
+	list, ok := scopes.m[tb]
+	if ok {
 		scopes.m[tb] = append(list, c)
 	}
+	return ok
 }
 
 func leave(tb testing.TB) []*Cluster {

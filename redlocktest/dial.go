@@ -23,49 +23,52 @@ func (l *link) lastOpened(dir direction) time.Time {
 	return l.node.opened[dir]
 }
 
-// due returns when what leaves at from (zero: now) arrives. It needs node.mu.
-func (l *link) due(from time.Time, dir direction, conn, num uint64) time.Time {
-	d := l.latency(dir, conn, num)
+// due returns when what leaves at from arrives (zero: at once). It needs node.mu.
+func (l *link) due(from time.Time, dir direction, key uint64) time.Time {
+	d := l.latency(dir, key)
 	if d == 0 {
 		return time.Time{}
 	}
-	if from.IsZero() {
-		from = time.Now()
+	due := from.Add(d)
+	if n := l.node; n.bubble {
+		// What meets has nanoseconds of its own: at a node the requests of different clients, at a client the answers of
+		// different nodes. By chance alone, two of five answers would arrive at one instant every few thousand rounds.
+		own := int64(l.client)
+		if dir == reply {
+			own = int64(n.index)
+		}
+		due = due.Add(time.Duration((own%slots - due.UnixNano()%slots + slots) % slots))
 	}
-	return from.Add(d)
+	return due
 }
 
-// latency needs node.mu.
-func (l *link) latency(dir direction, conn, num uint64) time.Duration {
+// latency needs node.mu. key is what the segment is known by: see conn.key.
+func (l *link) latency(dir direction, key uint64) time.Duration {
 	n := l.node
 	d := n.delay[dir]
 	if n.bubble {
 		if d == 0 {
 			d = bubbleBase
 		}
-		d += time.Duration(l.jitter(dir, conn, num) % bubbleSpread)
+		d += time.Duration(l.jitter(dir, key) % bubbleSpread)
 	}
 	return d
 }
 
-func (l *link) jitter(dir direction, conn, num uint64) uint64 {
-	return mix(l.node.seed, uint64(l.node.index), uint64(l.client), conn, uint64(dir), num)
+func (l *link) jitter(dir direction, key uint64) uint64 {
+	return mix(l.node.seed, uint64(l.node.index), uint64(l.client), uint64(dir), key)
 }
 
 // dial is one TCP handshake: a request and its answer, subject to the same faults as data.
 func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	n := l.node
-	n.mu.Lock()
-	l.dials++
-	num := l.dials
-	n.mu.Unlock()
-
-	if err := l.travel(ctx, request, num); err != nil {
+	key := timeKey(time.Now())
+	if err := l.travel(ctx, request, key); err != nil {
 		return nil, l.dialError(err)
 	}
-	c, err := n.accept(l, num)
+	c, err := n.accept(l, key)
 	if err == nil || errors.Is(err, errRefused) { // a refusal is an answer, which travels, too
-		if lost := l.travel(ctx, reply, num); lost != nil {
+		if lost := l.travel(ctx, reply, key); lost != nil {
 			err = lost
 		}
 	}
@@ -79,11 +82,11 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // travel takes as long as one segment does, and longer while the way is cut.
-func (l *link) travel(ctx context.Context, dir direction, num uint64) error {
+func (l *link) travel(ctx context.Context, dir direction, key uint64) error {
 	n := l.node
 	for again := uint64(0); ; again++ {
 		n.mu.Lock()
-		d := l.latency(dir, num, again<<40)
+		d := l.latency(dir, key+again)
 		n.mu.Unlock()
 		if err := sleep(ctx, d); err != nil {
 			return err

@@ -4,8 +4,8 @@
 //
 // It works in real time and inside a [testing/synctest] bubble. In a bubble every clock is the bubble's, so that a
 // minute of lock life takes milliseconds, and a run is a function of its seed: each segment's latency is a hash of the
-// seed, the link, the connection, the direction and its number, at the grain of a nanosecond, so no two things
-// happen at one instant and the order in which the scheduler runs goroutines decides nothing. Outside a bubble nothing
+// seed, the link, the direction, which command is sent and when, at the grain of a nanosecond, so no two things happen at one
+// instant and the order in which the scheduler runs goroutines decides nothing. Outside a bubble nothing
 // is delayed unless [Node.Delay] says so.
 //
 // A test of what a hung minority costs, and of what it does after its clients have long given up:

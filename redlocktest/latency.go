@@ -16,6 +16,12 @@ const (
 	bubbleBase   = 60 * time.Microsecond
 	bubbleSpread = 1 << 16 // ns
 
+	// The bytes of a request that tell which command it is.
+	verbBytes = 16
+
+	// What arrives does so at one of so many remainders of the clock, its sender's.
+	slots = 16 // ns
+
 	// A connection's deadline in a bubble comes that much late at most, so that no two fire at one instant.
 	deadlineSpread = 1 << 12 // ns
 )
@@ -31,6 +37,17 @@ func mix(vs ...uint64) uint64 {
 		h ^= h >> 27
 		h *= 0x94d049bb133111eb
 		h ^= h >> 31
+	}
+	return h
+}
+
+func timeKey(t time.Time) uint64 { return uint64(t.UnixNano()) }
+
+// hashOf is FNV-1a.
+func hashOf(data []byte) uint64 {
+	h := uint64(14695981039346656037)
+	for _, b := range data {
+		h = (h ^ uint64(b)) * 1099511628211
 	}
 	return h
 }

@@ -15,7 +15,7 @@ import (
 type segment struct {
 	data []byte
 	err  error
-	num  uint64
+	key  uint64
 	due  time.Time // the zero time: at once
 }
 
@@ -25,7 +25,6 @@ type segment struct {
 type half struct {
 	dir   direction
 	queue []segment
-	sent  uint64
 	cond  *sync.Cond // on Node.mu
 	timer *time.Timer
 	armed time.Time
@@ -58,11 +57,10 @@ func (h *half) stop() {
 	h.cond.Broadcast()
 }
 
-// link is what lies between one client and one node. All its connections are numbered, for the latencies.
+// link is what lies between one client and one node.
 type link struct {
 	node   *Node
 	client int // which set of clients; 0 for connections dialled by hand
-	dials  uint64
 	cut    [2]bool
 	opened [2]time.Time
 }
@@ -71,8 +69,13 @@ type link struct {
 type conn struct {
 	node   *Node
 	link   *link
-	num    uint64
 	halves [2]half
+
+	// key is what the connection is known by: which command was last sent on it, how long, and when. Latencies are a hash of
+	// that and not of the connection's number: a client that sends two commands at one instant has two idle connections
+	// to choose from, and which goroutine gets which is the scheduler's choice. Whichever it is, the commands arrive in
+	// the same order. They are no hash of all that was sent: values may be random.
+	key uint64
 
 	closed   bool // by the client
 	dead     bool // the server's end is gone: reset, closed or restarted
@@ -80,8 +83,8 @@ type conn struct {
 	deadline [2]time.Time
 }
 
-func newConn(l *link, num uint64) *conn {
-	c := &conn{node: l.node, link: l, num: num}
+func newConn(l *link, key uint64) *conn {
+	c := &conn{node: l.node, link: l, key: key}
 	for dir := range c.halves {
 		c.halves[dir].dir = direction(dir)
 		c.halves[dir].cond = sync.NewCond(&l.node.mu)
@@ -92,8 +95,16 @@ func newConn(l *link, num uint64) *conn {
 // push needs node.mu.
 func (c *conn) push(dir direction, data []byte, err error) {
 	h := &c.halves[dir]
-	h.sent++
-	h.queue = append(h.queue, segment{data: data, err: err, num: h.sent, due: c.link.due(time.Time{}, dir, c.num, h.sent)})
+	now := time.Now()
+	key := c.key
+	if c.node.bubble {
+		key = mix(key, timeKey(now), uint64(len(data)))
+		if dir == request && err == nil {
+			key = mix(timeKey(now), uint64(len(data)), hashOf(data[:min(len(data), verbBytes)]))
+			c.key = key
+		}
+	}
+	h.queue = append(h.queue, segment{data: data, err: err, key: key, due: c.link.due(now, dir, key)})
 	h.cond.Broadcast()
 }
 
@@ -109,7 +120,7 @@ func (c *conn) head(h *half) (*segment, time.Time) {
 	// What was held does not arrive at the instant of the heal, where everything else that was held would arrive too and the
 	// scheduler would choose the order. It is sent again then, and takes its time again.
 	if opened := c.link.lastOpened(h.dir); seg.due.Before(opened) {
-		seg.due = c.link.due(opened, h.dir, c.num, seg.num|1<<40)
+		seg.due = c.link.due(opened, h.dir, seg.key+1)
 	}
 	if time.Now().Before(seg.due) {
 		return nil, seg.due
@@ -267,7 +278,7 @@ func (c *conn) setDeadline(t time.Time, dirs ...direction) error {
 	if c.node.bubble && t.After(time.Now()) {
 		// A command's context ends at the very deadline that go-redis derived from it. Which of the two is seen first decides
 		// whether its caller sends again, and must not be the scheduler's choice: the context is.
-		t = t.Add(time.Duration(1 + c.link.jitter(reply, c.num, 1<<42)%deadlineSpread))
+		t = t.Add(time.Duration(1 + c.link.jitter(reply, c.key+2)%deadlineSpread))
 	}
 	for _, dir := range dirs {
 		c.deadline[dir] = t

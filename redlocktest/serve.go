@@ -26,7 +26,7 @@ type session struct {
 }
 
 // accept makes the connection and serves it, or refuses it.
-func (n *Node) accept(l *link, num uint64) (*conn, error) {
+func (n *Node) accept(l *link, key uint64) (*conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -35,7 +35,7 @@ func (n *Node) accept(l *link, num uint64) (*conn, error) {
 	if n.refusing || n.down {
 		return nil, errRefused
 	}
-	c := newConn(l, num)
+	c := newConn(l, key)
 	n.conns[c] = struct{}{}
 	s := &session{node: n, conn: c}
 	s.peer = server.NewPeer(bufio.NewWriterSize(s, 1<<14))
@@ -129,7 +129,7 @@ func (s *session) pass() bool {
 	}
 	d := time.Duration(0)
 	if waited && n.bubble { // not at the very instant of the Resume: see head
-		d = c.link.latency(request, c.num, 1<<41)
+		d = c.link.latency(request, c.key+3)
 	}
 	dead := c.dead
 	n.mu.Unlock()
@@ -179,6 +179,9 @@ func (s *session) execute(args []string) bool {
 			return true
 		}
 	case "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO":
+		if cmd == "EVALSHA" && !s.multi && s.twin(args) {
+			return true
+		}
 		s.rewritten(args, func(answer string) string { return scriptError(answer, sha(args)) })
 		return true
 	case "HELLO":
