@@ -1,0 +1,209 @@
+package sim
+
+import (
+	"context"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+)
+
+// The documented default of Options.Drift, and how Until follows from it (docs/algorithm.md, Time).
+const drift = 0.01
+
+func validity(ttl time.Duration) time.Duration {
+	return ttl - time.Duration(math.Ceil(float64(ttl)*drift)) - 2*time.Millisecond
+}
+
+// claim notes an acquisition at its return.
+func (w *world) claim(c *client, task, key int, called instant, ttl time.Duration, lock *redlock.Lock) *holding {
+	until := lock.Until().Sub(w.began)
+	k := &holding{lock: lock, Claim: &Claim{
+		Client: c.i, Task: task, Key: key, Value: lock.Value(), Fence: lock.Fence(), TTL: ttl,
+		Called: called, Start: until - validity(ttl), Got: w.now(), Until: until, Ended: never, Forgotten: never, Adopting: never,
+		Why: "until",
+	}}
+	for i := range w.c.Len() {
+		if score, ok := w.c.Node(i).Score(registerName(key), "f"); ok && int64(score) >= k.Fence {
+			k.Registers |= 1 << i
+		}
+	}
+	w.mu.Lock()
+	if at, ok := w.lost[k.Value]; ok {
+		k.Forgotten = at
+	}
+	if at, ok := w.shutAt[labelOf(k.Value)]; ok {
+		k.Ended, k.Why = at, "close"
+	}
+	w.live[k.Value] = k
+	if last := w.latest[key]; last == nil || last.Got <= k.Got {
+		w.latest[key] = k
+	}
+	w.h.Claims = append(w.h.Claims, k.Claim)
+	w.mu.Unlock()
+	if k.Start < called {
+		w.wrong("I3", key, "c%d: Until %v counts from %v, before the call at %v", c.i, until, k.Start, called)
+	}
+	// The moment that observe takes passes behind the library's last look at the clock.
+	if late := k.Got - until; late > 50*time.Microsecond && !c.stoodStill(w.began.Add(k.Start)) {
+		w.wrong("I1", key, "c%d is given fence %d %v after its Until", c.i, k.Fence, late)
+	}
+	w.carried(k)
+	return k
+}
+
+// holder is the key's newest claim if it is not over.
+func (w *world) holder(key int) *holding {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := w.latest[key]
+	if k == nil || k.Ended != never || w.now() >= k.lock.Until().Sub(w.began) {
+		return nil
+	}
+	return k
+}
+
+// end notes that a holder gives its claim up now.
+func (w *world) end(k *holding, why string) { w.endAt(k, w.now(), why) }
+
+func (w *world) endAt(k *holding, at instant, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at < k.Ended {
+		k.Ended, k.Why = at, why
+	}
+}
+
+// closing ends the claims of a Locker that is about to be closed, and those that it may yet hand out.
+func (w *world) closing(c *client) {
+	now := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	label := c.label()
+	w.shutAt[label] = now
+	for _, k := range w.h.Claims {
+		if label == labelOf(k.Value) && now < k.Ended {
+			k.Ended, k.Why = now, "close"
+		}
+	}
+}
+
+// labelOf is which process a value is of, in which of its lives.
+func labelOf(value string) string {
+	label, _, _ := strings.Cut(value, ":")
+	return label
+}
+
+func (w *world) adopting(k *holding) {
+	now := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k.Adopting = min(k.Adopting, now)
+}
+
+// excused reports that the storage need not carry the claim: nodes forgot it, somebody takes it over, or the clocks
+// break the rules.
+func (w *world) excused(k *holding) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.s.Unsafe || k.Forgotten != never || k.Adopting != never || k.Ended != never
+}
+
+// carried is the storage's view of I1: while a holder is within its Until, a majority of the nodes holds its value, and
+// will until then by their own clocks, whoever asks.
+func (w *world) carried(k *holding) {
+	left := time.Until(k.lock.Until())
+	if left <= 0 || w.excused(k) {
+		return
+	}
+	n := 0
+	for i := range w.c.Len() {
+		node := w.c.Node(i)
+		if v, _ := node.Get(keyName(k.Key)); v == k.Value && float64(node.TTL(keyName(k.Key))) >= float64(left)*w.s.rate(i) {
+			n++
+		}
+	}
+	if n < w.c.Len()/2+1 {
+		w.wrong("I1", k.Key, "c%d has fence %d until %v, but only %d nodes keep it for that long", k.Client, k.Fence, k.lock.Until().Sub(w.began), n)
+	}
+}
+
+// onAllHealthy reports that the nodes that no fault strikes have the lock. A lock that was acquired on a bare majority
+// and then loses a node to a fault has no majority to extend it.
+func (w *world) onAllHealthy(k *holding) bool {
+	for i := range w.c.Len() {
+		if v, _ := w.c.Node(i).Get(keyName(k.Key)); w.s.healthy(i) && v != k.Value {
+			return false
+		}
+	}
+	return true
+}
+
+// extended judges the return of an Extend.
+func (w *world) extended(k *holding, before time.Time, err error) {
+	after := k.lock.Until()
+	switch {
+	case after.Before(before):
+		w.wrong("I3", k.Key, "c%d: Until moved back from %v to %v", k.Client, before.Sub(w.began), after.Sub(w.began))
+	case err == nil && !after.After(before):
+		w.wrong("I3", k.Key, "c%d: extended, and Until stays at %v", k.Client, before.Sub(w.began))
+	}
+	if err == nil {
+		w.carried(k)
+	}
+}
+
+// watchLoss notes when a context of KeepAlive or Run ends: no later than Until.
+func (w *world) watchLoss(c *client, k *holding, held context.Context) {
+	began := time.Now()
+	w.mu.Lock()
+	k.held = held
+	w.mu.Unlock()
+	context.AfterFunc(held, func() {
+		now, until := time.Now(), k.lock.Until()
+		if now.After(until) && now.After(began) {
+			w.wrong("I3", k.Key, "c%d: the context of fence %d ended %v after Until", c.i, k.Fence, now.Sub(until))
+		}
+		if k.lock.Valid() && context.Cause(held) != nil && outcome(context.Cause(held)) == "lost" {
+			w.wrong("I3", k.Key, "c%d: fence %d is lost and valid", c.i, k.Fence)
+		}
+	})
+}
+
+// setWall sets a client's wall clock. One set forward gives locks up early, for it may be a machine that slept: then
+// Until, which is on the steady clock, is not what the holder may go by but Valid is, and the contexts end within a
+// second.
+func (w *world) setWall(c *client, by time.Duration) {
+	before := c.lastSet()
+	c.setWall(by)
+	if by <= 0 {
+		return
+	}
+	now := w.now()
+	w.mu.Lock()
+	var live []*holding
+	for _, k := range w.h.Claims {
+		if k.Client == c.i && now < k.Ended {
+			k.Ended, k.Why = now, "its wall clock is set"
+			live = append(live, w.live[k.Value])
+		}
+	}
+	w.mu.Unlock()
+	for _, k := range live {
+		left := time.Until(k.lock.Until())
+		if start := k.lock.Until().Add(-validity(k.TTL)); left > by || before.After(start) {
+			continue // still valid, or set more than once since
+		}
+		if k.lock.Valid() {
+			w.wrong("I3", k.Key, "c%d: the wall clock went %v past Until, and fence %d is valid", c.i, by-left, k.Fence)
+		}
+		if held := k.held; held != nil {
+			time.AfterFunc(time.Second, func() {
+				if held.Err() == nil {
+					w.wrong("I3", k.Key, "c%d: a second after its clock went past Until the context of fence %d has not ended", c.i, k.Fence)
+				}
+			})
+		}
+	}
+}

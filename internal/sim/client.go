@@ -1,0 +1,193 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ce352c9b/redlock"
+)
+
+// A client is one process.
+type client struct {
+	w     *world
+	i     int
+	links []*redis.Client
+	nodes []redlock.Node
+
+	mu     sync.Mutex
+	l      *redlock.Locker
+	life   int // how often it was started
+	dead   bool
+	ending bool          // somebody closes l
+	paused time.Time     // stands still until then
+	wall   time.Duration // how far its wall clock is ahead
+	set    time.Time     // when it was last set
+}
+
+func (w *world) newClient(i int) *client {
+	c := &client{w: w, i: i, links: w.c.Clients()}
+	for _, n := range c.links {
+		if w.s.Ears {
+			c.nodes = append(c.nodes, n)
+		} else {
+			c.nodes = append(c.nodes, deaf{n, w.s.Seed + uint64(i)})
+		}
+	}
+	if i < len(w.s.Clients) {
+		c.wall = w.s.Clients[i].Wall
+	}
+	c.start()
+	return c
+}
+
+// start makes the process's Locker, also another one after Close.
+func (c *client) start() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.life++
+	opt := redlock.Options{Name: fmt.Sprintf("c%d.%d", c.i, c.life), Observe: c.observe}
+	if c.i < len(c.w.s.Clients) {
+		opt.NodeTimeout = c.w.s.Clients[c.i].NodeTimeout
+	}
+	l, err := newLocker(opt, nil, c.wallNow, mix(c.w.s.Seed, uint64(c.i), uint64(c.life)), c.nodes...)
+	if err != nil {
+		panic(err)
+	}
+	c.l, c.ending = l, false
+	if c.dead {
+		l.Close()
+	}
+}
+
+// stop returns the Locker that is to be closed, and whether nobody else does so.
+func (c *client) stop() (l *redlock.Locker, mine bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mine = !c.ending
+	c.ending = true
+	return c.l, mine
+}
+
+// label goes before the uuid in the values of the process's present life.
+func (c *client) label() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprintf("c%d.%d", c.i, c.life)
+}
+
+func (c *client) locker() *redlock.Locker {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.l
+}
+
+func (c *client) wallNow() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.wall)
+}
+
+func (c *client) setWall(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall += by
+	c.set = time.Now()
+}
+
+// lastSet is when the wall clock was last set.
+func (c *client) lastSet() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.set
+}
+
+// stoodStill reports that the process paused after that.
+func (c *client) stoodStill(since time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.paused.After(since)
+}
+
+// observe is called between two steps of an acquisition, in the caller's goroutine: behind the raise and before the
+// clock is read, and behind that and before the return. A paused process may stand still in either place.
+//
+// It takes a moment of its own, because several of a Locker's rounds can end at one instant, with the timeout of a node
+// that all of them wait for; which goroutine would then draw the Locker's next random number is the scheduler's choice.
+func (c *client) observe(r redlock.Round) {
+	switch r.Op {
+	case redlock.OpAcquire, redlock.OpRaise:
+		c.gate()
+	case redlock.OpExtend:
+	default:
+		return
+	}
+	time.Sleep(moment(c.w.s.Seed, uint64(c.i), uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt)))
+}
+
+// moment is some microseconds, known by what it is for.
+func moment(vs ...uint64) time.Duration { return time.Duration(mix(vs...) % 16381) }
+
+// gate stands still while the process does.
+func (c *client) gate() {
+	c.mu.Lock()
+	until := c.paused
+	c.mu.Unlock()
+	time.Sleep(time.Until(until))
+}
+
+func (c *client) pause(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if until := time.Now().Add(d); until.After(c.paused) {
+		c.paused = until
+	}
+}
+
+func (c *client) isDead() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dead
+}
+
+// die ends the process without a word: nothing more of it gets through to any node. The Locker is closed so that its
+// goroutines end; what it has to say is not heard.
+func (c *client) die() {
+	c.mu.Lock()
+	was := c.dead
+	c.dead = true
+	l := c.l
+	c.mu.Unlock()
+	if was {
+		return
+	}
+	c.w.mu.Lock()
+	c.w.shutAt[c.label()] = never // it does not clean up
+	c.w.mu.Unlock()
+	c.w.struck("c%d dies", c.i)
+	c.w.c.Cut(c.links...)
+	l.Close()
+}
+
+// outcome says what an error is for the history.
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return "ctx"
+	case errors.Is(err, redlock.ErrHeld):
+		return "held"
+	case errors.Is(err, redlock.ErrLost):
+		return "lost"
+	case errors.Is(err, redlock.ErrNoQuorum):
+		return "no quorum"
+	case errors.Is(err, redlock.ErrClosed):
+		return "closed"
+	}
+	return "error"
+}

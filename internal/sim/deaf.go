@@ -1,0 +1,68 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A deaf node is a client without Subscribe, so that waiters poll. go-redis dials a broken subscription anew while it
+// holds the mutex that its Receive waits for, and for a bubble a goroutine that waits for a mutex is one that works: its
+// clock stands still for good. So clients subscribe only where no connection breaks.
+//
+// It also takes some microseconds before each command that depend on what is sent. The library starts goroutines for a
+// PING and for what is owed at one instant; with one idle connection in go-redis's pool, the scheduler would choose
+// which of them gets it and which has to dial.
+type deaf struct {
+	client *redis.Client
+	seed   uint64
+}
+
+func (d deaf) Options() *redis.Options { return d.client.Options() }
+
+func (d deaf) Process(ctx context.Context, cmd redis.Cmder) error {
+	time.Sleep(d.pause(argsOf(0, cmd)))
+	return d.client.Process(ctx, cmd)
+}
+
+func (d deaf) Pipeline() redis.Pipeliner { return &pipeline{Pipeliner: d.client.Pipeline(), d: d} }
+
+func (d deaf) pause(key uint64) time.Duration {
+	return moment(d.seed, key, uint64(time.Now().UnixNano())) / 4
+}
+
+// A pipeline knows what it is about to send.
+type pipeline struct {
+	redis.Pipeliner
+	d   deaf
+	key uint64
+}
+
+func (p *pipeline) Process(ctx context.Context, cmd redis.Cmder) error {
+	p.key = argsOf(p.key, cmd)
+	return p.Pipeliner.Process(ctx, cmd)
+}
+
+func (p *pipeline) BatchProcess(ctx context.Context, cmds ...redis.Cmder) error {
+	p.key = argsOf(p.key, cmds...)
+	return p.Pipeliner.BatchProcess(ctx, cmds...)
+}
+
+func (p *pipeline) Exec(ctx context.Context) ([]redis.Cmder, error) {
+	time.Sleep(p.d.pause(p.key))
+	p.key = 0
+	return p.Pipeliner.Exec(ctx)
+}
+
+func argsOf(key uint64, cmds ...redis.Cmder) uint64 {
+	sum := fnv.New64a()
+	for _, c := range cmds {
+		for _, a := range c.Args() {
+			fmt.Fprint(sum, a, " ")
+		}
+	}
+	return mix(key, sum.Sum64())
+}

@@ -1,0 +1,240 @@
+package sim
+
+import (
+	"hash"
+	"hash/fnv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/redlocktest"
+)
+
+// fault strikes, and mends what it did.
+func (w *world) fault(i int) {
+	f := w.s.Faults[i]
+	time.Sleep(f.At + w.spread(2, i) - w.now())
+	w.struck("%v", f)
+	w.weather(+1)
+	defer w.weather(-1)
+	end := w.strike(f)
+	if end == nil {
+		return
+	}
+	time.Sleep(f.For)
+	w.struck("end of %v", f)
+	end()
+}
+
+func (w *world) weather(open int) {
+	now := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open += open
+	w.quiet = now
+}
+
+// strike begins a fault and returns what ends it; nil: it is over.
+func (w *world) strike(f Fault) (end func()) {
+	n := w.c.Node(f.Node % w.c.Len())
+	switch f.Do {
+	case Slow:
+		n.Delay(w.s.Lead+f.By, w.s.Lead+f.Back)
+		return w.last("slow", f, func() { n.Delay(w.s.Lead, w.s.Lead) })
+	case DropRequest:
+		w.dropRequests(f.Node%w.c.Len(), f.N)
+		return func() { w.dropRequests(f.Node%w.c.Len(), 0) }
+	case DropReply:
+		n.DropReplies(f.N)
+		return func() { n.DropReplies(0) }
+	case LoseReply:
+		n.LoseReplies(f.N)
+		return func() { n.LoseReplies(0) }
+	case Cut:
+		n.Partition()
+		return w.last("cut", f, n.Heal)
+	case CutRequests:
+		n.PartitionRequests()
+		return w.last("cut", f, n.Heal)
+	case CutReplies:
+		n.PartitionReplies()
+		return w.last("cut", f, n.Heal)
+	case CutLink:
+		c := w.clients[f.Client%len(w.s.Clients)]
+		link := c.links[f.Node%w.c.Len()]
+		w.c.Cut(link)
+		f.Node = f.Node%w.c.Len() + 1000*(1+c.i)
+		return w.last("link", f, func() {
+			if !c.isDead() {
+				w.c.Mend(link)
+			}
+		})
+	case Refuse:
+		n.Refuse(true)
+		return w.last("refuse", f, func() { n.Refuse(false) })
+	case Hang:
+		n.Hang()
+		return w.last("hang", f, n.Resume)
+	case Stop:
+		n.Stop()
+		return w.last("down", f, n.Start)
+	case Restart:
+		if w.up(f) {
+			n.Restart(true)
+		}
+	case Loading:
+		return w.fails(f, n, "LOADING Redis is loading the dataset in memory")
+	case ReadOnly:
+		return w.fails(f, n, "READONLY You can't write against a read only replica.")
+	case OOM:
+		const text = "OOM command not allowed when used memory > 'maxmemory'."
+		n.FailCommand("SET", text)
+		n.FailCommand("ZADD", text)
+		return w.last("oom", f, func() { n.FailCommand("SET", ""); n.FailCommand("ZADD", "") })
+	case Lose:
+		w.forget(f.Node%w.c.Len(), func() { n.Stop(); n.FlushAll() })
+		return w.last("down", f, n.Start)
+	case Revert:
+		if w.up(f) {
+			w.forget(f.Node%w.c.Len(), n.Revert)
+		}
+	case Evict:
+		w.forget(f.Node%w.c.Len(), func() { n.Evict(keyName(f.Key % w.s.Keys)) })
+	case EvictFence:
+		w.forget(f.Node%w.c.Len(), func() { n.Evict(registerName(f.Key % w.s.Keys)) })
+	case Flush:
+		w.forget(f.Node%w.c.Len(), n.FlushAll)
+	case Rate:
+		n.SetClockRate(f.Rate)
+		return w.last("rate", f, func() { n.SetClockRate(w.s.rate(f.Node % w.c.Len())) })
+	case Jump:
+		n.JumpClock(f.By)
+	case Wall:
+		w.setWall(w.clients[f.Client%len(w.s.Clients)], f.By)
+	case Pause:
+		w.clients[f.Client%len(w.s.Clients)].pause(f.For)
+	default:
+		panic("sim: no fault " + f.Do)
+	}
+	return nil
+}
+
+func (w *world) fails(f Fault, n *redlocktest.Node, text string) func() {
+	n.Fail(text)
+	return w.last("fail", f, func() { n.Fail("") })
+}
+
+// last ends a kind of fault on a node with the last one of those that overlap: a node that is to stay down for a ttl
+// must not be started by another fault's end.
+func (w *world) last(kind string, f Fault, end func()) func() {
+	kind += nodeName(f.Node)
+	w.mu.Lock()
+	w.depth[kind]++
+	w.mu.Unlock()
+	return func() {
+		w.mu.Lock()
+		w.depth[kind]--
+		over := w.depth[kind] == 0
+		w.mu.Unlock()
+		if over {
+			end()
+		}
+	}
+}
+
+// up reports that no other fault keeps the node down.
+func (w *world) up(f Fault) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.depth["down"+nodeName(f.Node)] == 0
+}
+
+// dropRequests has the connections broken before the next count commands are executed.
+func (w *world) dropRequests(node, count int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drops[node] = count
+}
+
+// A tracer hashes what a node is sent.
+type tracer struct {
+	mu  sync.Mutex
+	n   uint64
+	sum hash.Hash64
+}
+
+// listen, if not nil, is told every command of traced runs: for tests that ask where two runs part.
+var listen func(node int, at instant, args []string)
+
+// watchNodes puts a hook in front of every node: for what has to be broken before it is executed, and for the trace.
+func (w *world) watchNodes(trace bool) (tracers []*tracer) {
+	drops := false
+	for _, f := range w.s.Faults {
+		drops = drops || f.Do == DropRequest
+	}
+	for i := range w.c.Len() {
+		n := w.c.Node(i)
+		if r := w.s.rate(i); r != 1 {
+			n.SetClockRate(r)
+		}
+		if w.s.Lead != 0 {
+			n.Delay(w.s.Lead, w.s.Lead)
+		}
+		tr := &tracer{sum: fnv.New64a()}
+		if trace {
+			tracers = append(tracers, tr)
+		}
+		if !trace && !drops {
+			continue
+		}
+		n.OnCommand(func(args []string) {
+			if trace {
+				tr.mu.Lock()
+				tr.n++
+				if listen != nil {
+					listen(i, w.now(), args)
+				}
+				tr.sum.Write([]byte(w.now().String()))
+				for _, a := range args {
+					tr.sum.Write([]byte(a))
+					tr.sum.Write([]byte{0})
+				}
+				tr.mu.Unlock()
+			}
+			w.mu.Lock()
+			drop := w.drops[i] > 0 && !strings.EqualFold(args[0], "hello")
+			if drop {
+				w.drops[i]--
+			}
+			w.mu.Unlock()
+			if drop {
+				n.Refuse(true) // resets: the command under the hook is not executed any more
+				w.mu.Lock()
+				still := w.depth["refuse"+nodeName(i)] > 0
+				w.mu.Unlock()
+				n.Refuse(still)
+			}
+		})
+	}
+	return tracers
+}
+
+// saveEverySecond writes the nodes' data to their disks, where a fault of the schedule reads it.
+func (w *world) saveEverySecond() {
+	revert := false
+	for _, f := range w.s.Faults {
+		revert = revert || f.Do == Revert
+	}
+	if !revert {
+		return
+	}
+	for i := range w.c.Len() {
+		w.faults.Go(func() {
+			n := w.c.Node(i)
+			for w.now() < w.s.Ends() {
+				time.Sleep(time.Second + w.spread(3, i))
+				n.Save()
+			}
+		})
+	}
+}

@@ -1,0 +1,163 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// A drawer is where a schedule's choices come from: a seed, or rapid.
+type drawer interface {
+	// IntN is in [0, n).
+	IntN(n int, what string) int
+}
+
+type seeded struct{ r *rand.Rand }
+
+func (d seeded) IntN(n int, _ string) int { return d.r.IntN(n) }
+
+// Generate draws a run of a profile from a seed.
+func Generate(p *Profile, seed uint64) *Schedule {
+	d := seeded{rand.New(rand.NewPCG(seed, mix(uint64(len(p.Name)), uint64(p.Name[0]), uint64(p.Name[len(p.Name)-1]))))}
+	sch := environment(d, p, seed)
+	sch.least = p.Least
+	for at := time.Duration(0); at < p.Length; at += gap(d, p.Every) {
+		sch.Tasks = append(sch.Tasks, p.task(d, sch, at))
+	}
+	if len(p.Faults) > 0 {
+		for at := time.Duration(0); at < p.Length; at += gap(d, p.FaultEvery) {
+			if f := p.fault(d, sch, at); at%weather < storm {
+				sch.Faults = append(sch.Faults, f)
+			}
+		}
+	}
+	return sch
+}
+
+// environment draws all but the tasks and the faults.
+func environment(d drawer, p *Profile, seed uint64) *Schedule {
+	n := p.Nodes[d.IntN(len(p.Nodes), "nodes")]
+	sch := &Schedule{Profile: p.Name, Seed: seed, Nodes: n, Keys: p.Keys, Ears: p.Ears, Unsafe: p.Unsafe, Grows: p.Away, Lead: between(d, p.Lead, "lead")}
+	if p.Rates[1] != 0 {
+		for range n {
+			sch.Rates = append(sch.Rates, p.Rates[0]+(p.Rates[1]-p.Rates[0])*float64(d.IntN(1001, "rate"))/1000)
+		}
+	}
+	if p.Minority {
+		first := d.IntN(n, "minority")
+		for i := range n - (n/2 + 1) {
+			sch.Prompt = append(sch.Prompt, (first+i)%n)
+		}
+	}
+	for range p.Clients[0] + d.IntN(p.Clients[1]-p.Clients[0]+1, "clients") {
+		c := Client{NodeTimeout: time.Duration(p.Timeout * float64(p.TTL[0]))}
+		if p.Skew > 0 {
+			c.Wall = between(d, [2]time.Duration{-p.Skew, p.Skew}, "skew")
+		}
+		sch.Clients = append(sch.Clients, c)
+	}
+	return sch
+}
+
+func (p *Profile) task(d drawer, sch *Schedule, at time.Duration) Task {
+	t := Task{At: at, Client: d.IntN(len(sch.Clients), "client"), Key: d.IntN(p.Keys, "key"), Do: choose(d, p.Tasks, "do"), TTL: between(d, p.TTL, "ttl").Round(ms / 2)}
+	t.Wait = between(d, [2]time.Duration{5 * ms, 2 * t.TTL}, "wait")
+	t.Hold = between(d, [2]time.Duration{0, t.TTL / 2}, "hold")
+	if p.Lasting && (t.Do == Try || t.Do == Cancel || t.Do == Acquire) && d.IntN(4, "lasting") == 0 {
+		t.TTL = time.Minute // what is left behind of it can be seen
+	}
+	switch t.Do {
+	case Vulture:
+		t.Times = 1 + d.IntN(6, "times")
+		t.Late = between(d, [2]time.Duration{-2 * ms, 4 * ms}, "late")
+		t.Hold /= 8
+		t.Wait = t.TTL
+	case Last:
+		t.Hold = between(d, [2]time.Duration{1, 2 * ms}, "hold")
+		t.Late = between(d, [2]time.Duration{0, t.TTL}, "late")
+		t.Wait = 4 * t.TTL
+	case Extend:
+		t.Times = 1 + d.IntN(8, "times")
+		t.Hold = between(d, [2]time.Duration{t.TTL / 4, t.TTL}, "hold")
+		t.Wait = 2 * t.TTL
+	case Keep, Within, Die:
+		t.Hold = between(d, [2]time.Duration{0, 4 * t.TTL}, "hold")
+		t.Wait = 2 * t.TTL
+	case Adopt:
+		if d.IntN(2, "brief") == 0 {
+			t.Wait = between(d, [2]time.Duration{1, 3 * ms}, "wait")
+		}
+	case Cancel:
+		t.Wait = between(d, [2]time.Duration{1, 3 * ms}, "wait")
+		t.Late = between(d, [2]time.Duration{0, 2 * ms}, "late")
+	}
+	if p.Minority && t.Do == Try {
+		t.Wait = 4 * t.TTL // what it takes is judged, not cut off
+	}
+	if t.Do == Extend && p.Minority {
+		t.Hold = between(d, [2]time.Duration{t.TTL / 4, t.TTL / 2}, "hold")
+	}
+	return t
+}
+
+func (p *Profile) fault(d drawer, sch *Schedule, at time.Duration) Fault {
+	f := Fault{At: at, For: between(d, p.FaultFor, "for"), Do: choose(d, p.Faults, "strike"), Node: d.IntN(sch.Nodes, "node"), Client: d.IntN(len(sch.Clients), "client"), Key: d.IntN(p.Keys, "key"), N: 1 + d.IntN(4, "n")}
+	if p.Minority {
+		f.Node = sch.Prompt[f.Node%len(sch.Prompt)]
+	}
+	switch f.Do {
+	case Slow:
+		way := [2]time.Duration{100 * time.Microsecond, p.TTL[1] / 6}
+		if p.Timeout > 0 { // so slow that the patience is just enough, or the validity
+			way[1] = p.TTL[1] * 2 / 3
+		}
+		f.By, f.Back = between(d, way, "by"), between(d, way, "back")
+	case Restart, Revert, Evict, EvictFence, Flush:
+		f.For = 0
+	case Rate:
+		f.Rate = 0.25 + float64(d.IntN(400, "rate"))/100
+	case Jump:
+		f.By, f.For = between(d, [2]time.Duration{-p.TTL[1], p.TTL[1]}, "by"), 0
+	case Wall:
+		f.By, f.For = between(d, [2]time.Duration{-p.Skew, p.Skew}, "by"), 0
+	case Lose:
+		if p.Away {
+			f.For = p.TTL[1] + p.TTL[1]/10 + time.Second
+		}
+	}
+	return f
+}
+
+// Faults come in storms. In the calm between them everything has to be cleaned up, which is looked at.
+const (
+	weather = 40 * time.Second
+	storm   = 25 * time.Second
+)
+
+// gap is the time to the next of what happens every so often; exponential would be right, this is near enough.
+func gap(d drawer, every time.Duration) time.Duration {
+	return max(between(d, [2]time.Duration{0, 2 * every}, "gap"), 1)
+}
+
+// between draws at the grain of the range's millionth.
+func between(d drawer, r [2]time.Duration, what string) time.Duration {
+	if r[1] <= r[0] {
+		return r[0]
+	}
+	const steps = 1_000_000
+	n := min(int64(r[1]-r[0]), steps)
+	return r[0] + time.Duration(float64(r[1]-r[0])*float64(d.IntN(int(n)+1, what))/float64(n))
+}
+
+func choose[T any](d drawer, list []weighted[T], what string) T {
+	sum := 0
+	for _, e := range list {
+		sum += e.w
+	}
+	n := d.IntN(sum, what)
+	for _, e := range list {
+		if n -= e.w; n < 0 {
+			return e.v
+		}
+	}
+	panic("unreachable")
+}

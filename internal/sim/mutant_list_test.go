@@ -1,0 +1,213 @@
+package sim
+
+// A mutant is the library with one rule taken out, as a patch of its source: production code carries no hooks for
+// this. It is to be found by random simulation on one of its profiles, or by a directed test of the root package.
+type mutant struct {
+	name     string
+	rule     string // that is taken out
+	patches  []patch
+	profiles string // where simulation looks for it; empty: it cannot see it
+	why      string // it cannot
+	test     string // directed, of the root package
+}
+
+// A patch replaces the one place in a file where old stands.
+type patch struct{ file, old, new string }
+
+var mutants = []mutant{
+	{
+		name: "no-drift", rule: "drift is subtracted", profiles: "drift",
+		patches: []patch{{"drift.go", "return ttl - driftOf(ttl, drift) - expiryGrain", "return ttl - 0*driftOf(ttl, drift) - expiryGrain"}},
+	},
+	{
+		name: "late-start", rule: "the validity counts from before the first request", profiles: "slow,network",
+		patches: []patch{{"lock.go", "ttl: e.ttl, start: b.start, valid: valid}", "ttl: e.ttl, start: l.now(), valid: valid}"}},
+	},
+	{
+		name: "extend-late-start", rule: "an extension counts from before its first request", profiles: "extend,slow",
+		patches: []patch{{"extend.go", "k.start, k.valid = b.start, validity(", "k.start, k.valid = now, validity("}},
+		test:    "TestAnExtensionCountsFromBeforeItsFirstRequest",
+	},
+	{
+		name: "release-any", rule: "a release or rollback acts on our value only", profiles: "calm,network",
+		patches: []patch{{"lua/release.lua", "if held == ARGV[1] then", "if held then"}},
+	},
+	{
+		name: "extend-any", rule: "an extension acts on our value only", profiles: "extend,slow",
+		patches: []patch{{"lua/extend.lua", "if held ~= ARGV[1] then return 0 end", ""}},
+		test:    "TestAnothersKeyIsNeverExtended",
+	},
+	{
+		name: "adopt-any", rule: "an adoption replaces the given value only", profiles: "adopt",
+		patches: []patch{{"lua/adopt.lua", "if held ~= ARGV[1] then return {0, held} end", ""}},
+	},
+	{
+		name: "half", rule: "a majority is N/2+1", profiles: "calm,network",
+		patches: []patch{{"quorum.go", "func majority(n int) int { return n/2 + 1 }", "func majority(n int) int { return max(n/2, 1) }"}},
+	},
+	{
+		name: "half-of-even", rule: "a majority of four is three", profiles: "calm,network",
+		patches: []patch{{"quorum.go", "func majority(n int) int { return n/2 + 1 }", "func majority(n int) int { return (n + 1) / 2 }"}},
+	},
+	{
+		name: "reachable", rule: "of the configured N, not of those that answer", profiles: "network,crash",
+		patches: []patch{{"quorum.go", "func (t tally) need() int { return majority(t.n) }", "func (t tally) need() int { return majority(t.n - t.unknown) }"}},
+		test:    "TestClientsWithDisjointMinoritiesGoOnAfterTheHeal",
+	},
+	{
+		name: "overwrite", rule: "a lock is only set where there is none", profiles: "calm",
+		patches: []patch{{"command.go", `name.full, value, "nx", "get", "px"`, `name.full, value, "get", "px"`}},
+	},
+	{
+		name: "no-rollback", rule: "a failed attempt is rolled back", profiles: "network,life",
+		patches: []patch{{"redlock.go", "defer l.undo(last, undo())", "if false { l.undo(last, undo()) }"}},
+		test:    "TestAFailedAttemptIsUnlockedOnAllNodesThatMayHoldIt",
+	},
+	{
+		name: "rollback-yes-only", rule: "also where no answer came", profiles: "network,life",
+		patches: []patch{{"node.go", "c.holds = c.holds || rep.stored\n", "c.holds = c.holds || rep.stored && !rep.silent\n"}},
+		test:    "TestAbandonedAttemptIsOwedAlthoughTheContextIsDone",
+	},
+	{
+		name: "rollback-on-ctx", rule: "also when the caller's ctx is done", profiles: "life,network",
+		patches: []patch{{"redlock.go", "defer l.undo(last, undo())", "if ctx.Err() == nil { defer l.undo(last, undo()) }"}},
+		test:    "TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack",
+	},
+	{
+		name: "release-overtakes", rule: "a release goes after what was asked there before", profiles: "network,minority,life",
+		patches: []patch{{"lock.go", "b.sendAgain(earlier, prev, restoring)", "_ = prev; b.sendAgain(earlier, restoring)"}},
+		test:    "TestReleaseGoesToASlowNodeAfterItsAcquireWasAnswered",
+	},
+	{
+		name: "not-owed", rule: "what had no answer is sent again", profiles: "network,crash,minority",
+		patches: []patch{{"node.go", "ln.owe(c, 0)", "_ = c"}},
+		test:    "TestRollbackIsSentAgainUntilItIsAnswered",
+	},
+	{
+		name: "no-ping", rule: "what undoes a command without an answer waits for a sign of life", profiles: "network,minority",
+		patches: []patch{{"node.go", "if c.early {", "if false {"}},
+		test:    "TestRollbackOfWhatHadNoAnswerGoesOutOnlyAfterAPing",
+	},
+	{
+		name: "no-second-look", rule: "a second look", profiles: "network,life",
+		patches: []patch{{"node.go", "ln.owe(c, lookAgain)", "_ = lookAgain"}},
+		test:    "TestSecondLookFindsTheAcquireThatCameAfterTheRelease",
+	},
+	{
+		name: "retries", rule: "nothing is sent twice by go-redis", profiles: "network,minority",
+		patches: []patch{{"command.go", "func (command) NoRetry() bool { return true }", "func (command) NoRetry() bool { return false }"}},
+		test:    "TestClientsThatRetryDoNotSendOurCommandsAgain",
+	},
+	{
+		name: "extend-after-until", rule: "an extension counts only if it is complete before the old Until", profiles: "slow,extend",
+		patches: []patch{{"extend.go", "case k.left(now) <= 0:\n\t\t// Also where", "case k.left(now) <= -time.Hour:\n\t\t// Also where"}},
+		test:    "TestAnExtensionThatIsCompleteAfterTheOldUntilIsLost",
+	},
+	{
+		name: "extend-when-sent", rule: "only an answered extension moves Until", profiles: "extend,slow",
+		patches: []patch{{"extend.go", "\tk.ext = x\n", "\tk.ext, k.start = x, now\n"}},
+		test:    "TestAnExtensionThatReachesAMinorityLeavesTheOldUntil",
+	},
+	{
+		name: "heal-alone", rule: "a node is healed only with the majority of the round", profiles: "rolling,wild-data,extend",
+		patches: []patch{{"ballot.go", "c.rep.missing && b.t.extension() == extended", "c.rep.missing"}},
+		test:    "TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn",
+	},
+	{
+		name: "heal-counts", rule: "a healed node counts from the next round on", profiles: "rolling,wild-data,extend",
+		patches: []patch{{"quorum.go", "\tcase t.yes >= t.need():\n\t\treturn extended", "\tcase t.yes > 0 && t.yes+t.missing >= t.need():\n\t\treturn extended"}},
+		test:    "TestALockThatAMajorityForgotIsLostAndNotTakenAnew",
+	},
+	{
+		name: "apart", rule: "value and fence are counted on the same node", profiles: "skew,slow",
+		patches: []patch{
+			{"command.go", "r.stored = r.holder == value\n", "r.stored = r.holder == value\n\t\tm, _ := result(zadd, exec)\n\t\tr.fenced = m == int64(1)\n"},
+			{"ballot.go", "\tc.voted = true\n\tswitch", "\tc.voted = true\n\tif c.rep.answer == No && c.rep.fenced {\n\t\tb.t.fenced++\n\t}\n\tswitch"},
+			{"quorum.go", "case t.fenced >= t.need():\n\t\treturn acquireFenced", "case t.fenced >= t.need() && t.yes >= t.need():\n\t\treturn acquireFenced"},
+		},
+		test: "TestValueAndTokenAreCountedOnTheSameNodes",
+	},
+	{
+		name: "raise-any", rule: "a raise acts only where the value is ours", profiles: "skew,slow",
+		patches: []patch{{"lua/raise.lua", "if held ~= ARGV[1] then return {0} end", ""}},
+		test:    "TestARaiseDoesNotCountANodeThatIsNotOursAnyMore",
+	},
+	{
+		name: "equal-counts", rule: "a register that stands at the proposal does not count", profiles: "skew,slow",
+		patches: []patch{{"command.go", "\tcase moved == int64(1):\n\t\tr.fenced = true", "\tcase moved == int64(1) || moved == int64(0):\n\t\tr.fenced = true"}},
+	},
+	{
+		name: "no-raise", rule: "a majority that is ours is not enough without the token", profiles: "skew,slow",
+		patches: []patch{{"redlock.go", "last, token, err = l.raise(ctx, e, b)", "_ = l.raise"}},
+	},
+	{
+		name: "raise-equal-counts", rule: "in a raise, too, only a register that moved counts", profiles: "skew,slow",
+		patches: []patch{{"lua/raise.lua", "'CH', ARGV[2], 'f') == 1 then", "'CH', ARGV[2], 'f') >= 0 then"}},
+	},
+	{
+		name: "shrink", rule: "registers only grow", profiles: "skew",
+		patches: []patch{{"command.go", `q.add("zadd", name.fence, "gt", "ch", proposal, "f")`, `q.add("zadd", name.fence, "ch", proposal, "f")`}},
+	},
+	{
+		name: "mortal-register", rule: "a register outlives its lock", profiles: "skew",
+		patches: []patch{{"drift.go", "given = min(px(ttl+registerLife), math.MaxInt32)\n\treturn given - px(registerSlack), given", "given = px(ttl / 4)\n\treturn given, given"}},
+	},
+	{
+		name: "immortal-register", rule: "each release and rollback gives the register a life", profiles: "calm,skew",
+		patches: []patch{{"lua/release.lua", "if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then", "if false then"}},
+		test:    "TestARegisterOutlivesTheLastWordOnItsLockByAboutADay",
+	},
+	{
+		name: "unmeasured-raise", rule: "the validity is measured after the raise, too", profiles: "slow",
+		patches: []patch{{"redlock.go", "now.since(b.start) >= valid {", "last == b && now.since(b.start) >= valid {"}},
+		test:    "TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired",
+	},
+	{
+		name: "unmeasured", rule: "the validity is measured when the quorum is complete", profiles: "slow",
+		patches: []patch{{"redlock.go", "now.since(b.start) >= valid {", "false && now.since(b.start) >= valid {"}},
+		test:    "TestAMajorityThatIsCompleteAfterTheValidityIsNoLock",
+	},
+	{
+		name: "value-reused", rule: "a new value for every attempt", profiles: "network,slow,skew",
+		patches: []patch{{"redlock.go", "\tvalue := e.label + \":\" + l.rand.uuid()", "\tvalue := e.label + \":\" + fmt.Sprint(e.began.at.UnixNano())"}},
+		test:    "TestValuesAreUniqueOverAllClientsAndAllRequests",
+	},
+	{
+		name: "told-late", rule: "the loss is told no later than Until", profiles: "extend,network",
+		patches: []patch{
+			{"extend.go", "k.left(now)-leadOf(k.valid), k.checkLoss)", "k.left(now)+20*time.Millisecond, k.checkLoss)"},
+			{"extend.go", "left := k.left(k.l.now()) - leadOf(k.valid)", "left := k.left(k.l.now()) + 20*time.Millisecond"},
+		},
+		test: "TestTheLossIsToldNoLaterThanUntil",
+	},
+	{
+		name: "steady-only", rule: "time is what the further of two clocks says", profiles: "skew",
+		patches: []patch{{"clock.go", "return max(a.at.Sub(b.at), time.Duration(a.wall-b.wall)*time.Microsecond)", "return a.at.Sub(b.at)"}},
+		test:    "TestTimePassesByTheClockThatWentFurther",
+	},
+	{
+		name: "freed-early", rule: "a loss told early leaves the lock on the nodes until Until", profiles: "extend,network",
+		patches: []patch{{"lock.go", "\t\tearly = k.left(k.l.now())\n", "\t\tearly = 0\n"}},
+		test:    "TestALostLockIsNotFreedBeforeUntil",
+	},
+	{
+		name: "wait-for-all", rule: "acquire is decided as early as it can be", profiles: "minority",
+		patches: []patch{{"redlock.go", "func acquireDecided(t tally) bool { return t.acquisition() != acquirePending }", "func acquireDecided(t tally) bool { return t.open() == 0 }"}},
+		test:    "TestMinorityInTroubleCostsNoTime",
+	},
+	{
+		name: "release-waits-for-all", rule: "so is release", profiles: "minority",
+		patches: []patch{{"lock.go", "func(t tally) bool { return k.verdict(t) != extendPending })", "func(t tally) bool { return t.open() == 0 })"}},
+		test:    "TestMinorityInTroubleCostsNoTime",
+	},
+	{
+		name: "restore-not", rule: "a failed adoption puts the old value back", profiles: "adopt",
+		patches: []patch{{"adopt.go", "return restoreQuestion(e.name, value, mine, ttl)", "return rollbackQuestion(e.name, mine, ttl)"}},
+		test:    "TestAFailedAdoptionGivesTheLockBack",
+	},
+	{
+		name: "released-after-until", rule: "missing at a release is released only before Until", why: "what it tells is false, but nobody acts on it",
+		patches: []patch{{"quorum.go", "\tif valid {\n\t\tt.yes += t.missing", "\tif valid || true {\n\t\tt.yes += t.missing"}},
+		test:    "TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil",
+	},
+}

@@ -1,0 +1,165 @@
+package sim
+
+import "time"
+
+// A Profile is a kind of environment and a kind of traffic, from which schedules are drawn. Uniformly random ones find
+// little: each profile is there for the rules that its traffic leans on.
+type Profile struct {
+	Name       string
+	About      string
+	Nodes      []int
+	Clients    [2]int // from, to
+	Keys       int
+	Length     time.Duration
+	TTL        [2]time.Duration
+	Lead       [2]time.Duration // each way
+	Skew       time.Duration    // clients' wall clocks, either way
+	Timeout    float64          // NodeTimeout as a part of the shortest ttl; 0: the default
+	Rates      [2]float64       // of the nodes' clocks
+	Every      time.Duration    // between two tasks, on average
+	Tasks      []weighted[Behaviour]
+	FaultEvery time.Duration
+	FaultFor   [2]time.Duration
+	Faults     []weighted[Strike]
+	Least      int // acquisitions in a run, or it means nothing
+
+	Unsafe   bool
+	Minority bool // faults strike a minority only, and I5 is judged
+	Ears     bool // clients subscribe to releases
+	Untimed  bool // several goroutines act at one instant, and the scheduler orders them: no test of determinism
+	Lasting  bool // some ttls are long
+	Away     bool // a node that lost its data stays away for the longest ttl, and a second
+}
+
+type weighted[T any] struct {
+	w int
+	v T
+}
+
+const (
+	ms = time.Millisecond
+	s  = time.Second
+)
+
+var short = []weighted[Behaviour]{{4, Try}, {3, Acquire}, {2, Vulture}, {1, Last}, {1, Extend}, {1, Keep}, {1, Cancel}}
+var network = []weighted[Strike]{{3, Slow}, {2, DropRequest}, {3, DropReply}, {2, LoseReply}, {2, Cut}, {2, CutRequests}, {2, CutReplies}, {2, CutLink}, {1, Refuse}, {2, Hang}}
+
+// Profiles are all there are. In all but the last two I1 is promised.
+var Profiles = []*Profile{
+	{
+		Name: "calm", About: "no faults, much contention",
+		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 6}, Keys: 2, Length: 60 * s, TTL: [2]time.Duration{100 * ms, 4 * s},
+		Every: 150 * ms, Tasks: append([]weighted[Behaviour]{{1, Inspect}, {1, Within}, {1, Leave}}, short...), Least: 10,
+	},
+	{
+		Name: "ears", About: "no faults, clients that subscribe to releases", Ears: true, Untimed: true, // published by goroutines of miniredis
+		Nodes: []int{3, 5}, Clients: [2]int{2, 6}, Keys: 2, Length: 60 * s, TTL: [2]time.Duration{100 * ms, 4 * s},
+		Every: 150 * ms, Tasks: []weighted[Behaviour]{{4, Acquire}, {2, Within}, {2, Keep}, {1, Extend}, {1, Cancel}, {1, Last}}, Least: 10,
+	},
+	{
+		Name: "network", Lasting: true, About: "slow, lossy, cut and one-way links, hung nodes",
+		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 4}, Keys: 2, Length: 120 * s, TTL: [2]time.Duration{100 * ms, 4 * s},
+		Every: 300 * ms, Tasks: short, FaultEvery: 600 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Faults: network, Least: 10,
+	},
+	{
+		Name: "crash", About: "restarts with their data, outages, errors",
+		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 4}, Keys: 2, Length: 120 * s, TTL: [2]time.Duration{200 * ms, 4 * s},
+		Every: 300 * ms, Tasks: short, FaultEvery: 900 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Least: 10,
+		Faults: []weighted[Strike]{{3, Stop}, {3, Restart}, {2, Hang}, {1, Loading}, {1, ReadOnly}, {1, OOM}, {1, Refuse}, {1, DropReply}},
+	},
+	{
+		Name: "drift", About: "nodes' clocks gain as much as Drift allows, vultures come at Until",
+		Nodes: []int{3, 5}, Clients: [2]int{3, 5}, Keys: 1, Length: 120 * s, TTL: [2]time.Duration{1 * s, 5 * s}, Rates: [2]float64{0.98, 1.0099},
+		Every: 1500 * ms, Tasks: []weighted[Behaviour]{{3, Vulture}, {3, Last}, {1, Keep}, {1, Extend}, {1, Leave}},
+		FaultEvery: 5 * s, FaultFor: [2]time.Duration{100 * ms, 1 * s}, Faults: []weighted[Strike]{{1, Slow}, {1, DropReply}}, Least: 10,
+	},
+	{
+		Name: "skew", About: "clients' wall clocks differ and are set, processes pause",
+		Nodes: []int{3, 4, 5}, Clients: [2]int{3, 6}, Keys: 1, Length: 60 * s, TTL: [2]time.Duration{200 * ms, 2 * s}, Skew: 20 * s,
+		Every: 150 * ms, Tasks: []weighted[Behaviour]{{4, Try}, {4, Acquire}, {2, Vulture}, {1, Extend}, {1, Keep}, {1, Cancel}},
+		FaultEvery: 400 * ms, FaultFor: [2]time.Duration{10 * ms, 2500 * ms},
+		Faults: []weighted[Strike]{{2, Wall}, {4, Pause}, {2, DropReply}, {1, CutLink}, {1, Slow}, {1, LoseReply}, {1, CutReplies}}, Least: 10,
+	},
+	{
+		Name: "extend", About: "locks held for long, under faults",
+		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 2, Length: 180 * s, TTL: [2]time.Duration{300 * ms, 3 * s},
+		Every: 800 * ms, Tasks: []weighted[Behaviour]{{4, Extend}, {4, Keep}, {2, Within}, {3, Vulture}, {2, Try}},
+		FaultEvery: 700 * ms, FaultFor: [2]time.Duration{50 * ms, 4 * s}, Faults: append([]weighted[Strike]{{2, Stop}, {2, Restart}}, network...), Least: 10,
+	},
+	{
+		Name: "slow", Lasting: true, About: "far nodes and much patience: answers come when little of the validity is left",
+		Nodes: []int{3, 5}, Clients: [2]int{2, 4}, Keys: 1, Length: 120 * s, TTL: [2]time.Duration{300 * ms, 1200 * ms}, Lead: [2]time.Duration{1 * ms, 60 * ms}, Timeout: 0.85, Skew: 2 * s,
+		Every: 500 * ms, Tasks: []weighted[Behaviour]{{3, Try}, {3, Acquire}, {3, Vulture}, {3, Extend}, {2, Keep}, {1, Last}},
+		FaultEvery: 300 * ms, FaultFor: [2]time.Duration{200 * ms, 2 * s}, Faults: []weighted[Strike]{{6, Slow}, {1, Pause}, {1, DropReply}}, Least: 5,
+	},
+	{
+		Name: "rolling", About: "nodes forget, one at a time, while locks are held",
+		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 2, Length: 120 * s, TTL: [2]time.Duration{300 * ms, 3 * s},
+		Every: 700 * ms, Tasks: []weighted[Behaviour]{{3, Keep}, {3, Extend}, {2, Vulture}, {3, Try}, {1, Last}, {1, Leave}},
+		FaultEvery: 900 * ms, FaultFor: [2]time.Duration{0, 1 * s}, Faults: []weighted[Strike]{{3, Evict}, {1, EvictFence}, {2, Flush}, {2, Lose}, {1, Revert}, {1, Slow}}, Least: 10,
+	},
+	{
+		Name: "away", About: "nodes lose their data and stay away for the longest ttl",
+		Nodes: []int{3, 5}, Clients: [2]int{2, 4}, Keys: 1, Length: 180 * s, TTL: [2]time.Duration{200 * ms, 2 * s}, Away: true,
+		Every: 400 * ms, Tasks: short, FaultEvery: 3 * s, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: []weighted[Strike]{{3, Lose}, {1, DropReply}, {1, Hang}, {1, CutReplies}}, Least: 10,
+	},
+	{
+		Name: "adopt", About: "hand-overs, also failed ones",
+		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 1, Length: 120 * s, TTL: [2]time.Duration{500 * ms, 3 * s}, Skew: 3 * s,
+		Every: 300 * ms, Tasks: []weighted[Behaviour]{{4, Adopt}, {3, Acquire}, {2, Keep}, {2, Extend}, {1, Vulture}},
+		FaultEvery: 1500 * ms, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: network, Least: 10,
+	},
+	{
+		Name: "life", Lasting: true, Untimed: true, // Close wakes everybody at one instant
+		About: "processes die, close and start again, calls are given up",
+		Nodes: []int{1, 3, 5}, Clients: [2]int{4, 8}, Keys: 2, Length: 60 * s, TTL: [2]time.Duration{200 * ms, 2 * s},
+		Every: 200 * ms, Tasks: []weighted[Behaviour]{{2, Die}, {4, Close}, {6, Cancel}, {4, Keep}, {2, Within}, {4, Acquire}, {4, Try}, {2, Extend}},
+		FaultEvery: 1500 * ms, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: network, Least: 10,
+	},
+	{
+		Name: "minority", Lasting: true, About: "all faults strike a minority, which nobody may notice",
+		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 4, Length: 120 * s, TTL: [2]time.Duration{2 * s, 8 * s}, Minority: true,
+		Every: 300 * ms, Tasks: []weighted[Behaviour]{{5, Try}, {2, Extend}, {2, Keep}, {1, Leave}, {1, Last}},
+		FaultEvery: 500 * ms, FaultFor: [2]time.Duration{50 * ms, 5 * s}, Faults: append([]weighted[Strike]{{2, Stop}, {1, Restart}, {1, Loading}, {1, ReadOnly}, {1, OOM}}, network...), Least: 10,
+	},
+	{
+		Name: "wild-clocks", About: "nodes' clocks run at any rate and jump: I1 is not promised, I2 is", Unsafe: true,
+		Nodes: []int{1, 3, 5}, Clients: [2]int{2, 5}, Keys: 1, Length: 120 * s, TTL: [2]time.Duration{200 * ms, 3 * s}, Skew: 5 * s, Rates: [2]float64{0.5, 2},
+		Every: 300 * ms, Tasks: append([]weighted[Behaviour]{{2, Keep}, {2, Vulture}}, short...),
+		FaultEvery: 800 * ms, FaultFor: [2]time.Duration{20 * ms, 2 * s}, Faults: []weighted[Strike]{{4, Jump}, {3, Rate}, {1, Wall}, {1, DropReply}, {1, Cut}, {1, Hang}, {1, Pause}}, Least: 10,
+	},
+	{
+		Name: "wild-data", About: "several nodes forget at once and serve at once: what is promised depends on what is left",
+		Nodes: []int{1, 3, 5}, Clients: [2]int{2, 5}, Keys: 1, Length: 120 * s, TTL: [2]time.Duration{200 * ms, 3 * s}, Skew: 5 * s,
+		Every: 300 * ms, Tasks: append([]weighted[Behaviour]{{2, Keep}, {2, Vulture}}, short...),
+		FaultEvery: 800 * ms, FaultFor: [2]time.Duration{0, 1 * s}, Faults: []weighted[Strike]{{2, Lose}, {2, Revert}, {2, Flush}, {2, Evict}, {1, EvictFence}, {1, DropReply}, {1, Hang}}, Least: 10,
+	},
+}
+
+// thin is the profile for long runs: less dense, so that more time passes in which something can go wrong slowly, such
+// as what is owed and what is to expire.
+func (p *Profile) thin() *Profile {
+	const factor = 8
+	q := *p
+	q.Every *= factor
+	q.FaultEvery *= factor
+	q.Length *= factor
+	return &q
+}
+
+// brief is the profile for every day: one storm and one calm.
+func (p *Profile) brief() *Profile {
+	q := *p
+	q.Length, q.Least = min(p.Length, weather), 1
+	return &q
+}
+
+// ProfileNamed finds a profile; nil: there is none.
+func ProfileNamed(name string) *Profile {
+	for _, p := range Profiles {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}

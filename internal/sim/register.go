@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// An independent judge: porcupine looks for an order of all acquisitions and ends of claims, consistent with real
+// time, in which the lock is free when it is taken and its fence is greater than all before. It shares nothing with the
+// interval judges but the history.
+
+type event struct {
+	take  bool // else the end of a claim
+	key   int
+	who   string
+	fence int64
+}
+
+// What the register and the lock are at a moment.
+type registry struct {
+	holder string
+	fence  int64
+}
+
+// lockModel: one holder at a time, fences grow. fenceModel: fences only, for what cannot be a lock (wild clocks).
+func model(exclusive bool) porcupine.Model {
+	return porcupine.Model{
+		Partition: func(all []porcupine.Operation) (parts [][]porcupine.Operation) {
+			at := map[int]int{}
+			for _, o := range all {
+				key := o.Input.(event).key
+				i, ok := at[key]
+				if !ok {
+					i = len(parts)
+					at[key] = i
+					parts = append(parts, nil)
+				}
+				parts[i] = append(parts[i], o)
+			}
+			return parts
+		},
+		Init: func() any { return registry{} },
+		Step: func(state, input, _ any) (bool, any) {
+			m, e := state.(registry), input.(event)
+			if !e.take {
+				return m.holder == e.who, registry{fence: m.fence}
+			}
+			if exclusive && m.holder != "" || e.fence <= m.fence {
+				return false, m
+			}
+			m.fence = e.fence
+			if exclusive {
+				m.holder = e.who
+			}
+			return true, m
+		},
+		Equal: func(a, b any) bool { return a == b },
+		DescribeOperation: func(input, _ any) string {
+			if e := input.(event); e.take {
+				return fmt.Sprintf("k%d: %s takes it, fence %d", e.key, labelOf(e.who), e.fence)
+			}
+			return fmt.Sprintf("k%d: %s is out", input.(event).key, labelOf(input.(event).who))
+		},
+		DescribeState: func(state any) string {
+			m := state.(registry)
+			return fmt.Sprintf("%s, fence %d", labelOf(m.holder), m.fence)
+		},
+	}
+}
+
+// operations are the history as porcupine takes it. What nothing is promised of is left out: claims that a majority
+// forgot, and those whose registers did not stay with a majority.
+func (h *History) operations() (ops []porcupine.Operation, exclusive bool) {
+	exclusive = !h.Schedule.Unsafe
+	for _, c := range h.Claims {
+		if c.Forgotten != never || !h.keeps(c, h.Length) || h.lostRegister(c) {
+			continue
+		}
+		end := c.End()
+		if exclusive && end <= c.Got {
+			continue // was never believed in
+		}
+		// porcupine's intervals are closed: what returns at the instant at which another is called is concurrent
+		// with it. Times two apart keep "at exactly End" before it and "Got at End" after.
+		ops = append(ops, porcupine.Operation{ClientId: c.Client, Input: event{take: true, key: c.Key, who: c.Value, fence: c.Fence}, Call: 2 * int64(c.Start), Return: 2 * int64(c.Got)})
+		if exclusive {
+			ops = append(ops, porcupine.Operation{ClientId: c.Client, Input: event{key: c.Key, who: c.Value}, Call: 2*int64(end) - 1, Return: 2*int64(end) - 1})
+		}
+	}
+	return ops, exclusive
+}
+
+// patience bounds porcupine, whose search is exponential where a history is both long and wrong.
+const porcupinePatience = 20 * time.Second
+
+func register(h *History) (bad []Violation) {
+	ops, exclusive := h.operations()
+	if porcupine.CheckOperationsTimeout(model(exclusive), ops, porcupinePatience) != porcupine.Illegal {
+		return nil
+	}
+	promise := "I2"
+	if exclusive {
+		promise = "I1 and I2"
+	}
+	return []Violation{{At: h.Length, Promise: promise, Key: -1, Text: "porcupine finds no order of the acquisitions in which one holds at a time and fences grow"}}
+}
+
+// Picture writes porcupine's drawing of the history to a new file and returns its path.
+func (h *History) Picture() (string, error) {
+	ops, exclusive := h.operations()
+	m := model(exclusive)
+	_, info := porcupine.CheckOperationsVerbose(m, ops, porcupinePatience)
+	f, err := os.CreateTemp("", "redlock-sim-*.html")
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return f.Name(), porcupine.Visualize(m, info, f)
+}

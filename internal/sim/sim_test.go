@@ -1,0 +1,136 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// verdict is Judge, and an error where the traffic was too thin to mean anything.
+func verdict(h *History) []Violation {
+	bad := Judge(h)
+	if least := h.Schedule.least; len(h.Claims) < least {
+		bad = append(bad, Violation{Promise: "traffic", Key: -1, Text: fmt.Sprintf("%d acquisitions, want at least %d: too few to mean anything", len(h.Claims), least)})
+	}
+	return bad
+}
+
+// totals are what a campaign has done so far.
+type totals struct {
+	runs, claims, ops, faults, writes atomic.Int64
+	virtual                           atomic.Int64
+}
+
+func (c *totals) add(h *History) {
+	c.runs.Add(1)
+	c.claims.Add(int64(len(h.Claims)))
+	c.ops.Add(int64(len(h.Ops)))
+	c.faults.Add(int64(len(h.Schedule.Faults)))
+	c.writes.Add(int64(len(h.Writes)))
+	c.virtual.Add(int64(h.Length))
+}
+
+func (c *totals) String() string {
+	return fmt.Sprintf("%d runs, %.2f virtual hours, %d faults, %d calls and %d acquisitions and %d writes judged",
+		c.runs.Load(), time.Duration(c.virtual.Load()).Hours(), c.faults.Load(), c.ops.Load(), c.claims.Load(), c.writes.Load())
+}
+
+// baseSeed is REDLOCK_SEED, or a fresh one.
+func baseSeed(t *testing.T) uint64 {
+	text := os.Getenv("REDLOCK_SEED")
+	if text == "" {
+		return rand.Uint64() >> 32
+	}
+	seed, err := strconv.ParseUint(text, 0, 64)
+	if err != nil {
+		t.Fatalf("REDLOCK_SEED: %v", err)
+	}
+	return seed
+}
+
+// profiles are those that REDLOCK_PROFILES names, or all.
+func profiles(t *testing.T) (list []*Profile) {
+	text := os.Getenv("REDLOCK_PROFILES")
+	if text == "" {
+		return Profiles
+	}
+	for _, name := range strings.Split(text, ",") {
+		p := ProfileNamed(name)
+		if p == nil {
+			t.Fatalf("REDLOCK_PROFILES: there is no profile %q", name)
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// TestSim plays every profile, with a fresh seed each time: once, or for as long as REDLOCK_SIM says ("5m").
+// REDLOCK_SEED plays a seed again, REDLOCK_PROFILES only some profiles.
+func TestSim(t *testing.T) {
+	seed, list := baseSeed(t), slices.Clone(profiles(t))
+	rounds, limit := 1, 10*time.Minute
+	for i, p := range list {
+		list[i] = p.brief()
+	}
+	if text := os.Getenv("REDLOCK_SIM"); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatalf("REDLOCK_SIM: %v", err)
+		}
+		rounds, limit = 1<<30, d
+		for i := range list {
+			list[i] = profiles(t)[i].thin()
+		}
+	}
+	t.Logf("base seed %d (again: REDLOCK_SEED=%d go test ./internal/sim -run TestSim)", seed, seed)
+	began := time.Now()
+	var sum totals
+	next := make(chan func(*testing.T))
+	go func() {
+		defer close(next)
+		for i := range rounds {
+			for _, p := range list {
+				if time.Since(began) > limit || t.Failed() {
+					return
+				}
+				next <- func(t *testing.T) {
+					h := Run(t, Generate(p, seed+uint64(i)), false)
+					sum.add(h)
+					if bad := verdict(h); len(bad) > 0 {
+						t.Errorf("%s", h.Report(bad))
+					}
+				}
+			}
+		}
+	}()
+	workers(t, next)
+	took := time.Since(began)
+	t.Logf("%v in %v: %.2f virtual hours a minute", &sum, took.Round(time.Millisecond), time.Duration(sum.virtual.Load()).Hours()/took.Minutes())
+}
+
+// workers runs what comes in, in as many bubbles at once as there are processors.
+func workers(t *testing.T, next <-chan func(*testing.T)) {
+	t.Run("workers", func(t *testing.T) {
+		var mu sync.Mutex
+		n := 0
+		for w := range 2 {
+			t.Run(strconv.Itoa(w), func(t *testing.T) {
+				t.Parallel()
+				for f := range next {
+					mu.Lock()
+					n++
+					name := strconv.Itoa(n)
+					mu.Unlock()
+					t.Run(name, f)
+				}
+			})
+		}
+	})
+}

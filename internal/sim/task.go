@@ -1,0 +1,334 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+)
+
+// A doing is a task under way.
+type doing struct {
+	Task
+	w     *world
+	c     *client
+	i     int
+	steps int
+}
+
+func (w *world) task(i int) {
+	t := w.s.Tasks[i]
+	time.Sleep(t.At + w.spread(1, i) - w.now())
+	d := &doing{Task: t, w: w, c: w.clients[t.Client], i: i}
+	switch t.Do {
+	case Vulture:
+		for range t.Times {
+			d.awaitEnd()
+			if !d.step() {
+				return
+			}
+			d.short(d.acquire(false))
+		}
+	case Try:
+		d.short(d.acquire(false))
+	case Acquire:
+		d.short(d.acquire(true))
+	case Extend:
+		d.extends(d.acquire(true))
+	case Keep, Die:
+		d.keep(d.acquire(true))
+	case Within:
+		d.run()
+	case Last:
+		d.last(d.acquire(true))
+	case Leave:
+		if k := d.acquire(false); k != nil && d.step() {
+			d.write(k)
+			k.lock.LeaveToExpire()
+			d.why(k, "left to expire")
+		}
+	case Adopt:
+		d.adopt()
+	case Cancel:
+		d.cancel()
+	case Close:
+		if d.step() {
+			d.close()
+		}
+	case Inspect:
+		ctx, stop := d.patience()
+		defer stop()
+		d.call("Inspect", func() error { _, err := d.c.locker().Inspect(ctx, keyName(d.Key)); return err })
+	default:
+		panic("sim: no behaviour " + t.Do)
+	}
+}
+
+// step stands still where the process does, and is false once it is dead. It takes a moment of its own, so that two tasks
+// that were woken at one instant do not go on at one.
+func (d *doing) step() bool {
+	d.steps++
+	d.c.gate()
+	time.Sleep(moment(d.w.s.Seed, uint64(d.i), uint64(d.steps)))
+	return !d.c.isDead()
+}
+
+// sleep lets time pass.
+func (d *doing) sleep(t time.Duration) bool {
+	time.Sleep(t)
+	return d.step()
+}
+
+func (d *doing) patience() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d.Wait)
+}
+
+// call notes a call and its return.
+func (d *doing) call(name string, f func() error) error {
+	o := Op{Client: d.Client, Task: d.i, Key: d.Key, Name: name, Called: d.w.now()}
+	err := f()
+	o.Returned, o.Outcome = d.w.now(), outcome(err)
+	if err != nil {
+		o.Text = err.Error()
+	}
+	d.w.mu.Lock()
+	d.w.h.Ops = append(d.w.h.Ops, o)
+	d.w.mu.Unlock()
+	if o.Outcome == "error" && !d.c.isDead() {
+		d.w.wrong("errors", d.Key, "c%d %s: %v is none of the documented ones", d.Client, name, err)
+	}
+	return err
+}
+
+func (d *doing) acquire(wait bool) *holding {
+	if !d.step() {
+		return nil
+	}
+	var lock *redlock.Lock
+	called := d.w.now()
+	name := "TryAcquire"
+	if wait {
+		name = "Acquire"
+	}
+	d.call(name, func() (err error) {
+		ctx, stop := d.patience()
+		defer stop()
+		f := d.c.locker().TryAcquire
+		if wait {
+			f = d.c.locker().Acquire
+		}
+		lock, err = f(ctx, keyName(d.Key), d.TTL)
+		return err
+	})
+	if lock == nil {
+		return nil
+	}
+	return d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
+}
+
+func (d *doing) release(k *holding) {
+	if k == nil || !d.step() {
+		return
+	}
+	d.w.end(k, "release")
+	d.call("Release", func() error { return k.lock.Release(context.Background()) })
+}
+
+func (d *doing) write(k *holding) { d.w.write(d.c, k) }
+
+func (d *doing) why(k *holding, why string) {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	k.Why = why
+}
+
+// short is a job that means to end before Until.
+func (d *doing) short(k *holding) {
+	if k == nil || !d.step() {
+		return
+	}
+	d.write(k)
+	if d.sleep(d.Hold) {
+		d.write(k)
+		d.release(k)
+	}
+}
+
+// extends renews by hand, each time after Hold.
+func (d *doing) extends(k *holding) {
+	if k == nil {
+		return
+	}
+	for range d.Times {
+		if !d.sleep(d.Hold) {
+			return
+		}
+		d.write(k)
+		before := k.lock.Until()
+		name := "Extend"
+		if !d.w.onAllHealthy(k) {
+			name = "Extend with less" // than a majority of nodes that answer: it waits for the others, and may fail
+		}
+		err := d.call(name, func() error {
+			ctx, stop := d.patience()
+			defer stop()
+			return k.lock.Extend(ctx)
+		})
+		d.w.extended(k, before, err)
+		if errors.Is(err, redlock.ErrLost) || errors.Is(err, redlock.ErrClosed) {
+			break
+		}
+	}
+	d.release(k)
+}
+
+// keep has the library renew, until Hold is over or the lock is lost.
+func (d *doing) keep(k *holding) {
+	if k == nil || !d.step() {
+		return
+	}
+	held, stop := k.lock.KeepAlive(context.Background())
+	defer stop()
+	d.w.watchLoss(d.c, k, held)
+	d.hold(held, k)
+	if d.Do == Die {
+		d.c.die()
+		return
+	}
+	d.release(k)
+}
+
+// hold works under the lock, with a write now and then.
+func (d *doing) hold(held context.Context, k *holding) {
+	const writes = 4
+	for range writes {
+		d.write(k)
+		d.w.carried(k)
+		t := time.NewTimer(d.Hold / writes)
+		select {
+		case <-t.C:
+		case <-held.Done():
+			t.Stop()
+			return
+		}
+		if !d.step() || held.Err() != nil {
+			return
+		}
+	}
+}
+
+func (d *doing) run() {
+	if !d.step() {
+		return
+	}
+	var mine *holding
+	called := d.w.now()
+	ctx, stop := d.patience()
+	defer stop()
+	err := d.call("Run", func() error {
+		return d.c.locker().Run(ctx, keyName(d.Key), d.TTL, func(held context.Context, lock *redlock.Lock) error {
+			mine = d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
+			d.w.watchLoss(d.c, mine, held)
+			d.hold(held, mine)
+			d.w.end(mine, "run") // the library's release comes after this
+			return nil
+		})
+	})
+	if err == nil && mine == nil {
+		d.w.wrong("errors", d.Key, "Run returned nil and has not called fn")
+	}
+}
+
+// last holds the lock to the last moment, writes then, and once more when it is too late.
+func (d *doing) last(k *holding) {
+	if k == nil {
+		return
+	}
+	time.Sleep(time.Until(k.lock.Until()) - d.Hold)
+	if !d.step() {
+		return
+	}
+	d.write(k)
+	time.Sleep(time.Until(k.lock.Until()) + d.Late)
+	if !d.step() {
+		return
+	}
+	d.write(k)
+	d.release(k)
+}
+
+// awaitEnd waits for the instant at which the key's holder may no longer believe in it, and Late beyond that.
+func (d *doing) awaitEnd() {
+	wait := d.TTL/4 + d.Late
+	if k := d.w.holder(d.Key); k != nil {
+		if left := time.Until(k.lock.Until()); left > 0 {
+			wait = left + d.Late
+		}
+	}
+	time.Sleep(wait)
+}
+
+// adopt takes over from whoever has the lock, as if he had told us its value.
+func (d *doing) adopt() {
+	giver := d.w.holder(d.Key)
+	if giver == nil || !d.step() {
+		return
+	}
+	d.w.adopting(giver)
+	called := d.w.now()
+	var lock *redlock.Lock
+	d.call("Adopt", func() (err error) {
+		ctx, stop := d.patience()
+		defer stop()
+		lock, err = d.c.locker().Adopt(ctx, keyName(d.Key), giver.Value, d.TTL)
+		return err
+	})
+	if lock == nil {
+		return
+	}
+	d.w.endAt(giver, called, "handed over")
+	d.short(d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock))
+}
+
+// cancel gives up in the midst of an acquisition, and of the release if it was quicker.
+func (d *doing) cancel() {
+	ctx, stop := context.WithCancel(context.Background())
+	time.AfterFunc(d.Wait, stop)
+	var lock *redlock.Lock
+	called := d.w.now()
+	d.call("Acquire", func() (err error) {
+		lock, err = d.c.locker().Acquire(ctx, keyName(d.Key), d.TTL)
+		return err
+	})
+	if lock == nil {
+		return
+	}
+	k := d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
+	d.write(k)
+	if !d.step() {
+		return
+	}
+	d.w.end(k, "release")
+	ctx, stop = context.WithCancel(context.Background())
+	time.AfterFunc(d.Late, stop)
+	d.call("Release", func() error { return lock.Release(ctx) })
+}
+
+// close ends the process's Locker while others use it, and makes another.
+func (d *doing) close() {
+	l, mine := d.c.stop()
+	if !mine {
+		d.call("Close", func() error {
+			err := l.Close()
+			if !errors.Is(err, redlock.ErrClosed) {
+				d.w.wrong("errors", d.Key, "c%d: a second Close returned %v", d.Client, err)
+			}
+			return err
+		})
+		return
+	}
+	d.w.closing(d.c)
+	d.call("Close", l.Close)
+	d.c.start()
+}

@@ -1,0 +1,44 @@
+package sim
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/seed-ce352c9b/redlock/internal/twin"
+)
+
+// TestTwins plays schedules with the scripts' twins and with the scripts: the same histories, down to each command and
+// nanosecond.
+func TestTwins(t *testing.T) {
+	for _, tw := range twins {
+		text, err := os.ReadFile(filepath.Join(root(t), "lua", tw.name+".lua"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha1.Sum(text)
+		if got := hex.EncodeToString(sum[:]); got != tw.sha {
+			t.Errorf("lua/%s.lua has changed: let its twin follow it, and then its sha in twins.go: %s", tw.name, got)
+		}
+	}
+	defer twin.Enable(true)
+	for _, p := range Profiles {
+		if p.Untimed {
+			continue
+		}
+		p := *p
+		p.Length /= 20
+		for seed := range uint64(3) {
+			twin.Enable(true)
+			fast, one := heard(t, Generate(&p, 100+seed))
+			twin.Enable(false)
+			slow, other := heard(t, Generate(&p, 100+seed))
+			if fast.Hash() != slow.Hash() {
+				t.Errorf("%s, seed %d: %d commands with the twins and %d with the scripts, %d and %d claims, and the histories part:\n%s",
+					p.Name, 100+seed, fast.Commands, slow.Commands, len(fast.Claims), len(slow.Claims), parting(one, other))
+			}
+		}
+	}
+}

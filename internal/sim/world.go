@@ -1,0 +1,190 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
+)
+
+var newLocker = seam.NewLocker.(func(opt redlock.Options, steady, wall func() time.Time, seed uint64, nodes ...redlock.Node) (*redlock.Locker, error))
+
+// A world plays one schedule. Its clients may use what it knows (who holds what, until when): they are adversaries, and
+// a real one could be as lucky.
+type world struct {
+	s       *Schedule
+	c       *redlocktest.Cluster
+	began   time.Time
+	clients []*client
+	tasks   sync.WaitGroup
+	faults  sync.WaitGroup
+	calm    chan struct{} // closed when no fault strikes any more
+
+	mu     sync.Mutex
+	h      *History
+	latest map[int]*holding    // by key: the newest claim
+	live   map[string]*holding // by value
+	lost   map[string]instant  // values that a majority no longer carries since then
+	shutAt map[string]instant  // by label: when a Locker's Close was called
+	store  map[int]*fenced
+	depth  map[string]int // faults under way
+	drops  []int          // requests to be dropped, by node
+	open   int            // faults that are not over
+	quiet  instant        // since when there are none
+}
+
+// A holding is a claim and the lock it is about.
+type holding struct {
+	*Claim
+	lock *redlock.Lock
+	held context.Context // of its KeepAlive or Run
+}
+
+// Run plays a schedule in a bubble and returns what was seen. It does not judge. trace: count and hash every command
+// that a node is sent, too.
+func Run(t *testing.T, s *Schedule, trace bool) *History {
+	t.Helper()
+	var h *History
+	redlocktest.BubbleFunc(t, func() {
+		w := &world{
+			s: s, c: redlocktest.NewSeeded(t, s.Nodes, s.Seed), began: time.Now(), calm: make(chan struct{}),
+			h: &History{Schedule: s}, latest: map[int]*holding{}, live: map[string]*holding{}, lost: map[string]instant{}, shutAt: map[string]instant{},
+			store: map[int]*fenced{}, depth: map[string]int{}, drops: make([]int, s.Nodes),
+		}
+		h = w.h
+		tracers := w.watchNodes(trace)
+		for i := range s.Clients {
+			w.clients = append(w.clients, w.newClient(i))
+		}
+		for i := range s.Tasks {
+			w.tasks.Go(func() { w.task(i) })
+		}
+		for i := range s.Faults {
+			w.faults.Go(func() { w.fault(i) })
+		}
+		w.saveEverySecond()
+		w.faults.Go(w.audit)
+		w.tasks.Wait()
+		w.faults.Wait()
+		close(w.calm)
+		w.revive()
+		w.leftovers()
+		w.shut()
+		h.Length = w.now()
+		for _, k := range w.live {
+			k.Until = k.lock.Until().Sub(w.began)
+		}
+		for i, tr := range tracers {
+			h.Commands += tr.n
+			h.Trace = mix(h.Trace, uint64(i), tr.sum.Sum64())
+		}
+	})
+	return h
+}
+
+func (w *world) now() instant { return time.Since(w.began) }
+
+// wrong notes a violation that is seen now.
+func (w *world) wrong(promise string, key int, format string, args ...any) {
+	v := Violation{At: w.now(), Promise: promise, Key: key, Text: fmt.Sprintf(format, args...)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.h.Seen = append(w.h.Seen, v)
+}
+
+func (w *world) struck(format string, args ...any) {
+	at := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.h.Struck = append(w.h.Struck, Struck{At: at, Text: fmt.Sprintf(format, args...)})
+}
+
+// spread is what is added to a time of the schedule, so that no two things happen at one instant, where the scheduler
+// would choose their order. A shrunk schedule is full of equal times.
+func (w *world) spread(kind, i int) time.Duration {
+	return time.Duration(mix(w.s.Seed, uint64(kind), uint64(i)) % 4093)
+}
+
+// mix is splitmix64's finalizer over a running sum.
+func mix(vs ...uint64) uint64 {
+	h := uint64(0)
+	for _, v := range vs {
+		h += v + 0x9e3779b97f4a7c15
+		h ^= h >> 30
+		h *= 0xbf58476d1ce4e5b9
+		h ^= h >> 27
+		h *= 0x94d049bb133111eb
+		h ^= h >> 31
+	}
+	return h
+}
+
+// revive asks for every key once the faults are over: somebody has to get it within the longest ttl, the time that
+// go-redis leaves between two dials, and what the library needs to notice.
+func (w *world) revive() {
+	w.once()
+	fresh := w.newClient(len(w.clients))
+	w.clients = append(w.clients, fresh)
+	const slack = 5 * time.Second
+	bound := w.s.longest() + w.s.longest()/10 + slack
+	for key := range w.s.Keys {
+		c := fresh
+		for i := range w.clients { // an old hand if there is one: it knows nodes that were down
+			if old := w.clients[(key+i)%len(w.clients)]; !old.isDead() {
+				c = old
+				break
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), bound)
+		called := w.now()
+		lock, err := c.locker().Acquire(ctx, keyName(key), 2*time.Second)
+		cancel()
+		took := w.now() - called
+		if err != nil {
+			w.wrong("liveness", key, "%v after the last fault c%d still does not get the lock: %v", took, c.i, err)
+			continue
+		}
+		w.h.Revived = append(w.h.Revived, took)
+		k := w.claim(c, -1, key, called, 2*time.Second, lock)
+		w.write(c, k)
+		w.end(k, "release")
+		if err := lock.Release(context.Background()); err != nil {
+			w.wrong("liveness", key, "the release of a healthy cluster: %v", err)
+		}
+	}
+}
+
+// once uses a key that nobody has used, for a moment: what it leaves is looked at, too.
+func (w *world) once() {
+	c := w.newClient(len(w.clients))
+	w.clients = append(w.clients, c)
+	lock, err := c.locker().TryAcquire(context.Background(), "once", time.Minute)
+	if err != nil {
+		w.wrong("liveness", -1, "a key that nobody has used: %v", err)
+		return
+	}
+	if err := lock.Release(context.Background()); err != nil {
+		w.wrong("liveness", -1, "the release of a healthy cluster: %v", err)
+	}
+}
+
+// shut closes all Lockers, which has to be quick and without error.
+func (w *world) shut() {
+	for _, c := range w.clients {
+		if c.isDead() {
+			continue
+		}
+		began := w.now()
+		if err := c.locker().Close(); err != nil {
+			w.wrong("I4", -1, "Close of c%d: %v", c.i, err)
+		}
+		if took := w.now() - began; took > 3*time.Second {
+			w.wrong("I4", -1, "Close of c%d took %v", c.i, took)
+		}
+	}
+}

@@ -1,0 +1,29 @@
+package redlock
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/seam"
+)
+
+// The simulator (internal/sim) is another package than the tests that reach NewSeamed
+// in export_test.go; it gets the same constructor through internal/seam.
+func init() { seam.NewLocker = seamed }
+
+// seamed is New with a steady clock, a wall clock and a seed for everything random.
+// nil: the real clock.
+func seamed(opt Options, steady, wall func() time.Time, seed uint64, nodes ...Node) (*Locker, error) {
+	if steady == nil {
+		steady = time.Now
+	}
+	if wall == nil {
+		wall = time.Now
+	}
+	now := func() instant { return instant{at: steady(), wall: wall().UnixMicro()} }
+	var key [32]byte
+	for i := range 8 {
+		key[i] = byte(seed >> (8 * i))
+	}
+	return newLocker(opt, nodes, now, &source{bytes: rand.NewChaCha8(key), spread: rand.New(rand.NewPCG(seed, 1))})
+}
