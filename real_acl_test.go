@@ -1,0 +1,88 @@
+package redlock_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+)
+
+// The permissions that docs/operations.md names are all that is needed: a user with no
+// others does everything, and no server has refused anything.
+func TestRealPermissionsOfTheDocs(t *testing.T) {
+	r := realStart(t, 3)
+	text, err := os.ReadFile("docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var line []any
+	for l := range strings.Lines(string(text)) {
+		if strings.HasPrefix(l, "ACL SETUSER locks ") {
+			for _, w := range strings.Fields(l) {
+				line = append(line, w)
+			}
+		}
+	}
+	var urls []string
+	for i, c := range r.admin {
+		if err := c.Do(t.Context(), line...).Err(); err != nil {
+			t.Fatalf("%v: %v", line, err)
+		}
+		urls = append(urls, "redis://locks:secret@"+r.servers[i].Addr())
+	}
+	open := func(opt redlock.Options) *redlock.Locker {
+		l, err := redlock.Open(opt, urls...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	for _, fair := range []bool{false, true} {
+		a, b := open(redlock.Options{Fair: fair}), open(redlock.Options{Fair: fair})
+		key := "jobs/42"
+		k := realAcquire(t, a, key, time.Minute)
+		if err := k.Extend(t.Context()); err != nil {
+			t.Errorf("Extend: %v", err)
+		}
+		k, err := b.Adopt(t.Context(), key, k.Value(), time.Minute)
+		if err != nil {
+			t.Fatalf("Adopt: %v", err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		a.Acquire(short, key, time.Minute) // leaves the queue again
+		cancel()
+		got := make(chan *redlock.Lock)
+		go func() {
+			k, err := a.Acquire(t.Context(), key, time.Minute)
+			if err != nil {
+				t.Errorf("Acquire: %v", err)
+			}
+			got <- k
+		}()
+		realUntil(t, 2*time.Second, "a queue", func() bool {
+			st, err := b.Inspect(t.Context(), key)
+			return err == nil && len(st.Queue) == 1
+		})
+		realRelease(t, k)
+		if k := <-got; k != nil {
+			realRelease(t, k)
+		}
+		// Another's register is ahead: a raise.
+		r.do(t, []int{0, 1, 2}, "zadd", "{jobs/43}:fence", time.Now().Add(time.Minute).UnixMicro(), "f")
+		realRelease(t, realAcquire(t, a, "jobs/43", time.Minute))
+		left := realAcquire(t, a, "jobs/44", time.Minute)
+		left.LeaveToExpire()
+		realUntil(t, 2*time.Second, "rest", func() bool { return realAtRest(a, 3) && realAtRest(b, 3) })
+		r.do(t, []int{0, 1, 2}, "del", "jobs/44")
+	}
+	for i, c := range r.admin {
+		log, err := c.Do(t.Context(), "acl", "log").Slice()
+		if err != nil || len(log) > 0 {
+			t.Errorf("server %d refused: %v, %v", i, log, err)
+		}
+	}
+}
