@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,23 @@ func (r *realNodes) realListening(t testing.TB, i, n int) {
 	})
 }
 
+// realQueued waits until somebody stands in the queue of each of these servers: then its
+// look is over, and it waits for seconds.
+func (r *realNodes) realQueued(t testing.TB, key string, servers ...int) {
+	t.Helper()
+	realUntil(t, 5*time.Second, fmt.Sprintf("a place in the queues of servers %v", servers), func() bool {
+		for _, i := range servers {
+			if r.admin[i].ZCard(context.Background(), "{"+key+"}:queue").Val() == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// woken is a bound that no poll keeps, which comes after four seconds, and every machine.
+const woken = 2 * time.Second
+
 // realHandOver releases a lock and gives how long the waiter took to have it.
 func realHandOver(t testing.TB, k *redlock.Lock, next <-chan *redlock.Lock) (*redlock.Lock, time.Duration) {
 	t.Helper()
@@ -70,9 +88,9 @@ func TestRealWaiterIsWoken(t *testing.T) {
 		for i := range 5 {
 			r.realListening(t, i, 1)
 		}
-		time.Sleep(600 * time.Millisecond) // it has taken its place, and waits for seconds
+		r.realQueued(t, key, 0, 1, 2, 3, 4)
 		got, d := realHandOver(t, k, next)
-		if bound := 200*time.Millisecond + 4*late(); d > bound {
+		if bound := woken + 4*late(); d > bound {
 			t.Errorf("fair %v: woken after %v, want at most %v", fair, d, bound)
 		}
 		realRelease(t, got)
@@ -118,7 +136,9 @@ func TestRealTurns(t *testing.T) {
 		t.Errorf("tickets differ: %v", tickets)
 	}
 	r.servers[1].Restart() // its queue is lost, and comes back in order
-	time.Sleep(time.Second)
+	realUntil(t, 5*time.Second, "the queue again", func() bool {
+		return r.admin[1].ZCard(context.Background(), "{job}:queue").Val() == int64(len(names))
+	})
 	for i := range names {
 		var d time.Duration
 		k, d = realHandOver(t, k, next[i])
@@ -149,14 +169,12 @@ func TestRealSubscriptionKilled(t *testing.T) {
 	}
 	for range 3 {
 		r.do(t, nil, "client", "kill", "type", "pubsub")
-		time.Sleep(50 * time.Millisecond)
 	}
 	for i := range 3 {
 		r.realListening(t, i, 1) // made anew
 	}
-	time.Sleep(300 * time.Millisecond)
 	got, d := realHandOver(t, k, next)
-	if bound := retryPause + 200*time.Millisecond + 4*late(); d > bound {
+	if bound := woken + 4*late(); d > bound {
 		t.Errorf("after lost subscriptions: woken after %v, want at most %v", d, bound)
 	}
 	// And where it dies at the moment of the release.
@@ -164,10 +182,10 @@ func TestRealSubscriptionKilled(t *testing.T) {
 	for i := range 3 {
 		r.realListening(t, i, 1)
 	}
-	time.Sleep(300 * time.Millisecond)
+	r.realQueued(t, "job", 0, 1, 2)
 	r.do(t, nil, "client", "kill", "type", "pubsub")
 	got, d = realHandOver(t, got, next)
-	if bound := 2*retryPause + 200*time.Millisecond + 4*late(); d > bound {
+	if bound := woken + 4*late(); d > bound {
 		t.Errorf("with subscriptions killed at the release: acquired after %v, want at most %v", d, bound)
 	}
 	realRelease(t, got)
@@ -186,16 +204,16 @@ func TestRealStoppedServerDoesNotHoldWaitersUp(t *testing.T) {
 		for i := range 5 {
 			r.realListening(t, i, 1)
 		}
+		r.realQueued(t, key, 0, 1, 2, 3, 4)
 		r.servers[2].Stop()
-		time.Sleep(300 * time.Millisecond)
 		got, d := realHandOver(t, k, next)
-		if bound := 300*time.Millisecond + 4*late(); d > bound {
+		if bound := woken + 4*late(); d > bound {
 			t.Errorf("fair %v, one of five stopped: woken after %v, want at most %v", fair, d, bound)
 		}
 		next = realWaiter(t, a, key, time.Minute) // comes while it is stopped
-		time.Sleep(500 * time.Millisecond)
+		r.realQueued(t, key, 0, 1, 3, 4)
 		got, d = realHandOver(t, got, next)
-		if bound := 300*time.Millisecond + 4*late(); d > bound {
+		if bound := woken + 4*late(); d > bound {
 			t.Errorf("fair %v, came while one was stopped: woken after %v, want at most %v", fair, d, bound)
 		}
 		r.servers[2].Cont()
@@ -221,9 +239,12 @@ func TestRealWaiterWithoutChannels(t *testing.T) {
 		key := fmt.Sprint("job fair ", fair)
 		k := realAcquire(t, a, key, time.Minute)
 		next := realWaiter(t, b, key, time.Minute)
-		time.Sleep(600 * time.Millisecond)
+		realUntil(t, 5*time.Second, "a look, by PTTL or from the queue", func() bool {
+			stats := r.admin[0].Info(context.Background(), "commandstats").Val()
+			return strings.Contains(stats, "cmdstat_pttl") || fair && strings.Contains(stats, "cmdstat_zrangebyscore")
+		})
 		got, d := realHandOver(t, k, next)
-		if bound := retryPause + 200*time.Millisecond + 4*late(); d > bound {
+		if bound := woken + 4*late(); d > bound {
 			t.Errorf("fair %v: found free after %v, want at most %v", fair, d, bound)
 		}
 		realRelease(t, got)
