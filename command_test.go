@@ -37,7 +37,7 @@ func questionOf(k kind) *question {
 		acquireQuestion(name, mine, time.Second, 7), raiseQuestion(name, mine, time.Second, 7), extendQuestion(name, mine, time.Second, 7),
 		healQuestion(name, mine, time.Second), releaseQuestion(name, mine, time.Second, 2, theirs), rollbackQuestion(name, mine, time.Second),
 		adoptQuestion(name, theirs, mine, time.Second, 7), restoreQuestion(name, theirs, mine, time.Second), touchQuestion(name, time.Second),
-		inspectQuestion(name), turnQuestion(name, mine, time.Second, 7, theirs, 1800000000000001), leaveQuestion(name, theirs, 2), waitQuestion(name, theirs, false), lookQuestion(name),
+		inspectQuestion(name), turnQuestion(name, mine, time.Second, 7, theirs, 1800000000000001), leaveQuestion(name, theirs, mine, 2), waitQuestion(name, theirs, false), lookQuestion(name),
 	} {
 		if q.kind == k {
 			return &q
@@ -636,7 +636,7 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 		askInspect:  {queued(inspectScript)},
 		askTurn:     {queued(turnScript) + " " + mine + " 1000 7 " + theirs + " 1800000000000001 2000 15000"},
 		askWait:     {waits(waitScript) + " " + theirs + "  12000 15000"},
-		askLeave:    {waits(leaveScript) + " " + theirs + " {jobs/42}:release 2"},
+		askLeave:    {waits(leaveScript) + " " + theirs + " {jobs/42}:release 2 " + mine},
 		askLook:     {"pttl jobs/42"},
 	} {
 		q := questionOf(k)

@@ -258,7 +258,7 @@ func (s *stage) denied(err string) {
 // Keys come and go, and waiters too: in the end what is listened to is
 // what is waited for, on one connection a node.
 func TestListeningFollowsTheWaitersInAllOrders(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(3) {
 		onStage(t, 3, func(s *stage) {
 			var d dialled
 			l := s.lockerWith(redlock.Options{}, nil, s.earsBy(&d))

@@ -37,17 +37,10 @@ const (
 	queueLife = 15 * time.Second
 
 	// tellWaiters is to how many a release is announced: the first tries at once, the
-	// second looks a moment later, in case that the first is not well. With
-	// Options.Fair only the first can have it.
+	// second looks a moment later, in case that the first is not well. With one, nobody
+	// may be told by a majority: while a place moves, the nodes' queues differ by it.
 	tellWaiters = 2
 )
-
-func (l *Locker) tell() int {
-	if l.opt.Fair {
-		return 1
-	}
-	return tellWaiters
-}
 
 // turnQuestion is an acquire that minds the queue. ticket 0: it does not queue, and may
 // only stand there as place.
@@ -76,11 +69,12 @@ func waitQuestion(name lockKey, place string, behind bool) question {
 	return q
 }
 
-// leaveQuestion takes a place off the queue.
-func leaveQuestion(name lockKey, place string, tell int) question {
+// leaveQuestion takes a place off the queue. value is what is announced where the lock
+// is free: a new one every time, for who hears it acts once for each.
+func leaveQuestion(name lockKey, place, value string, tell int) question {
 	q := question{kind: askLeave}
 	queue, lapse := name.queue()
-	q.evalOn(leaveScript, []any{name.full, queue, lapse}, place, name.channel, tell)
+	q.evalOn(leaveScript, []any{name.full, queue, lapse}, place, name.channel, tell, value)
 	return q
 }
 

@@ -31,6 +31,7 @@ type Lock struct {
 	renew  *time.Timer
 	loss   *time.Timer
 	rel    *ballot // the release under way, or done
+	quiet  bool    // it tells nobody: the lock was handed on
 	result error   // of the release or the loss, once final
 }
 
@@ -183,11 +184,11 @@ func (k *Lock) beginRelease(cause error) *ballot {
 	k.state = stateReleasing
 	ended := k.endVigils()
 	restoring := k.l.restoring(k.name)
-	tell, place := k.l.tell(), ""
+	tell, place := tellWaiters, ""
 	var next *ballot
 	if cause == nil && earlier == nil && restoring == nil {
 		if next, place = k.l.waits.handOver(k); next != nil {
-			tell = 0
+			tell, k.quiet = 0, true
 		}
 	}
 	b := k.l.cleaning(OpRelease, k.name, releaseQuestion(k.name, k.value, k.ttl, tell, place), k.holds|k.raised, k.doubt,
@@ -225,7 +226,7 @@ func (k *Lock) released(b *ballot) error {
 	switch k.verdict(t) {
 	case extended:
 		k.state, k.result = stateReleased, nil
-		k.l.waits.released(k.name)
+		k.l.waits.released(k.name, k.quiet)
 	case extensionLost:
 		k.state, k.result = stateReleased, &QuorumError{Round: b.round(), Err: ErrLost}
 	default:

@@ -13,6 +13,7 @@ import (
 
 // Release in a loop while a majority is down drops what is owed for other locks.
 func TestRepeatedReleasesDoNotCrowdOutWhatIsOwedForOthers(t *testing.T) {
+	t.Parallel()
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
 		a := try(t, l, "a", time.Hour)

@@ -293,12 +293,17 @@ func (ln *lane) begin(c *call, ready []*call) []*call {
 // superseded reports that another call waits behind this one which does not build on
 // it. A raise does: it is for nodes that said yes to the acquire.
 func (c *call) superseded() bool {
+	yes := false
 	for _, n := range c.next {
-		if n.q.kind == askRaise {
+		switch n.q.kind {
+		case askRaise:
 			return false
+		case askLeave, askTouch: // who has won leaves the queue, or gives registers a life, and wants the lock on every node
+		default:
+			yes = true
 		}
 	}
-	return len(c.next) > 0
+	return yes
 }
 
 // submit queues a call, or fails it at once where the node is not to be used.

@@ -26,7 +26,8 @@ type Options struct {
 	// random one between half of that and all of it, and is cut short by the release
 	// of the lock and by the end of its ttl. It must be pure: it is called from many
 	// goroutines and decides nothing but the pause. nil: 10 ms doubling to 250 ms; and
-	// 5 s while a majority of the nodes would announce the release.
+	// 5 s while a majority of the nodes would announce the release, which is then also
+	// the most that it can say: asking keeps the place at which one is told.
 	Retry func(attempt int) time.Duration
 
 	// Fair is to serve the waiters of all processes in order of arrival. It holds

@@ -110,6 +110,7 @@ func TestReleaseIsSentAgainUntilItIsAnswered(t *testing.T) {
 // The ttl runs from when a node executes a command, not from when it was sent: what
 // is owed outlives it by a day.
 func TestDebtIsDroppedAfterItsTime(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		outage time.Duration
 		sent   bool

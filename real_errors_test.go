@@ -77,6 +77,7 @@ var realErrors = []realError{
 }
 
 func TestRealErrors(t *testing.T) {
+	t.Parallel()
 	for _, tt := range realErrors {
 		t.Run(tt.name, func(t *testing.T) {
 			r := realStart(t, 5, tt.args...)
@@ -230,6 +231,7 @@ func TestRealLoading(t *testing.T) {
 }
 
 func TestRealPasswords(t *testing.T) {
+	t.Parallel()
 	r := realStart(t, 3, "--requirepass", "secret")
 	with := func(user string) (urls []string) {
 		for _, a := range r.addrs() {

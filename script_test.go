@@ -6,9 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
@@ -293,6 +296,307 @@ func TestScriptRelease(t *testing.T) {
 	})
 }
 
+// listening subscribes to channels of the stage's only node, one client to each: what is
+// published on them until silence is what the result gives, in order.
+func (s *stage) listening(channels ...string) (heard func() []string) {
+	s.Helper()
+	var all []<-chan *redis.Message
+	for _, c := range channels {
+		sub := s.c.Clients()[0].Subscribe(s.ctx, c)
+		s.Cleanup(func() { sub.Close() })
+		if _, err := sub.Receive(s.ctx); err != nil {
+			s.Fatal(err)
+		}
+		all = append(all, sub.Channel())
+	}
+	return func() (got []string) {
+		time.Sleep(time.Second)
+		for i, ch := range all {
+			for len(ch) > 0 {
+				m := <-ch
+				got = append(got, strings.TrimPrefix(channels[i], "{jobs/42}:release")+"="+m.Payload)
+			}
+		}
+		return got
+	}
+}
+
+// place puts a place into the queue of the stage's only node.
+func (s *stage) place(member string, ticket, over int) {
+	s.Helper()
+	s.do(0, "ZADD", jobQueue, fmt.Sprint(ticket), member)
+	s.do(0, "ZADD", jobLapse, fmt.Sprint(over), member)
+}
+
+// queues checks who stands in the queue of the stage's only node, first to last, and
+// that these have an end and nobody else has one.
+func (s *stage) queues(what string, want ...any) {
+	s.Helper()
+	for _, key := range []string{jobQueue, jobLapse} {
+		got := s.do(0, "ZRANGE", key, "0", "-1").([]any)
+		if key == jobQueue && !slices.Equal(got, want) || len(got) != len(want) {
+			s.Errorf("%s: %s: got %v, want %v", what, key, got, want)
+		}
+	}
+}
+
+// ticket checks the ticket of a place, to the last digit.
+func (s *stage) ticket(place string, want int) {
+	s.Helper()
+	if got, _ := s.node(0).Score(jobQueue, place); int(got) != want {
+		s.Errorf("ticket of %s: got %d, want %d", place, int(got), want)
+	}
+}
+
+func (s *stage) us() int { return int(s.node(0).Now().UnixMicro()) }
+func (s *stage) ms() int { return int(s.node(0).Now().UnixMilli()) }
+
+const releaseChannel = "{jobs/42}:release"
+
+func TestScriptReleaseTellsTheQueue(t *testing.T) {
+	release := func(s *stage, place, tell string) any {
+		return s.evalQueue("release", "ours", "86000000", "86400000", releaseChannel, place, tell)
+	}
+	tells := func(name, place, tell string, before func(s *stage), want string, left ...any) {
+		onScript(t, name, func(s *stage) {
+			heard := s.listening(releaseChannel, releaseChannel+":a", releaseChannel+":b", releaseChannel+":c", releaseChannel+":d")
+			s.node(0).Set(job, "ours", sec)
+			before(s)
+			s.answers("release", release(s, place, tell), 1)
+			s.leaves("afterwards", "", 0, "", 0)
+			if got := strings.Join(heard(), " "); got != want {
+				s.Errorf("announced: got %q, want %q", got, want)
+			}
+			if len(left) > 0 {
+				s.queues("afterwards", left...)
+			}
+		})
+	}
+	four := func(s *stage) {
+		for i, place := range []string{"d", "b", "c", "a"} { // not as the names are
+			s.place(place, 10+i, s.ms()+5000)
+		}
+	}
+	tells("nobody queues", "", "2", func(*stage) {}, "=ours")
+	tells("the first two, in order", "", "2", four, "=ours :b=2 ours :d=1 ours", "d", "b", "c", "a")
+	tells("the first", "", "1", four, "=ours :d=1 ours", "d", "b", "c", "a")
+	tells("all, where there are no more", "", "9", four, "=ours :a=4 ours :b=2 ours :c=3 ours :d=1 ours", "d", "b", "c", "a")
+	tells("nobody, though somebody queues", "", "0", four, "=ours", "d", "b", "c", "a")
+	tells("those whose time is over are passed over", "", "2", func(s *stage) {
+		four(s)
+		s.place("d", 10, s.ms()-1)
+		s.place("b", 11, s.ms()) // its last millisecond
+		s.do(0, "ZREM", jobLapse, "c")
+		s.place("e", 1, s.ms()-1000)
+	}, "=ours :a=2 ours :b=1 ours")
+	tells("those whom nobody hears are passed over", "", "2", func(s *stage) {
+		four(s)
+		s.place("e", 1, s.ms()+5000)
+		s.place("f", 12, s.ms()+5000)
+	}, "=ours :b=2 ours :d=1 ours", "e", "d", "b", "c", "f", "a")
+	tells("however many", "", "2", func(s *stage) {
+		four(s)
+		for i := range 100 {
+			s.place(fmt.Sprint("dead", i), 1, s.ms()+5000)
+		}
+	}, "=ours :b=2 ours :d=1 ours")
+	tells("our place goes to the end, and the others are told", "d", "2", four, "=ours :b=1 ours :c=2 ours", "b", "c", "a", "d")
+	tells("our place alone is told", "d", "2", func(s *stage) { s.place("d", 10, s.ms()+5000) }, "=ours :d=1 ours", "d")
+	tells("a place that is not there is not made", "e", "2", four, "=ours :b=2 ours :d=1 ours", "d", "b", "c", "a")
+	tells("ours is moved, nobody told", "d", "0", four, "=ours", "d", "b", "c", "a")
+	onScript(t, "our place gets the node's time", func(s *stage) {
+		s.place("d", 10, s.ms()+5000)
+		s.place("b", 11, s.ms()+5000)
+		time.Sleep(1234567 * time.Microsecond)
+		release(s, "d", "2")
+		s.ticket("d", s.us())
+	})
+	onScript(t, "another's lock: announced all the same", func(s *stage) {
+		heard := s.listening(releaseChannel + ":a")
+		s.node(0).Set(job, "theirs", sec)
+		s.place("a", 1, s.ms()+5000)
+		s.answers("release", release(s, "", "2"), 0)
+		if got := heard(); len(got) != 1 || got[0] != ":a=1 ours" {
+			s.Errorf("announced: got %q, want it once", got)
+		}
+	})
+	for _, key := range []string{jobQueue, jobLapse} {
+		for _, place := range []string{"", "d"} {
+			onScript(t, "a queue of another type does not stop a release: "+key+place, func(s *stage) {
+				s.node(0).Set(job, "ours", sec)
+				if key == jobLapse {
+					four(s)
+					s.do(0, "DEL", key)
+				}
+				s.do(0, "SET", key, "word")
+				s.answers("release", release(s, place, "2"), 1)
+				s.leaves("afterwards", "", 0, "", 0)
+			})
+		}
+	}
+	onScript(t, "who may not publish has released all the same, and nobody else is told in his place", func(s *stage) {
+		heard := s.listening(releaseChannel+":d", releaseChannel+":b")
+		s.node(0).Set(job, "ours", sec)
+		four(s)
+		s.node(0).FailCommand("publish", "NOPERM no channels")
+		s.answers("release", release(s, "", "2"), 1)
+		s.leaves("afterwards", "", 0, "", 0)
+		if got := heard(); len(got) > 0 {
+			s.Errorf("announced: got %q, want nothing", got)
+		}
+	})
+}
+
+func TestScriptLeave(t *testing.T) {
+	leave := func(s *stage, place, tell string) any {
+		return s.do(0, "EVAL", luaText("leave"), "3", job, jobQueue, jobLapse, place, releaseChannel, tell, "news")
+	}
+	three := func(s *stage) {
+		for i, place := range []string{"c", "b", "a"} {
+			s.place(place, 10+i, s.ms()+5000)
+		}
+	}
+	tells := func(name, tell string, before func(s *stage), want string, left ...any) {
+		onScript(t, name, func(s *stage) {
+			heard := s.listening(releaseChannel, releaseChannel+":a", releaseChannel+":b", releaseChannel+":c", releaseChannel+":p")
+			s.place("p", 1, s.ms()+5000)
+			before(s)
+			s.answers("leave", leave(s, "p", tell), 1)
+			if got := strings.Join(heard(), " "); got != want {
+				s.Errorf("told: got %q, want %q", got, want)
+			}
+			s.queues("afterwards", left...)
+		})
+	}
+	tells("the last one: nothing is left", "2", func(*stage) {}, "")
+	tells("free: the first two who hear it", "2", three, ":b=2 news :c=1 news", "c", "b", "a")
+	tells("free: the first", "1", three, ":c=1 news", "c", "b", "a")
+	tells("free: the dead are passed over, however many", "2", func(s *stage) {
+		s.place("a", 10, s.ms()+5000)
+		for i := range 40 {
+			s.place(fmt.Sprint("dead", i), 2, s.ms()+5000)
+			s.do(0, "ZADD", jobQueue, "2", fmt.Sprint("dead", i))
+		}
+		s.place("b", 11, s.ms()-1)
+		s.place("c", 12, s.ms())
+		for i := range 40 { // as they lapse
+			s.do(0, "ZADD", jobLapse, fmt.Sprint(s.ms()+1), fmt.Sprint("dead", i))
+		}
+	}, ":a=1 news :c=2 news", deadOnes(40, "a", "b", "c")...)
+	tells("held: nobody", "2", func(s *stage) {
+		three(s)
+		s.node(0).Set(job, "theirs", sec)
+	}, "", "c", "b", "a")
+	tells("held by a key of another type: nobody", "2", func(s *stage) {
+		three(s)
+		s.do(0, "RPUSH", job, "a list")
+	}, "", "c", "b", "a")
+	onScript(t, "who is not there leaves all the same", func(s *stage) {
+		s.place("a", 1, s.ms()+5000)
+		s.answers("leave", leave(s, "p", "2"), 1)
+		s.queues("afterwards", "a")
+	})
+	onScript(t, "who may not publish has left all the same", func(s *stage) {
+		s.place("p", 1, s.ms()+5000)
+		three(s)
+		s.node(0).FailCommand("publish", "NOPERM no channels")
+		s.answers("leave", leave(s, "p", "2"), 1)
+		s.queues("afterwards", "c", "b", "a")
+	})
+}
+
+// deadOnes is the places of the many dead, in the order of their names, and then others.
+func deadOnes(n int, then ...any) (all []any) {
+	for i := range n {
+		all = append(all, fmt.Sprint("dead", i))
+	}
+	slices.SortFunc(all, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
+	return append(all, then...)
+}
+
+func TestScriptWait(t *testing.T) {
+	wait := func(s *stage, place, ticket string) any {
+		return s.do(0, "EVAL", luaText("wait"), "3", job, jobQueue, jobLapse, place, ticket, "12000", "15000")
+	}
+	onScript(t, "held: queued at the node's time, told for how long and behind how many", func(s *stage) {
+		time.Sleep(1234567 * time.Microsecond)
+		s.node(0).Set(job, "theirs", 9*sec)
+		s.answers("wait", wait(s, "p", ""), 9000, 0, s.us())
+		s.ticket("p", s.us())
+		s.answers("its end", s.do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(s.ms()+12000))
+		time.Sleep(time.Millisecond)
+		s.answers("wait", wait(s, "a", ""), 8999, 1, s.us())
+		s.queues("in order of arrival", "p", "a")
+		s.leaves("nothing is taken", "theirs", 8999*time.Millisecond, "", 0)
+	})
+	onScript(t, "free", func(s *stage) {
+		s.answers("wait", wait(s, "p", ""), -2, 0, s.us())
+		s.leaves("nothing is taken", "", 0, "", 0)
+	})
+	onScript(t, "held for ever", func(s *stage) {
+		s.node(0).Set(job, "theirs", 0)
+		s.answers("wait", wait(s, "p", ""), -1, 0, s.us())
+	})
+	onScript(t, "held by a key of another type", func(s *stage) {
+		s.do(0, "RPUSH", job, "a list")
+		s.answers("wait", wait(s, "p", ""), -1, 0, s.us())
+	})
+	onScript(t, "asked again: the ticket stays, the time begins anew", func(s *stage) {
+		began := s.us()
+		wait(s, "p", "")
+		time.Sleep(time.Millisecond)
+		wait(s, "q", "")
+		time.Sleep(5 * time.Second)
+		s.answers("wait", wait(s, "p", ""), -2, 0, s.us())
+		s.ticket("p", began)
+		s.answers("its end", s.do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(s.ms()+12000))
+		for _, key := range []string{jobQueue, jobLapse} {
+			if got := s.node(0).TTL(key); got != 15*sec {
+				s.Errorf("life of %s: got %v, want 15s", key, got)
+			}
+		}
+		s.queues("afterwards", "p", "q")
+	})
+	onScript(t, "new: behind all others", func(s *stage) {
+		wait(s, "p", "")
+		time.Sleep(time.Millisecond)
+		wait(s, "q", "")
+		time.Sleep(time.Millisecond)
+		s.answers("wait", wait(s, "p", "new"), -2, 1, s.us())
+		s.ticket("p", s.us())
+		s.queues("afterwards", "q", "p")
+		s.answers("wait", wait(s, "r", "new"), -2, 2, s.us())
+	})
+	onScript(t, "with a ticket", func(s *stage) {
+		wait(s, "p", "")
+		s.answers("wait", wait(s, "q", "1800000000123456"), -2, 1, s.us())
+		s.answers("wait", wait(s, "q", "10"), -2, 0, s.us())
+		s.ticket("q", 10)
+		s.queues("afterwards", "q", "p")
+	})
+	onScript(t, "places whose time is over are dropped, and those that would last for too long", func(s *stage) {
+		s.place("late", 1, s.ms()-1)
+		s.place("just", 2, s.ms())
+		s.place("longest", 3, s.ms()+15000)
+		s.place("future", 4, s.ms()+15001)
+		s.place("endless", 5, 0)
+		s.do(0, "ZADD", jobLapse, "+inf", "endless")
+		s.answers("wait", wait(s, "p", ""), -2, 2, s.us())
+		s.queues("afterwards", "just", "longest", "p")
+	})
+	onScript(t, "a place of our own that is over is taken anew, at the end", func(s *stage) {
+		s.place("q", 5, s.ms()+1000)
+		s.place("p", 1, s.ms()-1)
+		s.answers("wait", wait(s, "p", ""), -2, 1, s.us())
+		s.queues("afterwards", "q", "p")
+	})
+	onScript(t, "unused, nothing stays", func(s *stage) {
+		wait(s, "p", "")
+		time.Sleep(15*time.Second + time.Millisecond)
+		s.queues("unused")
+	})
+}
+
 func TestScriptAdopt(t *testing.T) {
 	adopt := func(s *stage, ms, token string) any { return s.eval("adopt", "theirs", "ours", ms, token) }
 	onScript(t, "held: the new value, the ttl, the register moved", func(s *stage) {
@@ -420,73 +724,58 @@ func TestScriptTurn(t *testing.T) {
 	turn := func(s *stage, place, ticket string) any {
 		return s.evalQueue("turn", "ours", "5000", "77", place, ticket, "2000", "15000")
 	}
-	us := func(s *stage) int { return int(s.node(0).Now().UnixMicro()) }
-	ms := func(s *stage) int { return int(s.node(0).Now().UnixMilli()) }
-	place := func(s *stage, member string, ticket, over int) {
-		s.do(0, "ZADD", jobQueue, fmt.Sprint(ticket), member)
-		s.do(0, "ZADD", jobLapse, fmt.Sprint(over), member)
-	}
-	queues := func(s *stage, what string, want ...any) {
-		s.Helper()
-		for _, key := range []string{jobQueue, jobLapse} {
-			got := s.do(0, "ZRANGE", key, "0", "-1").([]any)
-			if key == jobQueue && !reflect.DeepEqual(got, want) || len(got) != len(want) {
-				s.Errorf("%s: %s: got %v, want %v", what, key, got, want)
-			}
-		}
-	}
 	onScript(t, "free and nobody queues: ours, the register moved", func(s *stage) {
 		s.do(0, "ZADD", jobRegister, "76", "f")
-		s.answers("turn", turn(s, "", ""), 1, 1, us(s))
+		s.answers("turn", turn(s, "", ""), 1, 1, s.us())
 		s.leaves("afterwards", "ours", 5*sec, "77", 0)
-		queues(s, "nothing is queued without a ticket")
+		s.queues("nothing is queued without a ticket")
 	})
 	for _, at := range []string{"77", "78"} {
 		onScript(t, "the register stands at "+at+": ours, and says that it was not below", func(s *stage) {
 			s.do(0, "ZADD", jobRegister, at, "f")
-			s.answers("turn", turn(s, "p", "10"), 1, 0, us(s))
+			s.answers("turn", turn(s, "p", "10"), 1, 0, s.us())
 			s.leaves("afterwards", "ours", 5*sec, at, 0)
 		})
 	}
 	onScript(t, "free and we are first: ours, the place stays until it is taken off", func(s *stage) {
-		place(s, "later", 11, ms(s)+100)
-		s.answers("turn", turn(s, "p", "10"), 1, 1, us(s))
+		s.place("later", 11, s.ms()+100)
+		s.answers("turn", turn(s, "p", "10"), 1, 1, s.us())
 		s.leaves("afterwards", "ours", 5*sec, "77", 0)
-		queues(s, "afterwards", "p", "later")
+		s.queues("afterwards", "p", "later")
 	})
 	onScript(t, "free and we are first, but do not queue again: ours", func(s *stage) {
-		place(s, "p", 10, ms(s)+100)
-		s.answers("turn", turn(s, "p", ""), 1, 1, us(s))
+		s.place("p", 10, s.ms()+100)
+		s.answers("turn", turn(s, "p", ""), 1, 1, s.us())
 	})
 	onScript(t, "free and another is first: told who, and until when", func(s *stage) {
-		place(s, "first", 9, ms(s)+1234)
-		s.answers("turn", turn(s, "p", "10"), 2, "first", 1234, 1, us(s))
-		s.answers("without a place", turn(s, "", ""), 2, "first", 1234, 2, us(s))
+		s.place("first", 9, s.ms()+1234)
+		s.answers("turn", turn(s, "p", "10"), 2, "first", 1234, 1, s.us())
+		s.answers("without a place", turn(s, "", ""), 2, "first", 1234, 2, s.us())
 		s.leaves("afterwards", "", 0, "", 0)
-		queues(s, "afterwards", "first", "p")
+		s.queues("afterwards", "first", "p")
 	})
 	onScript(t, "held: told by whom, for how long, and how many are before us", func(s *stage) {
 		s.node(0).Set(job, "theirs", 9*sec)
-		place(s, "first", 9, ms(s)+1000)
-		s.answers("turn", turn(s, "p", "10"), 0, "theirs", 9000, 1, us(s))
-		s.answers("again", turn(s, "p", "10"), 0, "theirs", 9000, 1, us(s))
-		s.answers("earlier than that", turn(s, "p", "8"), 0, "theirs", 9000, 0, us(s))
-		s.answers("without a place", turn(s, "", ""), 0, "theirs", 9000, 2, us(s))
+		s.place("first", 9, s.ms()+1000)
+		s.answers("turn", turn(s, "p", "10"), 0, "theirs", 9000, 1, s.us())
+		s.answers("again", turn(s, "p", "10"), 0, "theirs", 9000, 1, s.us())
+		s.answers("earlier than that", turn(s, "p", "8"), 0, "theirs", 9000, 0, s.us())
+		s.answers("without a place", turn(s, "", ""), 0, "theirs", 9000, 2, s.us())
 		s.leaves("afterwards", "theirs", 9*sec, "", 0)
-		queues(s, "afterwards", "p", "first")
+		s.queues("afterwards", "p", "first")
 	})
 	onScript(t, "held for ever", func(s *stage) {
 		s.node(0).Set(job, "theirs", 0)
-		s.answers("turn", turn(s, "", ""), 0, "theirs", -1, 0, us(s))
+		s.answers("turn", turn(s, "", ""), 0, "theirs", -1, 0, s.us())
 		s.leaves("afterwards", "theirs", 0, "", 0)
 	})
 	onScript(t, "a place is refreshed, and queues live for as long as they are used", func(s *stage) {
 		s.node(0).Set(job, "theirs", time.Minute)
 		turn(s, "p", "10")
-		s.answers("its end", s.do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(ms(s)+2000))
+		s.answers("its end", s.do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(s.ms()+2000))
 		time.Sleep(1500 * time.Millisecond)
 		turn(s, "p", "10")
-		s.answers("its end", s.do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(ms(s)+2000))
+		s.answers("its end", s.do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(s.ms()+2000))
 		for _, key := range []string{jobQueue, jobLapse} {
 			if got := s.node(0).TTL(key); got != 15*sec {
 				s.Errorf("life of %s: got %v, want 15s", key, got)
@@ -494,36 +783,36 @@ func TestScriptTurn(t *testing.T) {
 		}
 		turn(s, "", "")
 		time.Sleep(15 * time.Second)
-		queues(s, "unused")
+		s.queues("unused")
 	})
 	onScript(t, "places whose time is over are dropped, and those that would last for too long", func(s *stage) {
-		place(s, "late", 1, ms(s)-1)
-		place(s, "future", 2, ms(s)+15001)
-		place(s, "endless", 3, ms(s)+100)
+		s.place("late", 1, s.ms()-1)
+		s.place("future", 2, s.ms()+15001)
+		s.place("endless", 3, s.ms()+100)
 		s.do(0, "ZADD", jobLapse, "+inf", "endless")
-		place(s, "just", 4, ms(s))
-		s.answers("turn", turn(s, "p", "10"), 2, "just", 0, 1, us(s))
-		queues(s, "afterwards", "just", "p")
+		s.place("just", 4, s.ms())
+		s.answers("turn", turn(s, "p", "10"), 2, "just", 0, 1, s.us())
+		s.queues("afterwards", "just", "p")
 	})
 	onScript(t, "one without an end does not stand in the way for ever", func(s *stage) {
 		s.do(0, "ZADD", jobQueue, "1", "forged")
 		s.do(0, "ZADD", jobQueue, "2", "forged too")
-		s.answers("turn", turn(s, "p", "10"), 1, 1, us(s))
-		queues(s, "afterwards", "p")
+		s.answers("turn", turn(s, "p", "10"), 1, 1, s.us())
+		s.queues("afterwards", "p")
 	})
 	onScript(t, "of equal tickets the smaller name goes first", func(s *stage) {
 		s.node(0).Set(job, "theirs", sec)
 		turn(s, "b", "10")
-		s.answers("turn", turn(s, "a", "10"), 0, "theirs", 1000, 0, us(s))
-		s.answers("turn", turn(s, "c", "10"), 0, "theirs", 1000, 2, us(s))
-		queues(s, "afterwards", "a", "b", "c")
+		s.answers("turn", turn(s, "a", "10"), 0, "theirs", 1000, 0, s.us())
+		s.answers("turn", turn(s, "c", "10"), 0, "theirs", 1000, 2, s.us())
+		s.queues("afterwards", "a", "b", "c")
 	})
 	onScript(t, "tickets keep all their digits", func(s *stage) {
 		s.node(0).Set(job, "theirs", sec)
 		turn(s, "a", "1800000000123457")
 		turn(s, "b", "1800000000123456")
 		s.answers("ticket", s.do(0, "ZSCORE", jobQueue, "a"), "1800000000123457")
-		queues(s, "afterwards", "b", "a")
+		s.queues("afterwards", "b", "a")
 	})
 	onScript(t, "a register of another type: FENCE, and nothing is stored", func(s *stage) {
 		s.do(0, "SET", jobRegister, "word")
@@ -544,7 +833,7 @@ func TestScriptTurn(t *testing.T) {
 		s.node(0).Evict(job)
 		turn(s, "p", "10")
 		s.leaves("free", "ours", 5*sec, "99", 25*time.Hour)
-		s.answers("a second delivery", turn(s, "p", "10"), 0, "ours", 5000, 0, us(s))
+		s.answers("a second delivery", turn(s, "p", "10"), 0, "ours", 5000, 0, s.us())
 		s.leaves("a second delivery", "ours", 5*sec, "99", 25*time.Hour)
 	})
 }

@@ -80,6 +80,7 @@ type room struct {
 	try     bool      // by trying; else by looking
 	asked   time.Time // when the last question that found it held began
 	foreign bool      // its holder may not announce the release
+	vain    bool      // the last look told nothing, and so a try follows
 	heard   [maxHeard]announcement
 	oldest  int           // which of heard is overwritten next
 	heardBy uint64        // nodes whose announcements are heard, as bits
@@ -102,6 +103,7 @@ type told uint8
 
 const (
 	toldNobody told = iota
+	toldSome        // not by a majority, yet
 	toldSecond      // others are to go before us
 	toldFirst
 )
@@ -215,6 +217,10 @@ func (w *waits) leave(e *errand) *ballot {
 	}
 	m.prev, m.next = nil, nil
 	r.due = r.due || m.trying
+	if m.trying && r.handed > 0 && r.first == nil {
+		w.placed(r)
+		r.queued = true // as in handOver, where it had none yet
+	}
 	switch {
 	case r.first != nil && led:
 		if w.l.opt.Fair {
@@ -232,7 +238,7 @@ func (w *waits) leave(e *errand) *ballot {
 		}
 		if r.queued {
 			r.queued = false
-			r.leaving = w.l.newBallot(OpLeave, r.name, leaveQuestion(r.name, r.place, w.l.tell()), w.l.now(), allIn)
+			r.leaving = w.l.newBallot(OpLeave, r.name, leaveQuestion(r.name, r.place, w.l.rand.uuid(), tellWaiters), w.l.now(), allIn)
 			r.leaving.q.patience = w.l.patience(e.ttl)
 			return r.leaving
 		}
@@ -246,6 +252,7 @@ func (w *waits) leave(e *errand) *ballot {
 // release, or somebody comes between, it fails. place is the line's place in the nodes'
 // queues, which goes to their end then: who waited longer goes first.
 func (w *waits) handOver(k *Lock) (next *ballot, place string) {
+	seen := max(k.fence, w.l.lead(k.name)) // it takes the Locker's mu, which goes before ours
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.rooms[k.name.full]
@@ -254,7 +261,7 @@ func (w *waits) handOver(k *Lock) (next *ballot, place string) {
 	}
 	m := r.first
 	start := w.l.now()
-	proposal := propose(start, k.fence)
+	proposal := propose(start, seen)
 	if m.gone || m.trying || m.wake == nil || proposal == 0 || r.handed >= maxHandovers {
 		r.handed = 0
 		w.actBy(r, time.Now().Add(tieLook*r.pace+w.l.spread(time.Millisecond)))
@@ -300,6 +307,14 @@ func (w *waits) place(e *errand) string {
 	defer w.mu.Unlock()
 	r := e.place.room
 	r.queued = true
+	return w.placed(r)
+}
+
+// placed is the room's place, which has a name from now on. Needs w.mu.
+func (w *waits) placed(r *room) string {
+	if r.place == "" {
+		r.place = w.l.opt.Name + ":" + w.l.rand.uuid()
+	}
 	return r.place
 }
 
@@ -343,8 +358,7 @@ func (w *waits) listen(r *room) {
 	if r.channel != "" {
 		return
 	}
-	r.place = w.l.opt.Name + ":" + w.l.rand.uuid()
-	r.channel = r.name.channel + ":" + r.place
+	r.channel = r.name.channel + ":" + w.placed(r)
 	w.byEar[r.channel] = r
 	for _, e := range w.ears {
 		if e != nil {
@@ -411,15 +425,23 @@ func (w *waits) announced(i int, channel, text string) {
 	case a.done < toldSecond && bits.OnesCount64(a.nodes) >= w.need():
 		a.done = toldSecond
 		w.actBy(r, time.Now().Add(tieLook*r.pace+w.l.spread(time.Millisecond)))
+	case a.done < toldSome && !w.l.opt.Fair:
+		// Those who came at one instant stand in another order on every node: it may be
+		// that nobody is told by a majority, and then these are all who know of it.
+		// Tickets order places alike.
+		a.done = toldSome
+		w.actBy(r, time.Now().Add(2*tieLook*r.pace+w.l.spread(2*time.Millisecond)))
 	}
 }
 
 // released is told that a lock of our own was released. Who waits here is told as
-// everybody is, in turn, unless it cannot hear that.
-func (w *waits) released(name lockKey) {
+// everybody is, in turn, unless it cannot hear that; or nobody is, for the lock was
+// handed on, and the attempt was over before: it had overtaken the release.
+func (w *waits) released(name lockKey, quiet bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r := w.rooms[name.full]; r != nil && r.hearing.IsZero() {
+	r := w.rooms[name.full]
+	if r != nil && (r.hearing.IsZero() || quiet && r.first != nil && !r.first.trying) {
 		w.freed(r)
 	}
 }
@@ -569,6 +591,7 @@ func (w *waits) looked(e *errand, b *ballot) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := e.place.room
+	r.vain = !t.refused() && t.yes < t.need()
 	switch s := b.standing(); {
 	case t.refused():
 		w.listen(r) // who comes after one that got the lock has not tried yet
@@ -649,7 +672,10 @@ func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 		r.at, r.try = now.Add(w.l.spread(took)), true
 	case tie:
 		r.at, r.try = now.Add(tieLook*took+w.l.spread(took)), false
-	case q.Err != ErrHeld || e.place.ties > 0:
+	case q.Err != ErrHeld || e.place.ties > 0 || r.vain:
+		// Also where looks are refused, for the queue's sake say: try and look would
+		// follow each other without a pause.
+		r.vain = false
 		r.at, r.try = now.Add(w.l.retryPause(e)), true
 	case !r.hearing.IsZero():
 		r.at, r.try = now, false // a place, and the ttl
@@ -699,8 +725,11 @@ func heir(r Round, mine string) bool {
 // not later than the net under the announcements says.
 func (w *waits) pause(r *room, e *errand, over time.Time) {
 	pause := w.l.retryPause(e)
-	if w.l.opt.Retry == nil && r.heardSince(r.asked) && !r.foreign {
-		pause = pollHeard - w.l.spread(pollHeard/5)
+	if r.heardSince(r.asked) {
+		keep := pollHeard - w.l.spread(pollHeard/5)
+		if w.l.opt.Retry == nil && !r.foreign || keep < pause {
+			pause = keep // who asks less often than that loses his place, and is not told
+		}
 	}
 	at := time.Now().Add(pause)
 	if over.Before(at) {

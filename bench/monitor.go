@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,7 +52,7 @@ func (r *raw) stop() []float64 {
 }
 
 // A monitor counts the commands that clients send to a server, by MONITOR: what scripts call is not among them, nor what is
-// from connections that were there before.
+// from connections that were there before, nor what sets a connection up.
 type monitor struct {
 	conn net.Conn
 	old  map[string]bool
@@ -59,6 +60,9 @@ type monitor struct {
 	sent atomic.Int64
 	over sync.WaitGroup
 }
+
+// greetings set a connection up.
+var greetings = []string{"hello", "client", "info"}
 
 func newMonitor(addr string) (*monitor, error) {
 	conn, err := net.Dial("tcp", addr)
@@ -74,10 +78,11 @@ func newMonitor(addr string) (*monitor, error) {
 	m.over.Go(func() {
 		for lines.Scan() {
 			_, rest, _ := strings.Cut(lines.Text(), " [")
-			from, _, ok := strings.Cut(rest, "]")
+			from, said, ok := strings.Cut(rest, "]")
 			_, from, _ = strings.Cut(from, " ")
+			word, _, _ := strings.Cut(strings.ToLower(strings.Trim(said, ` "`)), `"`)
 			switch {
-			case !ok || from == "lua":
+			case !ok || from == "lua" || slices.Contains(greetings, word):
 			case !m.on.Load():
 				m.old[from] = true
 			case !m.old[from]:
@@ -93,8 +98,7 @@ func (m *monitor) close() {
 	m.over.Wait()
 }
 
-// countCommands has one waiter wait for a lock that is held for so long, and counts what it sends to the first node,
-// connecting included.
+// countCommands has one waiter wait for a lock that is held for so long, and counts what it sends to the first node.
 func countCommands(ctx context.Context, b *bench, kind string, held time.Duration) (sent int64, waited time.Duration, err error) {
 	key := "bench:patience:" + kind
 	addrs := addrs(b.servers)

@@ -75,7 +75,10 @@ func handover(ctx context.Context, b *bench) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			took := handovers(got)
+			took, err := handovers(got)
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
 			trip := quantile(trips, 0.5)
 			for _, q := range []struct {
 				name string
@@ -98,17 +101,22 @@ func handover(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// handovers are how long each took, in milliseconds, from all processes' holds.
-func handovers(got []outcome) (took []float64) {
+// handovers are how long each took, in milliseconds, from all processes' holds. Two holds at one time are an error: then
+// nothing was measured.
+func handovers(got []outcome) (took []float64, err error) {
 	var all []hold
 	for _, o := range got {
 		all = append(all, o.Holds...)
 	}
 	slices.SortFunc(all, func(a, b hold) int { return int(a.From - b.From) })
 	for i := 1; i < len(all); i++ {
-		took = append(took, float64(all[i].From-all[i-1].To)/1e6)
+		d := all[i].From - all[i-1].To
+		if d < 0 {
+			err = fmt.Errorf("two held the lock at one time, for %v", -time.Duration(d))
+		}
+		took = append(took, float64(d)/1e6)
 	}
-	return took
+	return took, err
 }
 
 // patience counts what one waiter sends to a node while it waits.
@@ -153,6 +161,9 @@ func crowd(ctx context.Context, b *bench) error {
 			progress("crowd %d/%d: %s", rep+1, b.reps, c.name)
 			got, err := crew(ctx, 4, job{Kind: c.kind, Addrs: c.addrs, Key: "bench:crowd:" + c.kind, Goroutines: 8, Hold: time.Millisecond, For: b.wait.crowd})
 			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			if _, err := handovers(got); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 			var served []int

@@ -136,11 +136,9 @@ func doJob(text string) error {
 				h.To = time.Now().UnixNano()
 				release()
 				out.Served[g]++
-				if j.Goroutines == 1 {
-					mu.Lock()
-					out.Holds = append(out.Holds, h)
-					mu.Unlock()
-				}
+				mu.Lock()
+				out.Holds = append(out.Holds, h)
+				mu.Unlock()
 				time.Sleep(j.Rest)
 			}
 		})
