@@ -13,6 +13,9 @@ import (
 
 // Release in a loop while a majority is down drops what is owed for other locks.
 func TestRepeatedReleasesDoNotCrowdOutWhatIsOwedForOthers(t *testing.T) {
+	if sparing {
+		t.Skip("sixteen thousand releases take the race detector too long")
+	}
 	t.Parallel()
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})

@@ -351,6 +351,9 @@ func (w *world) checkLeftovers() {
 func TestSchedules(t *testing.T) {
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
 		f.Value.Set("800") // a few seconds; one of them costs next to nothing
+		if sparing {
+			f.Value.Set("150")
+		}
 		defer f.Value.Set(f.DefValue)
 	}
 	runs, acquired := 0, 0

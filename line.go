@@ -1,0 +1,326 @@
+package redlock
+
+import (
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The lines: who waits in this Locker, in which order, and who speaks for them. What
+// the first of a line waits for is in wait.go.
+
+const (
+	// maxHandovers is how often in a row a lock is handed to the next in the same line
+	// before it is released for others. More is faster, for a hand-over takes one round
+	// and a release two; and the others wait longer.
+	maxHandovers = 16
+
+	// linger is how long announcements are listened to after the last waiter left:
+	// under contention another will come soon.
+	linger = 10 * time.Second
+)
+
+// A waits is the lines of a Locker, by key, and its ears.
+type waits struct {
+	l    *Locker
+	ears []*ear // one per node; nil: it can not be heard
+
+	mu       sync.Mutex       // before an ear's mu
+	rooms    map[string]*room // by full key
+	byEar    map[string]*room // by the channel that is listened to
+	sweep    *time.Timer
+	sweeping bool // there are rooms without a line
+	closed   bool
+}
+
+// A room is where the line for one key stands, and what is known of the lock.
+// Guarded by waits.mu.
+type room struct {
+	name        lockKey
+	first, last *waiter
+	place       string    // in the nodes' queues; "": none yet
+	channel     string    // on which it is told; "": the ears were not asked to listen
+	queued      bool      // the place may be in a queue
+	behind      bool      // it is to go to the end of it
+	leaving     *ballot   // takes it off; what queues it again goes after that
+	handed      int       // how often in a row the lock was handed on in this line
+	left        time.Time // when the last one left the line
+
+	due     bool      // the lock may be free: the leader is to try
+	at      time.Time // when else the leader acts
+	try     bool      // by trying; else by looking
+	asked   time.Time // when the last question that found it held began
+	foreign bool      // its holder may not announce the release
+	vain    bool      // the last look told nothing, and so a try follows
+	heard   [maxHeard]announcement
+	oldest  int           // which of heard is overwritten next
+	heardBy uint64        // nodes whose announcements are heard, as bits
+	hearing time.Time     // since when these are a majority; zero: they are not
+	pace    time.Duration // how long the last try took
+	clock   int64         // fair: the nodes' time
+	told    time.Time     // fair: when it was
+}
+
+// An announcement is a value whose release some nodes have announced.
+type announcement struct {
+	value  string
+	nodes  uint64 // as bits
+	firsts uint64 // of these, where we are the first to be told
+	done   told   // what was done about it
+}
+
+// told is how a majority announced a value to us.
+type told uint8
+
+const (
+	toldNobody told = iota
+	toldSome        // not by a majority, yet
+	toldSecond      // others are to go before us
+	toldFirst
+)
+
+// A waiter is one caller's place in a line. Guarded by waits.mu.
+type waiter struct {
+	room       *room
+	prev, next *waiter
+	wake       chan struct{} // made before the first wait
+	trying     bool          // acts on a wake: if it gives up, the next one is to
+	ties       int           // tries in a row that were ties
+	gone       bool          // it has given up
+	errand     *errand       // whose name, ttl and label do not change
+	attempt    *ballot       // handed to it; it is to be claimed
+	proposal   int64         // of that
+	turn       turn          // fair
+}
+
+func (m *waiter) poke() {
+	select {
+	case m.wake <- struct{}{}:
+	default: // it will look anyway; also where it has not begun to wait
+	}
+}
+
+func newWaits(l *Locker) *waits {
+	w := &waits{l: l, rooms: make(map[string]*room), byEar: make(map[string]*room), ears: make([]*ear, len(l.lanes))}
+	for i, ln := range l.lanes {
+		if _, ring := ln.node.(*redis.Ring); ring {
+			continue // a subscription there is to one shard, and panics without any
+		}
+		if s, ok := ln.node.(subscriber); ok {
+			w.ears[i] = newEar(i, s, w)
+		}
+	}
+	return w
+}
+
+// close ends listening. It returns what waits for the ears' goroutines.
+func (w *waits) close() (ended func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	if w.sweep != nil {
+		w.sweep.Stop()
+	}
+	for _, e := range w.ears {
+		if e != nil {
+			e.close()
+		}
+	}
+	return func() {
+		for _, e := range w.ears {
+			if e != nil {
+				e.over.Wait()
+			}
+		}
+	}
+}
+
+// join puts a caller at the end of the line for a key. Alone there it is to try at
+// once.
+func (w *waits) join(e *errand) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m, name := &e.place, e.name
+	m.errand = e
+	r := w.rooms[name.full]
+	if r == nil {
+		r = &room{name: name}
+		w.rooms[name.full] = r
+	}
+	m.room, m.prev = r, r.last
+	if r.last == nil {
+		r.first = m
+		r.due = true
+	} else {
+		r.last.next = m
+	}
+	r.last = m
+}
+
+// leaveLine takes a caller out of the line, wherever it stands. If it was woken and
+// did not come to an answer, the wake goes to the next one; if there is none in this
+// line, to the next in the nodes' queues.
+func (l *Locker) leaveLine(e *errand) {
+	b := l.waits.leave(e)
+	if b == nil {
+		return
+	}
+	// After the last attempt there and its rollback: what may be free is told then.
+	b.send(e.ballot, l.lastLeaving(e.name))
+}
+
+// leave returns what takes the line's place off the queues, if it was the last one.
+func (w *waits) leave(e *errand) *ballot {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := &e.place
+	r := m.room
+	led := r.first == m
+	if led {
+		r.first = m.next
+	} else {
+		m.prev.next = m.next
+	}
+	if r.last == m {
+		r.last = m.prev
+	} else {
+		m.next.prev = m.prev
+	}
+	m.prev, m.next = nil, nil
+	r.due = r.due || m.trying
+	if m.trying && r.handed > 0 && r.first == nil {
+		w.placed(r)
+		r.queued = true // as in handOver, where it had none yet
+	}
+	switch {
+	case r.first != nil && led:
+		if w.l.opt.Fair {
+			w.succeed(r)
+		}
+		r.first.poke()
+	case r.first != nil:
+	case r.channel == "" && !r.queued:
+		delete(w.rooms, r.name.full)
+	default:
+		r.left = time.Now()
+		if !w.sweeping && !w.closed {
+			w.sweeping = true
+			w.sweep = restart(w.sweep, linger, w.clear)
+		}
+		if r.queued {
+			r.queued = false
+			r.leaving = w.l.newBallot(OpLeave, r.name, leaveQuestion(r.name, r.place, w.l.rand.uuid(), tellWaiters), w.l.now(), allIn)
+			r.leaving.q.patience = w.l.patience(e.ttl)
+			return r.leaving
+		}
+	}
+	return nil
+}
+
+// handOver prepares an attempt of the next in line, to be sent right behind the release
+// of a lock of this Locker, so that the lock changes hands in one round; nil: it is
+// to be released for all. Both are what they always are: if the attempt overtakes the
+// release, or somebody comes between, it fails. place is the line's place in the nodes'
+// queues, which goes to their end then: who waited longer goes first.
+func (w *waits) handOver(k *Lock) (next *ballot, place string) {
+	seen := max(k.fence, w.l.lead(k.name)) // it takes the Locker's mu, which goes before ours
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.rooms[k.name.full]
+	if r == nil || r.first == nil || w.l.opt.Fair || w.l.isClosed() {
+		return nil, ""
+	}
+	m := r.first
+	start := w.l.now()
+	proposal := propose(start, seen)
+	if m.gone || m.trying || m.wake == nil || proposal == 0 || r.handed >= maxHandovers {
+		r.handed = 0
+		w.actBy(r, time.Now().Add(tieLook*r.pace+w.l.spread(time.Millisecond)))
+		return nil, r.place
+	}
+	value := m.errand.label + ":" + w.l.rand.uuid()
+	b := w.l.newBallot(OpAcquire, r.name, acquireQuestion(r.name, value, m.errand.ttl, proposal), start, acquireDecided)
+	b.q.patience = w.l.patience(m.errand.ttl)
+	m.attempt, m.proposal, m.trying = b, proposal, true
+	r.due = false
+	r.handed++
+	r.queued = r.place != "" // nobody else was told: if this fails, leaving tells them
+	return b, ""
+}
+
+// wakeUp has the leader claim what was handed to it.
+func (w *waits) wakeUp(b *ballot) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.rooms[b.name.full]; r != nil && r.first != nil {
+		r.first.poke()
+	}
+}
+
+// claimed takes what was handed to a waiter; nil: nothing was. last: nothing is to be
+// handed to it any more.
+func (w *waits) claimed(e *errand, last bool) (*ballot, int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := &e.place
+	m.gone = m.gone || last
+	b := m.attempt
+	m.attempt = nil
+	if b == nil && !last && m.room != nil {
+		m.room.handed = 0
+	}
+	return b, m.proposal
+}
+
+// place is the line's place in the nodes' queues, which it has from now on.
+func (w *waits) place(e *errand) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := e.place.room
+	r.queued = true
+	return w.placed(r)
+}
+
+// placed is the room's place, which has a name from now on. Needs w.mu.
+func (w *waits) placed(r *room) string {
+	if r.place == "" {
+		r.place = w.l.opt.Name + ":" + w.l.rand.uuid()
+	}
+	return r.place
+}
+
+// after is what a question that queues the line has to go after.
+func (w *waits) after(e *errand) *ballot {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.place.room == nil {
+		return nil
+	}
+	return e.place.room.leaving
+}
+
+// clear drops the rooms that nobody has come to for a while.
+func (w *waits) clear() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sweeping = false
+	for key, r := range w.rooms {
+		switch idle := time.Since(r.left); {
+		case r.first != nil:
+		case idle >= linger:
+			delete(w.rooms, key)
+			delete(w.byEar, r.channel)
+			for _, e := range w.ears {
+				if e != nil {
+					e.ignore(r.channel)
+				}
+			}
+		default:
+			w.sweeping = true
+		}
+	}
+	if w.sweeping {
+		w.sweep.Reset(linger)
+	}
+}
