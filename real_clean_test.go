@@ -245,7 +245,7 @@ func TestRealLateReply(t *testing.T) {
 			if n := delivered.Load(); n < tries*9/10 {
 				t.Errorf("%d of %d late requests arrived: the test tests nothing", n, tries)
 			}
-			if n := given.Load(); n < tries/2 { // on a busy machine the round trip may be measured as long as the delay
+			if n := given.Load(); n < tries/10 { // on a busy machine the round trip may be measured as long as the delay
 				t.Errorf("%d of %d were given up: the test tests nothing", n, tries)
 			}
 			r.clean(t, 2*time.Second)
