@@ -350,7 +350,7 @@ func (w *world) checkLeftovers() {
 // shrinking: -rapid.checks and -rapid.shrinktime; one failure again: -rapid.seed.
 func TestSchedules(t *testing.T) {
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
-		f.Value.Set("800") // a few seconds; one of them costs next to nothing
+		f.Value.Set("500") // a few seconds; one of them costs next to nothing
 		if sparing {
 			f.Value.Set("150")
 		}

@@ -26,7 +26,7 @@ func Worlds() []World {
 
 func withoutClocks() []World {
 	return []World{
-		{Name: "noclocks", Doc: "two attempts, each may raise once", Roles: []Role{raiser, raiser}, Fences: 3, Checks: fences},
+		{Name: "noclocks", Doc: "two attempts, each may raise once", Roles: []Role{raiser, raiser}, Fences: 3, Checks: fences, Long: true},
 		{Name: "noclocks-4", Doc: "the same with four numbers, as many as two attempts make", Roles: []Role{raiser, raiser}, Fences: 4, Checks: fences, Long: true},
 		{Name: "noclocks-registers", Doc: "registers that begin at any numbers up to 2", Roles: []Role{raiser, raiser}, Fences: 4, Regs: 2, Checks: fences, Long: true},
 		{Name: "noclocks-twice", Doc: "two attempts, each may raise twice", Roles: []Role{twice, twice}, Fences: 4, Checks: fences, Long: true},
@@ -45,11 +45,11 @@ func withClocks() []World {
 		{Name: "timing", Doc: "two attempts, each may raise once", Roles: []Role{raiser, raiser}, Clocks: true, Fences: 3, Checks: all},
 		{Name: "timing-4", Doc: "the same with four numbers", Roles: []Role{raiser, raiser}, Clocks: true, Fences: 4, Checks: all, Long: true},
 		{Name: "timing-three", Doc: "three attempts", Roles: []Role{plain, plain, plain}, Clocks: true, Fences: 2, Checks: all, Long: true},
-		{Name: "chain", Doc: "acquire, extend, extend, with heals, against an acquire", Roles: []Role{keeper, plain}, Clocks: true, Fences: 2, Checks: all},
+		{Name: "chain", Doc: "acquire, extend, extend, with heals, against an acquire", Roles: []Role{keeper, plain}, Clocks: true, Fences: 2, Checks: all, Long: true},
 		{Name: "duel", Doc: "raise, extend, heal, against one that raises", Roles: []Role{renewer, raiser}, Clocks: true, Fences: 4, Checks: all, Long: true},
 		{Name: "restarts", Doc: "chain; a node restarts empty while a majority carries the lock", Roles: []Role{keeper, plain}, Clocks: true, Fences: 1, Crashes: 1, Crash: CrashMajorityStays, Checks: I1 | H | V, Long: true},
 		{Name: "restarts-3", Doc: "every node does", Roles: []Role{keeper, plain}, Clocks: true, Fences: 1, Crashes: 3, Crash: CrashMajorityStays, Checks: I1 | H | V, Long: true},
-		{Name: "amnesia", Doc: "a node forgets the lock before its first extension", Roles: []Role{keeper, plain}, Clocks: true, Fences: 1, Crashes: 1, Crash: CrashEarly, Checks: H},
+		{Name: "amnesia", Doc: "a node forgets the lock before its first extension", Roles: []Role{keeper, plain}, Clocks: true, Fences: 1, Crashes: 1, Crash: CrashEarly, Checks: H, Long: true},
 		{Name: "amnesia-2", Doc: "two nodes do", Roles: []Role{keeper, plain}, Clocks: true, Fences: 1, Crashes: 2, Crash: CrashEarly, Checks: H, Long: true},
 		{Name: "away", Doc: "a node forgets and stays away for the ttl", Roles: []Role{raiser, raiser}, Clocks: true, Truth: true, Crashes: 1, Away: true, Checks: all, Long: true},
 		{Name: "away-2", Doc: "two nodes do", Roles: []Role{raiser, raiser}, Clocks: true, Truth: true, Crashes: 2, Away: true, Checks: all, Long: true},
