@@ -1,32 +1,10 @@
 package redlock
 
-import (
-	"math/rand/v2"
-	"time"
-)
-
 // The seams that tests outside the package reach.
 
 // NewSeamed is New with a steady clock, a wall clock and a seed for everything
 // random. nil: the real one.
-func NewSeamed(opt Options, steady, wall func() time.Time, seed uint64, nodes ...Node) (*Locker, error) {
-	if steady == nil {
-		steady = time.Now
-	}
-	if wall == nil {
-		wall = time.Now
-	}
-	now := func() instant { return instant{at: steady(), wall: wall().UnixMicro()} }
-	return newLocker(opt, nodes, now, seededSource(seed))
-}
-
-func seededSource(seed uint64) *source {
-	var key [32]byte
-	for i := range 8 {
-		key[i] = byte(seed >> (8 * i))
-	}
-	return &source{bytes: rand.NewChaCha8(key), spread: rand.New(rand.NewPCG(seed, 1))}
-}
+var NewSeamed = seamed
 
 // Owed is how many rollbacks and releases are owed to the i-th node.
 func (l *Locker) Owed(i int) int {

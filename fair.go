@@ -153,14 +153,20 @@ func (b *ballot) standing() (s standing) {
 	return s
 }
 
+// learn keeps the nodes' time that a round told, for the tickets of those who come next.
+func (r *room) learn(b *ballot) standing {
+	s := b.standing()
+	if s.answered {
+		r.clock, r.told = s.clock, b.start.at
+	}
+	return s
+}
+
 // planTurn sets when the leader asks again after a round that it did not win.
 func (w *waits) planTurn(r *room, e *errand, tie bool) {
 	now := time.Now()
-	t, s := &e.place.turn, e.ballot.standing()
+	t, s := &e.place.turn, r.learn(e.ballot)
 	t.answered = s.answered
-	if s.answered {
-		r.clock, r.told = s.clock, e.ballot.start.at
-	}
 	pause := turnEvery - w.l.spread(turnEvery/8)
 	if !r.heardSince(r.asked) || w.l.opt.Retry != nil || !s.answered {
 		pause = min(pause, w.l.retryPause(e))

@@ -267,7 +267,7 @@ func (w *waits) claimed(e *errand, last bool) (*ballot, int64) {
 	m.gone = m.gone || last
 	b := m.attempt
 	m.attempt = nil
-	if b == nil && !last && m.room != nil {
+	if b == nil && !last {
 		m.room.handed = 0
 	}
 	return b, m.proposal
@@ -292,11 +292,11 @@ func (w *waits) placed(r *room) string {
 
 // after is what a question that queues the line has to go after.
 func (w *waits) after(e *errand) *ballot {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if e.place.room == nil {
+	if e.place.room == nil { // TryAcquire stands in no line, and need not wait for a mutex
 		return nil
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return e.place.room.leaving
 }
 

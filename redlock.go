@@ -191,7 +191,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 	if !l.begin() {
 		return nil, l.ended(ctx, e)
 	}
-	defer l.end() // after leaving the line, which Close waits for
+	defer l.end() // Close waits for all below, leaving the line included
 	e.place.turn.came = e.began.at
 	l.waits.join(e)
 	defer l.leaveLine(e)
@@ -207,7 +207,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 		switch {
 		case err == nil:
 			return lock, nil
-		case ctx.Err() != nil || e.hard || !errors.As(err, &missed):
+		case ctx.Err() != nil || l.isClosed() || e.hard || !errors.As(err, &missed):
 			l.mortal(e)
 			return nil, err
 		}
@@ -220,11 +220,6 @@ func (l *Locker) try(ctx context.Context, e *errand) (*Lock, error) {
 	if b == nil {
 		return l.attempt(ctx, e)
 	}
-	if !l.begin() {
-		l.undo(b, rollbackQuestion(e.name, b.q.value, e.ttl))
-		return nil, l.ended(ctx, e)
-	}
-	defer l.end()
 	e.attempt++
 	e.ballot = b
 	return l.claim(ctx, e, b, proposal, func() question { return rollbackQuestion(e.name, b.q.value, e.ttl) })
@@ -235,9 +230,6 @@ func (l *Locker) decline(e *errand) {
 	b, _ := l.waits.claimed(e, true)
 	if b == nil {
 		return
-	}
-	if l.begin() {
-		defer l.end()
 	}
 	b.abandon()
 	e.before, e.ballot = e.raised, b

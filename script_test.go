@@ -434,6 +434,16 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 			})
 		}
 	}
+	for _, refused := range []string{"time", "zadd", "zrange", "zscore"} {
+		onScript(t, "what only the queue needs does not stop a release: no "+refused, func(s *stage) {
+			s.node(0).Set(job, "ours", sec)
+			four(s)
+			s.node(0).FailCommand(refused, "NOPERM this user has no permissions to run the '"+refused+"' command")
+			s.answers("release", release(s, "d", "2"), 1)
+			s.node(0).FailCommand(refused, "")
+			s.leaves("afterwards", "", 0, "", 0)
+		})
+	}
 	onScript(t, "who may not publish has released all the same, and nobody else is told in his place", func(s *stage) {
 		heard := s.listening(releaseChannel+":d", releaseChannel+":b")
 		s.node(0).Set(job, "ours", sec)

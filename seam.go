@@ -1,14 +1,15 @@
 package redlock
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
-// The simulator (internal/sim) is another package than the tests that reach NewSeamed
-// in export_test.go; it gets the same constructor through internal/seam.
+// Tests of this package call it NewSeamed (export_test.go); the simulator (internal/sim)
+// is another package and gets it through internal/seam.
 func init() { seam.NewLocker = seamed }
 
 // seamed is New with a steady clock, a wall clock and a seed for everything random.
@@ -22,8 +23,6 @@ func seamed(opt Options, steady, wall func() time.Time, seed uint64, nodes ...No
 	}
 	now := func() instant { return instant{at: steady(), wall: wall().UnixMicro()} }
 	var key [32]byte
-	for i := range 8 {
-		key[i] = byte(seed >> (8 * i))
-	}
+	binary.LittleEndian.PutUint64(key[:], seed)
 	return newLocker(opt, nodes, now, &source{bytes: rand.NewChaCha8(key), spread: rand.New(rand.NewPCG(seed, 1))})
 }

@@ -228,15 +228,12 @@ func (l *Locker) wait(ctx context.Context, e *errand) error {
 	}
 }
 
-// lookIfFree asks the nodes how long the lock is still held, which changes nothing there.
+// lookIfFree asks the nodes how long the lock is still held, and takes or keeps a place in
+// their queues, if what is told to it would be heard.
 func (l *Locker) lookIfFree(ctx context.Context, e *errand) error {
 	if err := l.usable(ctx, e); err != nil {
 		return err
 	}
-	if !l.begin() {
-		return l.ended(ctx, e)
-	}
-	defer l.end()
 	e.looks++
 	b := l.newBallot(OpLook, e.name, l.waits.question(e), l.now(), looked)
 	b.q.patience = l.patience(e.ttl)
@@ -326,8 +323,8 @@ func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 	e.place.trying = false
 	now := time.Now()
 	if k != nil { // for whoever is next
-		if s := e.ballot.standing(); s.answered {
-			r.clock, r.told = s.clock, e.ballot.start.at
+		if w.l.opt.Fair {
+			r.learn(e.ballot)
 		}
 		r.asked, r.foreign, r.behind = k.start.at, false, true
 		// Who is next takes its own place, behind those who waited longer.

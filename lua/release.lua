@@ -10,15 +10,16 @@ elseif held then
 end
 if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[2], ARGV[3]) end
 if ARGV[4] == '' then return verdict end
--- Not call: a user who may not publish has released all the same.
+-- Not call from here on: who may not publish, or not ask for the time, has released all the same.
 redis.pcall('PUBLISH', ARGV[4], ARGV[1])
 if ARGV[6] == '0' then return verdict end
 local queue = redis.pcall('ZRANGE', KEYS[3], 0, 15)
 if queue.err or not queue[1] then return verdict end
-local time = redis.call('TIME')
+local time = redis.pcall('TIME')
+if time.err then return verdict end
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 if ARGV[5] ~= '' then
-  redis.call('ZADD', KEYS[3], 'XX', time[1] * 1000000 + time[2], ARGV[5])
+  redis.pcall('ZADD', KEYS[3], 'XX', time[1] * 1000000 + time[2], ARGV[5])
   queue = redis.call('ZRANGE', KEYS[3], 0, 15)
 end
 local told, from = 0, 0

@@ -13,7 +13,7 @@ var twins = []struct {
 	sha  string
 	f    twin.Twin
 }{
-	{"release", "e99b24e36e2f6528bf0a02dad0454cf13492f0a8", releaseTwin},
+	{"release", "73b1eb7a12cd22a7305dfe0f7a45de65ccb483af", releaseTwin},
 	{"extend", "8df091ca900f9c03448b170ba75a1bce5cf32cc7", extendTwin},
 	{"raise", "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc", raiseTwin},
 	{"adopt", "fd0f06f1165049b81c35af400e786234aa14a05c", adoptTwin},
