@@ -225,7 +225,9 @@ func TestRealLostUpdates(t *testing.T) {
 		})
 	}
 	restarts := 0
-	for end := time.Now().Add(lasts); time.Now().Before(end); restarts++ {
+	// A machine that has little time for us makes it longer, not wrong.
+	enough := func() bool { return updates.Load() >= 20 }
+	for start := time.Now(); time.Since(start) < lasts || !enough() && time.Since(start) < time.Minute; restarts++ {
 		s := r.servers[rnd.IntN(5)]
 		if rnd.IntN(3) == 0 {
 			s.Stop()
@@ -242,7 +244,7 @@ func TestRealLostUpdates(t *testing.T) {
 	if counter.Load() != updates.Load() {
 		t.Errorf("%d of %d updates were lost", updates.Load()-counter.Load(), updates.Load())
 	}
-	if updates.Load() < 20 {
+	if !enough() {
 		t.Errorf("only %d acquisitions: the test tests little", updates.Load())
 	}
 	slices.SortFunc(claims, func(a, b claim) int { return a.from.Compare(b.from) })
