@@ -116,14 +116,37 @@ func (c *Cluster) Cut(clients ...*redis.Client) { c.setCut(clients, true) }
 // Mend ends Cut: what was held is delivered.
 func (c *Cluster) Mend(clients ...*redis.Client) { c.setCut(clients, false) }
 
+// Kill ends the process that these clients are in, as kill -9 does: what it had sent arrives, and behind it the end of its
+// connections; it hears nothing more and dials no more. The clients are of no use from then on. It panics on clients that are not
+// the cluster's.
+func (c *Cluster) Kill(clients ...*redis.Client) {
+	for _, client := range clients {
+		l := c.link(client)
+		l.node.change(func() {
+			l.gone = true
+			for conn := range l.node.conns {
+				if conn.link == l && !conn.closed {
+					conn.leave()
+				}
+			}
+		})
+	}
+}
+
+// link is a client's.
+func (c *Cluster) link(client *redis.Client) *link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.links[client]
+	if l == nil {
+		panic("redlocktest: " + client.String() + " is no client of this cluster")
+	}
+	return l
+}
+
 func (c *Cluster) setCut(clients []*redis.Client, cut bool) {
 	for _, client := range clients {
-		c.mu.Lock()
-		l := c.links[client]
-		c.mu.Unlock()
-		if l == nil {
-			panic("redlocktest: " + client.String() + " is no client of this cluster")
-		}
+		l := c.link(client)
 		l.node.change(func() {
 			if l.cut[request] && !cut {
 				l.opened = [2]time.Time{time.Now(), time.Now()}

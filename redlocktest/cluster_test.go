@@ -193,6 +193,7 @@ func TestHangAnswersLate(t *testing.T) {
 	})
 }
 
+// Attack 22.
 func TestLateSetOvertakenByDel(t *testing.T) {
 	one(t, func(n *redlocktest.Node, c *redis.Client) {
 		n.Hang()

@@ -111,11 +111,11 @@ func (l *link) open(ctx context.Context, dir direction) (held bool, err error) {
 		})
 		defer stop()
 	}
-	for l.blocked(dir, false) && !n.closed && ctx.Err() == nil {
+	for l.blocked(dir, false) && !n.closed && !l.gone && ctx.Err() == nil {
 		held = true
 		n.dialers.Wait()
 	}
-	if n.closed {
+	if n.closed || l.gone {
 		return held, net.ErrClosed
 	}
 	return held, ctx.Err()

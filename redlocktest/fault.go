@@ -64,6 +64,37 @@ func (n *Node) DropReplies(count int) { n.change(func() { n.drop = count }) }
 // AUTH, SELECT, CLIENT) are answered and not counted. Zero calls it off.
 func (n *Node) LoseReplies(count int) { n.change(func() { n.lose = count }) }
 
+// ResetSubscribers resets all connections that have or had a subscription, as a server does whose subscribers read too
+// slowly for its buffers.
+func (n *Node) ResetSubscribers() {
+	n.change(func() {
+		for c := range n.conns {
+			if c.heard {
+				c.kill(errReset)
+			}
+		}
+	})
+}
+
+// MuteSubscribers has nothing more heard on any connection that has a subscription now: half-open ones. The node counts
+// them as receivers for as long as the client keeps them.
+func (n *Node) MuteSubscribers() {
+	n.change(func() {
+		for c := range n.conns {
+			c.mute = c.mute || c.heard
+		}
+	})
+}
+
+// DelaySubscribers has all that is said on connections with a subscription take d longer from now on, as if they were
+// read slowly; nothing is lost. It panics on a negative duration.
+func (n *Node) DelaySubscribers(d time.Duration) {
+	if d < 0 {
+		panic("redlocktest: negative delay")
+	}
+	n.change(func() { n.lag = d })
+}
+
 // Refuse resets all connections and refuses dials (on), or lets them in again. The process and its memory are untouched.
 func (n *Node) Refuse(on bool) {
 	n.change(func() {
@@ -131,7 +162,7 @@ func (n *Node) start() {
 	}
 	now := n.clock.now()
 	n.change(func() {
-		n.down, n.since = false, now
+		n.down, n.since, n.flushes = false, now, 0
 		n.starts++
 	})
 }

@@ -16,7 +16,7 @@ var helloVersion = strings.NewReplacer("$9\r\nminiredis\r\n", "$5\r\nredis\r\n",
 func (n *Node) info(sections []string) string {
 	id, now := n.runID(), n.clock.now()
 	n.mu.Lock()
-	up, client := now.Sub(n.since), 0
+	up, client, flushes := now.Sub(n.since), 0, n.flushes
 	for c := range n.conns {
 		if !c.dead {
 			client++
@@ -26,13 +26,18 @@ func (n *Node) info(sections []string) string {
 	if up < 0 { // the clock was stepped back to before the start
 		up = 0
 	}
+	stats := "# Commandstats\r\n"
+	if flushes > 0 {
+		stats += fmt.Sprintf("cmdstat_flushall:calls=%d,usec=1,usec_per_call=1.00,rejected_calls=0,failed_calls=0\r\n", flushes)
+	}
 	all := []struct{ name, text string }{
 		{"server", fmt.Sprintf("# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:%s\r\ntcp_port:6379\r\nserver_time_usec:%d\r\nuptime_in_seconds:%d\r\nuptime_in_days:%d\r\n",
 			id, now.UnixMicro(), up/time.Second, up/(24*time.Hour))},
 		{"clients", fmt.Sprintf("# Clients\r\nconnected_clients:%d\r\n", client)},
 		{"memory", "# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n"},
 		{"persistence", "# Persistence\r\nloading:0\r\naof_enabled:1\r\n"},
-		{"replication", "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n"},
+		{"replication", "# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:" + replID(id) + "\r\nsecond_repl_offset:-1\r\n"},
+		{"commandstats", stats},
 	}
 	var b strings.Builder
 	for _, s := range all {
@@ -47,13 +52,22 @@ func (n *Node) info(sections []string) string {
 }
 
 func wanted(name string, sections []string) bool {
+	usual := name != "commandstats"
 	for _, s := range sections {
 		switch s := strings.ToLower(s); s {
-		case name, "all", "default", "everything":
+		case name, "all", "everything":
 			return true
+		case "default":
+			return usual
 		}
 	}
-	return len(sections) == 0
+	return usual && len(sections) == 0
+}
+
+// replID is the id of a master's history: as the run_id, new for every start.
+func replID(runID string) string {
+	sum := sha1.Sum([]byte("replication " + runID))
+	return hex.EncodeToString(sum[:])
 }
 
 // What miniredis says when a script fails while it runs. Without a stack traceback it did not compile, and the text is a real server's.

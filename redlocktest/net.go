@@ -60,7 +60,8 @@ func (h *half) stop() {
 // link is what lies between one client and one node.
 type link struct {
 	node   *Node
-	client int // which set of clients; 0 for connections dialled by hand
+	client int  // which set of clients; 0 for connections dialled by hand
+	gone   bool // the client's process has ended
 	cut    [2]bool
 	opened [2]time.Time
 }
@@ -77,6 +78,8 @@ type conn struct {
 	// the same order. They are no hash of all that was sent: values may be random.
 	key uint64
 
+	heard    bool // it has a subscription
+	mute     bool // what the server says on it is lost
 	closed   bool // by the client
 	dead     bool // the server's end is gone: reset, closed or restarted
 	served   bool // the server's goroutine has ended
@@ -103,6 +106,9 @@ func (c *conn) push(dir direction, data []byte, err error) {
 			key = mix(timeKey(now), uint64(len(data)), hashOf(data[:min(len(data), verbBytes)]))
 			c.key = key
 		}
+	}
+	if dir == reply && c.heard {
+		now = now.Add(c.node.lag)
 	}
 	h.queue = append(h.queue, segment{data: data, err: err, key: key, due: c.link.due(now, dir, key)})
 	h.cond.Broadcast()
@@ -171,7 +177,7 @@ func (c *conn) receive(dir direction, p []byte) (int, error) {
 func (c *conn) send(p []byte) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
-	if !c.closed && !c.dead {
+	if !c.closed && !c.dead && !c.mute {
 		c.push(reply, append([]byte(nil), p...), nil)
 	}
 }
@@ -244,6 +250,12 @@ func (c *conn) Close() error {
 	if c.closed {
 		return c.opError("close", net.ErrClosed)
 	}
+	c.leave()
+	return nil
+}
+
+// leave ends the client's end. It needs node.mu.
+func (c *conn) leave() {
 	c.closed = true
 	c.halves[reply].queue = nil
 	c.halves[reply].stop()
@@ -251,7 +263,6 @@ func (c *conn) Close() error {
 		c.push(request, nil, io.EOF)
 	}
 	c.forget()
-	return nil
 }
 
 // LocalAddr implements net.Conn.

@@ -48,13 +48,15 @@ type Node struct {
 	cut                  [2]bool
 	opened               [2]time.Time
 	delay                [2]time.Duration
+	lag                  time.Duration // of what is said to subscribers
 	drop, lose           int
 	fail                 string
 	failCommand          map[string]string
 	hook                 func(args []string)
 
-	starts uint64
-	since  time.Time // start of the process, by the node's clock
+	starts  uint64
+	since   time.Time // start of the process, by the node's clock
+	flushes int       // since then
 
 	recording bool
 	log       []Command
@@ -205,10 +207,11 @@ func (n *Node) Evict(key string) bool {
 	return n.m.Del(key)
 }
 
-// FlushAll deletes all keys. Scripts stay, as they do on a real server.
+// FlushAll deletes all keys. Scripts stay, as they do on a real server, which counts the flush in its INFO.
 func (n *Node) FlushAll() {
 	n.exec.Lock()
 	defer n.exec.Unlock()
+	n.change(func() { n.flushes++ })
 	n.m.FlushAll()
 }
 

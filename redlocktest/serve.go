@@ -173,6 +173,7 @@ func (s *session) execute(args []string) bool {
 		s.multi = false
 	case "SUBSCRIBE", "PSUBSCRIBE":
 		s.subscribed = true
+		s.conn.listens()
 	case "INFO":
 		if !s.multi {
 			s.peer.WriteBulk(n.info(args[1:]))
@@ -209,6 +210,13 @@ func (n *Node) gone(c *conn) bool {
 	return c.dead
 }
 
+// listens notes that a connection has a subscription.
+func (c *conn) listens() {
+	c.node.mu.Lock()
+	defer c.node.mu.Unlock()
+	c.heard = true
+}
+
 // spoil takes the reply of the command from the connection, if DropReplies or LoseReplies want it.
 func (s *session) spoil(cmd string) {
 	switch cmd {
@@ -242,6 +250,9 @@ func (n *Node) dispatch(p *server.Peer, args []string) {
 // preHook sees every command, those that a script calls too. For the latter it supplies what miniredis lacks. miniredis is
 // locked then, so nothing here may use it.
 func (n *Node) preHook(p *server.Peer, cmd string, args ...string) bool {
+	if cmd == "FLUSHALL" || cmd == "FLUSHDB" {
+		n.change(func() { n.flushes++ })
+	}
 	if blocking[cmd] || p == n.current {
 		return false
 	}

@@ -1,0 +1,116 @@
+package redlocktest_test
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ce352c9b/redlock/redlocktest"
+)
+
+// heard has a subscriber to "one", and f what publishes there and returns how many received it.
+func heard(t *testing.T, f func(cl *redlocktest.Cluster, sub *redis.PubSub, publish func(text string) int)) {
+	redlocktest.Bubble(t, func(t *testing.T) {
+		cl := redlocktest.New(t, 1)
+		c := cl.Clients()[0]
+		sub := c.Subscribe(bg, "one")
+		if _, err := sub.Receive(bg); err != nil {
+			t.Fatal(err)
+		}
+		f(cl, sub, func(text string) int {
+			n, err := cl.Node(0).Do("PUBLISH", "one", text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n.(int)
+		})
+		sub.Close()
+	})
+}
+
+func TestResetSubscribers(t *testing.T) {
+	heard(t, func(cl *redlocktest.Cluster, sub *redis.PubSub, publish func(string) int) {
+		other := cl.Clients()[0]
+		other.Ping(bg)
+		cl.Node(0).ResetSubscribers()
+		time.Sleep(time.Millisecond)
+		want(t, "receivers", publish("unheard"), 0)
+		if _, err := sub.Receive(within(time.Second)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("got %v, want a reset connection", err)
+		}
+		want(t, "another connection", other.Ping(bg).Err(), nil)
+	})
+}
+
+func TestMuteSubscribers(t *testing.T) {
+	heard(t, func(cl *redlocktest.Cluster, sub *redis.PubSub, publish func(string) int) {
+		cl.Node(0).MuteSubscribers()
+		want(t, "receivers, though nothing gets there", publish("lost"), 1)
+		sub.Ping(bg)
+		if _, err := sub.ReceiveTimeout(bg, time.Minute); !timeout(err) {
+			t.Errorf("got %v, want a timeout", err)
+		}
+		later := cl.Clients()[0].Subscribe(bg, "one")
+		later.Receive(bg)
+		publish("heard")
+		m, err := later.ReceiveMessage(within(time.Second))
+		if err != nil || m.Payload != "heard" {
+			t.Errorf("a later subscriber: got %v, %v, want the message", m, err)
+		}
+		later.Close()
+	})
+}
+
+func TestDelaySubscribers(t *testing.T) {
+	heard(t, func(cl *redlocktest.Cluster, sub *redis.PubSub, publish func(string) int) {
+		n, began := cl.Node(0), time.Now()
+		n.DelaySubscribers(3 * time.Second)
+		publish("first")
+		time.Sleep(time.Millisecond) // it has left
+		n.DelaySubscribers(0)
+		publish("second")
+		for _, text := range []string{"first", "second"} {
+			m, err := sub.ReceiveMessage(bg)
+			if err != nil || m.Payload != text {
+				t.Errorf("got %v, %v, want %s", m, err, text)
+			}
+			if took := time.Since(began); took < 3*time.Second || took > 3*time.Second+10*time.Millisecond {
+				t.Errorf("%s took %v, want 3s", text, took)
+			}
+		}
+		if took := time.Since(began); cl.Clients()[0].Ping(bg).Err() != nil || time.Since(began) > took+10*time.Millisecond {
+			t.Error("others are delayed, too")
+		}
+	})
+}
+
+func TestKill(t *testing.T) {
+	heard(t, func(cl *redlocktest.Cluster, sub *redis.PubSub, publish func(string) int) {
+		n, c := cl.Node(0), cl.Clients()[0]
+		listens := c.Subscribe(bg, "one")
+		listens.Receive(bg)
+		c.Ping(bg)
+		n.Delay(time.Second, 0)
+		done := make(chan error)
+		go func() { done <- c.Set(bg, "k", "sent", 0).Err() }()
+		time.Sleep(10 * time.Millisecond)
+		cl.Kill(c)
+		if err := <-done; err == nil {
+			t.Error("a killed process hears the answer")
+		}
+		want(t, "receivers before the end of its connections has arrived", publish("x"), 2)
+		time.Sleep(2 * time.Second)
+		want(t, "receivers after that", publish("x"), 1)
+		if v, _ := n.Get("k"); v != "sent" {
+			t.Errorf("got %q, want what it had sent", v)
+		}
+		if err := c.Ping(bg).Err(); err == nil {
+			t.Error("a killed process connects anew")
+		}
+		want(t, "another process", cl.Clients()[0].Ping(bg).Err(), nil)
+		listens.Close()
+	})
+}
