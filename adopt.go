@@ -42,7 +42,7 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 	mine := e.label + ":" + l.rand.uuid()
 	start := l.now()
 	proposal := propose(start, e.seen)
-	b := l.newBallot(OpAdopt, e.name, adoptQuestion(e.name, value, mine, ttl, proposal), start, acquireDecided)
+	b := l.newBallot(OpAdopt, e.name, adoptQuestion(l.guard, e.name, value, mine, ttl, proposal), start, acquireDecided)
 	b.q.patience = l.patience(ttl)
 	e.ballot = b
 	b.send(l.lastLeaving(e.name), l.restoring(e.name))

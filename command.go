@@ -85,22 +85,44 @@ func (q *question) evalOn(s *script, keys []any, args ...any) {
 	q.add(append(append(all, keys...), args...)...)
 }
 
+// evalGrant is evalOn for a script that may grant the lock.
+func (q *question) evalGrant(g *guard, s *script, keys []any, args ...any) {
+	if g == nil {
+		q.evalOn(s, keys, args...)
+		return
+	}
+	q.evalOn(s.guarded, append(keys, g.mark), append(args, g.age.Milliseconds(), markBelieved)...)
+}
+
 // args is the j-th command as it is sent; nil: there is none. asText: the script
 // goes with its text, for a node that does not know it. plain: SET NX goes without
-// GET, for a server before 7.0, which has no both.
-func (q *question) args(j int, asText, plain bool) []any {
+// GET, for a server before 7.0, which has no both. check: see guard.go.
+func (q *question) args(j int, asText, plain, check bool) []any {
 	args := q.cmds[j]
 	switch {
-	case j == 0 && plain:
+	case j > 0:
+		return args
+	case plain:
 		return slices.Delete(slices.Clone(args), 4, 5) // without GET
-	case j == 0 && asText:
-		return append([]any{"eval", q.script.body}, args[2:]...)
+	case asText:
+		args = append([]any{"eval", q.script.body}, args[2:]...)
+		if q.guarded() {
+			args[len(args)-1] = markUnknown
+		}
+	case check:
+		args = slices.Clone(args)
+		args[len(args)-1] = markChecked
 	}
 	return args
 }
 
-func acquireQuestion(name lockKey, value string, ttl time.Duration, proposal int64) question {
+// acquireQuestion is two plain commands, or a script where there is a guard.
+func acquireQuestion(g *guard, name lockKey, value string, ttl time.Duration, proposal int64) question {
 	q := question{kind: askAcquire, value: value, ttl: ttl}
+	if g != nil {
+		q.evalGrant(g, acquireScript, []any{name.full, name.fence}, value, px(ttl), proposal)
+		return q
+	}
 	q.add("set", name.full, value, "nx", "get", "px", px(ttl))
 	q.add("zadd", name.fence, "gt", "ch", proposal, "f")
 	return q
@@ -143,9 +165,9 @@ func rollbackQuestion(name lockKey, value string, ttl time.Duration) question {
 	return q
 }
 
-func adoptQuestion(name lockKey, old, value string, ttl time.Duration, proposal int64) question {
+func adoptQuestion(g *guard, name lockKey, old, value string, ttl time.Duration, proposal int64) question {
 	q := question{kind: askAdopt, value: value, ttl: ttl}
-	q.eval(adoptScript, name, old, value, px(ttl), proposal)
+	q.evalGrant(g, adoptScript, []any{name.full, name.fence}, old, value, px(ttl), proposal)
 	return q
 }
 
@@ -383,13 +405,21 @@ func strange(k kind, v any) reply {
 // read turns the commands' results into a reply. plain: as in args.
 func (q *question) read(cmds []command, plain bool, exec error) reply {
 	v, err := result(cmds[0], exec)
+	if q.guarded() {
+		if left, ok := readQuarantine(v); ok {
+			return reply{answer: Unknown, sent: true, err: left}
+		}
+	}
 	switch q.kind {
 	case askAcquire:
+		if q.script != nil {
+			return readGrant(askAcquire, v, err, q.value)
+		}
 		return readAcquire(v, err, cmds[1], plain, exec, q.value)
 	case askRaise:
 		return readRaise(v, err)
 	case askAdopt:
-		return readAdopt(v, err)
+		return readGrant(askAdopt, v, err, q.value)
 	case askInspect:
 		return readInspect(v, err)
 	case askTurn:
@@ -486,13 +516,14 @@ func readRaise(v any, err error) reply {
 	return strange(askRaise, v)
 }
 
-func readAdopt(v any, err error) reply {
+// readGrant reads what lua/acquire.lua and lua/adopt.lua say.
+func readGrant(k kind, v any, err error, value string) reply {
 	if err != nil {
-		return failure(askAdopt, err)
+		return failure(k, err)
 	}
 	parts, ok := v.([]any)
 	if !ok || len(parts) == 0 {
-		return strange(askAdopt, v)
+		return strange(k, v)
 	}
 	switch parts[0] {
 	case int64(1):
@@ -502,11 +533,11 @@ func readAdopt(v any, err error) reply {
 		if len(parts) > 1 {
 			holder, _ = parts[1].(string)
 		}
-		return reply{answer: No, holder: holder, sent: true}
+		return reply{answer: No, holder: holder, stored: holder == value, sent: true} // stored: as in readAcquire
 	case int64(-1):
 		return reply{answer: No, missing: true, err: errMissing, sent: true}
 	}
-	return strange(askAdopt, v)
+	return strange(k, v)
 }
 
 // readLook reads PTTL: -2 for what is free, -1 for what has no end.

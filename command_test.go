@@ -34,10 +34,10 @@ var allKinds = []kind{askAcquire, askRaise, askExtend, askHeal, askRelease, askR
 func questionOf(k kind) *question {
 	name, _ := nameKey("", "jobs/42")
 	for _, q := range []question{
-		acquireQuestion(name, mine, time.Second, 7), raiseQuestion(name, mine, time.Second, 7), extendQuestion(name, mine, time.Second, 7),
+		acquireQuestion(nil, name, mine, time.Second, 7), raiseQuestion(name, mine, time.Second, 7), extendQuestion(name, mine, time.Second, 7),
 		healQuestion(name, mine, time.Second), releaseQuestion(name, mine, time.Second, 2, theirs), rollbackQuestion(name, mine, time.Second),
-		adoptQuestion(name, theirs, mine, time.Second, 7), restoreQuestion(name, theirs, mine, time.Second), touchQuestion(name, time.Second),
-		inspectQuestion(name), turnQuestion(name, mine, time.Second, 7, theirs, 1800000000000001), leaveQuestion(name, theirs, mine, 2), waitQuestion(name, theirs, false), lookQuestion(name),
+		adoptQuestion(nil, name, theirs, mine, time.Second, 7), restoreQuestion(name, theirs, mine, time.Second), touchQuestion(name, time.Second),
+		inspectQuestion(name), turnQuestion(nil, name, mine, time.Second, 7, theirs, 1800000000000001), leaveQuestion(name, theirs, mine, 2), waitQuestion(name, theirs, false), lookQuestion(name),
 	} {
 		if q.kind == k {
 			return &q
@@ -642,7 +642,7 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 		q := questionOf(k)
 		var said []string
 		for j := range q.cmds {
-			if args := q.args(j, false, false); args != nil {
+			if args := q.args(j, false, false, false); args != nil {
 				said = append(said, spoken(args))
 			}
 		}
@@ -650,18 +650,18 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 			t.Errorf("kind %d:\ngot  %q\nwant %q", k, said, want)
 		}
 		if q.script != nil {
-			text := q.args(0, true, false)
+			text := q.args(0, true, false, false)
 			if text[0] != "eval" || text[1] != q.script.body || spoken(text[2:]) != spoken(q.cmds[0][2:]) {
 				t.Errorf("kind %d: as text it is %q", k, spoken(text)[:40])
 			}
 		}
 	}
-	if got, want := spoken(questionOf(askAcquire).args(0, false, true)), "set jobs/42 "+mine+" nx px 1000"; got != want {
+	if got, want := spoken(questionOf(askAcquire).args(0, false, true, false)), "set jobs/42 "+mine+" nx px 1000"; got != want {
 		t.Errorf("for servers without NX and GET: got %q, want %q", got, want)
 	}
 	t.Run("fractions of a millisecond are rounded up in all of them", func(t *testing.T) {
 		name, _ := nameKey("", "k")
-		q := acquireQuestion(name, mine, time.Second+1, 7)
+		q := acquireQuestion(nil, name, mine, time.Second+1, 7)
 		if got := spoken(q.cmds[0]); !strings.HasSuffix(got, " px 1001") {
 			t.Errorf("got %q", got)
 		}
@@ -671,6 +671,151 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 			t.Errorf("a command is sent again by go-redis")
 		}
 	})
+}
+
+// Under a guard all grants are scripts that end in the mark, the age and what to do with
+// the mark; all else is as ever.
+func TestWhatIsAskedUnderAGuard(t *testing.T) {
+	g := &guard{age: time.Minute, mark: "{redlock}:boot"}
+	name, _ := nameKey("", "jobs/42")
+	for _, c := range []struct {
+		q    question
+		s    *script
+		body string
+		want string
+	}{
+		{acquireQuestion(g, name, mine, time.Second, 7), acquireScript, acquireLua, "3 jobs/42 {jobs/42}:fence {redlock}:boot " + mine + " 1000 7 60000 "},
+		{adoptQuestion(g, name, theirs, mine, time.Second, 7), adoptScript, adoptLua, "3 jobs/42 {jobs/42}:fence {redlock}:boot " + theirs + " " + mine + " 1000 7 60000 "},
+		{turnQuestion(g, name, mine, time.Second, 7, theirs, 12), turnScript, turnLua, "5 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:lapse {redlock}:boot " + mine + " 1000 7 " + theirs + " 12 2000 15000 60000 "},
+	} {
+		sha := c.s.guarded.sha
+		if !c.q.guarded() || c.q.script.body != guardLua+c.body || c.s.guards || sha == c.s.sha {
+			t.Errorf("%s: not its guarded script", c.s.name)
+		}
+		for _, f := range []struct {
+			asText, check bool
+			want          string
+		}{
+			{false, false, "evalsha " + sha + " " + c.want + "0"},
+			{false, true, "evalsha " + sha + " " + c.want + "1"},
+			{true, false, "eval " + guardLua + c.body + " " + c.want + "2"},
+			{true, true, "eval " + guardLua + c.body + " " + c.want + "2"},
+		} {
+			if got := spoken(c.q.args(0, f.asText, false, f.check)); got != f.want {
+				t.Errorf("%s:\ngot  %q\nwant %q", c.s.name, got, f.want)
+			}
+		}
+		if got := spoken(c.q.args(0, false, false, false)); !strings.HasSuffix(got, " 0") {
+			t.Errorf("%s: what the nodes share was changed: %q", c.s.name, got)
+		}
+		if c.q.args(1, false, false, false) != nil {
+			t.Errorf("%s: has a second command", c.s.name)
+		}
+	}
+	for _, k := range allKinds {
+		if questionOf(k).guarded() {
+			t.Errorf("kind %d is guarded", k)
+		}
+	}
+}
+
+func TestTheAnswersOfAGuardAreRead(t *testing.T) {
+	g := &guard{age: time.Minute, mark: "{redlock}:boot"}
+	name, _ := nameKey("", "jobs/42")
+	q := acquireQuestion(g, name, mine, time.Second, 7)
+	for _, c := range []struct {
+		name string
+		val  any
+		want reply
+		text string
+	}{
+		{"ours", []any{int64(1), int64(1)}, reply{answer: Yes, fenced: true, stored: true, sent: true}, ""},
+		{"ours, not moved", []any{int64(1), int64(0)}, reply{answer: Yes, stored: true, sent: true}, ""},
+		{"held", []any{int64(0), theirs}, reply{answer: No, holder: theirs, sent: true}, ""},
+		{"our own value is there", []any{int64(0), mine}, reply{answer: No, holder: mine, stored: true, sent: true}, ""},
+		{"quarantined", []any{"quarantined", int64(11500)}, reply{answer: Unknown, sent: true}, "quarantined 12s"},
+		{"quarantined for little", []any{"quarantined", int64(120)}, reply{answer: Unknown, sent: true}, "quarantined 121ms"},
+		{"a word", []any{"quarantined", "x"}, reply{answer: Unknown, stored: true, sent: true}, "unexpected reply"},
+		{"another word", []any{"x", int64(1)}, reply{answer: Unknown, stored: true, sent: true}, "unexpected reply"},
+		{"nothing", []any{}, reply{answer: Unknown, stored: true, sent: true}, "unexpected reply"},
+		{"a number", int64(1), reply{answer: Unknown, stored: true, sent: true}, "unexpected reply"},
+	} {
+		cmds := []command{got{val: c.val}.command(), {}}
+		rep := q.read(cmds, false, nil)
+		text := ""
+		if rep.err != nil {
+			text = rep.err.Error()
+		}
+		rep.err = nil
+		if !reflect.DeepEqual(rep, c.want) || !strings.HasPrefix(text, c.text) || (text == "") != (c.text == "") {
+			t.Errorf("%s: got %+v, %q, want %+v, %q", c.name, rep, text, c.want, c.text)
+		}
+	}
+}
+
+// A grant on a mark that nothing has compared is none: the batch's first was not
+// executed. What it has stored is to be taken back.
+func TestAGrantOnAMarkThatNothingComparedIsTakenBack(t *testing.T) {
+	g := &guard{age: time.Minute, mark: "{redlock}:boot"}
+	name, _ := nameKey("", "jobs/42")
+	grant, plain := acquireQuestion(g, name, mine, time.Second, 7), extendQuestion(name, mine, time.Second, 7)
+	yes, no := reply{answer: Yes, stored: true, sent: true}, reply{answer: No, sent: true}
+	failed := func(text string) reply { return failure(askAcquire, said(text)) }
+	for _, c := range []struct {
+		name  string
+		first reply
+		taken bool
+	}{
+		{"granted", yes, false},
+		{"held", no, false},
+		{"a key of another type", failed("WRONGTYPE Operation against a key"), false},
+		{"a register of another type", failed("FENCE WRONGTYPE Operation against a key"), false},
+		{"a script that the node did not know", failed("NOSCRIPT No matching script"), true},
+		{"no memory for the mark", failed("OOM command not allowed"), true},
+		{"no answer", reply{answer: Unknown, sent: true, silent: true, err: newNodeError("EOF", io.EOF)}, true},
+		{"an answer that no server gives", strange(askAcquire, 1), true},
+	} {
+		f := &flight{calls: []*call{{q: &plain}, {q: &grant}, {q: &plain}, {q: &grant}, {q: &grant}}}
+		f.check(true)
+		checks := ""
+		for _, c := range f.calls {
+			checks += fmt.Sprint(c.check, " ")
+			f.lands = append(f.lands, landing{rep: yes})
+		}
+		if checks != "false true false false false " {
+			t.Errorf("they compare: %s", checks)
+		}
+		f.lands[1].rep = c.first
+		f.doubt()
+		for _, i := range []int{3, 4} {
+			rep := f.lands[i].rep
+			if taken := rep.answer == Unknown && rep.stored && rep.sent && rep.err != nil; taken != c.taken || !taken && rep.answer != Yes {
+				t.Errorf("%s: the grant behind is %+v, want taken back %v", c.name, rep, c.taken)
+			}
+		}
+		for _, i := range []int{0, 2} {
+			if f.lands[i].rep.answer != Yes {
+				t.Errorf("%s: an extension was taken back", c.name)
+			}
+		}
+	}
+	f := &flight{calls: []*call{{q: &grant}, {q: &grant}}}
+	f.check(false) // over who knows how many connections
+	if !f.calls[0].check || !f.calls[1].check {
+		t.Error("a batch that may be split compares only once")
+	}
+}
+
+// Also for a stranger's ttl of more milliseconds than a Duration has nanoseconds for:
+// taken for a short one, a waiter would ask without pauses.
+func TestExpiresInIsNeverShortForALongTTL(t *testing.T) {
+	for ms, want := range map[int64]time.Duration{
+		-1: maxTTL, 0: time.Millisecond, 999: time.Second, 18446744073710: maxTTL, math.MaxInt64: maxTTL,
+	} {
+		if got := expiresIn(ms); got != want {
+			t.Errorf("%d ms: got %v, want %v", ms, got, want)
+		}
+	}
 }
 
 func spoken(args []any) string {

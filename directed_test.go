@@ -59,7 +59,7 @@ func onStage(t *testing.T, n int, f func(s *stage)) {
 // luaNames are the scripts by their hash, read past the library.
 var luaNames = sync.OnceValue(func() map[string]string {
 	names := make(map[string]string)
-	for _, name := range []string{"extend", "release", "raise", "adopt", "inspect", "touch", "turn", "wait", "leave"} {
+	for _, name := range []string{"extend", "release", "raise", "adopt", "inspect", "touch", "turn", "wait", "leave", "acquire", "guard"} {
 		sum := sha1.Sum([]byte(luaText(name)))
 		names[hex.EncodeToString(sum[:])] = name
 	}

@@ -11,8 +11,8 @@
 //
 // I1, exclusion. Two locks on one key are never both within their Until, as long as,
 // until then, a majority of the nodes carries the lock: no node that said yes forgets
-// it (a restart without its data, a flush, an eviction, a failover), and no node's
-// clock gains on ours by more than Options.Drift of the ttl, by rate or by a step. (A
+// it (a restart without its data, a flush or a failover, unless every client of the key
+// sets a RestartGuard of at least its longest ttl; an eviction), and no node's clock gains on ours by more than Options.Drift of the ttl, by rate or by a step. (A
 // hand-over by Adopt ends the giver's claim: between the two this is an agreement.)
 //
 // I2, fencing. Lock.Fence is strictly greater than that of every holder of the key
@@ -44,7 +44,7 @@
 // writes with a smaller fence than it has seen. Two nodes give no fault tolerance.
 // Replicas behind a node do not make it safer: a failover, or a Ring's re-hash, is a
 // node that forgets. A node that restarts without its data must stay away for the
-// longest ttl. An acquire gives its fence register no ttl of its own: a holder that
+// longest ttl, or be met by clients with a RestartGuard. An acquire gives its fence register no ttl of its own: a holder that
 // crashes within its first second, or a request that the network delivers long after
 // its connection failed, leaves one until the key is used again.
 package redlock

@@ -58,3 +58,18 @@ func (l *Locker) Heard(i int) (n int) {
 	}
 	return n
 }
+
+// Channels is how many channels of lines the Locker knows.
+func (l *Locker) Channels() int {
+	l.waits.mu.Lock()
+	defer l.waits.mu.Unlock()
+	return len(l.waits.byEar)
+}
+
+// Pipelines is how many pipelines to the i-th node were given up and have not come back.
+func (l *Locker) Pipelines(i int) int {
+	ln := l.lanes[i]
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	return ln.stuck
+}

@@ -44,14 +44,14 @@ const (
 
 // turnQuestion is an acquire that minds the queue. ticket 0: it does not queue, and may
 // only stand there as place.
-func turnQuestion(name lockKey, value string, ttl time.Duration, proposal int64, place string, ticket int64) question {
+func turnQuestion(g *guard, name lockKey, value string, ttl time.Duration, proposal int64, place string, ticket int64) question {
 	q := question{kind: askTurn, value: value, ttl: ttl}
 	t := ""
 	if ticket != 0 {
 		t = strconv.FormatInt(ticket, 10)
 	}
 	queue, lapse := name.queue()
-	q.evalOn(turnScript, []any{name.full, name.fence, queue, lapse},
+	q.evalGrant(g, turnScript, []any{name.full, name.fence, queue, lapse},
 		value, px(ttl), proposal, place, t, turnLife.Milliseconds(), queueLife.Milliseconds())
 	return q
 }
@@ -92,11 +92,11 @@ func (l *Locker) askTurn(e *errand, value string, proposal int64) question {
 	t := &e.place.turn
 	switch {
 	case t.came.IsZero() || t.ticket == 0:
-		return turnQuestion(e.name, value, e.ttl, proposal, "", 0)
+		return turnQuestion(l.guard, e.name, value, e.ttl, proposal, "", 0)
 	case !t.answered: // nor do we refuse ourselves
-		return turnQuestion(e.name, value, e.ttl, proposal, l.waits.place(e), 0)
+		return turnQuestion(l.guard, e.name, value, e.ttl, proposal, l.waits.place(e), 0)
 	}
-	return turnQuestion(e.name, value, e.ttl, proposal, l.waits.place(e), t.ticket)
+	return turnQuestion(l.guard, e.name, value, e.ttl, proposal, l.waits.place(e), t.ticket)
 }
 
 // turnDecided has a majority answer, also where fewer noes would rule a yes out, as half

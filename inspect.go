@@ -68,7 +68,7 @@ func (b *ballot) status() Status {
 	left := make(map[string][]time.Duration) // by value
 	for i := range b.calls {
 		c := &b.calls[i]
-		n := NodeStatus{Node: c.ln.name, Value: c.rep.holder, Fence: c.rep.score, Left: time.Duration(c.rep.left) * time.Millisecond}
+		n := NodeStatus{Node: c.ln.name, Value: c.rep.holder, Fence: c.rep.score, Left: time.Duration(min(c.rep.left, maxTTL.Milliseconds())) * time.Millisecond}
 		switch {
 		case c.rep.answer != Yes:
 			n.Left = 0
@@ -78,7 +78,7 @@ func (b *ballot) status() Status {
 		case c.rep.missing:
 			n.Left = 0
 		}
-		if n.Value != "" {
+		if c.rep.answer == Yes && !c.rep.missing {
 			left[n.Value] = append(left[n.Value], n.Left)
 		}
 		s.Fence = max(s.Fence, n.Fence)

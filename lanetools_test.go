@@ -27,6 +27,15 @@ func staged(t *testing.T, n int, f func(t *testing.T, c *redlocktest.Cluster)) {
 	redlocktest.Bubble(t, func(t *testing.T) { f(t, redlocktest.New(t, n)) })
 }
 
+// rounds is how often a test goes over something at random: few times in go test, and
+// many with REDLOCK_LONG.
+func rounds(short, long int) int {
+	if os.Getenv("REDLOCK_LONG") != "" {
+		return long
+	}
+	return short
+}
+
 // asNodes hands clients to a Locker.
 func asNodes(clients []*redis.Client) []redlock.Node {
 	nodes := make([]redlock.Node, len(clients))

@@ -240,7 +240,7 @@ func (w *waits) handOver(k *Lock) (next *ballot, place string) {
 		return nil, r.place
 	}
 	value := m.errand.label + ":" + w.l.rand.uuid()
-	b := w.l.newBallot(OpAcquire, r.name, acquireQuestion(r.name, value, m.errand.ttl, proposal), start, acquireDecided)
+	b := w.l.newBallot(OpAcquire, r.name, acquireQuestion(w.l.guard, r.name, value, m.errand.ttl, proposal), start, acquireDecided)
 	b.q.patience = w.l.patience(m.errand.ttl)
 	m.attempt, m.proposal, m.trying = b, proposal, true
 	r.due = false

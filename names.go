@@ -17,7 +17,10 @@ const (
 	queueSuffix   = ":queue"
 	lapseSuffix   = ":lapse"
 	releaseSuffix = ":release"
+	bootSuffix    = ":boot"
 )
+
+var suffixes = []string{fenceSuffix, queueSuffix, lapseSuffix, releaseSuffix, bootSuffix}
 
 // lockKey is what the nodes know a lock by.
 type lockKey struct {
@@ -36,7 +39,7 @@ func nameKey(prefix, key string) (lockKey, error) {
 	case len(full) > maxKeyBytes:
 		return lockKey{}, fmt.Errorf("redlock: the key %q has %d bytes with its prefix: at most %d", clip(key), len(full), maxKeyBytes)
 	case reserved(full):
-		return lockKey{}, fmt.Errorf("redlock: the key %q looks like a name that this library keeps beside a lock ({...}%s, {...}%s, {...}%s, {...}%s): take another", clip(full), fenceSuffix, queueSuffix, lapseSuffix, releaseSuffix)
+		return lockKey{}, fmt.Errorf("redlock: the key %q looks like a name that this library keeps beside locks ({...}%s): take another", clip(full), strings.Join(suffixes, ", {...}"))
 	}
 	base := sibling(full)
 	return lockKey{key: key, full: full, fence: base + fenceSuffix, channel: base + releaseSuffix}, nil
@@ -47,8 +50,17 @@ func reserved(full string) bool {
 	if !strings.HasPrefix(full, "{") || !strings.Contains(full, "}") {
 		return false
 	}
-	return strings.HasSuffix(full, fenceSuffix) || strings.HasSuffix(full, queueSuffix) || strings.HasSuffix(full, lapseSuffix) || strings.HasSuffix(full, releaseSuffix)
+	for _, suffix := range suffixes {
+		if strings.HasSuffix(full, suffix) {
+			return true
+		}
+	}
+	return false
 }
+
+// bootMark is where a restart guard keeps which server a node is, and since when. It
+// is one key for all locks under a prefix, named as if it stood beside a lock.
+func bootMark(prefix string) string { return sibling(prefix+"redlock") + bootSuffix }
 
 // queue is the names of the queue of waiters, by their tickets, and of when each of
 // their places is over.

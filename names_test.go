@@ -104,6 +104,7 @@ func TestATagIsKnownForEverySlot(t *testing.T) {
 	}
 }
 
+// Attack 92.
 func TestTheNamesOfALockAreInItsHashSlot(t *testing.T) {
 	check := func(t interface{ Errorf(string, ...any) }, prefix, key string) {
 		k, err := nameKey(prefix, key)
@@ -203,6 +204,7 @@ func TestNoTwoKeysShareAName(t *testing.T) {
 	})
 }
 
+// Attack 92.
 func TestKeysThatAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, prefix, key string
@@ -238,6 +240,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 	}
 }
 
+// Attack 92.
 func TestAKeyOf64KiBIsTheLongest(t *testing.T) {
 	for _, prefix := range []string{"", "p", strings.Repeat("p", maxKeyBytes-1)} {
 		if _, err := nameKey(prefix, strings.Repeat("k", maxKeyBytes-len(prefix))); err != nil {

@@ -80,14 +80,13 @@ type call struct {
 	owed     bool    // what it asks is owed; guarded by ln.mu
 	sure     bool    // touch: an attempt before that call has raised the register
 	evaled   bool    // its script goes as text
+	check    bool    // and looks at what the server is, see guard.go
 	plain    bool    // SET NX goes without GET
 	holds    bool    // our value may be on the node
 	doubt    bool    // and a command that would put it there may yet be executed
 	voted    bool    // guarded by b.mu
 	rep      reply   // final once finished
 	at       time.Time
-	cmds     [2]command
-	land     landing
 	follow   atomic.Pointer[call] // the heal that this call's answer asked for
 }
 
@@ -95,8 +94,10 @@ type call struct {
 // once executed, are used again.
 type flight struct {
 	calls  []*call
-	cmds   []redis.Cmder
-	ready  []*call // to be delivered after landing
+	asked  [][2]command  // of each call
+	lands  []landing     // for each call
+	cmds   []redis.Cmder // all of it, in the order of the calls
+	ready  []*call       // to be delivered after landing
 	pipe   redis.Pipeliner
 	sent   time.Time
 	number uint64 // 1 for the lane's first
@@ -111,10 +112,11 @@ type flight struct {
 // let one time out is down: it gets PINGs and nothing else until it has answered
 // one and what is owed to it (owed.go), so that it costs nobody any time.
 type lane struct {
-	name string
-	node Node
-	i    int
-	met  *roster
+	name   string
+	node   Node
+	direct bool // a pipeline goes over one connection to one server
+	i      int
+	met    *roster
 
 	mu        sync.Mutex
 	queue     []*call
@@ -142,8 +144,9 @@ type lane struct {
 }
 
 func newLane(i int, node Node, met *roster) *lane {
+	_, direct := node.(*redis.Client) // any other may split it
 	return &lane{
-		name: nodeName(i, node), node: node, i: i, met: met,
+		name: nodeName(i, node), node: node, direct: direct, i: i, met: met,
 		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
 }
@@ -317,7 +320,7 @@ func (ln *lane) submit(c *call, ready []*call) []*call {
 		return ln.finish(c, reply{answer: Unknown, err: errBusy}, ready)
 	}
 	c.phase = queued
-	c.plain = ln.plain && c.q.kind == askAcquire
+	c.plain = ln.plain && c.q.kind == askAcquire && c.q.script == nil
 	now := time.Now()
 	c.deadline = now.Add(c.q.patience.with(ln.rtt))
 	ln.arm(now, c.deadline)
@@ -345,7 +348,12 @@ func (ln *lane) finish(c *call, rep reply, ready []*call) []*call {
 	c.rep = rep
 	c.at = time.Now()
 	k := c.q.kind
-	c.raised = c.raised || rep.sent && (k == askAcquire || k == askAdopt) || k == askTurn && rep.stored
+	switch {
+	case k == askAdopt || k == askAcquire && c.q.script == nil:
+		c.raised = c.raised || rep.sent
+	case k == askTurn || k == askAcquire:
+		c.raised = c.raised || rep.stored // these leave the register alone where they grant nothing
+	}
 	switch {
 	case k.stores():
 		c.holds = c.holds || rep.stored
@@ -397,7 +405,7 @@ func (ln *lane) fly() {
 		hello := !ln.known
 		ln.mu.Unlock()
 
-		info, err := f.exec(hello)
+		info, err := f.exec(hello, ln.direct)
 		took := time.Since(f.sent)
 
 		ln.mu.Lock()
@@ -440,6 +448,9 @@ func (ln *lane) board() *flight {
 	ln.queue = ln.queue[:rest]
 	for _, c := range f.calls {
 		c.phase = flying
+		// The wait in our own queue says nothing about the node.
+		c.deadline = f.sent.Add(c.q.patience.with(ln.rtt))
+		ln.arm(f.sent, c.deadline)
 	}
 	ln.flights = append(ln.flights, f)
 	return f
@@ -448,9 +459,11 @@ func (ln *lane) board() *flight {
 // recycle keeps a landed flight for later, empty.
 func (ln *lane) recycle(f *flight, ready []*call) {
 	clear(f.calls)
+	clear(f.asked)
+	clear(f.lands)
 	clear(f.cmds)
 	clear(ready)
-	f.calls, f.cmds, f.ready, f.stuck = f.calls[:0], f.cmds[:0], ready[:0], false
+	f.calls, f.asked, f.lands, f.cmds, f.ready, f.stuck = f.calls[:0], f.asked[:0], f.lands[:0], f.cmds[:0], ready[:0], false
 	if len(ln.spare) < maxFlights {
 		ln.spare = append(ln.spare, f)
 	}
@@ -464,7 +477,8 @@ type landing struct {
 }
 
 // exec sends the batch and reads all answers. hello: introduce ourselves first.
-func (f *flight) exec(hello bool) (info *introduction, err error) {
+// direct: all of it goes over one connection to one server.
+func (f *flight) exec(hello, direct bool) (info *introduction, err error) {
 	ctx := context.Background()
 	var who *command
 	if hello {
@@ -472,11 +486,13 @@ func (f *flight) exec(hello bool) (info *introduction, err error) {
 		who = &c
 		f.cmds = append(f.cmds, who)
 	}
-	for _, c := range f.calls {
+	f.check(direct)
+	f.asked = slices.Grow(f.asked, len(f.calls))[:len(f.calls)] // at once: go-redis gets pointers into it
+	for i, c := range f.calls {
 		for j := range c.q.cmds {
-			if args := c.q.args(j, c.evaled, c.plain); args != nil {
-				c.cmds[j] = newCommand(args)
-				f.cmds = append(f.cmds, &c.cmds[j])
+			if args := c.q.args(j, c.evaled, c.plain, c.check); args != nil {
+				f.asked[i][j] = newCommand(args)
+				f.cmds = append(f.cmds, &f.asked[i][j])
 			}
 		}
 	}
@@ -485,11 +501,11 @@ func (f *flight) exec(hello bool) (info *introduction, err error) {
 	if hello {
 		info = introduce(*who, err)
 	}
-	for _, c := range f.calls {
-		rep := c.q.read(c.cmds[:], c.plain, err)
-		c.land = landing{rep: rep, again: rep.again(c.q, c.evaled, c.plain)}
-		c.cmds = [2]command{}
+	for i, c := range f.calls {
+		rep := c.q.read(f.asked[i][:], c.plain, err)
+		f.lands = append(f.lands, landing{rep: rep, again: rep.again(c.q, c.evaled, c.plain)})
 	}
+	f.doubt()
 	return info, err
 }
 
@@ -501,9 +517,9 @@ func (ln *lane) land(f *flight, info *introduction, err error, took time.Duratio
 		ln.stuck--
 	}
 	var way *nodeError // it did not come through: the node is to be probed
-	for _, c := range f.calls {
-		if c.land.rep.err != nil && (c.land.rep.silent || !c.land.rep.sent) {
-			way = c.land.rep.err
+	for i := range f.lands {
+		if rep := &f.lands[i].rep; rep.err != nil && (rep.silent || !rep.sent) {
+			way = rep.err
 		}
 	}
 	if way == nil {
@@ -519,21 +535,20 @@ func (ln *lane) land(f *flight, info *introduction, err error, took time.Duratio
 		}
 	}
 	var again []*call
-	for _, c := range f.calls {
+	for i, c := range f.calls {
 		if c.phase == finished {
 			continue // given up; what it may have left behind is owed
 		}
 		switch {
 		case ln.twin != nil:
-			rep := c.land.rep
-			ready = ln.finish(c, reply{answer: Unknown, sent: true, stored: rep.stored, err: ln.twin}, ready)
-		case c.land.again && !ln.closed:
-			c.evaled, c.plain = c.q.script != nil, c.q.kind == askAcquire
+			ready = ln.finish(c, reply{answer: Unknown, sent: true, stored: f.lands[i].rep.stored, err: ln.twin}, ready)
+		case f.lands[i].again && !ln.closed:
+			c.evaled, c.plain = c.q.script != nil, c.q.script == nil
 			ln.plain = ln.plain || c.plain
 			c.phase = queued
 			again = append(again, c)
 		default:
-			ready = ln.finish(c, c.land.rep, ready)
+			ready = ln.finish(c, f.lands[i].rep, ready)
 		}
 	}
 	if len(again) > 0 {
@@ -574,7 +589,9 @@ func (ln *lane) arm(now, deadline time.Time) {
 }
 
 // expire gives up the calls whose deadline is past. One timer serves the lane:
-// mostly it fires when all it was set for are long answered, and is set again.
+// mostly it fires when all it was set for are long answered, and is set again. Only
+// what was sent and not answered is held against the node: a queue may be long because
+// we are slow, or many.
 func (ln *lane) expire() {
 	ln.mu.Lock()
 	now := time.Now()
@@ -584,7 +601,7 @@ func (ln *lane) expire() {
 	}
 	ln.armed = time.Time{}
 	var ready []*call
-	var late time.Duration
+	var late time.Duration // how long the node did not answer
 	overdue := func(c *call) bool {
 		if c.phase == finished {
 			return false
@@ -612,12 +629,11 @@ func (ln *lane) expire() {
 	}
 	for _, c := range slices.Clone(ln.queue) {
 		if overdue(c) {
-			late = c.q.patience.with(ln.rtt)
-			ready = ln.finish(c, reply{answer: Unknown, err: timeoutError(late)}, ready)
+			ready = ln.finish(c, reply{answer: Unknown, err: timeoutError(c.q.patience.with(ln.rtt))}, ready)
 		}
 	}
 	ln.queue = slices.DeleteFunc(ln.queue, func(c *call) bool { return c.phase == finished })
-	if len(ready) > 0 {
+	if late > 0 {
 		ready = ln.suspect(timeoutError(late), ready)
 	}
 	ln.mu.Unlock()

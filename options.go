@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -37,10 +36,17 @@ type Options struct {
 	// that died holds the others up for two seconds. See docs/waiting.md.
 	Fair bool
 
-	// RestartGuard is to make a node's grants count only when it has been up this
-	// long. Not available yet: New refuses anything but 0. Until it is, let nodes
-	// persist every write (appendfsync always) or keep them down for the longest
-	// ttl after a crash.
+	// RestartGuard is for how long a node grants nothing after it may have forgotten
+	// what it granted: after a restart, a promotion, a flush. 0: it grants at once,
+	// which breaks I1 unless nodes persist every write (appendfsync always) or are kept
+	// down for the longest ttl after a crash. At least the longest ttl that any client
+	// of the key uses; a longer ttl is refused here. It holds if every client of the key
+	// sets it. It costs a script where plain commands would do, the permission to ask
+	// INFO, and one key, {redlock}:boot, on each node; a node that is new, or tells
+	// nothing of itself, begins with the quarantine. Such a node's vote reads
+	// "quarantined 12s"; what is held is extended and released there all the same.
+	// Rings and Redis Clusters are refused: they are several servers each. (Redis page,
+	// Performance, Crash Recovery and fsync: delayed restarts.) See docs/restarts.md.
 	RestartGuard time.Duration
 
 	// KeyPrefix goes before every key. "" leaves the key as it is, so that other
@@ -79,8 +85,6 @@ func (opt Options) withDefaults() (Options, error) {
 		return opt, fmt.Errorf("redlock: Options.NodeTimeout is %v: it must not be negative (0 means a tenth of the ttl)", opt.NodeTimeout)
 	case opt.RestartGuard < 0:
 		return opt, fmt.Errorf("redlock: Options.RestartGuard is %v: it must not be negative (0 means off)", opt.RestartGuard)
-	case opt.RestartGuard > 0:
-		return opt, errors.New("redlock: Options.RestartGuard is not available yet: leave it 0, and delay restarts by the longest ttl")
 	case strings.ContainsRune(opt.KeyPrefix, 0):
 		return opt, fmt.Errorf("redlock: Options.KeyPrefix %q has a NUL byte: take one without", opt.KeyPrefix)
 	case len(opt.KeyPrefix) >= maxKeyBytes:

@@ -332,7 +332,7 @@ func payDebts(node Node, batch []*debt) []reply {
 		pipe := node.Pipeline()
 		cmds := make([][2]command, len(todo))
 		for n, i := range todo {
-			cmds[n][0] = newCommand(batch[i].q.args(0, asText, false))
+			cmds[n][0] = newCommand(batch[i].q.args(0, asText, false, false))
 			_ = pipe.Process(ctx, &cmds[n][0]) // only queues
 		}
 		_, err := pipe.Exec(ctx)

@@ -23,6 +23,7 @@ type Locker struct {
 	now   clock
 	rand  *source
 	ring  bool        // a node is a Ring
+	guard *guard      // nil: off
 	owned []io.Closer // the clients that Open made
 
 	closing chan struct{}  // closed by Close
@@ -77,6 +78,9 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 		}
 		l.lanes = append(l.lanes, newLane(i, n, &l.met))
 	}
+	if l.guard, err = newGuard(opt, nodes); err != nil {
+		return nil, err
+	}
 	l.waits = newWaits(l)
 	return l, nil
 }
@@ -114,6 +118,9 @@ func (l *Locker) errand(op Op, key string, ttl time.Duration, opts []AcquireOpti
 		return nil, err
 	}
 	if err := checkTTL(ttl, l.opt.NodeTimeout, l.opt.Drift); err != nil {
+		return nil, err
+	}
+	if err := l.guard.admits(ttl); err != nil {
 		return nil, err
 	}
 	if l.ring && splitBraces(name.full) {
@@ -207,10 +214,14 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 		switch {
 		case err == nil:
 			return lock, nil
-		case ctx.Err() != nil || l.isClosed() || e.hard || !errors.As(err, &missed):
-			l.mortal(e)
-			return nil, err
+		case !errors.As(err, &missed) || e.hard:
+		case ctx.Err() != nil || l.isClosed():
+			err = l.ended(ctx, e) // also where that came behind the verdict
+		default:
+			continue
 		}
+		l.mortal(e)
+		return nil, err
 	}
 }
 
@@ -272,7 +283,7 @@ func (l *Locker) attempt(ctx context.Context, e *errand) (*Lock, error) {
 		e.hard = true
 		return nil, &QuorumError{Round: Round{Op: e.op, Key: e.name.key, Start: start.at}, Err: ErrNoQuorum, hint: tokensUsedUp}
 	}
-	q, decided := acquireQuestion(e.name, value, e.ttl, proposal), acquireDecided
+	q, decided := acquireQuestion(l.guard, e.name, value, e.ttl, proposal), acquireDecided
 	if l.opt.Fair {
 		q, decided = l.askTurn(e, value, proposal), turnDecided
 	}

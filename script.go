@@ -10,9 +10,11 @@ import (
 // its contract. Scripts must not begin with a #! line: Redis refuses such a
 // script when it is out of memory, and a release must not be refused then.
 type script struct {
-	name string
-	body string
-	sha  string
+	name    string
+	body    string
+	sha     string
+	guarded *script // what it is under a restart guard; nil: the same
+	guards  bool    // it is what another is under a guard
 }
 
 func newScript(name, body string) *script {
@@ -20,7 +22,19 @@ func newScript(name, body string) *script {
 	return &script{name: name, body: body, sha: hex.EncodeToString(sum[:])}
 }
 
+// newGrant is newScript for one that may grant a lock, which a guard may go before.
+func newGrant(name, body string) *script {
+	s := newScript(name, body)
+	s.guarded = newScript("guarded "+name, guardLua+body)
+	s.guarded.guards = true
+	return s
+}
+
 var (
+	//go:embed lua/guard.lua
+	guardLua string
+	//go:embed lua/acquire.lua
+	acquireLua string
 	//go:embed lua/extend.lua
 	extendLua string
 	//go:embed lua/release.lua
@@ -40,13 +54,14 @@ var (
 	//go:embed lua/leave.lua
 	leaveLua string
 
+	acquireScript = newGrant("acquire", acquireLua) // only under a guard
 	extendScript  = newScript("extend", extendLua)
 	releaseScript = newScript("release", releaseLua)
 	raiseScript   = newScript("raise", raiseLua)
-	adoptScript   = newScript("adopt", adoptLua)
+	adoptScript   = newGrant("adopt", adoptLua)
 	touchScript   = newScript("touch", touchLua)
 	inspectScript = newScript("inspect", inspectLua)
-	turnScript    = newScript("turn", turnLua)
+	turnScript    = newGrant("turn", turnLua)
 	waitScript    = newScript("wait", waitLua)
 	leaveScript   = newScript("leave", leaveLua)
 )

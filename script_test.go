@@ -847,3 +847,137 @@ func TestScriptTurn(t *testing.T) {
 		s.leaves("a second delivery", "ours", 5*sec, "99", 25*time.Hour)
 	})
 }
+
+func TestScriptAcquire(t *testing.T) {
+	acquire := func(s *stage) any { return s.eval("acquire", "ours", "5000", "77") }
+	onScript(t, "free: ours, and the register at the proposal", func(s *stage) {
+		s.answers("acquire", acquire(s), 1, 1)
+		s.leaves("free", "ours", 5*sec, "77", 0)
+	})
+	onScript(t, "free, the register not below: ours without the fence", func(s *stage) {
+		s.do(0, "ZADD", jobRegister, "77", "f")
+		s.do(0, "PEXPIRE", jobRegister, "90000000")
+		s.answers("acquire", acquire(s), 1, 0)
+		s.leaves("free", "ours", 5*sec, "77", 25*time.Hour)
+	})
+	onScript(t, "held: the holder, and nothing changes", func(s *stage) {
+		s.node(0).Set(job, "theirs", sec)
+		s.answers("acquire", acquire(s), 0, "theirs")
+		s.leaves("held", "theirs", sec, "", 0)
+	})
+	onScript(t, "a register of another type: FENCE, and nothing is stored", func(s *stage) {
+		s.do(0, "SET", jobRegister, "word")
+		_, err := s.node(0).Do("EVAL", luaText("acquire"), "2", job, jobRegister, "ours", "5000", "77")
+		if err == nil || !strings.Contains(err.Error(), "FENCE") {
+			s.Errorf("got %v, want an error that says FENCE", err)
+		}
+		if got, there := s.node(0).Get(job); there {
+			s.Errorf("the lock holds %q, want nothing", got)
+		}
+	})
+}
+
+// In front of a script that says 7.
+func TestScriptGuard(t *testing.T) {
+	run := func(s *stage, check string) any {
+		s.Helper()
+		return s.do(0, "EVAL", luaText("guard")+"return 7", "2", job, guardMark, "ours", "10000", check)
+	}
+	mark := func(s *stage) (id string, since int64) {
+		s.Helper()
+		text, _ := s.node(0).Get(guardMark)
+		if n, err := fmt.Sscanf(text, "%s %d", &id, &since); n != 2 || err != nil || text != fmt.Sprint(id, " ", since) {
+			s.Errorf("the mark is %q", text)
+		}
+		if s.node(0).TTL(guardMark) != 0 {
+			s.Errorf("the mark has a ttl")
+		}
+		return id, since
+	}
+	onScript(t, "up for long, and never seen before: a mark, and on", func(s *stage) {
+		s.answers("guard", run(s, "0"), 7)
+		if _, since := mark(s); since > int64(s.ms())-10000 {
+			s.Errorf("marked as young as %d ms", int64(s.ms())-since)
+		}
+	})
+	onScript(t, "up for a while: from its start on, and a second for what the uptime does not say", func(s *stage) {
+		time.Sleep(300 * time.Millisecond)
+		s.node(0).Restart(true)
+		started := int64(s.ms())
+		time.Sleep(2500 * time.Millisecond)
+		s.answers("guard", run(s, "0"), "quarantined", 10000-2000+1000)
+		_, since := mark(s)
+		if early := started - since; early > 0 || early < -2000 {
+			s.Errorf("it started at %d, and the mark says %d", started, since)
+		}
+		time.Sleep(9000 * time.Millisecond)
+		s.answers("afterwards", run(s, "0"), 7)
+	})
+	onScript(t, "the mark of another server: compared where it is said", func(s *stage) {
+		run(s, "0")
+		id, _ := mark(s)
+		s.node(0).Restart(true)
+		s.answers("believed", run(s, "0"), 7)
+		s.answers("compared", run(s, "1"), "quarantined", 10000)
+		if now, _ := mark(s); now == id {
+			s.Errorf("the mark is still of %s", id)
+		}
+		s.answers("believed", run(s, "0"), "quarantined", 10000)
+	})
+	onScript(t, "its own mark: nothing is written", func(s *stage) {
+		run(s, "0")
+		id, since := mark(s)
+		time.Sleep(time.Hour)
+		s.node(0).FailCommand("SET", "OOM command not allowed when used memory > 'maxmemory'")
+		s.answers("compared", run(s, "1"), 7)
+		s.answers("unknown", run(s, "2"), 7)
+		if i, n := mark(s); i != id || n != since {
+			s.Errorf("the mark was %s %d and is %s %d", id, since, i, n)
+		}
+	})
+	onScript(t, "a promoted replica, one that was flushed, one that tells no uptime: from now on", func(s *stage) {
+		for _, told := range []map[string]string{
+			{"second_repl_offset": "4711"}, {"cmdstat_flushall": "x"}, {"cmdstat_flushdb": "x"}, {"cmdstat_swapdb": "x"}, {"uptime_in_seconds": ""},
+		} {
+			body := luaText("guard") + "return 7"
+			// A server that tells something else.
+			body = strings.Replace(body, "  return type(info) == 'string'", `  for _, sub in ipairs({'second_repl_offset', 'uptime_in_seconds'}) do
+    if sub == '`+first(told)+`' then info = string.gsub(info, sub .. ':%-?%d+', sub .. ':`+told[first(told)]+`') end
+  end
+  if section == 'commandstats' then info = info .. '`+first(told)+`:calls=1' end
+  return type(info) == 'string'`, 1)
+			s.do(0, "DEL", guardMark)
+			s.answers(fmt.Sprint(told), s.do(0, "EVAL", body, "2", job, guardMark, "ours", "10000", "0"), "quarantined", 10000)
+		}
+	})
+	onScript(t, "a replica for a while, and master again, in one life of the process", func(s *stage) {
+		run(s, "0")
+		body := strings.Replace(luaText("guard")+"return 7", "  return type(info) == 'string'", `  info = string.gsub(string.gsub(info, 'master_replid:%w+', 'master_replid:beef'), 'second_repl_offset:%-1', 'second_repl_offset:4711')
+  return type(info) == 'string'`, 1)
+		s.answers("compared", s.do(0, "EVAL", body, "2", job, guardMark, "ours", "10000", "1"), "quarantined", 10000)
+	})
+	onScript(t, "in quarantine: what is held by another goes on to the script", func(s *stage) {
+		s.node(0).Restart(false)
+		s.answers("free", run(s, "1"), "quarantined", 11000-1000)
+		s.node(0).Set(job, "theirs", time.Minute)
+		s.answers("another's", run(s, "1"), 7)
+		s.node(0).Set(job, "ours", time.Minute)
+		s.answers("what is exchanged", run(s, "1"), "quarantined", 10000)
+	})
+	onScript(t, "a clock that was set back: the mark of a time to come is made anew", func(s *stage) {
+		run(s, "0")
+		_, before := mark(s)
+		s.node(0).JumpClock(-48 * time.Hour)
+		run(s, "0")
+		if _, since := mark(s); since > int64(s.ms()) || since == before {
+			s.Errorf("the mark says %d at %d", since, s.ms())
+		}
+	})
+}
+
+func first(m map[string]string) string {
+	for k := range m {
+		return k
+	}
+	return ""
+}

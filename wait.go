@@ -303,7 +303,7 @@ func (b *ballot) left() time.Duration {
 // expiresIn is for how long a key is there of which PTTL says ms: up to a millisecond
 // more, and without a ttl for ever.
 func expiresIn(ms int64) time.Duration {
-	if ms < 0 {
+	if ms < 0 || ms > maxTTL.Milliseconds() { // no end, or a stranger's that no Duration can say
 		return maxTTL
 	}
 	return time.Duration(ms+1) * time.Millisecond

@@ -9,8 +9,18 @@ import (
 	"time"
 )
 
+// only is an environment with one variable.
+func only(name, value string) func(string) string {
+	return func(asked string) string {
+		if asked == name {
+			return value
+		}
+		return ""
+	}
+}
+
 func TestParseRun(t *testing.T) {
-	env := func(string) string { return " a:1, b:2,c:3" }
+	env := only("REDLOCK_NODES", " a:1, b:2,c:3")
 	c, err := parseRun(strings.Fields("-ttl 3s jobs/42 -wait 1s -- sh -c exit"), env)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +50,7 @@ func TestParseRunRefuses(t *testing.T) {
 		"-nodes , k -- true":      "REDLOCK_NODES",
 		"-what k -- true":         "-what",
 	} {
-		_, err := parseRun(strings.Fields(args), func(string) string { return "a:1" })
+		_, err := parseRun(strings.Fields(args), only("REDLOCK_NODES", "a:1"))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want an error with %q", args, err, want)
 		}
@@ -60,4 +70,42 @@ func TestParseDemoRefuses(t *testing.T) {
 			t.Errorf("%q: got no error", args)
 		}
 	}
+}
+
+// Whatever the arguments and the environment are, they are refused or make sense.
+func FuzzParseRun(f *testing.F) {
+	for _, args := range []string{"", "k\x00--\x00true", "-ttl\x003s\x00k\x00-wait\x001s\x00--\x00sh\x00-c\x00exit", "--\x00--", "-nodes\x00,\x00k\x00--\x00x", "-try\x00k\x00--\x00", "-h", "-ttl=9999999h\x00k\x00--\x00x", "k\x00-\x00--\x00x", "\xff\x00--\x00\xff"} {
+		f.Add(args, "a:1, b:2,")
+		f.Add(args, "")
+	}
+	f.Fuzz(func(t *testing.T, args, nodes string) {
+		c, err := parseRun(strings.Split(args, "\x00"), func(string) string { return nodes })
+		if err != nil {
+			return
+		}
+		if c.key == "" || len(c.argv) == 0 || len(c.nodes) == 0 || c.wait < 0 || c.grace < 0 || c.try && c.wait > 0 {
+			t.Errorf("%q is accepted as %+v", args, c)
+		}
+		for _, n := range c.nodes {
+			if n == "" || strings.TrimSpace(n) != n || strings.Contains(n, ",") {
+				t.Errorf("%q and %q: a node is %q", args, nodes, n)
+			}
+		}
+		if !slices.Contains(strings.Split(args, "\x00"), c.key) {
+			t.Errorf("%q: the key is %q", args, c.key)
+		}
+	})
+}
+
+// FuzzParseDemo is the same for the demo.
+func FuzzParseDemo(f *testing.F) {
+	for _, args := range []string{"", "-workers\x009", "-for\x001s", "-forever", "-forever\x00-for\x000s", "now"} {
+		f.Add(args)
+	}
+	f.Fuzz(func(t *testing.T, args string) {
+		d, err := parseDemo(strings.Split(args, "\x00"))
+		if err == nil && (d.workers < 1 || d.workers > 9 || d.length < 0) {
+			t.Errorf("%q is accepted as %d workers for %v", args, d.workers, d.length)
+		}
+	})
 }

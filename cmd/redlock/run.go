@@ -30,6 +30,9 @@ flags:
   -try            do not wait for the lock
   -label TEXT     what others see as the holder (default host:pid)
   -grace DURATION between SIGTERM and SIGKILL where the lock is lost (default 5s)
+  -guard DURATION a master that restarted or was flushed grants nothing for so long:
+                  at least the longest ttl; the same for every client of KEY
+                  (default $REDLOCK_GUARD, or 0: it grants at once)
 
 CMD finds in its environment:
   REDLOCK_KEY     KEY
@@ -58,6 +61,7 @@ type runConfig struct {
 	try   bool
 	label string
 	grace time.Duration
+	guard time.Duration
 	key   string
 	argv  []string
 }
@@ -72,6 +76,8 @@ func parseRun(args []string, env func(string) string) (runConfig, error) {
 	fs.BoolVar(&c.try, "try", false, "")
 	fs.StringVar(&c.label, "label", "", "")
 	fs.DurationVar(&c.grace, "grace", 5*time.Second, "")
+	guard := env("REDLOCK_GUARD")
+	fs.StringVar(&guard, "guard", guard, "")
 
 	ours := args
 	dashes := slices.Index(args, "--")
@@ -105,6 +111,12 @@ func parseRun(args []string, env func(string) string) (runConfig, error) {
 	case c.grace < 0:
 		return c, fmt.Errorf("-grace %v is negative: 0 kills at once", c.grace)
 	}
+	if guard != "" {
+		var err error
+		if c.guard, err = time.ParseDuration(guard); err != nil || c.guard < 0 {
+			return c, fmt.Errorf("-guard (or REDLOCK_GUARD) %q is no duration: 0 or more, such as 30s", guard)
+		}
+	}
 	for n := range strings.SplitSeq(nodes, ",") {
 		if n = strings.TrimSpace(n); n != "" {
 			c.nodes = append(c.nodes, n)
@@ -127,7 +139,7 @@ func run(args []string) int {
 	if err != nil {
 		return cannotStart(c.argv[0], err)
 	}
-	locker, err := redlock.Open(redlock.Options{}, c.nodes...)
+	locker, err := redlock.Open(redlock.Options{RestartGuard: c.guard}, c.nodes...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return exitUsage
