@@ -59,6 +59,7 @@ func TestAnAdoptedLockIsItsNewHolders(t *testing.T) {
 	})
 }
 
+// Attack 84.
 func TestTheGiversFirstExtendOrReleaseAfterTheHandOverIsLost(t *testing.T) {
 	for name, call := range map[string]func(s *stage, k *redlock.Lock) error{
 		"Extend":  func(s *stage, k *redlock.Lock) error { return k.Extend(s.ctx) },
@@ -80,6 +81,7 @@ func TestTheGiversFirstExtendOrReleaseAfterTheHandOverIsLost(t *testing.T) {
 	}
 }
 
+// Attack 84.
 func TestOfTwoThatAdoptAtOnceAtMostOneSucceeds(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		for range 2 {
@@ -126,6 +128,7 @@ func TestOfTwoThatAdoptAtOnceAtMostOneSucceeds(t *testing.T) {
 	}
 }
 
+// Attack 84.
 func TestAFailedAdoptionGivesTheLockBack(t *testing.T) {
 	for name, fault := range map[string]func(s *stage, i int){
 		"refused":          func(s *stage, i int) { s.node(i).Refuse(true) },

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
+// Attack 76.
 func TestNodeThatHangsForAMinuteUnderLoadCostsLittle(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
@@ -89,6 +90,7 @@ func TestNodeThatHangsForAMinuteUnderLoadCostsLittle(t *testing.T) {
 	})
 }
 
+// Attack 93.
 func TestNamesUsedOnceLeaveNothing(t *testing.T) {
 	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
@@ -168,6 +170,7 @@ func TestKeptAliveLocksCostNoGoroutineEach(t *testing.T) {
 	})
 }
 
+// Attack 87.
 func TestHundredClientsAtOneInstant(t *testing.T) {
 	const clients = 100
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
@@ -242,6 +245,8 @@ func TestHundredClientsAtOneInstant(t *testing.T) {
 
 // Each of two clients reaches another minority: neither wins, and once the network
 // is whole again one does, and then the other.
+//
+// Attack 30.
 func TestClientsWithDisjointMinoritiesGoOnAfterTheHeal(t *testing.T) {
 	staged(t, 5, func(t *testing.T, c *redlocktest.Cluster) {
 		ca, cb := c.Clients(), c.Clients()

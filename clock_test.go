@@ -13,6 +13,7 @@ func at(steady, wall int64) instant {
 	return instant{at: time.Unix(1e9, 0).Add(time.Duration(steady) * time.Millisecond), wall: 1e15 + wall*1000}
 }
 
+// Attack 5.
 func TestTimePassesByTheClockThatWentFurther(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -61,6 +62,7 @@ func heldFor(valid time.Duration) (*Lock, *instant) {
 	return &Lock{l: &Locker{now: func() instant { return now }}, start: now, valid: valid}, &now
 }
 
+// Attack 11.
 func TestALockIsNotValidAtExactlyUntil(t *testing.T) {
 	k, now := heldFor(time.Second)
 	for _, c := range []struct {
@@ -105,6 +107,7 @@ func TestALockIsNotValidAtExactlyUntil(t *testing.T) {
 	})
 }
 
+// Attack 98.
 func TestProposalsFollowTheWallClockAndWhatWasSeen(t *testing.T) {
 	const now = 1_790_000_000_000_000 // 2026
 	for _, c := range []struct {

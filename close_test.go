@@ -26,6 +26,8 @@ func hangAll(c *redlocktest.Cluster, on bool) {
 
 // Close comes while something is under way on nodes that answer and on nodes that
 // do not. What leaks goroutines fails the bubble.
+//
+// Attacks 19, 97.
 func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	type call func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error
 	for _, tc := range []struct {
@@ -227,6 +229,8 @@ func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 
 // Whatever the instant at which Close comes, the attempt has an owner: its caller
 // got an error and it is undone, or a lock and Close releases it.
+//
+// Attack 97.
 func TestCloseRacingWithAWinNeverLeavesALockWithoutAnOwner(t *testing.T) {
 	locks, errs := 0, 0
 	for step := range 60 {
@@ -263,6 +267,7 @@ func TestCloseRacingWithAWinNeverLeavesALockWithoutAnOwner(t *testing.T) {
 	}
 }
 
+// Attack 16.
 func TestCloseRacingWithAContextThatEndsAtTheWin(t *testing.T) {
 	for step := range 40 {
 		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
@@ -332,4 +337,28 @@ func TestClientsOfOpenAreClosedAndThoseOfNewAreNot(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Error("connections of clients made by Open: got some open 5 s after Close, want all closed")
 	}
+}
+
+// A call that Close meets on its way back has something to undo yet: Close waits for
+// that, or it would never be sent.
+func TestCloseWaitsForWhatCallsHaveToUndo(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		const pause = 5 * time.Millisecond
+		stand := false
+		l := warmLocker(t, c, redlock.Options{Observe: func(r redlock.Round) {
+			if stand && r.Op == redlock.OpAcquire {
+				time.Sleep(pause) // the attempt has failed, and is not undone yet
+			}
+		}})
+		for i := range 2 {
+			c.Node(i).Set("jobs/42", "a stranger", time.Hour)
+		}
+		stand = true
+		done := background(func() error { _, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour); return err })
+		time.Sleep(time.Millisecond)
+		check(t, "keys of ours on the third node", len(locksOn(c.Node(2))), 1)
+		checkIs(t, "Close", l.Close())
+		check(t, "keys of ours on the third node after Close", len(locksOn(c.Node(2))), 0)
+		checkIs(t, "TryAcquire", <-done, redlock.ErrHeld)
+	})
 }

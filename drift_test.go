@@ -28,6 +28,7 @@ func drawDrift(t *rapid.T) float64 {
 	return rapid.OneOf(rapid.SampledFrom([]float64{1e-9, 0.0001, 0.01, 0.05, 0.07, 0.1, 0.29, 0.5}), rapid.Float64Range(1e-9, 0.999)).Draw(t, "drift")
 }
 
+// Attack 13.
 func TestDriftIsRoundedUp(t *testing.T) {
 	for _, c := range []struct {
 		ttl   time.Duration
@@ -59,6 +60,7 @@ func TestDriftIsRoundedUp(t *testing.T) {
 	})
 }
 
+// Attack 13.
 func TestValidityIsTheTTLLessDriftLessGrain(t *testing.T) {
 	for _, c := range []struct {
 		ttl   time.Duration
@@ -89,6 +91,7 @@ func TestValidityIsTheTTLLessDriftLessGrain(t *testing.T) {
 	})
 }
 
+// Attacks 9, 61.
 func TestPxIsRoundedUpToWholeMilliseconds(t *testing.T) {
 	for ttl, want := range map[time.Duration]int64{
 		1:                             1,
@@ -114,6 +117,7 @@ func TestPxIsRoundedUpToWholeMilliseconds(t *testing.T) {
 	})
 }
 
+// Attack 10.
 func TestWhatIsSentAsMillisecondsFits32Bits(t *testing.T) {
 	if got := px(maxTTL); got > math.MaxInt32 {
 		t.Errorf("the longest ttl is %d ms, more than 2^31-1", got)
@@ -140,6 +144,7 @@ func TestARegisterOutlivesItsLockByADay(t *testing.T) {
 	}
 }
 
+// Attacks 9, 10.
 func TestTTLsThatLeaveNothingAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -24,6 +24,7 @@ func (s *stage) subscriptions(i int) (channels int) {
 type dialled struct {
 	mu     sync.Mutex
 	n      int
+	live   int // those whose ctx was not over
 	refuse bool
 	cutOff time.Duration // a connection lives that long
 }
@@ -37,6 +38,9 @@ func (s *stage) earsBy(d *dialled) (nodes []redlock.Node) {
 		opt.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			d.mu.Lock()
 			d.n++
+			if ctx.Err() == nil {
+				d.live++
+			}
 			refuse, cutOff := d.refuse, d.cutOff
 			d.mu.Unlock()
 			if refuse {
@@ -59,6 +63,13 @@ func (d *dialled) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.n
+}
+
+// calls is how many dials were meant.
+func (d *dialled) calls() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.live
 }
 
 func TestOneConnectionPerNodeHearsForAllKeysAndWaiters(t *testing.T) {
@@ -139,8 +150,8 @@ func TestASubscriptionLingersIsUsedAgainAndClosed(t *testing.T) {
 		if got := s.node(1).Connections(); got != before-1 {
 			s.Errorf("connections: got %d after %d, want the one to hear by closed", got, before)
 		}
-		if l.Rooms() != 0 || l.Heard(0) != 0 {
-			s.Errorf("kept: %d lines, %d channels, want none", l.Rooms(), l.Heard(0))
+		if l.Rooms() != 0 || l.Heard(0) != 0 || l.Channels() != 0 {
+			s.Errorf("kept: %d lines, %d and %d channels, want none", l.Rooms(), l.Heard(0), l.Channels())
 		}
 		w = s.settled(l, heldLong)
 		if got := d.count(); got != 6 {
@@ -174,6 +185,8 @@ func TestAChannelIsUnsubscribedWhereOthersStay(t *testing.T) {
 
 // The silence of a half-open link is noticed by a PING that gets no answer, and that of
 // a quiet one is not taken for it.
+//
+// Attack 88.
 func TestAQuietLinkIsPingedAndAHalfOpenOneGivenUp(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		s.strangers(heldLong, s.all()...)
@@ -208,6 +221,7 @@ func TestAQuietLinkIsPingedAndAHalfOpenOneGivenUp(t *testing.T) {
 	})
 }
 
+// Attack 88.
 func TestDialsForASubscriptionAreBounded(t *testing.T) {
 	for what, f := range map[string]func(s *stage, d *dialled){
 		"refused":               func(_ *stage, d *dialled) { d.refuse = true },
@@ -230,6 +244,9 @@ func TestDialsForASubscriptionAreBounded(t *testing.T) {
 				if most := 4 * 60; got > most { // go-redis dials a few times where we dial once
 					s.Errorf("dials to a node in a minute: got %d, want at most %d", got, most)
 				}
+				if refused := what == "no permission" || what == "a node without PUBSUB"; refused && d.calls() > 3*3 {
+					s.Errorf("dials in a minute to nodes that said no: got %d, want one in half a minute to each", d.calls())
+				}
 				// Once it is allowed, it is heard again: at the latest after a refusal's pause.
 				d.mu.Lock()
 				d.refuse, d.cutOff = false, 0
@@ -246,6 +263,55 @@ func TestDialsForASubscriptionAreBounded(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A subscription that breaks is made anew by us, when its pause is over. go-redis would
+// do it, too, at once and with a lock held that Close has to wait for.
+func TestOnlyWeDialForASubscriptionThatBroke(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.strangers(heldLong, s.all()...)
+		const lives, wait = 3 * time.Second, 31 * time.Second
+		d := dialled{cutOff: lives}
+		l := s.lockerWith(redlock.Options{}, nil, s.earsBy(&d))
+		w := s.waiter(l, heldLong)
+		time.Sleep(wait)
+		w.waits("for half a minute")
+		if got, most := d.calls(), 3*int(1+wait/lives); got > most || got < most/2 {
+			s.Errorf("dials for connections that live for %v, in %v: got %d, want one each time, %d", lives, wait, got, most)
+		}
+		w.gives(context.Canceled)
+	})
+}
+
+// A call that Close did not wait for, for it took too long, must not begin to listen:
+// nobody would end that.
+func TestNothingIsListenedToAfterClose(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.strangers(heldLong, s.all()...)
+		var d dialled
+		l := s.lockerWith(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
+			if r.Op == redlock.OpAcquire {
+				time.Sleep(time.Second) // ten times as long as Close waits
+			}
+		}}, nil, s.earsBy(&d))
+		w := s.waiter(l, heldLong)
+		time.Sleep(time.Millisecond)
+		s.is("Close", l.Close(), nil)
+		w.waits("when Close has returned: the test tests nothing;")
+		<-w.ended
+		if w.err == nil {
+			s.Error("Acquire: got a lock of a Locker that is closed")
+		}
+		time.Sleep(time.Second)
+		if got := d.count(); got > 0 {
+			s.Errorf("dials for subscriptions after Close: got %d, want none", got)
+		}
+		for i := range 3 {
+			if got := s.subscriptions(i); got > 0 {
+				s.Errorf("node %d: %d channels are subscribed to after Close", i, got)
+			}
+		}
+	})
 }
 
 // denied has every SUBSCRIBE answered with an error.
@@ -311,6 +377,8 @@ func TestListeningFollowsTheWaitersInAllOrders(t *testing.T) {
 }
 
 // A flood of announcements wakes nobody without a reason, and takes no memory.
+//
+// Attack 88.
 func TestAFloodOfAnnouncementsWakesAtMostOncePerValue(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		k := s.take(s.locker(redlock.Options{}), heldLong)
@@ -332,6 +400,8 @@ func TestAFloodOfAnnouncementsWakesAtMostOncePerValue(t *testing.T) {
 }
 
 // Announcements of a key in a batch are of that key alone.
+//
+// Attack 88.
 func TestAnAnnouncementIsForOneKey(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l, holder := s.locker(redlock.Options{}), s.locker(redlock.Options{})

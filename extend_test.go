@@ -17,6 +17,7 @@ import (
 // the lock re-acquired if it was able to extend the lock into the majority of
 // instances, and within the validity time".
 
+// Attack 59.
 func TestAnExtensionCountsFromBeforeItsFirstRequest(t *testing.T) {
 	for _, slow := range []time.Duration{0, 300 * time.Millisecond, 900 * time.Millisecond} {
 		t.Run(fmt.Sprintf("answers after %v", slow), func(t *testing.T) {
@@ -42,6 +43,7 @@ func TestAnExtensionCountsFromBeforeItsFirstRequest(t *testing.T) {
 	}
 }
 
+// Attack 58.
 func TestAnExtensionThatReachesAMinorityLeavesTheOldUntil(t *testing.T) {
 	for name, fault := range map[string]func(s *stage, i int){
 		"stopped":      func(s *stage, i int) { s.node(i).Stop() },
@@ -82,6 +84,8 @@ func TestAnExtensionThatReachesAMinorityLeavesTheOldUntil(t *testing.T) {
 
 // Between the old Until and its answer the key may have expired, been taken and been
 // freed: a late yes says nothing.
+//
+// Attack 81.
 func TestAnExtensionThatIsCompleteAfterTheOldUntilIsLost(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.locker(redlock.Options{NodeTimeout: 450 * time.Millisecond})
@@ -117,6 +121,7 @@ func TestAnExtensionThatIsCompleteAfterTheOldUntilIsLost(t *testing.T) {
 	})
 }
 
+// Attack 82.
 func TestALockThatExpiredAndWasTakenAndFreedIsLost(t *testing.T) {
 	t.Run("before the extension", func(t *testing.T) {
 		onStage(t, 3, func(s *stage) {
@@ -153,6 +158,7 @@ func TestALockThatExpiredAndWasTakenAndFreedIsLost(t *testing.T) {
 	})
 }
 
+// Attack 60.
 func TestAnothersKeyIsNeverExtended(t *testing.T) {
 	t.Run("on a majority", func(t *testing.T) {
 		onStage(t, 5, func(s *stage) {
@@ -214,6 +220,7 @@ func TestAnothersKeyIsNeverExtended(t *testing.T) {
 	})
 }
 
+// Attacks 40, 42.
 func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T) {
 	for name, forgets := range map[string]func(s *stage, i int){
 		"evicted": func(s *stage, i int) { s.node(i).Evict(job) },
@@ -303,6 +310,7 @@ func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T)
 	})
 }
 
+// Attacks 40, 51.
 func TestALockThatAMajorityForgotIsLostAndNotTakenAnew(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		l := s.locker(redlock.Options{})
@@ -344,6 +352,7 @@ func TestALockThatAMajorityForgotIsLostAndNotTakenAnew(t *testing.T) {
 	})
 }
 
+// Attacks 24, 63, 78.
 func TestALateExtensionOrHealAfterReleaseLeavesNothing(t *testing.T) {
 	t.Run("an extension on its way", func(t *testing.T) {
 		onStage(t, 3, func(s *stage) {
@@ -418,6 +427,7 @@ func TestALateExtensionOrHealAfterReleaseLeavesNothing(t *testing.T) {
 	})
 }
 
+// Attack 70.
 func TestAnExtensionRestoresTheFenceRegister(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.locker(redlock.Options{})
@@ -482,6 +492,7 @@ func TestAnExtensionWhoseContextEndsGoesOn(t *testing.T) {
 
 // KeepAlive.
 
+// Attack 62.
 func TestAKeptLockIsRenewedAtAboutAThirdOfItsTTL(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		const ttl = 9 * time.Second
@@ -507,6 +518,7 @@ func TestAKeptLockIsRenewedAtAboutAThirdOfItsTTL(t *testing.T) {
 	})
 }
 
+// Attack 62.
 func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		l := s.locker(redlock.Options{})
@@ -533,6 +545,8 @@ func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
 }
 
 // The loss is told by a timer that depends on nothing that can hang.
+//
+// Attack 62.
 func TestTheLossIsToldNoLaterThanUntil(t *testing.T) {
 	for name, fault := range map[string]func(s *stage, i int){
 		"all nodes hang":            func(s *stage, i int) { s.node(i).Hang() },
@@ -615,6 +629,7 @@ func TestALostLockIsNotFreedBeforeUntil(t *testing.T) {
 	})
 }
 
+// Attack 5.
 func TestASuspendedMachineIsToldWithinASecondOfWaking(t *testing.T) {
 	for _, kept := range []bool{true, false} {
 		t.Run(fmt.Sprintf("kept alive: %v", kept), func(t *testing.T) {
@@ -672,6 +687,7 @@ func TestASuspendedMachineIsToldWithinASecondOfWaking(t *testing.T) {
 	})
 }
 
+// Attack 6.
 func TestAWallClockThatIsSetDoesNotKeepALostLock(t *testing.T) {
 	t.Run("back: nothing changes", func(t *testing.T) {
 		onStage(t, 3, func(s *stage) {
@@ -723,6 +739,7 @@ func TestAWallClockThatIsSetDoesNotKeepALostLock(t *testing.T) {
 	})
 }
 
+// Attack 62.
 func TestStopEndsTheRenewalAndNotTheLock(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.locker(redlock.Options{})
@@ -872,6 +889,8 @@ func TestAKeepAliveOfALockThatIsOverHasEnded(t *testing.T) {
 }
 
 // A renewal and a release at the same moment leave no key, whichever comes first.
+//
+// Attack 62.
 func TestARenewalAndAReleaseAtOnceLeaveNothing(t *testing.T) {
 	for off := time.Duration(0); off < 3*time.Millisecond; off += 100 * time.Microsecond {
 		onStage(t, 3, func(s *stage) {
@@ -918,6 +937,7 @@ func TestRunGivesWhatFnGave(t *testing.T) {
 	})
 }
 
+// Attack 85.
 func TestRunSaysThatTheLockWasLost(t *testing.T) {
 	why := errors.New("fn's own")
 	for _, c := range []struct {
@@ -998,6 +1018,7 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 	})
 }
 
+// Attack 85.
 func TestRunReleasesWhenFnPanicsOrExits(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.locker(redlock.Options{})
@@ -1034,6 +1055,7 @@ func TestRunReleasesWhenFnPanicsOrExits(t *testing.T) {
 	})
 }
 
+// Attack 85.
 func TestRunWithAContextThatEndsReleasesAllTheSame(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.locker(redlock.Options{})

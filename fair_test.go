@@ -45,6 +45,8 @@ type passage struct {
 
 // Over several Lockers the order is that of arrival, whatever happens to a minority of
 // the nodes and to the clients' clocks.
+//
+// Attack 90.
 func TestTurnsAreInOrderOfArrival(t *testing.T) {
 	const n = 6
 	for _, p := range []passage{
@@ -140,6 +142,8 @@ func TestTurnsAreInOrderOfArrival(t *testing.T) {
 
 // A wall clock that is set while somebody stands in a Locker's line, before it has
 // ever asked: what counts is when it came.
+//
+// Attack 90.
 func TestAWallClockThatIsSetDuringTheWaitChangesNoTurn(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		onStage(t, 3, func(s *stage) {
@@ -182,6 +186,7 @@ func TestAWaiterQueuesOnEveryNode(t *testing.T) {
 	}
 }
 
+// Attack 90.
 func TestADeadHeadIsSkipped(t *testing.T) {
 	for _, how := range []string{"cut", "nodes that hang for it", "closed"} {
 		t.Run(how, func(t *testing.T) {
@@ -213,6 +218,8 @@ func TestADeadHeadIsSkipped(t *testing.T) {
 }
 
 // One that can reach only a minority cannot win, and must not hold up those who can.
+//
+// Attack 90.
 func TestWhoIsCutOffFromAMajorityHoldsNobodyUp(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		k := s.take(s.locker(redlock.Options{}), heldLong)
@@ -241,6 +248,7 @@ func TestWhoIsCutOffFromAMajorityHoldsNobodyUp(t *testing.T) {
 	})
 }
 
+// Attack 90.
 func TestWhoGivesUpOrWinsLeavesAllQueues(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		k := s.take(s.locker(redlock.Options{}), heldLong)
@@ -607,6 +615,86 @@ func checkCrowds(t *testing.T, forged bool, checks string) {
 	})
 }
 
+// Attacks 73, 89, 90.
 func TestNoWaiterIsLost(t *testing.T) { checkCrowds(t, false, "25") }
 
+// Attack 90.
 func TestQueuesThatAreTamperedWithBreakNothing(t *testing.T) { checkCrowds(t, true, "25") }
+
+// ticketOf is the ticket of the one place in a node's queue.
+func (s *stage) ticketOf(i int, what string) time.Time {
+	s.Helper()
+	list := s.do(i, "ZRANGE", jobQueue, "0", "-1").([]any)
+	if len(list) != 1 {
+		s.Fatalf("%s: node %d has the queue %v, want one place", what, i, list)
+	}
+	score, _ := s.node(i).Score(jobQueue, list[0].(string))
+	return time.UnixMicro(int64(score))
+}
+
+// A ticket is when its holder came, by the time of the nodes: of most of them, so that
+// the clocks of a minority change no turn, and less the way there, so that who is far
+// comes no later than who is near.
+func TestATicketIsWhenItsHolderCameByMostNodes(t *testing.T) {
+	for what, off := range map[string][]time.Duration{
+		"clocks agree":               {0, 0, 0, 0, 0},
+		"two are an hour ahead":      {time.Hour, 0, time.Hour, 0, 0},
+		"two are an hour behind":     {0, -time.Hour, 0, 0, -time.Hour},
+		"one is ahead, one behind":   {-time.Hour, 0, 0, time.Hour, 0},
+		"all are an hour ahead":      {time.Hour, time.Hour, time.Hour, time.Hour, time.Hour},
+		"all but one are an hour so": {time.Hour, time.Hour, 0, time.Hour, time.Hour},
+	} {
+		for _, far := range []time.Duration{0, 200 * time.Millisecond} {
+			t.Run(fmt.Sprint(what, ", ", far, " away"), func(t *testing.T) {
+				onStage(t, 5, func(s *stage) {
+					for i, d := range off {
+						s.node(i).JumpClock(d)
+					}
+					s.strangers(heldLong, s.all()...)
+					l := s.fair("a")
+					s.slow(far, s.all()...)
+					came := time.Now()
+					w := s.waiter(l, heldLong)
+					time.Sleep(3 * time.Second)
+					w.waits("while it is held")
+					want := came
+					if strings.HasPrefix(what, "all") {
+						want = came.Add(time.Hour)
+					}
+					got := s.ticketOf(3, what)
+					if d := got.Sub(want).Abs(); d > time.Millisecond {
+						s.Errorf("ticket: got %v after it came, by most nodes, want 0", got.Sub(want))
+					}
+				})
+			})
+		}
+	}
+}
+
+// Whoever comes to lead takes its ticket from the nodes' time that the one before has
+// learned, if that was just now: their clocks may have been set since.
+func TestATicketIsNotMadeFromWhatWasLearnedLongAgo(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.strangers(24*time.Hour, s.all()...)
+		clients := s.c.Clients()
+		l := s.lockerWith(redlock.Options{Fair: true, Name: "a"}, nil, asLockerTakes(clients))
+		first := s.settled(l, heldLong)
+		came := time.Now()
+		second := s.waiter(l, heldLong)
+		time.Sleep(time.Second)
+		s.c.Cut(clients...)
+		time.Sleep(2 * placeDead)
+		for i := range 3 {
+			s.node(i).JumpClock(time.Hour)
+		}
+		first.stop()
+		<-first.ended
+		time.Sleep(time.Second)
+		s.c.Mend(clients...)
+		time.Sleep(2 * placeDead)
+		second.waits("while it is held")
+		if got := s.ticketOf(1, "after the jump"); got.Sub(came.Add(time.Hour)).Abs() > time.Millisecond {
+			s.Errorf("ticket: got %v after it came by the nodes' clocks, want 0", got.Sub(came.Add(time.Hour)))
+		}
+	})
+}

@@ -77,6 +77,7 @@ func TestATokenThatAMajorityCarriesCostsNoFurtherRound(t *testing.T) {
 	}
 }
 
+// Attack 8.
 func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -119,6 +120,7 @@ func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
 // A token must be above that of every holder before, so a node counts only if the
 // value is ours there and, by the same delivery, its register moved to the token.
 
+// Attack 67.
 func TestARaiseDoesNotCountANodeThatIsNotOursAnyMore(t *testing.T) {
 	for name, gone := range map[string]func(s *stage, i int){
 		"another took it": func(s *stage, i int) { s.node(i).Set(job, otherValue, time.Minute) },
@@ -152,6 +154,8 @@ func TestARaiseDoesNotCountANodeThatIsNotOursAnyMore(t *testing.T) {
 // The order that breaks where a raise counts on any nodes: A's value is on a, b, c
 // and its raise is acknowledged by a node that is another's. Played with the node
 // that was lost in between and one more that is just enough.
+//
+// Attack 67.
 func TestARaiseNeedsAMajorityThatIsOursAndMoved(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		a := s.locker(redlock.Options{})
@@ -166,6 +170,8 @@ func TestARaiseNeedsAMajorityThatIsOursAndMoved(t *testing.T) {
 }
 
 // One register cannot give the same number to two: standing at it does not count.
+//
+// Attack 67.
 func TestARegisterThatStandsAtTheProposalDoesNotCount(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		var h hands
@@ -182,6 +188,8 @@ func TestARegisterThatStandsAtTheProposalDoesNotCount(t *testing.T) {
 
 // A contender between the round that read the registers and the one that raises
 // them.
+//
+// Attack 67.
 func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 	for name, by := range map[string]int64{"to the same token": 0, "beyond it": 5} {
 		t.Run(name, func(t *testing.T) {
@@ -245,6 +253,8 @@ func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 
 // The validity is measured after the raise: rounds that each are in time may not be
 // so together.
+//
+// Attack 67.
 func TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.locker(redlock.Options{NodeTimeout: 450 * time.Millisecond})
@@ -333,6 +343,7 @@ func TestANodeThatDiesBetweenAcquireAndRaiseIsReplacedByASlowerOne(t *testing.T)
 	}
 }
 
+// Attacks 71, 98.
 func TestRegistersThatNoTokenCanBeMadeFrom(t *testing.T) {
 	const top = int64(1) << 53
 	for _, c := range []struct {
@@ -417,6 +428,7 @@ func TestRegistersThatNoTokenCanBeMadeFrom(t *testing.T) {
 	})
 }
 
+// Attacks 8, 98.
 func TestClocksThatTellNoPlausibleTimeStillGiveTokens(t *testing.T) {
 	year := func(y int) time.Duration { return time.Until(time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC)) }
 	for name, skew := range map[string]func() time.Duration{
@@ -453,6 +465,7 @@ func TestClocksThatTellNoPlausibleTimeStillGiveTokens(t *testing.T) {
 	}
 }
 
+// Attacks 46, 68, 69.
 func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		fast := s.lockerWith(redlock.Options{}, &hands{wall: time.Hour}, s.c.Nodes())

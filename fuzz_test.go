@@ -19,6 +19,7 @@ import (
 // servers, proxies and other clients of the same keys. Each runs on its seeds in
 // go test, and on more with -fuzz.
 
+// Attack 92.
 func FuzzNameKey(f *testing.F) {
 	for _, key := range someKeys {
 		if len(key) < 1000 {
@@ -174,7 +175,7 @@ func (d *feed) value(depth int) any {
 		return strconv.FormatInt(int64(d.word()), 10)
 	}
 	var list []any
-	for n := d.byte() % 5; n > 0 && depth < 3; n-- {
+	for n := d.byte() % 6; n > 0 && depth < 3; n-- {
 		list = append(list, d.value(depth+1))
 	}
 	return list
@@ -200,8 +201,9 @@ func (d *feed) err() error {
 	return nil
 }
 
+// Attack 31.
 func FuzzRead(f *testing.F) {
-	for k := range byte(10) {
+	for k := range byte(len(allKinds)) {
 		f.Add([]byte{k, 0, 0, 1, 1, 1, 0, 0})                               // a nil reply and 1
 		f.Add([]byte{k, 0, 1, 1, 0, 0, 0, 0})                               // 1
 		f.Add([]byte{k, 0, 9, 2, 1, 2, 8, 1, 2, 3, 4, 5, 6, 0, 0, 0, 0})    // {2, "a score"}
@@ -210,6 +212,10 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte{k, 0, 0, 6, 16, 0, 6, 16, 6, 16})                      // errors of the node
 		f.Add([]byte{k, 0, 0, 5, 1, 0, 5, 2, 5, 3})                         // errors that would mislead
 		f.Add([]byte{k, 0, 9, 1, 9, 1, 9, 1, 9, 1, 1, 1, 0, 0, 0, 0})       // nested
+		f.Add([]byte{k, 0, 9, 3, 1, 1, 1, 1, 1, 99, 0, 0})                  // {1, 1, a time}: our turn
+		f.Add([]byte{k, 0, 9, 5, 1, 0, 4, 2, 1, 50, 1, 3, 1, 99, 0, 0})     // {0, a holder, left, before, a time}, but for its end
+		f.Add([]byte{k, 0, 9, 3, 1, 254, 1, 3, 1, 99, 0, 0})                // {-2, before, a time}: a place
+		f.Add([]byte{k, 0, 1, 254, 0, 0})                                   // -2
 		f.Add([]byte{k, 0, 0, 0, 0, 0, 2, 9, 'W', 'R', 'O', 'N', 'G', 'P'}) // untouched
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -221,7 +227,14 @@ func FuzzRead(f *testing.F) {
 		exec := d.err()
 		q := questionOf(k)
 		r := q.read([]command{first.command(), second.command()}, plain, exec)
-		checkReply(t, q, plain, r)
+		judged := r
+		if k == askTurn { // it moves the register in the same step as it grants
+			judged.fenced = false
+			if list, _ := first.val.([]any); r.fenced && (first.err != nil || len(list) < 3 || list[0] != int64(1) || list[1] != int64(1)) {
+				t.Errorf("fenced by %#v", first)
+			}
+		}
+		checkReply(t, q, plain, judged)
 		if k != askAcquire || r.answer != Yes {
 			return
 		}
@@ -236,6 +249,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
+// Attack 86.
 func FuzzExplain(f *testing.F) {
 	for _, c := range nodeErrors {
 		f.Add(c.text, byte(0))
@@ -267,7 +281,7 @@ func FuzzExplain(f *testing.F) {
 		if !told && !e.heals {
 			t.Errorf("%q: what happened on the way does not heal", err)
 		}
-		if told && !strings.Contains(text, e.text) {
+		if told && len(text) < 200 && !strings.Contains(text, e.text) && !strings.HasPrefix(e.text, `"`) { // long ones are clipped, others quoted
 			t.Errorf("%q: shown as %q", text, e.text)
 		}
 		for _, no := range misleading {
@@ -329,6 +343,7 @@ func FuzzLabelOf(f *testing.F) {
 	})
 }
 
+// Attack 71.
 func FuzzReadScore(f *testing.F) {
 	for _, s := range []string{"0", "-1", "7.5", "1700000000123456", "9007199254740990", "9007199254740991", "9007199254740992", "inf", "-inf", "nan", "1e300", "1e999", "word", "", "0x1p10", "1_000", "+7", " 7"} {
 		f.Add(s, uint64(0))
@@ -353,6 +368,117 @@ func FuzzReadScore(f *testing.F) {
 			}
 			if _, ok := v.([]byte); ok && e == nil {
 				t.Errorf("%#v is read as %d", v, score)
+			}
+		}
+	})
+}
+
+// listening is a Locker with one waiter, who hears what is announced on the channel.
+func listening(t testing.TB, nodes int) (l *Locker, r *room, channel string) {
+	var all []Node
+	for range nodes {
+		all = append(all, &deafNode{})
+	}
+	l, err := New(Options{}, all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := l.errand(OpAcquire, "jobs/42", time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.waits.join(e)
+	l.waits.next(&e.place) // its first try
+	r = e.place.room
+	l.waits.mu.Lock()
+	defer l.waits.mu.Unlock()
+	l.waits.listen(r)
+	r.due, e.place.trying = false, false
+	return l, r, r.channel
+}
+
+// FuzzAnnounced feeds a waiter with announcements: whoever makes them, it is woken only
+// where a majority of the nodes names it as the first to be told of one value.
+func FuzzAnnounced(f *testing.F) {
+	f.Add([]byte("\x001 a\n\x011 a\n"))
+	f.Add([]byte("\x002 a\n\x011 a\n\x021 a\n"))
+	f.Add([]byte("\x00a\n\x01 \n\x021\n\x001 \n\x011 \n"))
+	f.Add([]byte("\x001 a\n\x011 b\n\x021 c\n\x001 d\n\x011 e\n\x021 f\n\x001 g\n\x011 h\n\x021 i\n\x011 a\n"))
+	f.Add([]byte("\xff1 \xff\x00\r\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		const nodes = 3
+		l, r, channel := listening(t, nodes)
+		defer l.Close()
+		named := make(map[string]map[int]bool) // by value: who said that we are the first
+		for line := range strings.SplitSeq(string(b), "\n") {
+			if line == "" {
+				continue
+			}
+			i, text := int(line[0])%nodes, line[1:]
+			on := channel
+			if line[0] > 200 {
+				on = channel + "x" // somebody else's
+			}
+			l.waits.announced(i, on, text)
+			nth, value, ok := strings.Cut(text, " ")
+			if ok && nth == "1" && on == channel {
+				if named[value] == nil {
+					named[value] = make(map[int]bool)
+				}
+				named[value][i] = true
+			}
+			if r.due {
+				if len(named[value]) < 2 || on != channel {
+					t.Fatalf("woken by %q of node %d, of which %d nodes say that it is the first", text, i, len(named[value]))
+				}
+				r.due = false
+			}
+		}
+		l.waits.hears(0, string(b), true) // a channel that it does not know
+	})
+}
+
+// FuzzStatus has nodes say anything to an inspection, a look, a turn.
+func FuzzStatus(f *testing.F) {
+	for k := range byte(4) {
+		f.Add([]byte{k, 9, 4, 4, 1, 1, 99, 4, 4, 9, 1, 4, 2, 0})
+		f.Add([]byte{k, 9, 3, 4, 4, 1, 254, 4, 4, 0, 9, 3, 4, 4, 1, 255, 4, 4, 0})
+		f.Add([]byte{k, 9, 3, 3, 200, 1, 254, 4, 4})
+		f.Add([]byte{k, 1, 254, 0, 1, 255, 0, 1, 5, 0})
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		const nodes = 3
+		d := &feed{b}
+		l, _, _ := listening(t, nodes)
+		defer l.Close()
+		name, _ := nameKey("", "jobs/42")
+		k := []kind{askInspect, askLook, askTurn, askWait}[d.byte()%4]
+		bl := l.newBallot(OpInspect, name, *questionOf(k), l.now(), allIn)
+		values := make(map[string]int)
+		for i := range bl.calls {
+			g := got{d.value(0), d.err()}
+			c := &bl.calls[i]
+			c.rep = c.q.read([]command{g.command(), got{}.command()}, false, nil)
+			c.at = l.now().at
+			if c.rep.answer == Yes && k == askInspect && c.rep.holder != "" {
+				values[c.rep.holder]++
+			}
+			bl.vote(c)
+		}
+		st := bl.status()
+		if len(st.Nodes) != nodes || st.Fence < 0 || st.Fence >= maxToken {
+			t.Errorf("got %+v", st)
+		}
+		if k == askInspect && st.Held != (values[st.Value] >= 2) || st.Held && st.Value == "" {
+			t.Errorf("held %v by %q, which %d of %d nodes say", st.Held, st.Value, values[st.Value], nodes)
+		}
+		bl.left()
+		if s := bl.standing(); s.answered && k != askTurn && k != askWait {
+			t.Errorf("a standing by kind %d: %+v", k, s)
+		}
+		for _, v := range st.Round.Votes {
+			if text := v.String(); strings.ContainsAny(text, "\n\r\x00") {
+				t.Errorf("a vote is shown as %q", text)
 			}
 		}
 	})

@@ -121,6 +121,8 @@ func TestNoLineKeepsALockToItself(t *testing.T) {
 // The waiter to whom the lock is handed gives up: before it is marked, between that
 // and its claim, at every instant of the round. Whoever is next, here or elsewhere,
 // has the lock without a pause, and nothing is left.
+//
+// Attack 89.
 func TestAHandOverThatIsNotClaimedGoesToTheNext(t *testing.T) {
 	const now, marked = -2, -1 // before the release, and once all that it starts has been sent
 	instants := []time.Duration{now, marked}
@@ -178,6 +180,7 @@ func TestAHandOverThatIsNotClaimedGoesToTheNext(t *testing.T) {
 	}
 }
 
+// Attack 97.
 func TestCloseDuringAHandOver(t *testing.T) {
 	for after := time.Duration(-1); after <= oneTrip; after += oneTrip / 6 {
 		onStage(t, 3, func(s *stage) {
@@ -562,5 +565,50 @@ func TestAFairLineHasOnePlace(t *testing.T) {
 		second.gets("in line", s.quietly(first.lock), 5*oneTrip)
 		s.is("Release", second.lock.Release(s.ctx), nil)
 		s.untraced(l)
+	})
+}
+
+// Once Close has begun a release is for others: what was handed to the next in our own
+// line would be undone at once, and nobody else was told. The waiter here is late to
+// notice Close, and stands in line yet.
+func TestNothingIsHandedOnOnceCloseHasBegun(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		stand := make(chan struct{}, 1)
+		l := s.locker(redlock.Options{Observe: func(r redlock.Round) {
+			if r.Op == redlock.OpLook {
+				select {
+				case <-stand:
+					time.Sleep(100 * time.Millisecond)
+				default:
+				}
+			}
+		}})
+		k := s.take(l, heldLong)
+		next := s.settled(l, heldLong)
+		other := s.settled(s.locker(redlock.Options{}), heldLong)
+		looks := len(s.told(0, "wait", "pttl"))
+		stand <- struct{}{}
+		if _, ok := within(2*pollPause, func() bool { return len(s.told(0, "wait", "pttl")) > looks && len(stand) == 0 }); !ok {
+			s.Fatal("the waiter does not look")
+		}
+		for i := range 3 {
+			s.node(i).Record(true)
+		}
+		closed := background(l.Close)
+		time.Sleep(time.Millisecond)
+		released := time.Now()
+		s.is("Release", k.Release(s.ctx), nil)
+		other.gets("released during Close", released, promptly)
+		s.is("Close", <-closed, nil)
+		<-next.ended
+		checkIs(s.T, "the waiter", next.err, redlock.ErrClosed)
+		for i := range 3 {
+			for _, c := range s.told(i, "acquire") {
+				if c.Client == 1 {
+					s.Errorf("node %d was asked for the lock by a Locker that is being closed", i)
+				}
+			}
+		}
+		s.is("Release", other.lock.Release(s.ctx), nil)
 	})
 }

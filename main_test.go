@@ -12,6 +12,8 @@ import (
 // TestMain looks for goroutines that outlive the tests: every test closes what it
 // opens, so whatever of ours or of the clients' is left is a leak. Flights and dials
 // may last as long as the clients' own timeouts.
+//
+// Attack 19.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	const clients = 6 * time.Second

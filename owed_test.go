@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
@@ -107,10 +109,31 @@ func TestReleaseIsSentAgainUntilItIsAnswered(t *testing.T) {
 	})
 }
 
+// An unheard client has PINGs wait until they are let go.
+type unheard struct {
+	*redis.Client
+	gate atomic.Pointer[chan struct{}]
+}
+
+func (u *unheard) hold() {
+	gate := make(chan struct{})
+	u.gate.Store(&gate)
+}
+
+func (u *unheard) let() { close(*u.gate.Swap(nil)) }
+
+func (u *unheard) Process(ctx context.Context, cmd redis.Cmder) error {
+	if gate := u.gate.Load(); gate != nil && cmd.Name() == "ping" {
+		<-*gate
+	}
+	return u.Client.Process(ctx, cmd)
+}
+
 // The ttl runs from when a node executes a command, not from when it was sent: what
 // is owed outlives it by a day.
 func TestDebtIsDroppedAfterItsTime(t *testing.T) {
 	t.Parallel()
+	// A day of refused PINGs is half a million of them; these are not answered at all.
 	for _, tc := range []struct {
 		outage time.Duration
 		sent   bool
@@ -119,18 +142,23 @@ func TestDebtIsDroppedAfterItsTime(t *testing.T) {
 		{24*time.Hour + time.Minute, true}, // ttl and a day are not over
 		{24*time.Hour + 3*time.Minute, false},
 	} {
-		if sparing && tc.outage > time.Hour { // a day of PINGs
-			continue
-		}
 		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			l := warmLocker(t, c, redlock.Options{})
+			nodes := c.Nodes()
+			far := &unheard{Client: nodes[2].(*redis.Client)}
+			nodes[2] = far
+			l, err := redlock.NewSeamed(redlock.Options{}, nil, nil, 7, nodes...)
+			checkIs(t, "New", err)
+			defer l.Close()
+			warmUp(t, c, l)
 			k := try(t, l, "jobs/42", 2*time.Minute)
 			time.Sleep(time.Millisecond)
 			n := c.Node(2)
 			n.Stop()
+			far.hold()
 			checkIs(t, "Release", k.Release(t.Context()))
 			time.Sleep(tc.outage)
 			n.Start()
+			far.let()
 			time.Sleep(5 * time.Second)
 			check(t, fmt.Sprintf("owed release of a lock of two minutes is sent after %v", tc.outage), count(heard(n, "jobs/42"), "release") > 0, tc.sent)
 			check(t, "owed then", l.Owed(2), 0)
@@ -156,6 +184,8 @@ func TestRegisterOfADroppedDebtHasALife(t *testing.T) {
 
 // One connection of a busy client may be far behind another: its acquire arrives
 // when the rollback has long found nothing.
+//
+// Attack 22.
 func TestSecondLookFindsTheAcquireThatCameAfterTheRollback(t *testing.T) {
 	for _, late := range []time.Duration{120 * time.Millisecond, 250 * time.Millisecond, 450 * time.Millisecond} {
 		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
@@ -180,6 +210,8 @@ func TestSecondLookFindsTheAcquireThatCameAfterTheRollback(t *testing.T) {
 
 // The same for a lock that was held: its release is answered at once, and the
 // acquire comes later.
+//
+// Attack 22.
 func TestSecondLookFindsTheAcquireThatCameAfterTheRelease(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -251,6 +283,7 @@ func TestAbandonedAttemptIsOwedAlthoughTheContextIsDone(t *testing.T) {
 	}
 }
 
+// Attack 76.
 func TestWhatIsOwedGoesBeforeNewAcquires(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
@@ -429,6 +462,44 @@ func TestDebtsArePaidToAServerThatForgotTheScripts(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		c.Node(2).Start() // with its data
+		checkClean(t, c, l)
+	})
+}
+
+// A node that answers PINGs and hangs on acquires would be given one more connection each
+// time that it is believed again. At sixty-four it is not believed any more, until some
+// of them have ended.
+func TestPipelinesThatNeverComeBackAreBounded(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		const most = 64
+		l := lockerOn(t, redlock.Options{NodeTimeout: 10 * time.Millisecond}, c.ClientsWith(func(o *redis.Options) {
+			o.PoolSize, o.ReadTimeout, o.ContextTimeoutEnabled = 1000, time.Hour, false
+		}))
+		warmUp(t, c, l)
+		n := c.Node(2)
+		var hangs atomic.Bool
+		hangs.Store(true)
+		n.OnCommand(func(args []string) {
+			for word(args) == "acquire" && hangs.Load() {
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+		for i := range 100 {
+			k := try(t, l, fmt.Sprint("k", i), time.Hour)
+			checkIs(t, "Release", k.Release(t.Context()))
+			time.Sleep(600 * time.Millisecond) // the pause before a second look holds the next PING up, too
+		}
+		if got := l.Pipelines(2); got < most || got > most+4 {
+			t.Errorf("pipelines that have not come back: got %d, want about %d", got, most)
+		}
+		if got := n.Connections(); got > most+16 {
+			t.Errorf("connections: got %d, want at most %d", got, most+16)
+		}
+		check(t, "the node is down", l.Down(2), true)
+		hangs.Store(false)
+		if d, ok := within(10*time.Second, func() bool { return !l.Down(2) && l.Pipelines(2) == 0 }); !ok {
+			t.Errorf("used again: not %v after they came back", d)
+		}
 		checkClean(t, c, l)
 	})
 }

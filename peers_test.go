@@ -49,6 +49,7 @@ func TestPeers_OneOfFiveIsCutOff(t *testing.T) {
 	asIfAllWereUp(t, func(s *stage) { s.node(1).Partition() })
 }
 
+// Attack 32.
 func TestPeers_TwoOfFiveAreSlowerThanTheTTL(t *testing.T) {
 	asIfAllWereUp(t, func(s *stage) { s.slow(20*time.Second, 3, 4) })
 }
@@ -147,6 +148,8 @@ func TestPeers_ContextCancelledMidAttempt(t *testing.T) {
 }
 
 // redsync: "already taken", by itself. rueidislock: waits for its own orphan.
+//
+// Attack 20.
 func TestPeers_AcquireReplyLost(t *testing.T) {
 	for name, lose := range map[string]func(n *stage, i int){
 		"the connection is reset": func(s *stage, i int) { s.node(i).DropReplies(2) },
@@ -208,6 +211,8 @@ func TestPeers_NetworkStallsWhileHeld(t *testing.T) {
 
 // Redisson, redsync: long-held locks erode to a bare majority, and the next client
 // may take what is left.
+//
+// Attacks 56, 79.
 func TestPeers_NodesRestartWithoutTheirDataDuringALongHold(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
@@ -240,6 +245,8 @@ func TestPeers_NodesRestartWithoutTheirDataDuringALongHold(t *testing.T) {
 }
 
 // RedLock.net, redlock-rb, redsync with SetNXOnExtend: silently retaken.
+//
+// Attack 82.
 func TestPeers_ExpiredTakenAndFreedThenExtended(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
@@ -258,6 +265,8 @@ func TestPeers_ExpiredTakenAndFreedThenExtended(t *testing.T) {
 }
 
 // Everybody: counted as two.
+//
+// Attack 53.
 func TestPeers_SameServerListedTwice(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		one, two := s.c.Clients(), s.c.Clients()
@@ -334,6 +343,8 @@ func TestPeers_EvenSplit(t *testing.T) {
 }
 
 // node-redlock, RedissonRedLock: returned as held.
+//
+// Attack 1.
 func TestPeers_ValidityOverWhenTheQuorumIsComplete(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		var h hands
@@ -352,6 +363,8 @@ func TestPeers_ValidityOverWhenTheQuorumIsComplete(t *testing.T) {
 }
 
 // All others: none, or a counter on one master.
+//
+// Attack 68.
 func TestPeers_FencingTokenGrowsAcrossQuorums(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		last := int64(0)

@@ -348,9 +348,11 @@ func (w *world) checkLeftovers() {
 
 // TestSchedules throws random schedules at the library. More of them, and longer
 // shrinking: -rapid.checks and -rapid.shrinktime; one failure again: -rapid.seed.
+//
+// Attacks 16, 75.
 func TestSchedules(t *testing.T) {
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
-		f.Value.Set("500") // a few seconds; one of them costs next to nothing
+		f.Value.Set(strconv.Itoa(rounds(250, 5000))) // one of them costs next to nothing
 		if sparing {
 			f.Value.Set("150")
 		}

@@ -124,6 +124,7 @@ var (
 	acquireCasts = []cast{castOpen, castYes, castFenced, castNo, castUnknown} // SET NX says nothing of missing
 )
 
+// Attack 52.
 func TestMajority(t *testing.T) {
 	t.Run("is N/2+1 of the configured nodes", func(t *testing.T) {
 		for n, want := range map[int]int{1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 4, 9: 5, 63: 32, maxNodes: 33} {

@@ -49,6 +49,8 @@ func readmeText(t *testing.T, file string) string {
 
 // What the README says of ties. Nobody has a majority: two nodes have somebody
 // else's value each, for as long as their rollbacks take, and one has ours.
+//
+// Attack 74.
 func TestATieIsTriedAgain(t *testing.T) {
 	tie := func(s *stage, life time.Duration) {
 		s.node(0).Set(job, otherValue, life)

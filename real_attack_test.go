@@ -16,6 +16,8 @@ import (
 )
 
 // Close at any instant of everything: calls end with ErrClosed, and nothing stays.
+//
+// Attacks 19, 97.
 func TestRealCloseDuringEverything(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -24,8 +26,8 @@ func TestRealCloseDuringEverything(t *testing.T) {
 		far     bool
 		adopt   bool // and with adoptions of the Locker's own locks
 	}{
-		{"healthy", 0, 60, false, false}, {"far", 0, 20, true, false}, {"adopting", 0, 20, false, true},
-		{"one stopped", 1, 3, false, true}, {"three stopped", 3, 2, false, true},
+		{"healthy", 0, rounds(20, 200), false, false}, {"far", 0, rounds(8, 50), true, false}, {"adopting", 0, rounds(8, 50), false, true},
+		{"one stopped", 1, rounds(2, 10), false, true}, {"three stopped", 3, rounds(1, 10), false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := realStart(t, 5)
@@ -159,10 +161,13 @@ func realEverything(t *testing.T, l *redlock.Locker, key string, ttl time.Durati
 // A counter that is read and written under the lock, by thousands of attempts of
 // several Lockers, while one server after the other is killed and comes back with
 // its data.
+//
+// Attack 36.
 func TestRealLostUpdates(t *testing.T) {
 	r := realStart(t, 5, "--appendonly", "yes", "--appendfsync", "always")
 	rnd := realSeed(t)
-	const lockers, workers, lasts, ttl = 4, 5, 3 * time.Second, 5 * time.Second
+	const lockers, workers, ttl = 4, 5, 5 * time.Second
+	lasts := time.Duration(rounds(3, 20)) * time.Second / 2
 	var ls []*redlock.Locker
 	for i := range lockers {
 		ls = append(ls, r.open(t, redlock.Options{Name: fmt.Sprint(i)}))
@@ -262,6 +267,8 @@ func TestRealLostUpdates(t *testing.T) {
 }
 
 // Of many who adopt one lock at once at most one has it, and never the giver too.
+//
+// Attack 84.
 func TestRealAdoptAtOnce(t *testing.T) {
 	r := realStart(t, 5)
 	var ls []*redlock.Locker
@@ -320,6 +327,8 @@ func TestRealAdoptAtOnce(t *testing.T) {
 }
 
 // An adoption that is cancelled at any instant: either it has the lock, or the giver.
+//
+// Attack 84.
 func TestRealAdoptCancelled(t *testing.T) {
 	r := realStart(t, 5)
 	a, b := r.open(t, redlock.Options{Name: "a"}), r.open(t, redlock.Options{Name: "b"})
@@ -357,6 +366,8 @@ func TestRealAdoptCancelled(t *testing.T) {
 }
 
 // All of a lock's methods at once.
+//
+// Attack 63.
 func TestRealOneLockFromAllSides(t *testing.T) {
 	r := realStart(t, 5)
 	l := r.open(t, redlock.Options{})
@@ -442,6 +453,8 @@ func TestRealLossIsToldInTime(t *testing.T) {
 }
 
 // I5: a hung node costs no memory, and what comes for it is bounded.
+//
+// Attack 76.
 func TestRealHungNodeIsBounded(t *testing.T) {
 	r := realStart(t, 3)
 	l := r.open(t, redlock.Options{NodeTimeout: 500 * time.Millisecond})
@@ -489,4 +502,77 @@ func TestRealHungNodeIsBounded(t *testing.T) {
 	t.Logf("in use %v after waking", time.Since(start).Round(time.Millisecond))
 	realUntil(t, 2*time.Second, "rest", func() bool { return realAtRest(l, 3) })
 	r.clean(t, time.Second)
+}
+
+// Names that are used once and never again: on the servers a register of each is left,
+// which ends, and here nothing.
+//
+// Attack 93.
+func TestRealNamesUsedOnce(t *testing.T) {
+	t.Parallel()
+	names := rounds(4000, 100_000)
+	r := realStart(t, 3)
+	l := r.open(t, redlock.Options{})
+	other := r.open(t, redlock.Options{})
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	use := func(from, to int) {
+		var next atomic.Int64
+		next.Store(int64(from))
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				for i := next.Add(1) - 1; i < int64(to); i = next.Add(1) - 1 {
+					key := fmt.Sprintf("once/%d", i)
+					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+					k, err := l.Acquire(ctx, key, 20*time.Second) // a line of its own each
+					if err != nil {
+						t.Errorf("%s: %v", key, err)
+						cancel()
+						return
+					}
+					if i%7 == 0 { // and attempts that failed
+						_, err := other.TryAcquire(ctx, key, 20*time.Second)
+						realIs(t, "a second one", err, redlock.ErrHeld)
+					}
+					if i%100 == 0 {
+						k.LeaveToExpire()
+					} else {
+						realRelease(t, k)
+					}
+					cancel()
+				}
+			})
+		}
+		wg.Wait()
+		for _, l := range []*redlock.Locker{l, other} {
+			realUntil(t, 10*time.Second, "rest", func() bool { return realAtRest(l, 3) })
+		}
+	}
+	use(0, names/4) // as much as is ever under way at once
+	before := heap()
+	use(names/4, names)
+	if got := l.Rooms(); got > 0 {
+		t.Errorf("%d lines that nobody waited in are kept", got)
+	}
+	if got := l.Held() + l.Leaving() + other.Leaving(); got > 0 {
+		t.Errorf("%d locks and clean-ups are kept", got)
+	}
+	// Lives of registers are remembered for a few thousand keys (other tests run beside this one).
+	grown := heap() - before
+	t.Logf("%d names: %d bytes each are kept here", names*3/4, grown/int64(names*3/4))
+	if names >= 100_000 && grown > 32<<20 {
+		t.Errorf("%d names took %d bytes that are kept", names*3/4, grown)
+	}
+	ctx := context.Background()
+	for i, c := range r.admin {
+		if n := c.DBSize(ctx).Val(); n > int64(names+names/100+1) {
+			t.Errorf("server %d: %d keys of %d names, want a register each and what was left to expire", i, n, names)
+		}
+	}
+	r.mortal(t, 20*time.Second)
 }

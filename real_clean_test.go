@@ -17,9 +17,10 @@ import (
 
 // I4: nothing is left behind.
 
+// Attack 77.
 func TestRealStoppedNodeKeepsNothing(t *testing.T) {
 	t.Parallel()
-	const attempts, lockers, stopped = 200, 4, 3 * time.Second
+	const attempts, lockers, stopped = 200, 4, 1500 * time.Millisecond
 	r := realStart(t, 5)
 	rnd := realSeed(t)
 	var ls []*redlock.Locker
@@ -82,6 +83,7 @@ func TestRealStoppedNodeKeepsNothing(t *testing.T) {
 	r.mortal(t, time.Minute)
 }
 
+// Attack 15.
 func TestRealCancelledAtAnyInstant(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -114,7 +116,7 @@ func TestRealCancelledAtAnyInstant(t *testing.T) {
 				round = time.Since(start)
 				realRelease(t, k)
 			}
-			const times = 1000
+			times := rounds(300, 3000)
 			delays := make([]time.Duration, times)
 			for i := range delays {
 				delays[i] = time.Duration(rnd.Float64() * 2 * float64(round))
@@ -124,7 +126,7 @@ func TestRealCancelledAtAnyInstant(t *testing.T) {
 			var wg sync.WaitGroup
 			for range tt.workers {
 				wg.Go(func() {
-					for i := next.Add(1) - 1; i < times; i = next.Add(1) - 1 {
+					for i := next.Add(1) - 1; i < int64(times); i = next.Add(1) - 1 {
 						ctx, cancel := context.WithCancel(context.Background())
 						stop := time.AfterFunc(delays[i], cancel)
 						k, err := l.TryAcquire(ctx, fmt.Sprintf("job/%d", i), time.Minute)
@@ -164,9 +166,12 @@ func TestRealCancelledAtAnyInstant(t *testing.T) {
 
 // A node that answers after the node timeout. Each try has a Locker of its own, so
 // that each one's SET really is on its way when it is given up.
+//
+// Attacks 22, 77.
 func TestRealLateReply(t *testing.T) {
 	t.Parallel()
-	const tries, workers, nodeTimeout, late = 100, 25, 50 * time.Millisecond, 400 * time.Millisecond
+	const workers, nodeTimeout, late = 20, 50 * time.Millisecond, 400 * time.Millisecond
+	tries := int64(rounds(40, 200))
 	isSet := func(b []byte) bool { return bytes.Contains(b, []byte("\r\nset\r\n")) }
 	all := func(d time.Duration) func(*realProxy) {
 		return func(p *realProxy) { p.delay(d, 0) }
@@ -255,6 +260,8 @@ func TestRealLateReply(t *testing.T) {
 
 // One connection stalls for longer than a second look comes later, while others
 // are quick; its answer does come at last.
+//
+// Attack 77.
 func TestRealVeryLateReply(t *testing.T) {
 	t.Parallel()
 	r := realStart(t, 3)

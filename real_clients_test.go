@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -18,6 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,6 +40,8 @@ func oneShard(key string) bool {
 }
 
 // All kinds of clients in one Locker, with all kinds of keys.
+//
+// Attack 92.
 func TestRealClients(t *testing.T) {
 	t.Parallel()
 	plain := realStart(t, 7)
@@ -200,6 +204,7 @@ func TestRealUnixSockets(t *testing.T) {
 	realOver(servers...).clean(t, 2*time.Second)
 }
 
+// Attack 96.
 func TestRealTLS(t *testing.T) {
 	dir := t.TempDir()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
@@ -272,6 +277,7 @@ func TestRealTLS(t *testing.T) {
 	realOver(servers...).clean(t, 2*time.Second)
 }
 
+// Attack 53.
 func TestRealOneServerTwice(t *testing.T) {
 	r := realStart(t, 3)
 	_, port, _ := net.SplitHostPort(r.servers[0].Addr())
@@ -367,4 +373,81 @@ func TestRealBeforeRedis7(t *testing.T) {
 	r.mortal(t, time.Minute)
 	r.do(t, nil, "del", "stranger")
 	r.clean(t, 2*time.Second)
+}
+
+// What is listed is no Redis server, or nothing at all: it has no vote, says why, and
+// a majority of others does not wait for it.
+//
+// Attacks 33, 96.
+func TestRealNodesThatAreNone(t *testing.T) {
+	t.Parallel()
+	r := realStart(t, 4)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()                     // nobody listens there any more
+	says := func(text string) string { // to whoever comes, whatever he asks
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		t.Cleanup(func() { l.Close(); all.Wait() })
+		all.Go(func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				all.Go(func() {
+					defer c.Close()
+					c.SetDeadline(time.Now().Add(3 * time.Second))
+					b := make([]byte, 4096)
+					for {
+						if _, err := c.Read(b); err != nil {
+							return
+						}
+						if _, err := c.Write([]byte(text)); err != nil {
+							return
+						}
+					}
+				})
+			}
+		})
+		return l.Addr().String()
+	}
+	bad := map[string]string{
+		"a port that nobody listens on": closed.Addr().String(),
+		"a name that does not resolve":  "no-such-host.invalid:6379",
+		"a web server":                  says("HTTP/1.1 400 Bad Request\r\n\r\n"),
+		"garbage":                       says("\x00\x01\x02\r\n\xff"),
+		"one that says OK to all":       says("+OK\r\n+OK\r\n+OK\r\n+OK\r\n"),
+		"one that says none to all":     says("$-1\r\n$-1\r\n$-1\r\n$-1\r\n"),
+		"one that is silent":            says(""),
+	}
+	for what, addr := range bad {
+		t.Run(what, func(t *testing.T) {
+			few := realOpen(t, redlock.Options{NodeTimeout: 300 * time.Millisecond}, append(r.addrs(), addr)...)
+			for i := range 2 {
+				realTour(t, few, few, fmt.Sprint("job/", i), time.Second)
+			}
+			if what == "one that says none to all" {
+				return // that is what a free lock's node says
+			}
+			many := realOpen(t, redlock.Options{NodeTimeout: 300 * time.Millisecond}, r.addrs()[0], addr)
+			for range 2 {
+				_, err := many.TryAcquire(t.Context(), "many", time.Minute)
+				if err == nil {
+					t.Fatalf("acquired by one of two")
+				}
+				var q *redlock.QuorumError
+				if !errors.As(err, &q) || q.Round.Votes[1].Answer == redlock.Yes || !strings.Contains(err.Error(), addr) {
+					t.Errorf("got %v, want no vote of %s, and it named", err, addr)
+				}
+				t.Log(err)
+			}
+		})
+	}
+	r.clean(t, 3*time.Second)
 }

@@ -76,6 +76,7 @@ var realErrors = []realError{
 		off: func(t *testing.T, r *realNodes, on []int) { r.do(t, on, "acl", "setuser", "default", "+@all") }},
 }
 
+// Attacks 43, 44, 50.
 func TestRealErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range realErrors {
@@ -166,6 +167,8 @@ func realVotes(t *testing.T, err error, on []int, text string) {
 }
 
 // A server that loads its data answers LOADING to everything.
+//
+// Attack 44.
 func TestRealLoading(t *testing.T) {
 	t.Parallel()
 	r := realStart(t, 3, "--enable-debug-command", "yes")
@@ -230,6 +233,7 @@ func TestRealLoading(t *testing.T) {
 	}
 }
 
+// Attacks 44, 96.
 func TestRealPasswords(t *testing.T) {
 	t.Parallel()
 	r := realStart(t, 3, "--requirepass", "secret")
@@ -284,6 +288,8 @@ func TestRealPasswords(t *testing.T) {
 }
 
 // A key of a stranger's without an end is in the way for ever, and stays.
+//
+// Attack 50.
 func TestRealStrangersKey(t *testing.T) {
 	r := realStart(t, 5)
 	l := r.open(t, redlock.Options{})
@@ -320,5 +326,124 @@ func TestRealStrangersKey(t *testing.T) {
 		}
 		r.mortal(t, time.Minute)
 		r.do(t, nil, "del", "job")
+	}
+}
+
+// A server that executes somebody's endless script says BUSY to all others, and one
+// with as many clients as it allows says so to a new connection and ends it.
+//
+// Attack 44.
+func TestRealBusyAndFull(t *testing.T) {
+	t.Parallel()
+	r := realStart(t, 3)
+	l := r.open(t, redlock.Options{})
+	held := realAcquire(t, l, "held", time.Minute)
+	realUntil(t, time.Second, "the key on all servers", func() bool { return r.count(t, "held", held.Value()) == 3 })
+	r.do(t, nil, "config", "set", "busy-reply-threshold", "20")
+	var scripts []chan struct{}
+	busy := func(i int) {
+		done := make(chan struct{})
+		scripts = append(scripts, done)
+		c := r.servers[i].Client(func(o *redis.Options) { o.MaxRetries, o.ReadTimeout = -1, 30*time.Second })
+		go func() {
+			defer close(done)
+			c.Eval(context.Background(), "while true do end", nil) // until it is killed
+		}()
+		realUntil(t, 10*time.Second, "a busy server", func() bool {
+			err := r.admin[i].Get(context.Background(), "none").Err()
+			return err != nil && strings.HasPrefix(err.Error(), "BUSY ")
+		})
+	}
+	busy(0)
+	k, err := l.TryAcquire(t.Context(), "job", time.Minute)
+	if err != nil {
+		t.Errorf("with one of three busy: %v", err)
+	} else {
+		realRelease(t, k)
+	}
+	if err := held.Extend(t.Context()); err != nil {
+		t.Errorf("Extend with one of three busy: %v", err)
+	}
+	busy(1)
+	realUntil(t, 5*time.Second, "a vote of both that says BUSY", func() bool {
+		_, err := l.TryAcquire(t.Context(), "job", time.Minute)
+		realIs(t, "with two of three busy", err, redlock.ErrNoQuorum)
+		return strings.Count(fmt.Sprint(err), "BUSY ") == 2
+	})
+	if err := held.Extend(t.Context()); err == nil || errors.Is(err, redlock.ErrLost) {
+		t.Errorf("Extend with two of three busy: got %v, want an error and no loss", err)
+	}
+	for i := range scripts {
+		r.do(t, []int{i}, "script", "kill")
+		<-scripts[i]
+	}
+	realUntil(t, 20*time.Second, "the servers' return", func() bool { return realAtRest(l, 3) })
+	realRelease(t, realAcquire(t, l, "job", time.Minute))
+
+	full := func(on []int, n string) { r.do(t, on, "config", "set", "maxclients", n) }
+	full([]int{0, 1}, "1")
+	late := r.open(t, redlock.Options{}) // it has no connection yet
+	_, err = late.TryAcquire(t.Context(), "job", time.Minute)
+	realIs(t, "with two of three full", err, redlock.ErrNoQuorum)
+	realVotes(t, err, []int{0, 1}, "")
+	t.Logf("full: %v", err)
+	if err := held.Extend(t.Context()); err != nil { // connections that stand are served
+		t.Errorf("Extend by one that was there before: %v", err)
+	}
+	full([]int{1}, "10000")
+	realRelease(t, realAcquire(t, late, "job", time.Minute))
+	full([]int{0}, "10000")
+	realUntil(t, 10*time.Second, "use of all", func() bool { return realAtRest(late, 3) })
+	realRelease(t, realAcquire(t, late, "job", time.Minute))
+	realRelease(t, held)
+	r.clean(t, 2*time.Second)
+	r.mortal(t, time.Minute)
+}
+
+// A server that evicts is a server that forgets: what it has forgotten is stored there
+// again by the next extension, as long as it is one of a minority.
+//
+// Attack 42.
+func TestRealEviction(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"allkeys-lru", "volatile-ttl"} {
+		t.Run(policy, func(t *testing.T) {
+			r := realStart(t, 3)
+			a, b := r.open(t, redlock.Options{Name: "a"}), r.open(t, redlock.Options{Name: "b"})
+			ctx := t.Context()
+			k := realAcquire(t, a, "job", time.Minute)
+			realUntil(t, time.Second, "the key on all servers", func() bool { return r.count(t, "job", k.Value()) == 3 })
+			if err := k.Extend(ctx); err != nil { // gives the registers a life, and so a place among the volatile
+				t.Fatal(err)
+			}
+			r.do(t, []int{0}, "config", "set", "maxmemory-policy", policy)
+			r.do(t, []int{0}, "config", "set", "maxmemory", "3mb")
+			junk := strings.Repeat("x", 4<<10)
+			n := 0
+			realUntil(t, time.Minute, "eviction of the lock and its register", func() bool {
+				pipe := r.admin[0].Pipeline()
+				for range 50 {
+					pipe.Set(ctx, fmt.Sprint("junk/", n), junk, 1000*time.Hour)
+					n++
+				}
+				pipe.Exec(ctx) // is refused where there is nothing left to evict
+				return r.admin[0].Exists(ctx, "job", "{job}:fence").Val() == 0
+			})
+			_, err := b.TryAcquire(ctx, "job", time.Minute)
+			realIs(t, "TryAcquire beside a server that evicted the lock", err, redlock.ErrHeld)
+			r.do(t, []int{0}, "flushall")
+			realUntil(t, 5*time.Second, "rest", func() bool { return realAtRest(b, 3) })
+			if err := k.Extend(ctx); err != nil {
+				t.Errorf("Extend: %v", err)
+			}
+			realUntil(t, time.Second, "the key on all servers again", func() bool { return r.count(t, "job", k.Value()) == 3 })
+			realRelease(t, k)
+			next := realAcquire(t, b, "job", time.Minute)
+			if next.Fence() <= k.Fence() {
+				t.Errorf("token %d after %d", next.Fence(), k.Fence())
+			}
+			realRelease(t, next)
+			r.clean(t, 2*time.Second)
+		})
 	}
 }

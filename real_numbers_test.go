@@ -53,6 +53,8 @@ func (r *realNodes) register(t testing.TB, name string) (scores []int64) {
 }
 
 // Lua prints numbers above 1e15 with 14 digits: tokens must not go through that.
+//
+// Attack 72.
 func TestRealExactTokens(t *testing.T) {
 	r := realStart(t, 5)
 	l := r.open(t, redlock.Options{})
@@ -118,6 +120,7 @@ func TestRealExactTokens(t *testing.T) {
 	r.mortal(t, time.Minute)
 }
 
+// Attack 71.
 func TestRealStrangeRegisters(t *testing.T) {
 	r := realStart(t, 5)
 	l := r.open(t, redlock.Options{})
@@ -404,6 +407,8 @@ func TestRealRegistersOfFailedAttempts(t *testing.T) {
 }
 
 // Others who lock the same key by hand or by another library exclude us, and we them.
+//
+// Attack 91.
 func TestRealOtherLibraries(t *testing.T) {
 	r := realStart(t, 5)
 	l := r.open(t, redlock.Options{})
@@ -474,4 +479,34 @@ func TestRealOtherLibraries(t *testing.T) {
 	realRelease(t, k)
 	r.clean(t, time.Second)
 	r.mortal(t, time.Minute)
+}
+
+// PEXPIRE by nothing deletes a key. No ttl comes to that, and the script would not do it
+// either.
+//
+// Attack 61.
+func TestRealExtensionByNothing(t *testing.T) {
+	r := realStart(t, 1)
+	l := r.open(t, redlock.Options{})
+	ctx := t.Context()
+	for _, ttl := range []time.Duration{0, -1, 1, time.Microsecond, time.Millisecond, -time.Hour} {
+		if _, err := l.TryAcquire(ctx, "job", ttl); err == nil || errors.Is(err, redlock.ErrNoQuorum) {
+			t.Errorf("ttl %v: got %v, want a refusal", ttl, err)
+		}
+	}
+	if keys := r.admin[0].Keys(ctx, "*").Val(); len(keys) > 0 {
+		t.Errorf("refused, and yet there is %v", keys)
+	}
+	k := realAcquire(t, l, "job", time.Minute)
+	for _, px := range []string{"0", "-1", "-9223372036854775808", "1"} {
+		v, err := r.admin[0].Eval(ctx, luaText("extend"), []string{"job", "{job}:fence"}, k.Value(), px, k.Fence(), 82860000, 86460000).Int()
+		if v != 1 || err != nil {
+			t.Errorf("by %s ms: got %d, %v; want 1", px, v, err)
+		}
+		if d := r.admin[0].PTTL(ctx, "job").Val(); d < 30*time.Second {
+			t.Fatalf("by %s ms: %v of a minute are left", px, d)
+		}
+	}
+	realRelease(t, k)
+	r.clean(t, time.Second)
 }

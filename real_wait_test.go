@@ -100,6 +100,7 @@ func TestRealWaiterIsWoken(t *testing.T) {
 	r.do(t, nil, "ping")
 }
 
+// Attack 90.
 func TestRealTurns(t *testing.T) {
 	t.Parallel()
 	r := realStart(t, 5)
@@ -157,6 +158,7 @@ func TestRealTurns(t *testing.T) {
 	r.clean(t, 20*time.Second)
 }
 
+// Attack 88.
 func TestRealSubscriptionKilled(t *testing.T) {
 	t.Parallel()
 	r := realStart(t, 3)
@@ -224,6 +226,8 @@ func TestRealStoppedServerDoesNotHoldWaitersUp(t *testing.T) {
 }
 
 // A user who may not subscribe polls.
+//
+// Attack 88.
 func TestRealWaiterWithoutChannels(t *testing.T) {
 	t.Parallel()
 	r := realStart(t, 3)

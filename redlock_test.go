@@ -20,6 +20,8 @@ import (
 
 // Safety and Liveness Guarantees, 1: "Mutual exclusion. At any given moment, only
 // one client can hold a lock."
+//
+// Attack 87.
 func TestAtAnyMomentOnlyOneClientHoldsTheLock(t *testing.T) {
 	t.Run("of fifty that try at one instant at most one", func(t *testing.T) {
 		onStage(t, 5, func(s *stage) {
@@ -67,6 +69,8 @@ func TestAtAnyMomentOnlyOneClientHoldsTheLock(t *testing.T) {
 // Safety and Liveness Guarantees, 2: "Deadlock free. Eventually it is always possible
 // to acquire a lock, even if the client that locked a resource crashes or gets
 // partitioned."
+//
+// Attack 18.
 func TestALockWhoseHolderIsCutOffIsFreeAfterItsTTL(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		clients := s.c.Clients()
@@ -92,6 +96,8 @@ func TestALockWhoseHolderIsCutOffIsFreeAfterItsTTL(t *testing.T) {
 
 // Safety and Liveness Guarantees, 3: "Fault tolerance. As long as the majority of
 // Redis nodes are up, clients are able to acquire and release locks."
+//
+// Attack 52.
 func TestAMajorityThatIsUpIsEnoughToAcquireExtendAndRelease(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5, 7} {
 		for down := range n + 1 {
@@ -146,6 +152,7 @@ func TestTheKeyIsSetIfItDoesNotExistWithAnExpiryAndTheSameValueOnAllNodes(t *tes
 	})
 }
 
+// Attack 23.
 func TestValuesAreUniqueOverAllClientsAndAllRequests(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		s.strangers(time.Minute, 0, 1)
@@ -183,6 +190,8 @@ func TestValuesAreUniqueOverAllClientsAndAllRequests(t *testing.T) {
 // Correct Implementation with a Single Instance: "a client may acquire the lock, get
 // blocked performing some operation for longer than the lock validity time, and later
 // remove the lock, that was already acquired by some other client".
+//
+// Attacks 4, 25.
 func TestALateReleaseDoesNotRemoveTheLockOfAnother(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
@@ -203,6 +212,8 @@ func TestALateReleaseDoesNotRemoveTheLockOfAnother(t *testing.T) {
 // elapsed". Is the Algorithm Asynchronous?: "minus some time […] to compensate for
 // clock drift". So Until is the time of the call, plus the ttl, less the drift, less 2
 // ms for rounding, however long the answers took.
+//
+// Attack 12.
 func TestUntilCountsFromBeforeTheFirstRequest(t *testing.T) {
 	ttls := []time.Duration{40 * time.Millisecond, 999 * time.Millisecond, 10 * time.Second, time.Hour, 1234567891 * time.Nanosecond, 24 * 24 * time.Hour}
 	for _, percent := range []int64{1, 5, 50} {
@@ -324,6 +335,8 @@ func TestAllNodesAreAskedAtOnce(t *testing.T) {
 
 // The Redlock Algorithm, 3: "If and only if the client was able to acquire the lock in
 // the majority of the instances (at least 3)".
+//
+// Attack 52.
 func TestTheLockIsAcquiredIfAndOnlyIfAMajorityIsOurs(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5, 7} {
 		for others := range n + 1 {
@@ -357,6 +370,8 @@ func TestTheLockIsAcquiredIfAndOnlyIfAMajorityIsOurs(t *testing.T) {
 // than lock validity time". Safety Arguments: "If a client locked the majority of
 // instances using a time near, or greater, than the lock maximum validity time […] it
 // will consider the lock invalid and will unlock the instances".
+//
+// Attack 1.
 func TestAMajorityThatIsCompleteAfterTheValidityIsNoLock(t *testing.T) {
 	const ttl = 10 * time.Second
 	valid := validFor(ttl, 1)
@@ -408,6 +423,8 @@ func TestAMajorityThatIsCompleteAfterTheValidityIsNoLock(t *testing.T) {
 // The Redlock Algorithm, 5: "If the client failed to acquire the lock for some reason
 // […] it will try to unlock all the instances (even the instances it believed it was
 // not able to lock)."
+//
+// Attacks 20, 21, 35.
 func TestAFailedAttemptIsUnlockedOnAllNodesThatMayHoldIt(t *testing.T) {
 	type fault func(s *stage, i int)
 	for name, f := range map[string]fault{
@@ -508,6 +525,8 @@ func TestAPauseBeforeTheNextAttemptIsRandom(t *testing.T) {
 
 // The next attempt must not meet what the one before left on a node: there it
 // comes after the rollback.
+//
+// Attack 23.
 func TestTheNextAttemptComesAfterItsOwnRollback(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		var seen record
@@ -546,6 +565,8 @@ func TestTheNextAttemptComesAfterItsOwnRollback(t *testing.T) {
 
 // Releasing the Lock: it "can be performed whether or not the client believes it was
 // able to successfully lock a given instance".
+//
+// Attack 66.
 func TestAReleaseGoesToAllNodes(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		l := s.locker(redlock.Options{})
@@ -567,6 +588,8 @@ func TestAReleaseGoesToAllNodes(t *testing.T) {
 }
 
 // A release with a context that is over is done all the same.
+//
+// Attack 17.
 func TestAReleaseWithACancelledContextIsDoneAllTheSame(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.locker(redlock.Options{})
@@ -580,6 +603,8 @@ func TestAReleaseWithACancelledContextIsDoneAllTheSame(t *testing.T) {
 
 // Safety Arguments: "we are sure that the first key to expire in the set will exist
 // for at least MIN_VALIDITY=TTL-(T2-T1)-CLOCK_DRIFT."
+//
+// Attacks 7, 48.
 func TestAMajorityCarriesTheKeyUntilUntilThoughTheNodesClocksAreFast(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		for i := range 5 {
@@ -620,6 +645,8 @@ func TestAMajorityCarriesTheKeyUntilUntilThoughTheNodesClocksAreFast(t *testing.
 
 // Performance, Crash Recovery and fsync: "we just need to make an instance, after a
 // crash, unavailable for at least a bit more than the max TTL we use".
+//
+// Attack 37.
 func TestANodeThatStaysAwayForTheTTLAfterACrashLetsNobodyIn(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
@@ -646,6 +673,7 @@ func TestANodeThatStaysAwayForTheTTLAfterACrashLetsNobodyIn(t *testing.T) {
 
 // What the page does not say: the calls themselves.
 
+// Attack 14.
 func TestACallWithAContextThatIsOverSendsNothing(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.locker(redlock.Options{})
@@ -677,6 +705,7 @@ func TestACallWithAContextThatIsOverSendsNothing(t *testing.T) {
 	})
 }
 
+// Attack 15.
 func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T) {
 	for _, name := range []string{"TryAcquire", "Acquire"} {
 		t.Run(name, func(t *testing.T) {
@@ -757,6 +786,8 @@ func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T
 
 // Either a lock with somebody to release it, or an error and a rollback: never
 // both, never neither.
+//
+// Attack 16.
 func TestAContextThatEndsWhenTheQuorumIsCompleteGivesALockOrARollback(t *testing.T) {
 	var exactly time.Duration
 	onStage(t, 3, func(s *stage) {
@@ -871,6 +902,7 @@ func TestAHolderIsNamedOnlyByAMajority(t *testing.T) {
 	})
 }
 
+// Attacks 44, 50.
 func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 	for _, text := range []string{
 		"WRONGTYPE Operation against a key holding the wrong kind of value",
@@ -987,6 +1019,7 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 	})
 }
 
+// Attacks 29, 33.
 func TestAllNodesAreNamedWithTheReasonWhenNoneCanBeReached(t *testing.T) {
 	for name, f := range map[string]struct {
 		fault func(s *stage, i int)
@@ -1024,6 +1057,8 @@ func TestAllNodesAreNamedWithTheReasonWhenNoneCanBeReached(t *testing.T) {
 }
 
 // Who cannot win must not stop others for good: two that reach disjoint minorities.
+//
+// Attacks 30, 34.
 func TestTwoThatReachDisjointMinoritiesBothGoOnAfterTheHeal(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		ca, cb := s.c.Clients(), s.c.Clients()
@@ -1062,6 +1097,8 @@ func TestTwoThatReachDisjointMinoritiesBothGoOnAfterTheHeal(t *testing.T) {
 
 // The quorum is complete and the lock released while a slow node has not answered
 // its acquire: the release comes after that there.
+//
+// Attack 57.
 func TestAQuickReleaseFollowsTheAcquireOnASlowNode(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.locker(redlock.Options{})
@@ -1078,6 +1115,8 @@ func TestAQuickReleaseFollowsTheAcquireOnASlowNode(t *testing.T) {
 
 // A stopped server executes at waking what lies in its sockets: an acquire after
 // the rollback that was to undo it.
+//
+// Attacks 22, 25.
 func TestAnAcquireThatIsExecutedAfterItsRollbackLeavesNothing(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.locker(redlock.Options{})
@@ -1096,6 +1135,7 @@ func TestAnAcquireThatIsExecutedAfterItsRollbackLeavesNothing(t *testing.T) {
 	})
 }
 
+// Attack 83.
 func TestAShorterTTLShortensNobodysLock(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
@@ -1177,6 +1217,7 @@ func TestALockIsSharedByManyGoroutines(t *testing.T) {
 	})
 }
 
+// Attack 64.
 func TestAReleasedLockIsOver(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.locker(redlock.Options{})
@@ -1198,6 +1239,7 @@ func TestAReleasedLockIsOver(t *testing.T) {
 	})
 }
 
+// Attack 65.
 func TestAReleaseThatReachesAMinoritySaysWhenTheRestExpires(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		l := s.locker(redlock.Options{})
@@ -1222,6 +1264,7 @@ func TestAReleaseThatReachesAMinoritySaysWhenTheRestExpires(t *testing.T) {
 	})
 }
 
+// Attack 18.
 func TestWhatCannotBeReleasedExpiresWithItsTTL(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		clients := s.c.Clients()

@@ -145,6 +145,7 @@ func TestReleaseByTooFewAsksOnlyTheSilentNodesAgain(t *testing.T) {
 	})
 }
 
+// Attack 64.
 func TestReleaseThatIsOverSendsNothing(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
@@ -178,6 +179,7 @@ func TestReleaseThatIsOverSendsNothing(t *testing.T) {
 	}
 }
 
+// Attack 17.
 func TestReleaseAndTheCallersContext(t *testing.T) {
 	const rtt = 20 * time.Millisecond
 	slow := func(t *testing.T, f func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker, k *redlock.Lock)) {
@@ -278,6 +280,8 @@ func TestConcurrentReleasesAreOne(t *testing.T) {
 
 // An early return at the quorum, then a quick release while a slow acquire is under
 // way: it goes to that node after its acquire was answered.
+//
+// Attack 57.
 func TestReleaseGoesToASlowNodeAfterItsAcquireWasAnswered(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
@@ -317,6 +321,8 @@ func TestRollbackGoesToASlowNodeAfterItsAcquireWasAnswered(t *testing.T) {
 }
 
 // The release goes after the heal, too, that an extension had sent.
+//
+// Attack 78.
 func TestReleaseGoesAfterTheHeal(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
@@ -337,6 +343,8 @@ func TestReleaseGoesAfterTheHeal(t *testing.T) {
 
 // A late extension must not bring the key back: it arrives after the release or is
 // waited for.
+//
+// Attack 63.
 func TestReleaseBesideKeepAliveAndExtendLeavesNoKey(t *testing.T) {
 	for seed := range uint64(40) {
 		redlocktest.BubbleFunc(t, func() {
@@ -381,6 +389,7 @@ func TestReleaseBesideKeepAliveAndExtendLeavesNoKey(t *testing.T) {
 	}
 }
 
+// Attack 64.
 func TestReleaseOfAnExpiredLockIsErrLostAndTouchesNothing(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})

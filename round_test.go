@@ -83,6 +83,7 @@ func TestAQuorumErrorMatchesItsReasonAndItsVotes(t *testing.T) {
 	}
 }
 
+// Attack 86.
 func TestTheCallersContextIsMatchedExactlyWhereItEndedTheCall(t *testing.T) {
 	l := &Locker{now: realClock, closing: make(chan struct{})}
 	e := &errand{op: OpAcquire, name: lockKey{key: "k"}, began: realClock(), attempt: 2}
