@@ -140,6 +140,15 @@ func (w *world) onAllHealthy(k *holding) bool {
 	return true
 }
 
+// bare reports that the key is held, but not on all nodes that no fault strikes.
+func (w *world) bare(key int) bool {
+	if !w.s.prompt() {
+		return false
+	}
+	k := w.holder(key)
+	return k != nil && !w.onAllHealthy(k)
+}
+
 // extended judges the return of an Extend.
 func (w *world) extended(k *holding, before time.Time, err error) {
 	after := k.lock.Until()

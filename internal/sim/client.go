@@ -23,6 +23,7 @@ type client struct {
 	l      *redlock.Locker
 	life   int // how often it was started
 	dead   bool
+	births int           // how often another started in the place of one that died
 	ending bool          // somebody closes l
 	paused time.Time     // stands still until then
 	wall   time.Duration // how far its wall clock is ahead
@@ -30,14 +31,8 @@ type client struct {
 }
 
 func (w *world) newClient(i int) *client {
-	c := &client{w: w, i: i, links: w.c.Clients()}
-	for _, n := range c.links {
-		if w.s.Ears {
-			c.nodes = append(c.nodes, n)
-		} else {
-			c.nodes = append(c.nodes, deaf{n, w.s.Seed + uint64(i)})
-		}
-	}
+	c := &client{w: w, i: i}
+	c.connect()
 	if i < len(w.s.Clients) {
 		c.wall = w.s.Clients[i].Wall
 	}
@@ -45,12 +40,25 @@ func (w *world) newClient(i int) *client {
 	return c
 }
 
+// connect gives the process connections of its own.
+func (c *client) connect() {
+	c.links, c.nodes = c.w.c.Clients(), nil
+	for _, n := range c.links {
+		d := deaf{n, c.w.s.Seed + uint64(c.i)}
+		if c.w.s.Ears {
+			c.nodes = append(c.nodes, hearing{d})
+		} else {
+			c.nodes = append(c.nodes, d)
+		}
+	}
+}
+
 // start makes the process's Locker, also another one after Close.
 func (c *client) start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.life++
-	opt := redlock.Options{Name: fmt.Sprintf("c%d.%d", c.i, c.life), Observe: c.observe}
+	opt := redlock.Options{Name: fmt.Sprintf("c%d.%d", c.i, c.life), Observe: c.observe, Fair: c.w.s.Fair, RestartGuard: c.w.s.Guard}
 	if c.i < len(c.w.s.Clients) {
 		opt.NodeTimeout = c.w.s.Clients[c.i].NodeTimeout
 	}
@@ -156,21 +164,49 @@ func (c *client) isDead() bool {
 
 // die ends the process without a word: nothing more of it gets through to any node. The Locker is closed so that its
 // goroutines end; what it has to say is not heard.
-func (c *client) die() {
+func (c *client) die() { c.end("dies", c.w.c.Cut) }
+
+// end is how the process ends: what cuts it off. It is false where it has ended before.
+func (c *client) end(how string, off func(...*redis.Client)) bool {
 	c.mu.Lock()
 	was := c.dead
 	c.dead = true
-	l := c.l
+	l, links := c.l, c.links
 	c.mu.Unlock()
 	if was {
-		return
+		return false
 	}
 	c.w.mu.Lock()
 	c.w.shutAt[c.label()] = never // it does not clean up
 	c.w.mu.Unlock()
-	c.w.struck("c%d dies", c.i)
-	c.w.c.Cut(c.links...)
+	c.w.struck("c%d %s", c.i, how)
+	off(links...)
 	l.Close()
+	return true
+}
+
+// rise has another process start in the place of one that has ended.
+func (c *client) rise() {
+	c.mu.Lock()
+	c.connect()
+	c.dead = false
+	c.births++
+	c.mu.Unlock()
+	c.start()
+}
+
+// linkTo is the process's present client of a node.
+func (c *client) linkTo(node int) *redis.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.links[node]
+}
+
+// birth is which process this is, of those that were in this place.
+func (c *client) birth() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.births
 }
 
 // outcome says what an error is for the history.

@@ -4,16 +4,15 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// A deaf node is a client without Subscribe, so that waiters poll. go-redis dials a broken subscription anew while it
-// holds the mutex that its Receive waits for, and for a bubble a goroutine that waits for a mutex is one that works: its
-// clock stands still for good. So clients subscribe only where no connection breaks.
+// A deaf node is a client without Subscribe, so that waiters poll.
 //
-// It also takes some microseconds before each command that depend on what is sent. The library starts goroutines for a
+// It takes some microseconds before each command that depend on what is sent. The library starts goroutines for a
 // PING and for what is owed at one instant; with one idle connection in go-redis's pool, the scheduler would choose
 // which of them gets it and which has to dial.
 type deaf struct {
@@ -29,6 +28,19 @@ func (d deaf) Process(ctx context.Context, cmd redis.Cmder) error {
 }
 
 func (d deaf) Pipeline() redis.Pipeliner { return &pipeline{Pipeliner: d.client.Pipeline(), d: d} }
+
+// A hearing node is one that announcements are heard from. It takes its moment before a subscription, too.
+type hearing struct{ deaf }
+
+func (h hearing) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	slices.Sort(channels) // they come out of a map
+	key := uint64(len(channels))
+	for _, c := range channels {
+		key = mix(key, hashOf(c))
+	}
+	time.Sleep(h.pause(key))
+	return h.client.Subscribe(ctx, channels...)
+}
 
 func (d deaf) pause(key uint64) time.Duration {
 	return moment(d.seed, key, uint64(time.Now().UnixNano())) / 4
@@ -55,6 +67,12 @@ func (p *pipeline) Exec(ctx context.Context) ([]redis.Cmder, error) {
 	time.Sleep(p.d.pause(p.key))
 	p.key = 0
 	return p.Pipeliner.Exec(ctx)
+}
+
+func hashOf(text string) uint64 {
+	sum := fnv.New64a()
+	sum.Write([]byte(text))
+	return sum.Sum64()
 }
 
 func argsOf(key uint64, cmds ...redis.Cmder) uint64 {

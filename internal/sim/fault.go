@@ -61,11 +61,11 @@ func (w *world) strike(f Fault) (end func()) {
 		return w.last("cut", f, n.Heal)
 	case CutLink:
 		c := w.clients[f.Client%len(w.s.Clients)]
-		link := c.links[f.Node%w.c.Len()]
+		link := c.linkTo(f.Node % w.c.Len())
 		w.c.Cut(link)
 		f.Node = f.Node%w.c.Len() + 1000*(1+c.i)
 		return w.last("link", f, func() {
-			if !c.isDead() {
+			if !c.isDead() && c.linkTo(f.Node%1000) == link {
 				w.c.Mend(link)
 			}
 		})
@@ -102,6 +102,35 @@ func (w *world) strike(f Fault) (end func()) {
 		w.forget(f.Node%w.c.Len(), func() { n.Evict(keyName(f.Key % w.s.Keys)) })
 	case EvictFence:
 		w.forget(f.Node%w.c.Len(), func() { n.Evict(registerName(f.Key % w.s.Keys)) })
+	case EvictQueue:
+		queue, lapse := queueNames(f.Key % w.s.Keys)
+		if f.N != 1 {
+			n.Evict(queue)
+		}
+		if f.N != 2 {
+			n.Evict(lapse)
+		}
+	case Vanish, Kill:
+		c, off := w.clients[f.Client%len(w.s.Clients)], w.c.Cut
+		if f.Do == Kill {
+			off = w.c.Kill
+		}
+		if c.end("dies", off) {
+			w.mu.Lock()
+			w.death = w.now()
+			w.mu.Unlock()
+			return c.rise
+		}
+	case ResetEars:
+		n.ResetSubscribers()
+	case MuteEars:
+		n.MuteSubscribers()
+	case SlowEars:
+		n.DelaySubscribers(f.By)
+		return w.last("slow-ears", f, func() { n.DelaySubscribers(0) })
+	case NoPublish:
+		n.FailCommand("PUBLISH", "NOPERM this user has no permissions to access one of the channels")
+		return w.last("no-publish", f, func() { n.FailCommand("PUBLISH", "") })
 	case Flush:
 		w.forget(f.Node%w.c.Len(), n.FlushAll)
 	case Rate:
@@ -176,6 +205,9 @@ func (w *world) watchNodes(trace bool) (tracers []*tracer) {
 		n := w.c.Node(i)
 		if r := w.s.rate(i); r != 1 {
 			n.SetClockRate(r)
+		}
+		if i < len(w.s.Ahead) {
+			n.JumpClock(w.s.Ahead[i])
 		}
 		if w.s.Lead != 0 {
 			n.Delay(w.s.Lead, w.s.Lead)

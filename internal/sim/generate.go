@@ -21,7 +21,13 @@ func Generate(p *Profile, seed uint64) *Schedule {
 	sch := environment(d, p, seed)
 	sch.least = p.Least
 	for at := time.Duration(0); at < p.Length; at += gap(d, p.Every) {
-		sch.Tasks = append(sch.Tasks, p.task(d, sch, at))
+		if p.Crowd == 0 {
+			sch.Tasks = append(sch.Tasks, p.task(d, sch, at))
+			continue
+		}
+		for range 1 + d.IntN(p.Crowd, "crowd") {
+			sch.Tasks = append(sch.Tasks, p.task(d, sch, at+between(d, [2]time.Duration{0, 4 * p.Job}, "later")))
+		}
 	}
 	if len(p.Faults) > 0 {
 		for at := time.Duration(0); at < p.Length; at += gap(d, p.FaultEvery) {
@@ -36,10 +42,18 @@ func Generate(p *Profile, seed uint64) *Schedule {
 // environment draws all but the tasks and the faults.
 func environment(d drawer, p *Profile, seed uint64) *Schedule {
 	n := p.Nodes[d.IntN(len(p.Nodes), "nodes")]
-	sch := &Schedule{Profile: p.Name, Seed: seed, Nodes: n, Keys: p.Keys, Ears: p.Ears, Unsafe: p.Unsafe, Grows: p.Away, Lead: between(d, p.Lead, "lead")}
+	sch := &Schedule{Profile: p.Name, Seed: seed, Nodes: n, Keys: p.Keys, Ears: p.Ears, Fair: p.Fair, Unsafe: p.Unsafe, Grows: p.Away, Lead: between(d, p.Lead, "lead")}
+	if p.Guard {
+		sch.Guard, sch.Grows = p.TTL[1], true
+	}
 	if p.Rates[1] != 0 {
 		for range n {
 			sch.Rates = append(sch.Rates, p.Rates[0]+(p.Rates[1]-p.Rates[0])*float64(d.IntN(1001, "rate"))/1000)
+		}
+	}
+	if p.Ahead != 0 {
+		for range n {
+			sch.Ahead = append(sch.Ahead, between(d, [2]time.Duration{-p.Ahead, p.Ahead}, "ahead"))
 		}
 	}
 	if p.Minority {
@@ -90,6 +104,12 @@ func (p *Profile) task(d drawer, sch *Schedule, at time.Duration) Task {
 		t.Wait = between(d, [2]time.Duration{1, 3 * ms}, "wait")
 		t.Late = between(d, [2]time.Duration{0, 2 * ms}, "late")
 	}
+	if p.Job > 0 { // so short that many wait for each other
+		if t.Do != Last {
+			t.Hold = between(d, [2]time.Duration{0, p.Job}, "hold")
+		}
+		t.Times = min(t.Times, 2)
+	}
 	if p.Minority && t.Do == Try {
 		t.Wait = 4 * t.TTL // what it takes is judged, not cut off
 	}
@@ -111,8 +131,10 @@ func (p *Profile) fault(d drawer, sch *Schedule, at time.Duration) Fault {
 			way[1] = p.TTL[1] * 2 / 3
 		}
 		f.By, f.Back = between(d, way, "by"), between(d, way, "back")
-	case Restart, Revert, Evict, EvictFence, Flush:
+	case Restart, Revert, Evict, EvictFence, Flush, EvictQueue, ResetEars, MuteEars:
 		f.For = 0
+	case SlowEars:
+		f.By = between(d, [2]time.Duration{1 * ms, 5 * s}, "by")
 	case Rate:
 		f.Rate = 0.25 + float64(d.IntN(400, "rate"))/100
 	case Jump:

@@ -28,6 +28,7 @@ type History struct {
 	Length   instant
 	Commands uint64 // executed by the nodes, if traced
 	Trace    uint64 // their hash, if traced
+	Turns    int    // Fair: acquisitions before those who came later and wait, where order is promised; counted by Judge
 }
 
 // An Op is one call.

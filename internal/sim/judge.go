@@ -11,7 +11,7 @@ import (
 // Judge says which promises a history breaks, in the order of time. The judges know the promises and the history.
 func Judge(h *History) []Violation {
 	bad := slices.Clone(h.Seen)
-	for _, judge := range []func(*History) []Violation{exclusion, fences, register, store, prompt} {
+	for _, judge := range []func(*History) []Violation{exclusion, fences, register, store, prompt, turns} {
 		bad = append(bad, judge(h)...)
 	}
 	slices.SortStableFunc(bad, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
@@ -38,7 +38,7 @@ func exclusion(h *History) (bad []Violation) {
 		for _, c := range claims {
 			open = slices.DeleteFunc(open, func(o *Claim) bool { return o.End() <= c.Got })
 			for _, o := range open {
-				if c.End() > c.Got && o.Forgotten > c.Got && c.Forgotten > c.Got {
+				if c.End() > c.Got && h.promised(o, c.Got) && h.promised(c, c.Got) {
 					bad = append(bad, Violation{At: c.Got, Promise: "I1", Key: key, Text: fmt.Sprintf("two holders: %v and %v", o, c)})
 				}
 			}
@@ -46,6 +46,11 @@ func exclusion(h *History) (bad []Violation) {
 		}
 	}
 	return bad
+}
+
+// promised reports whether exclusion is promised to c at that time: a majority carries it, or there is a guard.
+func (h *History) promised(c *Claim, at instant) bool {
+	return h.Schedule.Guard > 0 || c.Forgotten > at
 }
 
 // keeps reports whether I2 promises that whoever begins at start or later gets more than c's fence: a majority of the
@@ -117,7 +122,7 @@ func store(h *History) (bad []Violation) {
 	for _, w := range h.Writes {
 		c, before := claims[w.Value], last[w.Key]
 		lastClaim := claims[before.Value]
-		if !w.Accepted && w.Claimed && !h.Schedule.Unsafe && c.Forgotten > w.At && lastClaim != nil && lastClaim.Forgotten > w.At && h.keeps(lastClaim, w.At) {
+		if !w.Accepted && w.Claimed && !h.Schedule.Unsafe && h.promised(c, w.At) && lastClaim != nil && h.promised(lastClaim, w.At) && h.keeps(lastClaim, w.At) {
 			bad = append(bad, Violation{At: w.At, Promise: "I1", Key: w.Key, Text: fmt.Sprintf("a holder's write is refused: %v, after fence %d", c, before.Fence)})
 		}
 		if !w.Accepted {

@@ -74,7 +74,7 @@ var mutants = []mutant{
 		test:    "TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack",
 	},
 	{
-		name: "release-overtakes", rule: "a release goes after what was asked there before", profiles: "network,minority,life",
+		name: "release-overtakes", rule: "a release goes after what was asked there before", profiles: "network",
 		patches: []patch{{"lock.go", "b.sendAgain(earlier, prev, restoring)", "_ = prev; b.sendAgain(earlier, restoring)"}},
 		test:    "TestReleaseGoesToASlowNodeAfterItsAcquireWasAnswered",
 	},
@@ -84,22 +84,22 @@ var mutants = []mutant{
 		test:    "TestRollbackIsSentAgainUntilItIsAnswered",
 	},
 	{
-		name: "no-ping", rule: "what undoes a command without an answer waits for a sign of life", profiles: "network,minority",
+		name: "no-ping", rule: "what undoes a command without an answer waits for a sign of life", why: "a rollback would have to overtake, on a new connection, what an old one delivers after the heal",
 		patches: []patch{{"node.go", "if c.early {", "if false {"}},
 		test:    "TestRollbackOfWhatHadNoAnswerGoesOutOnlyAfterAPing",
 	},
 	{
-		name: "no-second-look", rule: "a second look", profiles: "network,life",
+		name: "no-second-look", rule: "a second look", why: "the same",
 		patches: []patch{{"node.go", "ln.owe(c, lookAgain)", "_ = lookAgain"}},
 		test:    "TestSecondLookFindsTheAcquireThatCameAfterTheRelease",
 	},
 	{
-		name: "retries", rule: "nothing is sent twice by go-redis", profiles: "network,minority",
+		name: "retries", rule: "nothing is sent twice by go-redis", why: "the simulated clients do not retry",
 		patches: []patch{{"command.go", "func (command) NoRetry() bool { return true }", "func (command) NoRetry() bool { return false }"}},
 		test:    "TestClientsThatRetryDoNotSendOurCommandsAgain",
 	},
 	{
-		name: "extend-after-until", rule: "an extension counts only if it is complete before the old Until", profiles: "slow,extend",
+		name: "extend-after-until", rule: "an extension counts only if it is complete before the old Until", why: "answers between the old Until and the end of the keys are a matter of the drift, some milliseconds",
 		patches: []patch{{"extend.go", "case k.left(now) <= 0:\n\t\t// Also where", "case k.left(now) <= -time.Hour:\n\t\t// Also where"}},
 		test:    "TestAnExtensionThatIsCompleteAfterTheOldUntilIsLost",
 	},
@@ -109,7 +109,7 @@ var mutants = []mutant{
 		test:    "TestAnExtensionThatReachesAMinorityLeavesTheOldUntil",
 	},
 	{
-		name: "heal-alone", rule: "a node is healed only with the majority of the round", profiles: "rolling,wild-data,extend",
+		name: "heal-alone", rule: "a node is healed only with the majority of the round", why: "it takes a lock that is extended without a majority and whose key is gone on a node that another then needs",
 		patches: []patch{{"ballot.go", "c.rep.missing && b.t.extension() == extended", "c.rep.missing"}},
 		test:    "TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn",
 	},
@@ -119,7 +119,7 @@ var mutants = []mutant{
 		test:    "TestALockThatAMajorityForgotIsLostAndNotTakenAnew",
 	},
 	{
-		name: "apart", rule: "value and fence are counted on the same node", profiles: "skew,slow",
+		name: "apart", rule: "value and fence are counted on the same node", why: "it takes one node that says no and moves its register in a round that the others win",
 		patches: []patch{
 			{"command.go", "r.stored = r.holder == value\n", "r.stored = r.holder == value\n\t\tm, _ := result(zadd, exec)\n\t\tr.fenced = m == int64(1)\n"},
 			{"ballot.go", "\tc.voted = true\n\tswitch", "\tc.voted = true\n\tif c.rep.answer == No && c.rep.fenced {\n\t\tb.t.fenced++\n\t}\n\tswitch"},
@@ -128,7 +128,7 @@ var mutants = []mutant{
 		test: "TestValueAndTokenAreCountedOnTheSameNodes",
 	},
 	{
-		name: "raise-any", rule: "a raise acts only where the value is ours", profiles: "skew,slow",
+		name: "raise-any", rule: "a raise acts only where the value is ours", why: "it takes a key that changes hands between an acquire and its raise",
 		patches: []patch{{"lua/raise.lua", "if held ~= ARGV[1] then return {0} end", ""}},
 		test:    "TestARaiseDoesNotCountANodeThatIsNotOursAnyMore",
 	},
@@ -158,12 +158,12 @@ var mutants = []mutant{
 		test:    "TestARegisterOutlivesTheLastWordOnItsLockByAboutADay",
 	},
 	{
-		name: "unmeasured-raise", rule: "the validity is measured after the raise, too", profiles: "slow",
+		name: "unmeasured-raise", rule: "the validity is measured after the raise, too", why: "a raise would have to take longer than the validity that is left, on a majority",
 		patches: []patch{{"redlock.go", "now.since(b.start) >= valid {", "last == b && now.since(b.start) >= valid {"}},
 		test:    "TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired",
 	},
 	{
-		name: "unmeasured", rule: "the validity is measured when the quorum is complete", profiles: "slow",
+		name: "unmeasured", rule: "the validity is measured when the quorum is complete", why: "answers after the validity and within the patience are rare",
 		patches: []patch{{"redlock.go", "now.since(b.start) >= valid {", "false && now.since(b.start) >= valid {"}},
 		test:    "TestAMajorityThatIsCompleteAfterTheValidityIsNoLock",
 	},
@@ -186,7 +186,7 @@ var mutants = []mutant{
 		test:    "TestTimePassesByTheClockThatWentFurther",
 	},
 	{
-		name: "freed-early", rule: "a loss told early leaves the lock on the nodes until Until", profiles: "extend,network",
+		name: "freed-early", rule: "a loss told early leaves the lock on the nodes until Until", why: "a loss told early is known to nobody who would take the lock in the milliseconds that are left",
 		patches: []patch{{"lock.go", "\t\tearly = k.left(k.l.now())\n", "\t\tearly = 0\n"}},
 		test:    "TestALostLockIsNotFreedBeforeUntil",
 	},
@@ -209,5 +209,81 @@ var mutants = []mutant{
 		name: "released-after-until", rule: "missing at a release is released only before Until", why: "what it tells is false, but nobody acts on it",
 		patches: []patch{{"quorum.go", "\tif valid {\n\t\tt.yes += t.missing", "\tif valid || true {\n\t\tt.yes += t.missing"}},
 		test:    "TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil",
+	},
+	{
+		name: "wake-grants", rule: "a wake-up is no grant", profiles: "hear",
+		patches: []patch{{"redlock.go", "\t\tcase acquireHeld:\n\t\t\terr = l.missed(e, b, ErrHeld, \"\")", "\t\tcase acquireHeld:\n\t\t\tif e.place.trying && e.attempt > 1 {\n\t\t\t\tbreak // who was told takes what it gets\n\t\t\t}\n\t\t\terr = l.missed(e, b, ErrHeld, \"\")"}},
+		test:    "TestAWakeUpIsNoGrant",
+	},
+	{
+		name: "wake-kept", rule: "a wake that is not used goes to the next in the nodes' queues", why: "the second that is told makes up for it",
+		patches: []patch{{"lua/leave.lua", "if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end", "if true then return 1 end"}},
+		test:    "TestScriptLeave",
+	},
+	{
+		name: "no-look", rule: "subscribe, then look", why: "the release has to fall between a try and the subscription that follows it",
+		patches: []patch{
+			{"wait.go", "\t\tr.hearing = now\n\t\tw.actBy(r, now)", "\t\tr.hearing = now"},
+			{"wait.go", "return !r.hearing.IsZero() && !r.hearing.After(asked)", "return !r.hearing.IsZero()"},
+		},
+		test: "TestAReleaseBeforeTheSubscriptionIsFoundByALookAfterIt",
+	},
+	{
+		name: "no-net", rule: "the pause stays as a net under the announcements", why: "others who come announce their releases, too",
+		patches: []patch{{"wait.go", "keep := pollHeard - w.l.spread(pollHeard/5)", "keep := time.Hour"}},
+		test:    "TestNothingDependsOnAnnouncements",
+	},
+	{
+		name: "half-open", rule: "a silent subscription is pinged, and given up without an answer", why: "the pause under the announcements makes up for it",
+		patches: []patch{{"ear.go", "\t\t\t\treturn // half-open", "\t\t\t\tlook.Reset(pingEvery)"}},
+		test:    "TestAQuietLinkIsPingedAndAHalfOpenOneGivenUp",
+	},
+	{
+		name: "not-declined", rule: "what is handed to one that gave up is undone", why: "the caller has to give up while what is handed to it is under way",
+		patches: []patch{{"redlock.go", "\tl.undo(b, rollbackQuestion(e.name, b.q.value, e.ttl))", ""}},
+		test:    "TestAHandOverThatIsNotClaimedGoesToTheNext",
+	},
+	{
+		name: "all-tie", rule: "after a tie one goes on", why: "the pauses of those who tied are random, too",
+		patches: []patch{{"wait.go", "case tie && heir(q.Round, e.ballot.q.value):", "case tie:"}},
+		test:    "TestOfThoseWhoTiedOneGoesOn",
+	},
+	{
+		name: "never-skipped", rule: "a place ends", profiles: "fair",
+		patches: []patch{{"lua/turn.lua", "in ipairs({{'-inf', ms - 1}, {ms + tonumber(ARGV[7]) + 1, '+inf'}}) do", "in ipairs({}) do"}},
+		test:    "TestADeadHeadIsSkipped",
+	},
+	{
+		name: "winner-stays", rule: "Fair: who wins or gives up leaves every queue", profiles: "turns,fair",
+		patches: []patch{{"line.go", "\t\tif r.queued {", "\t\tif r.queued && !w.l.opt.Fair {"}},
+		test:    "TestWhoGivesUpOrWinsLeavesAllQueues",
+	},
+	{
+		name: "no-turns", rule: "Fair: a node says yes to the first of its queue only", profiles: "turns",
+		patches: []patch{{"lua/turn.lua", "  if over then return {2, first, over - ms, before, us} end\n", ""}},
+		test:    "TestTurnsAreInOrderOfArrival",
+	},
+	{
+		name: "own-clock", rule: "Fair: tickets are in the nodes' time", profiles: "turns",
+		patches: []patch{
+			{"fair.go", "t.ticket = r.ticket(t.came)\n", "t.ticket = w.l.now().wall\n"},
+			{"fair.go", "t.ticket, t.answered = r.ticket(t.came), true", "t.ticket, t.answered = w.l.now().wall, true"},
+		},
+		test: "TestTurnsAreInOrderOfArrival",
+	},
+	{
+		name: "new-ticket", rule: "Fair: a ticket stays the same over all tries", profiles: "turns",
+		patches: []patch{{"fair.go", "l.waits.place(e), t.ticket)", "l.waits.place(e), e.place.room.ticket(time.Now()))"}},
+		test:    "TestTurnsAreInOrderOfArrival",
+	},
+	{
+		name: "extend-shortens", rule: "an extension shortens no ttl", why: "all extensions of a lock are of one ttl, and one that comes late gives more",
+		patches: []patch{{"lua/extend.lua", "if left >= 0 and left <= tonumber(ARGV[2]) then", "if left >= 0 then"}},
+		test:    "TestScriptExtend",
+	},
+	{
+		name: "adopt-shortens", rule: "an adoption shortens no ttl", profiles: "adopt",
+		patches: []patch{{"lua/adopt.lua", "if left >= 0 and left < tonumber(ARGV[3]) then", "if left >= 0 and ARGV[3] ~= '0' then"}},
+		test:    "TestScriptAdopt",
 	},
 }

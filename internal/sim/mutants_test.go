@@ -1,13 +1,14 @@
 package sim
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,41 +25,30 @@ func root(t *testing.T) string {
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }
 
-// overlay writes the mutant's files and the -overlay that puts them in place of the library's. Each patch has to match once.
-func (m *mutant) overlay(t *testing.T, dir string) string {
+// sources are the files that the mutant changes, as it has them. Each patch has to match once.
+func (m *mutant) sources(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
 	for _, p := range m.patches {
 		text, ok := texts[p.file]
 		if !ok {
-			b, err := os.ReadFile(filepath.Join(root(t), p.file))
-			if err != nil {
-				t.Fatalf("%s: %v", m.name, err)
-			}
-			text = string(b)
+			text = source(t, p.file)
 		}
 		if n := strings.Count(text, p.old); n != 1 {
-			t.Fatalf("mutant %s: its patch of %s matches %d times, not once: the source has changed, follow it in mutant_list_test.go\n%s", m.name, p.file, n, p.old)
+			t.Errorf("mutant %s: its patch of %s matches %d times, not once: the source has changed, follow it in mutant_list_test.go\n%s", m.name, p.file, n, p.old)
 		}
 		texts[p.file] = strings.Replace(text, p.old, p.new, 1)
 	}
-	replace := map[string]string{}
-	for file, text := range texts {
-		to := filepath.Join(dir, m.name+"-"+filepath.Base(file))
-		if err := os.WriteFile(to, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		replace[filepath.Join(root(t), file)] = to
-	}
-	b, err := json.Marshal(map[string]any{"Replace": replace})
+	return texts
+}
+
+func source(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root(t), file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, m.name+".json")
-	if err := os.WriteFile(path, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return string(b)
 }
 
 // build makes a test binary of a package over an overlay; "": none.
@@ -82,11 +72,12 @@ const (
 
 var caught = regexp.MustCompile(`(?m)^\s*(?:\S+: )?caught: (.*)$`)
 
-// runner plays profiles over increasing seeds with a built binary. It returns what was found, or "".
-func runner(t *testing.T, bin, profiles string, limit time.Duration) (found string, took time.Duration) {
+// runner plays profiles over increasing seeds with the binary as a mutant; "": the library as it is. It returns what was
+// found, or "".
+func runner(t *testing.T, bin, mutant, profiles string, limit time.Duration) (found string, took time.Duration) {
 	cmd := exec.Command(bin, "-test.run=^TestRunner$", "-test.v", "-test.timeout="+limit.String())
 	cmd.Dir = filepath.Join(root(t), "internal", "sim")
-	cmd.Env = append(os.Environ(), "REDLOCK_RUNNER="+strconv.Itoa(mutantRuns), "REDLOCK_PROFILES="+profiles, "REDLOCK_SEED=1", "GOMAXPROCS=1")
+	cmd.Env = append(os.Environ(), "REDLOCK_RUNNER="+strconv.Itoa(mutantRuns), "REDLOCK_PROFILES="+profiles, "REDLOCK_SEED=1", "GOMAXPROCS=1", "REDLOCK_MUTANT="+mutant)
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
 	took = time.Since(began)
@@ -136,73 +127,86 @@ func TestRunner(t *testing.T) {
 	}
 }
 
-// TestMutantsApply is cheap and always on: every patch still matches the source exactly once, and one mutant is compiled.
+// TestMutantsApply is cheap and always on: every patch still matches the source exactly once, and the library with all
+// mutants compiles.
 func TestMutantsApply(t *testing.T) {
-	dir := t.TempDir()
-	for i, m := range mutants {
-		o := m.overlay(t, dir)
+	overlay := compose(t, t.TempDir(), mutants)
+	for _, m := range mutants {
 		if m.profiles == "" && (m.why == "" || m.test == "") {
 			t.Errorf("mutant %s: say why simulation cannot see it and which test does", m.name)
 		}
-		if i == 0 && !testing.Short() {
-			cmd := exec.Command("go", "build", "-overlay", o, "-o", os.DevNull, ".")
-			cmd.Dir = root(t)
-			if b, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("mutant %s does not compile: %v\n%s", m.name, err, b)
-			}
-		}
+	}
+	if testing.Short() || t.Failed() {
+		return
+	}
+	cmd := exec.Command("go", "build", "-overlay", overlay, "-o", os.DevNull, ".")
+	cmd.Dir = root(t)
+	if b, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("the mutants do not compile: %v\n%s", err, b)
 	}
 }
 
-// TestMutants builds every mutant and has it found: by simulation, or by the test that it names. The unmutated
-// library passes the same runs. REDLOCK_MUTANTS=1, or the names of some.
+// TestMutants has every mutant found: by simulation, or by the test that it names. The unmutated library passes the same
+// runs. REDLOCK_MUTANTS=1, or the names of some.
 func TestMutants(t *testing.T) {
 	which := os.Getenv("REDLOCK_MUTANTS")
 	if which == "" {
-		t.Skip("REDLOCK_MUTANTS=1 runs it, a few minutes")
+		t.Skip("REDLOCK_MUTANTS=1 runs it, some minutes")
 	}
 	began := time.Now()
+	var list []*mutant
+	for i := range mutants {
+		if m := &mutants[i]; which == "1" || strings.Contains(","+which+",", ","+m.name+",") {
+			list = append(list, m)
+		}
+	}
 	dir := t.TempDir()
-	next := make(chan *mutant)
+	overlay := compose(t, dir, mutants)
+	if t.Failed() {
+		return
+	}
+	bins := binaries{sim: filepath.Join(dir, "sim.test"), root: filepath.Join(dir, "root.test")}
+	for pkg, out := range map[string]string{"./internal/sim": bins.sim, ".": bins.root} {
+		if err := build(t, overlay, pkg, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("built in %v", time.Since(began).Round(time.Second))
+	next := make(chan func())
 	go func() {
 		defer close(next)
-		for i := range mutants {
-			if m := &mutants[i]; which == "1" || strings.Contains(","+which+",", ","+m.name+",") {
-				next <- m
-			}
+		if which == "1" { // the longest of all
+			next <- func() { control(t, bins) }
+		}
+		for _, m := range list {
+			next <- func() { t.Log(m.hunt(t, bins)) }
 		}
 	}()
-	overlays := map[string]string{}
-	for i := range mutants {
-		overlays[mutants[i].name] = mutants[i].overlay(t, dir)
-	}
-	var mu sync.Mutex
-	var table []string
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
-			for m := range next {
-				row := m.hunt(t, dir, overlays[m.name])
-				mu.Lock()
-				t.Log(row)
-				table = append(table, row)
-				mu.Unlock()
+			for f := range next {
+				f()
 			}
 		})
 	}
 	wg.Wait()
-	if which == "1" {
-		control(t, dir)
-	}
-	t.Logf("%d mutants in %v", len(table), time.Since(began).Round(time.Second))
+	t.Logf("%d mutants in %v", len(list), time.Since(began).Round(time.Second))
 }
 
-// control plays the library as it is over all that the mutants were played over.
-func control(t *testing.T, dir string) {
+// binaries are the test binaries of two packages, with all mutants in them.
+type binaries struct{ sim, root string }
+
+// control plays the library as it is over all that the mutants were played over, and the named tests.
+func control(t *testing.T, bins binaries) {
 	used := map[string]bool{}
+	tests := map[string]bool{}
 	for _, m := range mutants {
 		for _, p := range strings.Split(m.profiles, ",") {
 			used[p] = true
+		}
+		if m.test != "" {
+			tests[m.test] = true
 		}
 	}
 	var names []string
@@ -211,27 +215,52 @@ func control(t *testing.T, dir string) {
 			names = append(names, p.Name)
 		}
 	}
-	bin := filepath.Join(dir, "control.test")
-	if err := build(t, "", "./internal/sim", bin); err != nil {
-		t.Fatal(err)
-	}
-	found, took := runner(t, bin, strings.Join(names, ","), 5*time.Minute)
+	found, took := runner(t, bins.sim, "", strings.Join(names, ","), 5*time.Minute)
 	if found != "" {
 		t.Errorf("the library without any mutation: %s", found)
 	}
-	t.Logf("control: %d runs on each of %s in %v", mutantRuns, strings.Join(names, ", "), took.Round(time.Second))
+	all := slices.Sorted(maps.Keys(tests))
+	if out, err := directed(bins, "", strings.Join(all, "|"), root(t)); err != nil {
+		t.Errorf("the library without any mutation: %v\n%s", err, out)
+	}
+	t.Logf("control: %d runs on each of %s in %v, and %d directed tests", mutantRuns, strings.Join(names, ", "), took.Round(time.Second), len(all))
+}
+
+// directed plays tests of the root package as a mutant.
+func directed(bins binaries, mutant, tests, dir string) (out []byte, err error) {
+	cmd := exec.Command(bins.root, "-test.run=^("+tests+")$", "-test.timeout=60s")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "REDLOCK_MUTANT="+mutant)
+	return cmd.CombinedOutput()
+}
+
+// directory is where a mutant's directed test runs: those of scripts read them from there.
+func (m *mutant) directory(t *testing.T) string {
+	dir, scripts := root(t), map[string]string{}
+	for file, text := range m.sources(t) {
+		if strings.HasSuffix(file, ".lua") {
+			scripts[file] = text
+		}
+	}
+	if len(scripts) == 0 {
+		return dir
+	}
+	own := filepath.Join(t.TempDir(), m.name)
+	if err := os.CopyFS(filepath.Join(own, "lua"), os.DirFS(filepath.Join(dir, "lua"))); err != nil {
+		t.Error(err)
+	}
+	for file, text := range scripts {
+		if err := os.WriteFile(filepath.Join(own, file), []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	return own
 }
 
 // hunt looks for a mutant and says how it was found.
-func (m *mutant) hunt(t *testing.T, dir, overlay string) string {
-	bin := filepath.Join(dir, m.name+".test")
-	defer os.Remove(bin)
+func (m *mutant) hunt(t *testing.T, bins binaries) string {
 	if m.profiles != "" {
-		if err := build(t, overlay, "./internal/sim", bin); err != nil {
-			t.Errorf("mutant %s does not compile: %v", m.name, err)
-			return m.name
-		}
-		found, took := runner(t, bin, m.profiles, mutantLimit)
+		found, took := runner(t, bins.sim, m.name, m.profiles, mutantLimit)
 		if found != "" {
 			return fmt.Sprintf("%-22s %5.1fs  %s", m.name, took.Seconds(), found)
 		}
@@ -240,14 +269,8 @@ func (m *mutant) hunt(t *testing.T, dir, overlay string) string {
 		t.Errorf("mutant %s (without the rule: %s) survives, and no directed test is named", m.name, m.rule)
 		return m.name + " SURVIVES"
 	}
-	if err := build(t, overlay, ".", bin); err != nil {
-		t.Errorf("mutant %s does not compile: %v", m.name, err)
-		return m.name
-	}
 	began := time.Now()
-	cmd := exec.Command(bin, "-test.run=^"+m.test+"$", "-test.timeout=60s")
-	cmd.Dir = root(t)
-	out, err := cmd.CombinedOutput()
+	out, err := directed(bins, m.name, m.test, m.directory(t))
 	if err == nil {
 		t.Errorf("mutant %s (without the rule: %s) survives %s", m.name, m.rule, m.test)
 		return m.name + " SURVIVES"

@@ -21,14 +21,19 @@ type Profile struct {
 	FaultEvery time.Duration
 	FaultFor   [2]time.Duration
 	Faults     []weighted[Strike]
-	Least      int // acquisitions in a run, or it means nothing
+	Job        time.Duration // the longest that a short job takes; 0: half a ttl
+	Crowd      int           // tasks come in crowds of up to so many, also in long runs
+	Least      int           // acquisitions in a run, or it means nothing
 
 	Unsafe   bool
-	Minority bool // faults strike a minority only, and I5 is judged
-	Ears     bool // clients subscribe to releases
-	Untimed  bool // several goroutines act at one instant, and the scheduler orders them: no test of determinism
-	Lasting  bool // some ttls are long
-	Away     bool // a node that lost its data stays away for the longest ttl, and a second
+	Minority bool          // faults strike a minority only, and I5 is judged
+	Ears     bool          // clients subscribe to releases
+	Fair     bool          // Options.Fair, of all of them
+	Ahead    time.Duration // nodes' clocks, either way
+	Untimed  bool          // several goroutines act at one instant, and the scheduler orders them: no test of determinism
+	Lasting  bool          // some ttls are long
+	Guard    bool          // Options.RestartGuard of the longest ttl, and I1 is judged whatever nodes forget
+	Away     bool          // a node that lost its data stays away for the longest ttl, and a second
 }
 
 type weighted[T any] struct {
@@ -42,6 +47,7 @@ const (
 )
 
 var short = []weighted[Behaviour]{{4, Try}, {3, Acquire}, {2, Vulture}, {1, Last}, {1, Extend}, {1, Keep}, {1, Cancel}}
+var waiting = []weighted[Behaviour]{{12, Acquire}, {2, Within}, {1, Keep}, {1, Extend}, {2, Cancel}, {3, Fickle}, {1, Last}, {1, Try}}
 var network = []weighted[Strike]{{3, Slow}, {2, DropRequest}, {3, DropReply}, {2, LoseReply}, {2, Cut}, {2, CutRequests}, {2, CutReplies}, {2, CutLink}, {1, Refuse}, {2, Hang}}
 
 // Profiles are all there are. In all but the last two I1 is promised.
@@ -52,9 +58,26 @@ var Profiles = []*Profile{
 		Every: 150 * ms, Tasks: append([]weighted[Behaviour]{{1, Inspect}, {1, Within}, {1, Leave}}, short...), Least: 10,
 	},
 	{
-		Name: "ears", About: "no faults, clients that subscribe to releases", Ears: true, Untimed: true, // published by goroutines of miniredis
-		Nodes: []int{3, 5}, Clients: [2]int{2, 6}, Keys: 2, Length: 60 * s, TTL: [2]time.Duration{100 * ms, 4 * s},
-		Every: 150 * ms, Tasks: []weighted[Behaviour]{{4, Acquire}, {2, Within}, {2, Keep}, {1, Extend}, {1, Cancel}, {1, Last}}, Least: 10,
+		Name: "hear", About: "no faults, clients that subscribe to releases", Untimed: true, Ears: true,
+		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 6}, Keys: 1, Length: 60 * s, TTL: [2]time.Duration{100 * ms, 2 * s},
+		Every: 700 * ms, Crowd: 8, Tasks: waiting, Job: 100 * ms, Least: 10,
+	},
+	{
+		Name: "ears", About: "subscriptions are cut, half-open, slow, refused; announcements are lost", Untimed: true, Ears: true,
+		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 6}, Keys: 1, Length: 80 * s, TTL: [2]time.Duration{100 * ms, 2 * s},
+		Every: 1 * s, Crowd: 8, Tasks: waiting, FaultEvery: 500 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Job: 200 * ms, Least: 10,
+		Faults: append([]weighted[Strike]{{5, ResetEars}, {5, MuteEars}, {5, SlowEars}, {3, NoPublish}, {3, Kill}, {2, Vanish}, {2, EvictQueue}, {2, Restart}}, network...),
+	},
+	{
+		Name: "turns", About: "Fair, no faults but clocks that are wrong: order of arrival", Untimed: true, Ears: true, Fair: true,
+		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{3, 6}, Keys: 1, Length: 60 * s, TTL: [2]time.Duration{100 * ms, 2 * s}, Skew: 20 * s, Ahead: 20 * ms,
+		Every: 700 * ms, Crowd: 8, Tasks: waiting, FaultEvery: 2 * s, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Faults: []weighted[Strike]{{1, Wall}}, Job: 100 * ms, Least: 10,
+	},
+	{
+		Name: "fair", About: "Fair, clients and nodes die, forget, hang and are cut off", Untimed: true, Ears: true, Fair: true,
+		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{3, 6}, Keys: 1, Length: 80 * s, TTL: [2]time.Duration{200 * ms, 2 * s}, Skew: 20 * s, Ahead: 20 * ms,
+		Every: 1 * s, Crowd: 8, Tasks: waiting, FaultEvery: 600 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Job: 200 * ms, Least: 10,
+		Faults: append([]weighted[Strike]{{4, Vanish}, {4, Kill}, {4, EvictQueue}, {2, Stop}, {2, Restart}, {2, Lose}, {2, Flush}, {1, Evict}, {2, Wall}, {2, Pause}, {2, ResetEars}, {2, MuteEars}, {2, SlowEars}}, network...),
 	},
 	{
 		Name: "network", Lasting: true, About: "slow, lossy, cut and one-way links, hung nodes",
@@ -102,6 +125,12 @@ var Profiles = []*Profile{
 		Name: "away", About: "nodes lose their data and stay away for the longest ttl",
 		Nodes: []int{3, 5}, Clients: [2]int{2, 4}, Keys: 1, Length: 180 * s, TTL: [2]time.Duration{200 * ms, 2 * s}, Away: true,
 		Every: 400 * ms, Tasks: short, FaultEvery: 3 * s, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: []weighted[Strike]{{3, Lose}, {1, DropReply}, {1, Hang}, {1, CutReplies}}, Least: 10,
+	},
+	{
+		Name: "guard", About: "any number of nodes forget at any instant and are back at once: clients have a restart guard", Guard: true,
+		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 4}, Keys: 1, Length: 180 * s, TTL: [2]time.Duration{200 * ms, 2 * s}, Rates: [2]float64{0.98, 1.0099},
+		Every: 300 * ms, Tasks: append([]weighted[Behaviour]{{3, Vulture}, {3, Keep}, {2, Extend}, {1, Adopt}}, short...), FaultEvery: 3 * s, FaultFor: [2]time.Duration{0, 1 * s}, Least: 10,
+		Faults: []weighted[Strike]{{4, Lose}, {4, Revert}, {3, Flush}, {2, Restart}, {1, Stop}, {1, DropReply}, {1, CutReplies}, {1, Hang}, {1, Slow}, {1, OOM}},
 	},
 	{
 		Name: "adopt", About: "hand-overs, also failed ones",

@@ -76,7 +76,7 @@ func model(exclusive bool) porcupine.Model {
 func (h *History) operations() (ops []porcupine.Operation, exclusive bool) {
 	exclusive = !h.Schedule.Unsafe
 	for _, c := range h.Claims {
-		if c.Forgotten != never || !h.keeps(c, h.Length) || h.lostRegister(c) {
+		if h.Schedule.Guard == 0 && c.Forgotten != never || !h.keeps(c, h.Length) || h.lostRegister(c) {
 			continue
 		}
 		end := c.End()

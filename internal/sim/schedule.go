@@ -14,9 +14,12 @@ type Schedule struct {
 	Seed    uint64 // of latencies and of the Lockers' own randomness
 	Nodes   int
 	Keys    int
-	Ears    bool          // clients subscribe to releases
-	Lead    time.Duration // each request and each reply travels for as long; 0: some 0.1 ms
-	Rates   []float64     // of the nodes' clocks; a node beyond the list runs at 1
+	Ears    bool            // clients subscribe to releases
+	Fair    bool            // Options.Fair, of all clients
+	Guard   time.Duration   // Options.RestartGuard, of all clients: then nothing that nodes forget is an excuse
+	Lead    time.Duration   // each request and each reply travels for as long; 0: some 0.1 ms
+	Rates   []float64       // of the nodes' clocks; a node beyond the list runs at 1
+	Ahead   []time.Duration // by how much they are
 	Clients []Client
 	Tasks   []Task
 	Faults  []Fault
@@ -63,6 +66,7 @@ const (
 	Adopt   Behaviour = "adopt"   // takes over from whoever holds the key
 	Vulture Behaviour = "vulture" // comes when the holder's Until is over, to the nanosecond or so
 	Cancel  Behaviour = "cancel"  // gives up in the midst of it
+	Fickle  Behaviour = "fickle"  // waits, and gives up within half a millisecond of a release
 	Die     Behaviour = "die"     // the process ends while it holds the lock
 	Close   Behaviour = "close"   // closes the Locker while it is in use, and starts another
 	Inspect Behaviour = "inspect"
@@ -105,11 +109,18 @@ const (
 	Revert      Strike = "revert" // crash; back with the data of the last second
 	Evict       Strike = "evict"  // the lock's key
 	EvictFence  Strike = "evict-fence"
-	Flush       Strike = "flush" // FLUSHALL
-	Rate        Strike = "rate"  // the node's clock runs at Rate
-	Jump        Strike = "jump"  // the node's clock is set by By
-	Wall        Strike = "wall"  // the client's wall clock is set by By
-	Pause       Strike = "pause" // the client's goroutines stop wherever they pass by
+	Flush       Strike = "flush"       // FLUSHALL
+	Rate        Strike = "rate"        // the node's clock runs at Rate
+	Jump        Strike = "jump"        // the node's clock is set by By
+	Wall        Strike = "wall"        // the client's wall clock is set by By
+	Pause       Strike = "pause"       // the client's goroutines stop wherever they pass by
+	EvictQueue  Strike = "evict-queue" // one of the two keys that it is made of, or both
+	Vanish      Strike = "vanish"      // the client's machine is gone, its connections stay half-open; after For another process starts in its place
+	Kill        Strike = "kill"        // the client's process ends, its connections with it; likewise
+	ResetEars   Strike = "reset-ears"  // the node resets all connections with a subscription
+	MuteEars    Strike = "mute-ears"   // nothing more is heard on them
+	SlowEars    Strike = "slow-ears"   // what is said on them takes By longer
+	NoPublish   Strike = "no-publish"  // announcements are refused
 )
 
 func (t Task) String() string {
@@ -131,11 +142,11 @@ func (t Task) String() string {
 func (f Fault) String() string {
 	s := fmt.Sprintf("%v %s", f.At, f.Do)
 	switch f.Do {
-	case Wall, Pause:
+	case Wall, Pause, Vanish, Kill:
 		s += fmt.Sprintf(" c%d", f.Client)
 	case CutLink:
 		s += fmt.Sprintf(" c%d-%s", f.Client, nodeName(f.Node))
-	case Evict, EvictFence:
+	case Evict, EvictFence, EvictQueue:
 		s += fmt.Sprintf(" %s k%d", nodeName(f.Node), f.Key)
 	default:
 		s += " " + nodeName(f.Node)
@@ -144,11 +155,11 @@ func (f Fault) String() string {
 		s += fmt.Sprintf(" for %v", f.For)
 	}
 	switch f.Do {
-	case DropRequest, DropReply, LoseReply:
+	case DropRequest, DropReply, LoseReply, EvictQueue:
 		s += fmt.Sprintf(" n=%d", f.N)
 	case Slow:
 		s += fmt.Sprintf(" by %v and %v", f.By, f.Back)
-	case Wall, Jump:
+	case Wall, Jump, SlowEars:
 		s += fmt.Sprintf(" by %v", f.By)
 	case Rate:
 		s += fmt.Sprintf(" %v", f.Rate)
@@ -165,6 +176,9 @@ func (s *Schedule) String() string {
 	}
 	if len(s.Rates) > 0 {
 		fmt.Fprintf(&b, ", clocks at %v", s.Rates)
+	}
+	if len(s.Ahead) > 0 {
+		fmt.Fprintf(&b, ", clocks ahead by %v", s.Ahead)
 	}
 	for i, c := range s.Clients {
 		if c != (Client{}) {
@@ -216,3 +230,8 @@ func keyName(i int) string  { return fmt.Sprintf("k%d", i) }
 
 // registerName is where the fence register of a key stands, as docs/algorithm.md says.
 func registerName(i int) string { return "{" + keyName(i) + "}:fence" }
+
+// queueNames are where its queue stands, as docs/waiting.md says.
+func queueNames(i int) (queue, lapse string) {
+	return "{" + keyName(i) + "}:queue", "{" + keyName(i) + "}:lapse"
+}

@@ -24,8 +24,8 @@ func verdict(h *History) []Violation {
 
 // totals are what a campaign has done so far.
 type totals struct {
-	runs, claims, ops, faults, writes atomic.Int64
-	virtual                           atomic.Int64
+	runs, claims, ops, faults, writes, turns atomic.Int64
+	virtual                                  atomic.Int64
 }
 
 func (c *totals) add(h *History) {
@@ -34,12 +34,13 @@ func (c *totals) add(h *History) {
 	c.ops.Add(int64(len(h.Ops)))
 	c.faults.Add(int64(len(h.Schedule.Faults)))
 	c.writes.Add(int64(len(h.Writes)))
+	c.turns.Add(int64(h.Turns))
 	c.virtual.Add(int64(h.Length))
 }
 
 func (c *totals) String() string {
-	return fmt.Sprintf("%d runs, %.2f virtual hours, %d faults, %d calls and %d acquisitions and %d writes judged",
-		c.runs.Load(), time.Duration(c.virtual.Load()).Hours(), c.faults.Load(), c.ops.Load(), c.claims.Load(), c.writes.Load())
+	return fmt.Sprintf("%d runs, %.2f virtual hours, %d faults, %d calls and %d acquisitions (%d in turn) and %d writes judged",
+		c.runs.Load(), time.Duration(c.virtual.Load()).Hours(), c.faults.Load(), c.ops.Load(), c.claims.Load(), c.turns.Load(), c.writes.Load())
 }
 
 // baseSeed is REDLOCK_SEED, or a fresh one.
@@ -102,8 +103,9 @@ func TestSim(t *testing.T) {
 				}
 				next <- func(t *testing.T) {
 					h := Run(t, Generate(p, seed+uint64(i)), false)
+					bad := verdict(h)
 					sum.add(h)
-					if bad := verdict(h); len(bad) > 0 {
+					if len(bad) > 0 {
 						t.Errorf("%s", h.Report(bad))
 					}
 				}

@@ -15,12 +15,14 @@ type doing struct {
 	c     *client
 	i     int
 	steps int
+	birth int // of the process that it began in
 }
 
 func (w *world) task(i int) {
 	t := w.s.Tasks[i]
 	time.Sleep(t.At + w.spread(1, i) - w.now())
 	d := &doing{Task: t, w: w, c: w.clients[t.Client], i: i}
+	d.birth = d.c.birth()
 	switch t.Do {
 	case Vulture:
 		for range t.Times {
@@ -52,6 +54,8 @@ func (w *world) task(i int) {
 		d.adopt()
 	case Cancel:
 		d.cancel()
+	case Fickle:
+		d.fickle()
 	case Close:
 		if d.step() {
 			d.close()
@@ -71,7 +75,7 @@ func (d *doing) step() bool {
 	d.steps++
 	d.c.gate()
 	time.Sleep(moment(d.w.s.Seed, uint64(d.i), uint64(d.steps)))
-	return !d.c.isDead()
+	return !d.c.isDead() && d.c.birth() == d.birth
 }
 
 // sleep lets time pass.
@@ -87,6 +91,10 @@ func (d *doing) patience() (context.Context, context.CancelFunc) {
 // call notes a call and its return.
 func (d *doing) call(name string, f func() error) error {
 	o := Op{Client: d.Client, Task: d.i, Key: d.Key, Name: name, Called: d.w.now()}
+	if name == "Acquire" || name == "Run" {
+		d.w.waits(d)
+		defer d.w.served(d)
+	}
 	err := f()
 	o.Returned, o.Outcome = d.w.now(), outcome(err)
 	if err != nil {
@@ -108,8 +116,13 @@ func (d *doing) acquire(wait bool) *holding {
 	var lock *redlock.Lock
 	called := d.w.now()
 	name := "TryAcquire"
-	if wait {
+	switch {
+	case wait:
 		name = "Acquire"
+	case d.w.bare(d.Key):
+		// A majority says no only with a node that a fault strikes: it is waited for, since it may tell that the lock is
+		// held, where all others together cannot.
+		name = "TryAcquire with less"
 	}
 	d.call(name, func() (err error) {
 		ctx, stop := d.patience()
@@ -132,6 +145,7 @@ func (d *doing) release(k *holding) {
 		return
 	}
 	d.w.end(k, "release")
+	d.w.releasing(k)
 	d.call("Release", func() error { return k.lock.Release(context.Background()) })
 }
 
@@ -229,6 +243,7 @@ func (d *doing) run() {
 	err := d.call("Run", func() error {
 		return d.c.locker().Run(ctx, keyName(d.Key), d.TTL, func(held context.Context, lock *redlock.Lock) error {
 			mine = d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
+			d.w.served(d)
 			d.w.watchLoss(d.c, mine, held)
 			d.hold(held, mine)
 			d.w.end(mine, "run") // the library's release comes after this
@@ -313,6 +328,38 @@ func (d *doing) cancel() {
 	ctx, stop = context.WithCancel(context.Background())
 	time.AfterFunc(d.Late, stop)
 	d.call("Release", func() error { return lock.Release(ctx) })
+}
+
+// fickle gives up when somebody releases the lock, or a moment later: when it is told, when it asks, when the lock is
+// handed to it, or when it has it.
+func (d *doing) fickle() {
+	if !d.step() {
+		return
+	}
+	ctx, stop := d.patience()
+	defer stop()
+	d.w.mu.Lock()
+	d.w.fickle[d.Key] = append(d.w.fickle[d.Key], stop)
+	d.w.mu.Unlock()
+	var lock *redlock.Lock
+	called := d.w.now()
+	d.call("Acquire", func() (err error) {
+		lock, err = d.c.locker().Acquire(ctx, keyName(d.Key), d.TTL)
+		return err
+	})
+	if lock != nil {
+		d.short(d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock))
+	}
+}
+
+// releasing has the fickle give up.
+func (w *world) releasing(k *holding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, stop := range w.fickle[k.Key] {
+		time.AfterFunc(32*moment(w.s.Seed, uint64(k.Fence), uint64(i)), stop)
+	}
+	w.fickle[k.Key] = nil
 }
 
 // close ends the process's Locker while others use it, and makes another.

@@ -32,10 +32,13 @@ type world struct {
 	lost   map[string]instant  // values that a majority no longer carries since then
 	shutAt map[string]instant  // by label: when a Locker's Close was called
 	store  map[int]*fenced
-	depth  map[string]int // faults under way
-	drops  []int          // requests to be dropped, by node
-	open   int            // faults that are not over
-	quiet  instant        // since when there are none
+	depth  map[string]int   // faults under way
+	drops  []int            // requests to be dropped, by node
+	open   int              // faults that are not over
+	quiet  instant          // since when there are none
+	death  instant          // of the last client that died by a fault
+	queue  map[int]waiter   // who waits, by task
+	fickle map[int][]func() // by key: who gives up at the next release
 }
 
 // A holding is a claim and the lock it is about.
@@ -54,7 +57,7 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 		w := &world{
 			s: s, c: redlocktest.NewSeeded(t, s.Nodes, s.Seed), began: time.Now(), calm: make(chan struct{}),
 			h: &History{Schedule: s}, latest: map[int]*holding{}, live: map[string]*holding{}, lost: map[string]instant{}, shutAt: map[string]instant{},
-			store: map[int]*fenced{}, depth: map[string]int{}, drops: make([]int, s.Nodes),
+			store: map[int]*fenced{}, depth: map[string]int{}, queue: map[int]waiter{}, fickle: map[int][]func(){}, death: -time.Hour, drops: make([]int, s.Nodes),
 		}
 		h = w.h
 		tracers := w.watchNodes(trace)
@@ -69,6 +72,9 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 		}
 		w.saveEverySecond()
 		w.faults.Go(w.audit)
+		if !s.Unsafe { // keys may outlive their ttl
+			w.faults.Go(w.watchWaiters)
+		}
 		w.tasks.Wait()
 		w.faults.Wait()
 		close(w.calm)
@@ -132,6 +138,9 @@ func (w *world) revive() {
 	w.clients = append(w.clients, fresh)
 	const slack = 5 * time.Second
 	bound := w.s.longest() + w.s.longest()/10 + slack
+	if w.s.Guard > 0 { // by the node's clock, from its start as told by an uptime of whole seconds
+		bound += w.s.Guard + w.s.Guard/10 + 2*time.Second
+	}
 	for key := range w.s.Keys {
 		c := fresh
 		for i := range w.clients { // an old hand if there is one: it knows nodes that were down
@@ -163,7 +172,12 @@ func (w *world) revive() {
 func (w *world) once() {
 	c := w.newClient(len(w.clients))
 	w.clients = append(w.clients, c)
-	lock, err := c.locker().TryAcquire(context.Background(), "once", time.Minute)
+	ttl := time.Minute
+	if w.s.Guard > 0 {
+		ttl = w.s.Guard
+		time.Sleep(w.s.Guard + w.s.Guard/10 + 2*time.Second) // the last fault may have been one that is quarantined
+	}
+	lock, err := c.locker().TryAcquire(context.Background(), "once", ttl)
 	if err != nil {
 		w.wrong("liveness", -1, "a key that nobody has used: %v", err)
 		return

@@ -1,0 +1,200 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// All mutants are built into one binary, which is told by REDLOCK_MUTANT which one it is: a build takes much longer than a
+// hunt. Each function that a mutant's patches change is there twice, and the original begins with
+//
+//	if underTest == "name" { return itsMutant(…) }
+//
+// A changed script is put in place of the original when the process starts. Production code knows nothing of it: this is
+// a -overlay of its source.
+
+// A composition is the library with all its mutants.
+type composition struct {
+	files map[string]*composed
+	inits bytes.Buffer // puts changed scripts in place
+}
+
+// A composed is a file of it.
+type composed struct {
+	fset     *token.FileSet
+	file     *ast.File
+	switches map[*ast.FuncDecl]string // what the original begins with
+	variants strings.Builder
+}
+
+// compose returns the -overlay that puts all of these mutants into the library.
+func compose(t *testing.T, dir string, list []mutant) (overlay string) {
+	t.Helper()
+	all := composition{files: map[string]*composed{}}
+	for i := range list {
+		m := &list[i]
+		texts := m.sources(t)
+		for _, file := range slices.Sorted(maps.Keys(texts)) {
+			if script, ok := strings.CutSuffix(filepath.Base(file), ".lua"); ok {
+				made := regexp.MustCompile(`(\w+)\s+= (new\w+\("\w+", )` + script + `Lua\)`).FindStringSubmatch(source(t, "script.go"))
+				if made == nil {
+					t.Fatalf("mutant %s: script.go does not say how %s is made", m.name, file)
+				}
+				fmt.Fprintf(&all.inits, "\tif underTest == %q {\n\t\t*%s = *%s%s)\n\t}\n", m.name, made[1], made[2], strconv.Quote(texts[file]))
+				continue
+			}
+			all.add(t, m, file, texts[file])
+		}
+	}
+	replace := map[string]string{}
+	put := func(file, text string) {
+		to := filepath.Join(dir, filepath.Base(file))
+		if err := os.WriteFile(to, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		replace[filepath.Join(root(t), file)] = to
+	}
+	for name, c := range all.files {
+		put(name, c.text(t))
+	}
+	put("mutants_overlay.go", "package redlock\n\nimport \"os\"\n\nvar underTest = os.Getenv(\"REDLOCK_MUTANT\")\n\nfunc init() {\n"+all.inits.String()+"}\n")
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay = filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return overlay
+}
+
+// add takes in what a mutant changes in a file.
+func (all *composition) add(t *testing.T, m *mutant, file, text string) {
+	t.Helper()
+	c := all.files[file]
+	if c == nil {
+		c = &composed{fset: token.NewFileSet(), switches: map[*ast.FuncDecl]string{}}
+		var err error
+		if c.file, err = parser.ParseFile(c.fset, file, source(t, file), parser.SkipObjectResolution); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range c.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok {
+				name(f)
+			}
+		}
+		all.files[file] = c
+	}
+	fset := token.NewFileSet()
+	changed, err := parser.ParseFile(fset, file, text, parser.SkipObjectResolution)
+	if err != nil {
+		t.Errorf("mutant %s: %v", m.name, err)
+		return
+	}
+	if len(changed.Decls) != len(c.file.Decls) {
+		t.Errorf("mutant %s: its patch of %s may change functions only", m.name, file)
+		return
+	}
+	for i, d := range changed.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if ok {
+			name(f)
+		}
+		if show(t, fset, d) == show(t, c.fset, c.file.Decls[i]) {
+			continue
+		}
+		if !ok {
+			t.Errorf("mutant %s: its patch of %s changes what is no function", m.name, file)
+			return
+		}
+		was := c.file.Decls[i].(*ast.FuncDecl)
+		own := f.Name.Name + "_" + strings.ReplaceAll(m.name, "-", "_")
+		c.switches[was] += fmt.Sprintf("if underTest == %q { %s }\n", m.name, call(was, own))
+		f.Name.Name = own
+		fmt.Fprintf(&c.variants, "\n%s\n", show(t, fset, f))
+	}
+}
+
+// name gives names to receiver and parameters that have none, so that they can be passed on.
+func name(f *ast.FuncDecl) {
+	lists := []*ast.FieldList{f.Type.Params}
+	if f.Recv != nil {
+		lists = append(lists, f.Recv)
+	}
+	n := 0
+	for _, l := range lists {
+		for _, field := range l.List {
+			if len(field.Names) == 0 {
+				field.Names = []*ast.Ident{ast.NewIdent("_")}
+			}
+			for _, id := range field.Names {
+				if id.Name == "_" {
+					n++
+					id.Name = fmt.Sprint("unnamed", n)
+				}
+			}
+		}
+	}
+}
+
+// call is the statement by which f does what its mutant of another name does.
+func call(f *ast.FuncDecl, own string) string {
+	if f.Recv != nil {
+		own = f.Recv.List[0].Names[0].Name + "." + own
+	}
+	var args []string
+	for _, field := range f.Type.Params.List {
+		for _, id := range field.Names {
+			arg := id.Name
+			if _, variadic := field.Type.(*ast.Ellipsis); variadic {
+				arg += "..."
+			}
+			args = append(args, arg)
+		}
+	}
+	s := own + "(" + strings.Join(args, ", ") + ")"
+	if f.Type.Results == nil {
+		return s + "; return"
+	}
+	return "return " + s
+}
+
+func (c *composed) text(t *testing.T) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "package %s\n", c.file.Name.Name)
+	for _, d := range c.file.Decls {
+		text := show(t, c.fset, d)
+		if f, ok := d.(*ast.FuncDecl); ok && c.switches[f] != "" {
+			body := f.Body
+			f.Body = nil
+			head := show(t, c.fset, f)
+			f.Body = body
+			text = head + " {\n" + c.switches[f] + strings.TrimPrefix(strings.TrimSpace(show(t, c.fset, body)), "{")
+		}
+		fmt.Fprintf(&b, "\n%s\n", text)
+	}
+	return b.String() + c.variants.String()
+}
+
+func show(t *testing.T, fset *token.FileSet, node any) string {
+	t.Helper()
+	var b strings.Builder
+	if err := printer.Fprint(&b, fset, node); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}

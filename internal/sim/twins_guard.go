@@ -1,0 +1,109 @@
+package sim
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/seed-ce352c9b/redlock/internal/twin"
+)
+
+// The twins of the scripts that lua/guard.lua goes before; see twins.go.
+
+func init() {
+	for _, t := range guardTwins {
+		twins = append(twins, t)
+		twin.Register(t.sha, t.f)
+	}
+}
+
+var guardTwins = []struct {
+	name string
+	sha  string
+	f    twin.Twin
+}{
+	{"guard+acquire", "bda7f7019112a25fccd3ed3b7f66929e25db5edb", guarded(acquireTwin)},
+	{"guard+adopt", "a696233b0894cfbff06997d23726f19cdcddd8c6", guarded(adoptTwin)},
+	{"guard+turn", "35c85a80880dc1ba7c7484da08f55570020b3a13", guarded(turnTwin)},
+}
+
+var (
+	markText = regexp.MustCompile(`^([^\s\x00]+) (\d+)$`)
+	replText = regexp.MustCompile(`master_replid:(\w+)`)
+	offText  = regexp.MustCompile(`second_repl_offset:(-?\d+)`)
+	upText   = regexp.MustCompile(`uptime_in_seconds:(\d+)`)
+)
+
+// guarded is a twin with that of lua/guard.lua before it.
+func guarded(f twin.Twin) twin.Twin {
+	return func(call twin.Call, keys, argv []string) (any, bool) {
+		if _, ok := check(call, keys); !ok {
+			return nil, false
+		}
+		mark, age, how := keys[len(keys)-1], number(argv[len(argv)-2]), argv[len(argv)-1]
+		text, err := call("GET", mark)
+		clock, wrong := call("TIME")
+		if err != nil || wrong != nil {
+			return nil, false
+		}
+		parts := clock.([]any)
+		now := number(parts[0].(string))*1000 + number(parts[1].(string))/1000
+		id, since := "", 0
+		if s, ok := text.(string); ok {
+			if m := markText.FindStringSubmatch(s); m != nil {
+				id, since = m[1], number(m[2])
+			}
+		}
+		known := id != "" && since <= now
+		if how != "0" || !known {
+			told := func(section string, field *regexp.Regexp) string {
+				info, err := call("INFO", section)
+				if err != nil {
+					return ""
+				}
+				if m := field.FindStringSubmatch(info.(string)); m != nil {
+					return m[1]
+				}
+				return ""
+			}
+			me := told("replication", replText)
+			if me == "" {
+				return nil, false // one that tells nothing
+			}
+			if !known || me != id {
+				since = now
+				stats, err := call("INFO", "commandstats")
+				if up := told("server", upText); up != "" && err == nil && told("replication", offText) == "-1" && !strings.Contains(stats.(string), "cmdstat_flush") {
+					since = min(now, now-number(up)*1000+1000)
+				}
+				if _, err := call("SET", mark, me+" "+strconv.Itoa(since)); err != nil {
+					return nil, false
+				}
+			}
+		}
+		if left := since + age - now; left > 0 {
+			if held, _ := call("GET", keys[0]); held == nil || held == argv[0] {
+				return []any{"quarantined", left}, true
+			}
+		}
+		return f(call, keys[:len(keys)-1], argv[:len(argv)-2])
+	}
+}
+
+func acquireTwin(call twin.Call, keys, argv []string) (any, bool) {
+	held, ok := check(call, keys)
+	switch {
+	case !ok:
+		return nil, false
+	case held != nil:
+		return []any{0, held}, true
+	}
+	moved, err := call("ZADD", keys[1], "GT", "CH", argv[2], "f")
+	if err != nil {
+		return nil, false
+	}
+	if _, err := call("SET", keys[0], argv[0], "PX", argv[1]); err != nil {
+		return nil, false
+	}
+	return []any{1, moved}, true
+}
