@@ -27,10 +27,6 @@ import (
 // The attacks of docs/attacks.md: that page is held to the code here, and what no other
 // file plays is played.
 
-// unguarded are the attacks that want Options.RestartGuard: they may lack tests until it
-// is there.
-var unguarded = []int{37, 38, 39, 40, 41, 45, 49, 55, 95}
-
 // unnumbered are the files of this package whose comments do not have the numbers.
 var unnumbered = []string{"options_test.go", "script_test.go", "command_test.go", "node_test.go"}
 
@@ -177,7 +173,7 @@ func TestAttacks(t *testing.T) {
 			if !slices.Contains([]string{"U", "D", "S", "M", "R", "rapid"}, level) {
 				t.Errorf("attack %d: there is no level %q", n, level)
 			}
-			if !kinds[level] && !slices.Contains(unguarded, n) {
+			if !kinds[level] {
 				t.Errorf("attack %d: it names no test of level %s", n, level)
 			}
 		}

@@ -39,7 +39,9 @@ var forgetting = []struct {
 }
 
 // With the guard nobody gets in beside a holder whose majority one node has left by
-// forgetting; without it somebody does. Attacks 37, 38, 40 and 49.
+// forgetting; without it somebody does.
+//
+// Attacks 37, 38, 40, 49.
 func TestANodeThatForgotGrantsNothingForTheGuard(t *testing.T) {
 	for _, way := range forgetting {
 		for _, fair := range []bool{false, true} {
@@ -113,6 +115,8 @@ func quarantined(err error) int { return strings.Count(fmt.Sprint(err), " quaran
 
 // A node counts from the guard after its start on, at the earliest: an uptime is told in
 // seconds, each end of it rounded down, and all remainders of a second have to do.
+//
+// Attack 95.
 func TestAStartIsNoEarlierThanTheUptimeSays(t *testing.T) {
 	for ms := 0; ms < 1000; ms += 190 {
 		for _, keep := range []bool{true, false} {
@@ -174,7 +178,9 @@ func TestAQuarantinedNodeSaysSoAndServesHolders(t *testing.T) {
 }
 
 // A node that kept everything, and only lost its scripts, is the same server: no
-// quarantine, one round trip more. Attack 41.
+// quarantine, one round trip more.
+//
+// Attack 41.
 func TestAScriptFlushIsNoRestart(t *testing.T) {
 	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
 		l := lockerOn(t, underGuard, c.Clients())
@@ -260,6 +266,8 @@ func TestBehindAnUnknownNodeEveryGrantComparesTheMark(t *testing.T) {
 
 // A server that tells nothing of itself is quarantined from first sight, and again where
 // it has forgotten its scripts; not by a new connection.
+//
+// Attack 95.
 func TestAServerThatTellsNothingIsQuarantinedFromFirstSight(t *testing.T) {
 	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
 		n := c.Node(0)
@@ -365,7 +373,9 @@ func holdingProxy(t *testing.T, n *redlocktest.Node) *redis.Client {
 }
 
 // A proxy that keeps its clients' connections hides a restart from them, but not from
-// the scripts. Attack 95.
+// the scripts.
+//
+// Attack 95.
 func TestARestartBehindAProxyIsNoticed(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
@@ -524,5 +534,53 @@ func TestWhatAGuardRefuses(t *testing.T) {
 	_, err = l.TryAcquire(t.Context(), guardMark, time.Second)
 	if err == nil || !strings.Contains(err.Error(), ":boot") {
 		t.Errorf("a lock named as the mark: got %v", err)
+	}
+}
+
+// A server that restarts once more after it has said that it does not know the script,
+// and before it gets the script's text: check and grant are one step, so whichever
+// server grants has been looked at.
+//
+// Attacks 39, 95.
+func TestARestartBetweenTheTwoFormsOfAScriptIsNoticed(t *testing.T) {
+	for _, behind := range []string{"its clients' connections break", "a proxy keeps them"} {
+		t.Run(behind, func(t *testing.T) {
+			staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
+				n := c.Node(0)
+				var nodes []redlock.Node
+				if strings.Contains(behind, "proxy") {
+					nodes = []redlock.Node{holdingProxy(t, n)}
+				} else {
+					nodes = asNodes(c.Clients())
+				}
+				l, err := redlock.New(underGuard, nodes...)
+				check(t, "New", err, nil)
+				defer l.Close()
+				check(t, "release", try(t, l, "earlier", time.Second).Release(t.Context()), nil)
+				n.Save()
+				n.Revert()
+				texts, start := 0, time.Now()
+				n.OnCommand(func(args []string) {
+					if strings.EqualFold(args[0], "eval") && strings.Contains(args[1], "quarantined") && texts < 3 {
+						texts++
+						n.Revert()
+						start = time.Now()
+					}
+				})
+				_, ok := within(time.Minute, func() bool {
+					_, err := l.TryAcquire(t.Context(), "jobs/42", time.Second)
+					if err != nil {
+						time.Sleep(50 * time.Millisecond)
+					}
+					return err == nil
+				})
+				if took := time.Since(start); !ok || took < guardAge {
+					t.Errorf("granted %v after the last restart, want %v at least", took, guardAge)
+				}
+				if texts == 0 {
+					t.Error("no restart came between: the test tests nothing")
+				}
+			})
+		})
 	}
 }

@@ -47,7 +47,7 @@ func realQuarantined(votes []error) (n int) {
 
 // One of three is killed and back at once without its data, while its yes is one of the
 // two that a holder has: with the guard nobody else gets in, without it somebody does.
-// Attack 37; 38 with a snapshot of some moments before; 40 with a flush.
+// Attacks 37, 38, 40.
 func TestRealRestartGuard(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
@@ -100,7 +100,9 @@ func TestRealRestartGuard(t *testing.T) {
 }
 
 // Every node restarts empty, one after the other, while one holds the lock and others
-// try to get it all the time: it is held to the end, and back on all nodes. Attack 79.
+// try to get it all the time: it is held to the end, and back on all nodes.
+//
+// Attack 79.
 func TestRealRestartGuardOverALongHold(t *testing.T) {
 	t.Parallel()
 	r := realStart(t, 3, "--save", "", "--appendonly", "no")
@@ -164,6 +166,8 @@ func TestRealRestartGuardOverALongHold(t *testing.T) {
 
 // Scripts that are forgotten are no restart; and INFO that is not permitted makes a node
 // one that tells nothing of itself.
+//
+// Attacks 41, 95.
 func TestRealRestartGuardFalseAlarms(t *testing.T) {
 	t.Parallel()
 	r := realStart(t, 1)
@@ -195,7 +199,9 @@ func TestRealRestartGuardFalseAlarms(t *testing.T) {
 }
 
 // A replica that is promoted may not have what its master granted, and has its mark.
-// The client is led to it by an address that moves, as after a failover. Attack 45.
+// The client is led to it by an address that moves, as after a failover.
+//
+// Attack 45.
 func TestRealRestartGuardSeesAPromotion(t *testing.T) {
 	t.Parallel()
 	servers := realredis.Start(t, 2)

@@ -286,4 +286,42 @@ var mutants = []mutant{
 		patches: []patch{{"lua/adopt.lua", "if left >= 0 and left < tonumber(ARGV[3]) then", "if left >= 0 and ARGV[3] ~= '0' then"}},
 		test:    "TestScriptAdopt",
 	},
+	{
+		name: "guard-off", rule: "a node that may have forgotten grants nothing for the guard", profiles: "guard",
+		patches: []patch{{"guard.go", "if opt.RestartGuard == 0 {", "if true {"}},
+		test:    "TestANodeThatForgotGrantsNothingForTheGuard",
+	},
+	{
+		name: "guard-half", rule: "for all of it", profiles: "guard",
+		patches: []patch{{"lua/guard.lua", "local left = since + ARGV[#ARGV - 1] - now", "local left = since + ARGV[#ARGV - 1] / 2 - now"}},
+		test:    "TestAStartIsNoEarlierThanTheUptimeSays",
+	},
+	{
+		name: "guard-believes", rule: "the mark is compared with the server", profiles: "guard",
+		patches: []patch{
+			{"guard.go", "c.check = !checked || !direct", "c.check = checked && !checked"},
+			{"command.go", "args[len(args)-1] = markUnknown", "args[len(args)-1] = markBelieved"},
+		},
+		test: "TestANodeThatForgotGrantsNothingForTheGuard",
+	},
+	{
+		name: "guard-flushed", rule: "a server that was flushed is no older than that", profiles: "guard",
+		patches: []patch{{"lua/guard.lua", "not string.find(stats, 'cmdstat_flush')", "true"}},
+		test:    "TestANodeThatForgotGrantsNothingForTheGuard",
+	},
+	{
+		name: "guard-once", rule: "every grant compares where connections are not known", why: "scripts that a restarted server does not know tell as much",
+		patches: []patch{{"guard.go", "c.check = !checked || !direct", "c.check = !checked"}},
+		test:    "TestBehindAnUnknownNodeEveryGrantComparesTheMark",
+	},
+	{
+		name: "guard-doubtless", rule: "a grant behind one that was not executed is none", why: "its batches are small, and errors of the first rare",
+		patches: []patch{{"guard.go", "case rep.answer == Yes && !compared:", "case false:"}},
+		test:    "TestAGrantOnAMarkThatNothingComparedIsTakenBack",
+	},
+	{
+		name: "guard-adopts", rule: "an adoption is a grant", why: "the value of a lock that was given back has to be adopted",
+		patches: []patch{{"lua/guard.lua", "if not held or held == ARGV[1] then", "if not held then"}},
+		test:    "TestAnAdoptionIsAGrant",
+	},
 }

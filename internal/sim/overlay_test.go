@@ -49,6 +49,14 @@ func compose(t *testing.T, dir string, list []mutant) (overlay string) {
 		texts := m.sources(t)
 		for _, file := range slices.Sorted(maps.Keys(texts)) {
 			if script, ok := strings.CutSuffix(filepath.Base(file), ".lua"); ok {
+				if script == "guard" { // it goes before others
+					fmt.Fprintf(&all.inits, "\tif underTest == %q {\n\t\tguardLua = %s\n", m.name, strconv.Quote(texts[file]))
+					for _, made := range regexp.MustCompile(`(\w+)\s+= (newGrant\("\w+", \w+\))`).FindAllStringSubmatch(source(t, "script.go"), -1) {
+						fmt.Fprintf(&all.inits, "\t\t*%s = *%s\n", made[1], made[2])
+					}
+					fmt.Fprint(&all.inits, "\t}\n")
+					continue
+				}
 				made := regexp.MustCompile(`(\w+)\s+= (new\w+\("\w+", )` + script + `Lua\)`).FindStringSubmatch(source(t, "script.go"))
 				if made == nil {
 					t.Fatalf("mutant %s: script.go does not say how %s is made", m.name, file)

@@ -130,7 +130,7 @@ var Profiles = []*Profile{
 		Name: "guard", About: "any number of nodes forget at any instant and are back at once: clients have a restart guard", Guard: true,
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 4}, Keys: 1, Length: 180 * s, TTL: [2]time.Duration{200 * ms, 2 * s}, Rates: [2]float64{0.98, 1.0099},
 		Every: 300 * ms, Tasks: append([]weighted[Behaviour]{{3, Vulture}, {3, Keep}, {2, Extend}, {1, Adopt}}, short...), FaultEvery: 3 * s, FaultFor: [2]time.Duration{0, 1 * s}, Least: 10,
-		Faults: []weighted[Strike]{{4, Lose}, {4, Revert}, {3, Flush}, {2, Restart}, {1, Stop}, {1, DropReply}, {1, CutReplies}, {1, Hang}, {1, Slow}, {1, OOM}},
+		Faults: []weighted[Strike]{{4, Lose}, {4, Revert}, {3, Flush}, {2, Restart}, {1, Stop}, {1, DropReply}, {1, CutReplies}, {1, Hang}, {1, Slow}, {1, OOM}, {4, Pause}},
 	},
 	{
 		Name: "adopt", About: "hand-overs, also failed ones",

@@ -175,7 +175,11 @@ func (w *world) once() {
 	ttl := time.Minute
 	if w.s.Guard > 0 {
 		ttl = w.s.Guard
-		time.Sleep(w.s.Guard + w.s.Guard/10 + 2*time.Second) // the last fault may have been one that is quarantined
+		// The last fault may have been one that is quarantined, from when a grant is next asked for.
+		if lock, err := c.locker().TryAcquire(context.Background(), "once", ttl); err == nil {
+			lock.Release(context.Background())
+		}
+		time.Sleep(w.s.Guard + w.s.Guard/10 + 2*time.Second)
 	}
 	lock, err := c.locker().TryAcquire(context.Background(), "once", ttl)
 	if err != nil {

@@ -1,0 +1,212 @@
+package realredis
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A talk is a connection through a proxy that a test speaks on by hand.
+type talk struct {
+	t testing.TB
+	net.Conn
+	r *bufio.Reader
+}
+
+func dialProxy(t testing.TB, p *Proxy) *talk {
+	t.Helper()
+	c, err := net.Dial("tcp", p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return &talk{t, c, bufio.NewReader(c)}
+}
+
+func (k *talk) send(s string) {
+	k.t.Helper()
+	if _, err := io.WriteString(k, s); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// line is the next reply; limit is how long it may take, and "" means that none came in that time.
+func (k *talk) line(limit time.Duration) (string, error) {
+	k.SetReadDeadline(time.Now().Add(limit))
+	s, err := k.r.ReadString('\n')
+	if ne, ok := err.(net.Error); ok && ne.Timeout() {
+		err = nil
+	}
+	return s, err
+}
+
+func (k *talk) want(s string) {
+	k.t.Helper()
+	if got, err := k.line(20 * time.Second); got != s || err != nil {
+		k.t.Errorf("got %q, %v; want %q", got, err, s)
+	}
+}
+
+// silent is how long nothing has to come. Where the rule holds nothing ever does, so a short time makes no test fail.
+const silent = 30 * time.Millisecond
+
+func (k *talk) nothing() {
+	k.t.Helper()
+	if got, err := k.line(silent); got != "" || err != nil {
+		k.t.Errorf("got %q, %v; want silence", got, err)
+	}
+}
+
+func (k *talk) broken() {
+	k.t.Helper()
+	if got, err := k.line(20 * time.Second); err == nil {
+		k.t.Errorf("got %q; want a broken connection", got)
+	}
+}
+
+func proxied(t *testing.T) (*Server, *Proxy, *redis.Client) {
+	s := Start(t, 1)[0]
+	p, err := StartProxy(s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return s, p, s.Client()
+}
+
+func TestProxyFaults(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	_, p, direct := proxied(t)
+	counted := func(want string) {
+		t.Helper()
+		if got := direct.Get(ctx, "n").Val(); got != want {
+			t.Errorf("the server has executed %q, want %q", got, want)
+		}
+	}
+	k := dialProxy(t, p)
+	k.send("INCR n\r\n")
+	k.want(":1\r\n")
+
+	p.Hold(true, false)
+	k.send("INCR n\r\n")
+	k.nothing()
+	counted("1")
+	p.Hold(false, false)
+	k.want(":2\r\n")
+
+	p.Hold(false, true)
+	k.send("INCR n\r\n")
+	k.nothing()
+	counted("3")
+	p.Hold(false, false)
+	k.want(":3\r\n")
+
+	const slow = 20 * time.Millisecond
+	p.Delay(slow, slow)
+	began := time.Now()
+	k.send("INCR n\r\n")
+	k.want(":4\r\n")
+	if took := time.Since(began); took < 2*slow {
+		t.Errorf("a request and a reply that travel for %v each took %v", slow, took)
+	}
+	p.Delay(0, 0)
+
+	p.DropRequest(2)
+	k.send("INCR n\r\n")
+	k.want(":5\r\n")
+	k.send("INCR n\r\n")
+	k.broken()
+	counted("5")
+
+	k = dialProxy(t, p)
+	p.DropReply(1)
+	k.send("INCR n\r\n")
+	k.broken()
+	counted("6")
+
+	k = dialProxy(t, p)
+	p.LoseReply(1)
+	k.send("INCR n\r\n")
+	k.nothing()
+	k.send("INCR n\r\n")
+	k.nothing()
+	other := dialProxy(t, p)
+	other.send("INCR n\r\n")
+	other.want(":9\r\n")
+
+	p.Break()
+	other.broken()
+	k.broken()
+}
+
+func TestProxyRefuses(t *testing.T) {
+	t.Parallel()
+	_, p, _ := proxied(t)
+	k := dialProxy(t, p)
+	k.send("PING\r\n")
+	k.want("+PONG\r\n")
+	for range 2 {
+		if err := p.Refuse(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.broken()
+	if c, err := net.Dial("tcp", p.Addr()); err == nil {
+		c.Close()
+		t.Error("a refused dial went through")
+	}
+	if err := p.Heal(); err != nil {
+		t.Fatal(err)
+	}
+	k = dialProxy(t, p)
+	k.send("PING\r\n")
+	k.want("+PONG\r\n")
+	p.Close()
+	k.broken()
+	if err := p.Refuse(false); err == nil {
+		t.Error("a closed proxy accepts again")
+	}
+}
+
+// What was sent is delivered although its sender is gone: that is what makes a rollback come before what it undoes.
+func TestProxyDeliversWhatAClosedConnectionHasSent(t *testing.T) {
+	t.Parallel()
+	_, p, direct := proxied(t)
+	k := dialProxy(t, p)
+	k.send("PING\r\n")
+	k.want("+PONG\r\n")
+	p.Hold(true, false)
+	k.send("SET late 1\r\n")
+	k.Close()
+	p.Hold(false, false)
+	for deadline := time.Now().Add(20 * time.Second); direct.Exists(context.Background(), "late").Val() == 0; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it was not delivered")
+		}
+	}
+}
+
+// A server that is killed and comes back is a server behind the same proxy.
+func TestProxyOfARestartedServer(t *testing.T) {
+	t.Parallel()
+	s, p, _ := proxied(t)
+	k := dialProxy(t, p)
+	k.send("PING\r\n")
+	k.want("+PONG\r\n")
+	s.Kill()
+	k.broken()
+	if c, err := net.Dial("tcp", p.Addr()); err == nil { // or the reset was quicker
+		(&talk{t, c, bufio.NewReader(c)}).broken()
+		c.Close()
+	}
+	s.Restart()
+	k = dialProxy(t, p)
+	k.send("PING\r\n")
+	k.want("+PONG\r\n")
+}

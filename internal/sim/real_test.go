@@ -1,0 +1,46 @@
+package sim
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/seed-ce352c9b/redlock/internal/realredis"
+)
+
+// TestReal plays rounds of faults on real servers, in real time: one, or as many as fit into REDLOCK_REAL ("10m").
+// REDLOCK_SEED draws the same faults and tasks again, as far as real time does.
+func TestReal(t *testing.T) {
+	limit := time.Duration(0)
+	if text := os.Getenv("REDLOCK_REAL"); text != "" {
+		var err error
+		if limit, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("REDLOCK_REAL: %v", err)
+		}
+	}
+	servers := append(realredis.Start(t, realDurable, "--appendonly", "yes", "--appendfsync", "always"),
+		realredis.Start(t, realNodes-realDurable)...)
+	logging.Disable() // go-redis tells of every dial that fails
+	t.Cleanup(logging.Enable)
+	seed := baseSeed(t)
+	t.Logf("seed %d (again: REDLOCK_SEED=%d go test ./internal/sim -run 'TestReal$')", seed, seed)
+	tardy := watchTardiness()
+	defer tardy.close()
+	began := time.Now()
+	sum := realCount{kinds: map[Strike]int{}, outcomes: map[string]int{}}
+	for i := uint64(0); i == 0 || time.Since(began) < limit && !t.Failed(); i++ {
+		t.Run(fmt.Sprint(seed+i), func(t *testing.T) {
+			w := playReal(t, generateReal(seed+i), servers, tardy)
+			bad, n := w.judge()
+			sum.add(n)
+			if len(bad) > 0 {
+				t.Errorf("caught after %v: %v\n%s", time.Since(began).Round(time.Millisecond), bad[0].Promise, w.h.Report(bad))
+			}
+		})
+	}
+	sum.tardy = tardy.worst(0, never)
+	t.Logf("in %v: %v", time.Since(began).Round(time.Second), sum)
+}

@@ -1,0 +1,151 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/realredis"
+)
+
+// strike has a fault happen, and returns when it is over. Those of one node come one after the other.
+func (w *realWorld) strike(f Fault) {
+	w.mu.Lock()
+	w.faults[f.Do]++
+	w.mu.Unlock()
+	w.struck("%v", f)
+	srv := w.servers[f.Node]
+	last := func() { time.Sleep(f.For) }
+	switch f.Do {
+	case Hang:
+		srv.Stop()
+		last()
+		srv.Cont()
+	case Stop:
+		w.kill(f, last)
+	case Restart:
+		w.kill(f, func() {})
+	case Lose:
+		w.forget(f.Node, func() { w.kill(f, last) })
+	case Flush:
+		w.forget(f.Node, func() { w.command(f.Node, "flushall") })
+	case realPauseWrite:
+		w.command(f.Node, "client", "pause", f.For.Milliseconds(), "write")
+		last()
+	case realPauseAll:
+		w.command(f.Node, "client", "pause", f.For.Milliseconds(), "all")
+		last()
+	case realKillNormal:
+		w.command(f.Node, "client", "kill", "type", "normal", "skipme", "yes")
+	case realKillPubSub:
+		w.command(f.Node, "client", "kill", "type", "pubsub")
+	case realScriptFlush:
+		w.command(f.Node, "script", "flush")
+	case OOM:
+		w.command(f.Node, "config", "set", "maxmemory", "1")
+		last()
+		w.command(f.Node, "config", "set", "maxmemory", "0")
+	case Slow:
+		w.links(f, func(p *realredis.Proxy) { p.Delay(f.By, f.Back) })
+		last()
+		w.links(f, func(p *realredis.Proxy) { p.Delay(0, 0) })
+	case Cut, CutRequests, CutReplies, CutLink:
+		w.links(f, func(p *realredis.Proxy) { p.Hold(f.Do != CutReplies, f.Do != CutRequests) })
+		last()
+		w.links(f, func(p *realredis.Proxy) { p.Hold(false, false) })
+	case Refuse:
+		w.refuse(f, true)
+		last()
+		w.refuse(f, false)
+	case DropRequest:
+		w.dropping(f, (*realredis.Proxy).DropRequest)
+	case DropReply:
+		w.dropping(f, (*realredis.Proxy).DropReply)
+	case LoseReply:
+		w.dropping(f, (*realredis.Proxy).LoseReply)
+	case realReset:
+		w.links(f, (*realredis.Proxy).Break)
+	default:
+		panic("sim: no real fault " + f.Do)
+	}
+	if f.For > 0 {
+		w.struck("%s %s is over", f.Do, nodeName(f.Node))
+	}
+}
+
+// kill ends a server's process and starts it again. Meanwhile the proxies refuse as its port does, which is anybody's then: a
+// server of another test may take it.
+func (w *realWorld) kill(f Fault, meanwhile func()) {
+	w.servers[f.Node].Kill()
+	w.refuse(f, true)
+	meanwhile()
+	w.servers[f.Node].Restart()
+	w.refuse(f, false)
+}
+
+func (w *realWorld) refuse(f Fault, refuse bool) {
+	w.links(f, func(p *realredis.Proxy) {
+		if err := p.Refuse(refuse); err != nil {
+			w.t.Errorf("%v", err)
+		}
+	})
+}
+
+// dropping drops the n-th chunk of every client, again and again.
+func (w *realWorld) dropping(f Fault, drop func(*realredis.Proxy, int)) {
+	const every = 50 * time.Millisecond
+	for over := w.now() + f.For; w.now() < over; time.Sleep(every) {
+		w.links(f, func(p *realredis.Proxy) { drop(p, f.N) })
+	}
+	w.links(f, func(p *realredis.Proxy) { drop(p, 0) })
+}
+
+// links does something to the proxies that a fault is about.
+func (w *realWorld) links(f Fault, do func(*realredis.Proxy)) {
+	for _, c := range w.clients {
+		for node, p := range c.proxies {
+			if node == f.Node && (f.Do != CutLink || c.i == f.Client) {
+				do(p)
+			}
+		}
+	}
+}
+
+// forget strikes a fault by which a node loses its data, and looks which claims can do without it.
+func (w *realWorld) forget(node int, strike func()) {
+	from := w.now()
+	strike()
+	f := forgetting{node: node, from: from, to: w.now()}
+	w.struck("%s has forgotten everything", nodeName(node))
+	w.mu.Lock()
+	n := len(w.forgettings)
+	w.forgettings = append(w.forgettings, f)
+	var live []*holding
+	for _, k := range w.live {
+		if k.Ended == never {
+			live = append(live, k)
+		}
+	}
+	w.mu.Unlock()
+	at := w.now()
+	untils := make([]instant, len(live))
+	for i, k := range live {
+		untils[i] = k.lock.Until().Sub(w.began)
+	}
+	keys := make([]int, w.s.Keys)
+	for i := range keys {
+		keys[i] = i
+	}
+	seen := w.look(keys...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, k := range live {
+		carry := 0
+		for j := range seen {
+			if s := seen[j][k.Key]; j != node && s.ok && s.value == k.Value && s.sent+s.left >= untils[i] {
+				carry++
+			}
+		}
+		if carry > w.s.Nodes/2 {
+			w.proofs = append(w.proofs, proof{value: k.Value, forgetting: n, at: at})
+		}
+	}
+}

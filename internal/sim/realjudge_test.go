@@ -1,0 +1,312 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A tardiness watches how late the timers of this process are, on all processors: what a bound on a real clock has to
+// allow for.
+type tardiness struct {
+	stop  chan struct{}
+	began time.Time
+	all   sync.WaitGroup
+
+	mu    sync.Mutex
+	beats []beat
+}
+
+// A beat is one that came late, since the watch began.
+type beat struct{ at, late time.Duration }
+
+func watchTardiness() *tardiness {
+	w := &tardiness{stop: make(chan struct{}), began: time.Now()}
+	for range 2 * runtime.GOMAXPROCS(0) {
+		w.all.Go(w.watch)
+	}
+	return w
+}
+
+func (w *tardiness) watch() {
+	const every, notable = 2 * time.Millisecond, 5 * time.Millisecond
+	tick := time.NewTimer(every)
+	defer tick.Stop()
+	for due := time.Now().Add(every); ; due = time.Now().Add(every) {
+		tick.Reset(every)
+		select {
+		case <-tick.C:
+		case <-w.stop:
+			return
+		}
+		if late := time.Since(due); late > notable {
+			w.mu.Lock()
+			w.beats = append(w.beats, beat{time.Since(w.began), late})
+			w.mu.Unlock()
+		}
+	}
+}
+
+func (w *tardiness) close() { close(w.stop); w.all.Wait() }
+
+// worst is the latest beat of those due or come between the two instants.
+func (w *tardiness) worst(from, to time.Duration) (worst time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, b := range w.beats {
+		if b.at >= from && b.at-b.late <= to {
+			worst = max(worst, b.late)
+		}
+	}
+	return worst
+}
+
+// allowance is how late a timer may have been at an instant without anybody being to blame.
+func (w *realWorld) allowance(from, to instant) time.Duration {
+	const base, around = 150 * time.Millisecond, time.Second
+	since := w.began.Sub(w.tardy.began)
+	return base + 4*w.tardy.worst(since+from-around, since+to+around)
+}
+
+// A realCount is what was judged in a round, or in many.
+type realCount struct {
+	rounds, faults, ops               int
+	claims, excluded, pairs           int // acquisitions; judged by intervals; neighbours on a key
+	fences, searched, writes, refused int // judged in an epoch; by porcupine; at the store
+	contexts, closes                  int
+	revived, glimpses                 int
+	late, slowest, tardy              time.Duration // context after Until; acquisition after the last fault; timer
+	kinds                             map[Strike]int
+	outcomes                          map[string]int
+}
+
+func (c *realCount) add(o realCount) {
+	c.rounds += o.rounds
+	c.faults += o.faults
+	c.ops += o.ops
+	c.claims += o.claims
+	c.excluded += o.excluded
+	c.pairs += o.pairs
+	c.fences += o.fences
+	c.searched += o.searched
+	c.writes += o.writes
+	c.refused += o.refused
+	c.contexts += o.contexts
+	c.closes += o.closes
+	c.revived += o.revived
+	c.glimpses += o.glimpses
+	c.late, c.slowest, c.tardy = max(c.late, o.late), max(c.slowest, o.slowest), max(c.tardy, o.tardy)
+	for k, n := range o.kinds {
+		c.kinds[k] += n
+	}
+	for k, n := range o.outcomes {
+		c.outcomes[k] += n
+	}
+}
+
+func (c realCount) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d rounds, %d faults, %d calls\n", c.rounds, c.faults, c.ops)
+	fmt.Fprintf(&b, "  I1  %d acquisitions, %d of them judged by intervals (%d pairs of neighbours), %d looks at the storage\n", c.claims, c.excluded, c.pairs, c.glimpses)
+	fmt.Fprintf(&b, "  I2  %d fences compared, %d operations searched by porcupine, %d writes to the store, %d refused\n", c.fences, c.searched, c.writes, c.refused)
+	fmt.Fprintf(&b, "  I3  %d contexts, at most %v after Until; timers of this process up to %v late\n", c.contexts, c.late, c.tardy)
+	fmt.Fprintf(&b, "  I4  %d times all nodes and goroutines, %d times Close\n", c.rounds, c.closes)
+	fmt.Fprintf(&b, "  liveness  %d acquisitions after the last fault, the slowest after %v\n", c.revived, c.slowest.Round(time.Millisecond))
+	fmt.Fprintf(&b, "  faults  %s\n  calls   %s", realTally(c.kinds), realTally(c.outcomes))
+	return b.String()
+}
+
+func realTally[K ~string](m map[K]int) string {
+	var parts []string
+	for k, n := range m {
+		parts = append(parts, fmt.Sprintf("%s %d", k, n))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+// judge says what is broken, by the judges of the simulation where a history in real time can be given to them.
+func (w *realWorld) judge() (bad []Violation, n realCount) {
+	h := w.h
+	n = realCount{rounds: 1, ops: len(h.Ops), claims: len(h.Claims), revived: len(h.Revived), kinds: w.faults, outcomes: map[string]int{}}
+	for _, o := range h.Ops {
+		n.outcomes[o.Name+" "+o.Outcome]++
+	}
+	for _, k := range w.faults {
+		n.faults += k
+	}
+	for _, d := range h.Revived {
+		n.slowest = max(n.slowest, d)
+	}
+	bad = slices.Clone(h.Seen)
+	w.excuse()
+	bad = append(bad, exclusion(h)...)
+	for _, claims := range h.byKey() {
+		slices.SortFunc(claims, func(a, b *Claim) int { return cmp.Compare(a.Got, b.Got) })
+		judged := 0
+		for _, c := range claims {
+			if c.End() > c.Got && c.Forgotten > c.Got {
+				judged++
+			}
+		}
+		n.excluded += judged
+		n.pairs += max(0, judged-1)
+	}
+	for _, e := range w.epochs() {
+		bad = append(bad, fences(e)...)
+		bad = append(bad, store(e)...)
+		n.fences += len(e.Claims)
+		n.writes += len(e.Writes)
+		for _, x := range e.Writes {
+			if !x.Accepted {
+				n.refused++
+			}
+		}
+		ops, exclusive := e.operations()
+		n.searched += len(ops)
+		if porcupine.CheckOperationsTimeout(model(exclusive), ops, porcupinePatience) == porcupine.Illegal {
+			bad = append(bad, Violation{At: e.Length, Promise: "I1 and I2", Key: e.Claims[0].Key, Text: "porcupine finds no order of the acquisitions in which one holds at a time and fences grow"})
+		}
+	}
+	bad = append(bad, w.storage(&n)...)
+	bad = append(bad, w.told(&n)...)
+	slices.SortStableFunc(bad, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
+	return bad, n
+}
+
+// excuse notes from when on nothing is promised of a claim any more. A claim needs the node that forgot unless it is proven
+// that it does not: others carried it until its Until when they were looked at, and no extension that had begun before, and
+// may have counted that node, was decided after.
+func (w *realWorld) excuse() {
+	proven := map[proof]instant{}
+	for _, p := range w.proofs {
+		proven[proof{value: p.value, forgetting: p.forgetting}] = p.at
+	}
+	for i, f := range w.forgettings {
+		for _, c := range w.h.Claims {
+			if c.End() < f.from || c.Start > f.to {
+				continue
+			}
+			at, ok := proven[proof{value: c.Value, forgetting: i}]
+			for _, r := range w.renewals {
+				if r.label == labelOf(c.Value) && r.key == keyName(c.Key) && r.start <= f.to && r.seen >= at {
+					ok = false
+				}
+			}
+			if !ok {
+				c.Forgotten = min(c.Forgotten, f.from)
+			}
+		}
+	}
+	// A holder that is told ErrLost because somebody has begun to take the lock over gives it back at once.
+	for _, c := range w.h.Claims {
+		if w.lost[c.Value] && c.Adopting < c.Ended {
+			c.Ended, c.Why = c.Adopting, "lost to an adoption"
+		}
+	}
+}
+
+// epochs are the parts of the history, key by key, in which no node forgot anything: which registers a holder's fence
+// rests on is not known, so fences on either side of a forgetting are not compared.
+func (w *realWorld) epochs() (list []*History) {
+	bounds := slices.Clone(w.forgettings)
+	slices.SortFunc(bounds, func(a, b forgetting) int { return cmp.Compare(a.from, b.from) })
+	bounds = append(bounds, forgetting{from: w.h.Length, to: never})
+	from := instant(-1)
+	for _, b := range bounds {
+		if b.from > from {
+			for key := range w.s.Keys {
+				if e := w.epoch(key, from, b.from); len(e.Claims) > 0 {
+					list = append(list, e)
+				}
+			}
+		}
+		from = max(from, b.to)
+	}
+	return list
+}
+
+// epoch has the claims that began and were had in it, and the writes of their holders, as a store of its own takes them.
+func (w *realWorld) epoch(key int, from, to instant) *History {
+	e := &History{Schedule: w.s, Length: to}
+	mine := map[string]bool{}
+	for _, c := range w.h.Claims {
+		if c.Key == key && c.Start > from && c.Got < to {
+			e.Claims = append(e.Claims, c)
+			mine[c.Value] = true
+		}
+	}
+	s := fenced{}
+	for _, x := range w.h.Writes {
+		if mine[x.Value] && x.At < to {
+			if x.Accepted = x.Fence >= s.fence; x.Accepted {
+				s = fenced{fence: x.Fence, value: x.Value}
+			}
+			e.Writes = append(e.Writes, x)
+		}
+	}
+	return e
+}
+
+// storage is the storage's view: while a holder is within its Until a majority holds its value for that long, and has
+// registers at its fence. A look takes its time, so it only tells where a majority cannot have been.
+func (w *realWorld) storage(n *realCount) (bad []Violation) {
+	claims := map[string]*Claim{}
+	for _, c := range w.h.Claims {
+		claims[c.Value] = c
+	}
+	for _, g := range w.glimpses {
+		c := claims[g.value]
+		start := g.until - validity(c.TTL) // of the round that Until counts from
+		forgot := slices.ContainsFunc(w.forgettings, func(f forgetting) bool { return f.from <= g.taken && f.to >= min(c.Start, start) })
+		if forgot || c.Forgotten != never || g.answered <= w.s.Nodes/2 {
+			continue
+		}
+		n.glimpses++
+		if g.without > w.s.Nodes/2 && c.End() > g.taken && c.Adopting > g.taken {
+			bad = append(bad, Violation{At: g.taken, Promise: "I1", Key: c.Key, Text: fmt.Sprintf("%d nodes do not keep %v until %v", g.without, c, g.until)})
+		}
+		if g.below > w.s.Nodes/2 {
+			bad = append(bad, Violation{At: g.taken, Promise: "I2", Key: c.Key, Text: fmt.Sprintf("%d nodes have a register below that of %v", g.below, c)})
+		}
+	}
+	return bad
+}
+
+// told is I3, and how long Close took.
+func (w *realWorld) told(n *realCount) (bad []Violation) {
+	for _, x := range w.tellings {
+		what, promise := "a context ended", "I3"
+		switch {
+		case x.key < 0:
+			n.closes++
+			what, promise = "it returned", "I4"
+		case x.open:
+			what = "a context has not ended"
+		default:
+			n.contexts++
+			n.late = max(n.late, x.at-x.until)
+		}
+		if late := x.at - x.until; late > w.allowance(x.until, x.at) {
+			bad = append(bad, Violation{At: x.at, Promise: promise, Key: x.key, Text: fmt.Sprintf("%s %v too late: %s", what, late, x.who)})
+		}
+	}
+	return bad
+}
+
+// realLeft lists the goroutines with the library or a client on their stacks.
+func realLeft() (left []string) {
+	buf := make([]byte, 16<<20)
+	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(g, "seed-ce352c9b/redlock.") || strings.Contains(g, "redis/go-redis") {
+			left = append(left, g)
+		}
+	}
+	return left
+}

@@ -1,0 +1,131 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// The faults that only a real server has, beside those of the simulation that it has, too.
+const (
+	realPauseWrite  Strike = "client-pause-write"
+	realPauseAll    Strike = "client-pause-all"
+	realKillNormal  Strike = "client-kill-normal"
+	realKillPubSub  Strike = "client-kill-pubsub"
+	realScriptFlush Strike = "script-flush"
+	realReset       Strike = "reset" // all connections through the proxies
+)
+
+const (
+	realNodes   = 5
+	realDurable = 3 // the first so many write an append-only file; the others come back empty
+	realKeys    = 12
+	realFair    = 9 // from this key on waiters stand in line (Options.Fair)
+	realClients = 4
+	realMortal  = 3 // this client dies and is closed in the midst of it
+	realStorm   = 8 * time.Second
+
+	// realLong is the ttl of attempts whose remains would still be there when somebody looks: a clean-up that does not
+	// come would else be one that was not needed. Not on the keys that are adopted: an adoption that fails after the giver
+	// has released puts the giver's value back, and that stays for its ttl.
+	realLong = time.Minute
+)
+
+// generateReal draws a round: faults follow each other on each node, so that now one, now several nodes are struck, and
+// tasks come at all times.
+func generateReal(seed uint64) *Schedule {
+	r := rand.New(rand.NewPCG(seed, 7))
+	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo)+1)) }
+	s := &Schedule{Profile: "real", Seed: seed, Nodes: realNodes, Keys: realKeys, Ears: true, Clients: make([]Client, realClients)}
+	for i := range s.Clients {
+		if i%2 == 1 { // their clients are made by New, with a wall clock of their own
+			s.Clients[i] = Client{Wall: between(-20*time.Second, 20*time.Second), NodeTimeout: between(100*time.Millisecond, 250*time.Millisecond)}
+		}
+	}
+	for node := range realNodes {
+		for at := between(200*time.Millisecond, 2*time.Second); at < realStorm; {
+			f := realFault(r, node)
+			f.At = at
+			s.Faults = append(s.Faults, f)
+			at += f.For + between(300*time.Millisecond, 2500*time.Millisecond)
+		}
+	}
+	for at := between(0, 2*time.Second); at < realStorm; at += between(time.Second, 3*time.Second) {
+		f := Fault{At: at, For: between(100*time.Millisecond, 1200*time.Millisecond), Client: r.IntN(realClients), Node: r.IntN(realNodes), Do: CutLink}
+		far := 1
+		if r.IntN(2) == 0 {
+			far = realNodes/2 + 1 // then this client has no majority
+		}
+		for range far {
+			s.Faults = append(s.Faults, f)
+			f.Node = (f.Node + 1) % realNodes
+		}
+	}
+	for at := time.Duration(0); at < realStorm; at += between(0, 50*time.Millisecond) {
+		s.Tasks = append(s.Tasks, realTask(r, at))
+	}
+	return s
+}
+
+func realFault(r *rand.Rand, node int) Fault {
+	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo)+1)) }
+	kinds := []Strike{Hang, Hang, Hang, Stop, Stop, Restart, Flush, realPauseWrite, realPauseAll, realKillNormal, realKillPubSub, OOM,
+		realScriptFlush, Slow, Slow, Slow, Cut, Cut, CutRequests, CutReplies, Refuse, DropRequest, DropReply, DropReply, LoseReply, realReset}
+	f := Fault{Node: node, Do: kinds[r.IntN(len(kinds))]}
+	if node >= realDurable && (f.Do == Stop || f.Do == Restart) {
+		f.Do = Lose
+	}
+	switch f.Do {
+	case Restart, Flush, realKillNormal, realKillPubSub, realScriptFlush, realReset:
+		return f
+	case Slow:
+		f.By, f.Back = between(0, 60*time.Millisecond), between(0, 60*time.Millisecond)
+	case DropRequest, DropReply, LoseReply:
+		f.N = 1 + r.IntN(8)
+	}
+	f.For = between(50*time.Millisecond, 1200*time.Millisecond)
+	return f
+}
+
+func realTask(r *rand.Rand, at time.Duration) Task {
+	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo)+1)) }
+	kinds := []Behaviour{Try, Try, Try, Acquire, Acquire, Acquire, Extend, Keep, Keep, Within, Within, Last, Leave, Adopt, Vulture, Vulture, Cancel, Cancel, Inspect}
+	t := Task{
+		At: at, Client: r.IntN(realClients), Key: r.IntN(realKeys), Do: kinds[r.IntN(len(kinds))],
+		TTL: between(300*time.Millisecond, 1500*time.Millisecond), Wait: between(200*time.Millisecond, 2*time.Second), Hold: between(0, 60*time.Millisecond),
+	}
+	if t.Client == realMortal {
+		switch n := r.IntN(40); {
+		case n == 0:
+			t.Do = Die
+		case n == 1:
+			t.Do = Close
+		}
+	}
+	if t.Do == Adopt { // see realLong
+		t.Key &^= 1
+	}
+	if short := t.Client == realMortal || t.Key%2 == 0; !short && r.IntN(2) == 0 {
+		switch t.Do {
+		case Try, Acquire, Within, Cancel:
+			t.TTL = realLong
+		}
+	}
+	switch t.Do {
+	case Keep, Die, Within:
+		t.Hold = between(50*time.Millisecond, time.Second)
+	case Extend:
+		t.Times, t.Hold = 1+r.IntN(4), between(10*time.Millisecond, t.TTL/3)
+	case Last:
+		t.TTL, t.Hold, t.Late = between(250*time.Millisecond, 500*time.Millisecond), between(2*time.Millisecond, 10*time.Millisecond), between(0, 100*time.Millisecond)
+	case Leave:
+		t.TTL = between(250*time.Millisecond, 400*time.Millisecond)
+	case Vulture:
+		t.Times, t.Late = 2+r.IntN(4), between(0, 3*time.Millisecond)
+	case Cancel:
+		t.Wait, t.Late = between(0, 20*time.Millisecond), between(0, 3*time.Millisecond)
+		if r.IntN(2) == 0 {
+			t.Wait = between(0, time.Millisecond)
+		}
+	}
+	return t
+}

@@ -1,0 +1,390 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+)
+
+// A realDoing is a task under way, as doing is in the bubble.
+type realDoing struct {
+	Task
+	w *realWorld
+	c *realClient
+	i int
+}
+
+func (w *realWorld) task(i int) {
+	t := w.s.Tasks[i]
+	time.Sleep(t.At - w.now())
+	d := &realDoing{Task: t, w: w, c: w.clients[t.Client], i: i}
+	switch t.Do {
+	case Vulture:
+		for range t.Times {
+			d.awaitEnd()
+			d.short(d.acquire(false))
+		}
+	case Try:
+		d.short(d.acquire(false))
+	case Acquire:
+		d.short(d.acquire(true))
+	case Extend:
+		d.extends(d.acquire(true))
+	case Keep, Die:
+		d.keep(d.acquire(true))
+	case Within:
+		d.run()
+	case Last:
+		d.last(d.acquire(true))
+	case Leave:
+		if k := d.acquire(false); k != nil {
+			w.write(k)
+			w.mu.Lock()
+			k.Why = "left to expire"
+			w.mu.Unlock()
+			k.lock.LeaveToExpire()
+		}
+	case Adopt:
+		d.adopt()
+	case Cancel:
+		d.cancel()
+	case Close:
+		w.struck("c%d is closed in use", d.Client)
+		if d.c.close() {
+			d.c.start()
+		}
+	case Inspect:
+		ctx, stop := d.patience()
+		defer stop()
+		d.call("Inspect", func() error { _, err := d.c.locker(d.Key).Inspect(ctx, keyName(d.Key)); return err })
+	default:
+		panic("sim: no behaviour " + t.Do)
+	}
+}
+
+func (d *realDoing) patience() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d.Wait)
+}
+
+func (d *realDoing) call(name string, f func() error) error {
+	o := Op{Client: d.Client, Task: d.i, Key: d.Key, Name: name, Called: d.w.now()}
+	err := f()
+	o.Returned, o.Outcome = d.w.now(), outcome(err)
+	if err != nil {
+		o.Text = err.Error()
+	}
+	d.w.mu.Lock()
+	d.w.h.Ops = append(d.w.h.Ops, o)
+	d.w.mu.Unlock()
+	if o.Outcome == "error" {
+		d.w.wrong("errors", d.Key, "c%d %s: %v is none of the documented ones", d.Client, name, err)
+	}
+	return err
+}
+
+// claim notes an acquisition, after its return.
+func (w *realWorld) claim(c *realClient, task, key int, called instant, ttl time.Duration, lock *redlock.Lock) *holding {
+	until := lock.Until().Sub(w.began)
+	k := &holding{lock: lock, Claim: &Claim{
+		Client: c.i, Task: task, Key: key, Value: lock.Value(), Fence: lock.Fence(), TTL: ttl,
+		Called: called, Start: until - validity(ttl), Got: w.now(), Until: until, Ended: never, Forgotten: never, Adopting: never,
+		Registers: 1<<w.s.Nodes - 1, // a majority of them; which is not known, so what forgets ends an epoch
+		Why:       "until",
+	}}
+	w.mu.Lock()
+	if at, ok := w.shutAt[labelOf(k.Value)]; ok {
+		k.Ended, k.Why = at, "close"
+	}
+	w.live[k.Value] = k
+	if last := w.latest[key]; last == nil || last.Got <= k.Got {
+		w.latest[key] = k
+	}
+	w.h.Claims = append(w.h.Claims, k.Claim)
+	w.mu.Unlock()
+	if k.Start < called {
+		w.wrong("I3", key, "c%d: Until %v counts from %v, before the call at %v", c.i, until, k.Start, called)
+	}
+	w.glimpse(k)
+	return k
+}
+
+// glimpse looks whether a majority carries the claim, in the background.
+func (w *realWorld) glimpse(k *holding) {
+	w.lookers.Go(func() {
+		g := glimpse{value: k.Value, until: k.lock.Until().Sub(w.began)}
+		seen := w.look(k.Key)
+		g.taken = w.now()
+		const grain = 2 * time.Millisecond // PTTL is in whole milliseconds
+		for i := range seen {
+			s := seen[i][0]
+			switch {
+			case !s.ok:
+				continue
+			case s.value != k.Value && s.had < g.until, s.value == k.Value && s.had+s.left+grain < g.until:
+				g.without++
+			}
+			if s.register < k.Fence {
+				g.below++
+			}
+			g.answered++
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.glimpses = append(w.glimpses, g)
+	})
+}
+
+// write is a holder's. All that is compared with the clock stands after the clock was read, or the goroutine might sleep
+// in between.
+func (w *realWorld) write(k *holding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	valid := k.lock.Valid()
+	until := k.lock.Until().Sub(w.began)
+	if valid && now >= until {
+		w.h.Seen = append(w.h.Seen, Violation{At: now, Promise: "I3", Key: k.Key, Text: "fence is valid after its Until: " + k.Claim.String()})
+	}
+	w.h.Writes = append(w.h.Writes, Write{
+		At: now, Key: k.Key, Client: k.Client, Value: k.Value, Fence: k.Fence,
+		Claimed: now < until && k.Ended == never && k.Adopting == never,
+	})
+}
+
+// end notes that a holder gives its claim up; it is called before he does.
+func (w *realWorld) end(k *holding, why string) { w.endAt(k, w.now(), why) }
+
+func (w *realWorld) endAt(k *holding, at instant, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at < k.Ended {
+		k.Ended, k.Why = at, why
+	}
+}
+
+func (w *realWorld) isLost(k *holding, err error) {
+	if errors.Is(err, redlock.ErrLost) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.lost[k.Value] = true
+	}
+}
+
+func (d *realDoing) acquire(wait bool) *holding {
+	var lock *redlock.Lock
+	called := d.w.now()
+	name := "TryAcquire"
+	if wait {
+		name = "Acquire"
+	}
+	d.call(name, func() (err error) {
+		ctx, stop := d.patience()
+		defer stop()
+		f := d.c.locker(d.Key).TryAcquire
+		if wait {
+			f = d.c.locker(d.Key).Acquire
+		}
+		lock, err = f(ctx, keyName(d.Key), d.TTL)
+		return err
+	})
+	if lock == nil {
+		return nil
+	}
+	return d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
+}
+
+func (d *realDoing) release(k *holding) { d.releaseWith(context.Background(), k) }
+
+func (d *realDoing) releaseWith(ctx context.Context, k *holding) {
+	d.w.end(k, "release")
+	d.w.isLost(k, d.call("Release", func() error { return k.lock.Release(ctx) }))
+}
+
+func (d *realDoing) short(k *holding) {
+	if k == nil {
+		return
+	}
+	d.w.write(k)
+	time.Sleep(d.Hold)
+	d.w.write(k)
+	d.release(k)
+}
+
+func (d *realDoing) extends(k *holding) {
+	if k == nil {
+		return
+	}
+	for range d.Times {
+		time.Sleep(d.Hold)
+		d.w.write(k)
+		before := k.lock.Until()
+		err := d.call("Extend", func() error {
+			ctx, stop := d.patience()
+			defer stop()
+			return k.lock.Extend(ctx)
+		})
+		d.w.isLost(k, err)
+		switch after := k.lock.Until(); {
+		case after.Before(before):
+			d.w.wrong("I3", k.Key, "c%d: Until moved back from %v to %v", k.Client, before.Sub(d.w.began), after.Sub(d.w.began))
+		case err == nil && !after.After(before):
+			d.w.wrong("I3", k.Key, "c%d: extended, and Until stays at %v", k.Client, before.Sub(d.w.began))
+		}
+		if err == nil {
+			d.w.glimpse(k)
+		}
+		if errors.Is(err, redlock.ErrLost) || errors.Is(err, redlock.ErrClosed) {
+			break
+		}
+	}
+	d.release(k)
+}
+
+func (d *realDoing) keep(k *holding) {
+	if k == nil {
+		return
+	}
+	held, stop := k.lock.KeepAlive(context.Background())
+	defer stop()
+	d.hold(held, k)
+	if d.Do == Die {
+		d.c.die()
+		return
+	}
+	d.release(k)
+}
+
+// hold works under the lock, with a write now and then, and watches when its context ends: no later than Until.
+func (d *realDoing) hold(held context.Context, k *holding) {
+	w := d.w
+	tell := func(at instant, open bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.tellings = append(w.tellings, telling{at: at, until: k.lock.Until().Sub(w.began), key: k.Key, who: k.Claim.String(), open: open})
+	}
+	began := w.now()
+	if began >= k.lock.Until().Sub(w.began) {
+		return // this process was late: it was over before it was watched
+	}
+	off := context.AfterFunc(held, func() {
+		at := w.now()
+		w.isLost(k, context.Cause(held))
+		tell(at, false)
+		if errors.Is(context.Cause(held), redlock.ErrLost) && k.lock.Valid() {
+			w.wrong("I3", k.Key, "fence %d is lost and valid", k.Fence)
+		}
+	})
+	defer off()
+	const writes = 4
+	for range writes {
+		w.write(k)
+		w.glimpse(k)
+		t := time.NewTimer(d.Hold / writes)
+		select {
+		case <-t.C:
+		case <-held.Done():
+			t.Stop()
+			return
+		}
+		if at := w.now(); held.Err() == nil {
+			tell(at, true)
+		}
+	}
+}
+
+func (d *realDoing) run() {
+	var mine *holding
+	called := d.w.now()
+	ctx, stop := d.patience()
+	defer stop()
+	err := d.call("Run", func() error {
+		return d.c.locker(d.Key).Run(ctx, keyName(d.Key), d.TTL, func(held context.Context, lock *redlock.Lock) error {
+			mine = d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
+			d.hold(held, mine)
+			d.w.end(mine, "run") // the library's release comes after this
+			return nil
+		})
+	})
+	switch {
+	case mine != nil:
+		d.w.isLost(mine, err)
+	case err == nil:
+		d.w.wrong("errors", d.Key, "Run returned nil and has not called fn")
+	}
+}
+
+func (d *realDoing) last(k *holding) {
+	if k == nil {
+		return
+	}
+	time.Sleep(time.Until(k.lock.Until()) - d.Hold)
+	d.w.write(k)
+	time.Sleep(time.Until(k.lock.Until()) + d.Late)
+	d.w.write(k)
+	d.release(k)
+}
+
+// holder is the key's newest claim if it is not over.
+func (w *realWorld) holder(key int) *holding {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := w.latest[key]
+	if k == nil || k.Ended != never || w.now() >= k.lock.Until().Sub(w.began) {
+		return nil
+	}
+	return k
+}
+
+func (d *realDoing) awaitEnd() {
+	wait := 20*time.Millisecond + d.Late
+	if k := d.w.holder(d.Key); k != nil {
+		wait = min(time.Until(k.lock.Until())+d.Late, time.Second)
+	}
+	time.Sleep(wait)
+}
+
+func (d *realDoing) adopt() {
+	giver := d.w.holder(d.Key)
+	if giver == nil {
+		return
+	}
+	called := d.w.now()
+	d.w.mu.Lock()
+	giver.Adopting = min(giver.Adopting, called)
+	d.w.mu.Unlock()
+	var lock *redlock.Lock
+	d.call("Adopt", func() (err error) {
+		ctx, stop := d.patience()
+		defer stop()
+		lock, err = d.c.locker(d.Key).Adopt(ctx, keyName(d.Key), giver.Value, d.TTL)
+		return err
+	})
+	if lock == nil {
+		return
+	}
+	d.w.endAt(giver, called, "handed over")
+	d.short(d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock))
+}
+
+func (d *realDoing) cancel() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	time.AfterFunc(d.Wait, stop)
+	var lock *redlock.Lock
+	called := d.w.now()
+	d.call("Acquire", func() (err error) {
+		lock, err = d.c.locker(d.Key).Acquire(ctx, keyName(d.Key), d.TTL)
+		return err
+	})
+	if lock == nil {
+		return
+	}
+	k := d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
+	d.w.write(k)
+	short, stopShort := context.WithCancel(context.Background())
+	defer stopShort()
+	time.AfterFunc(d.Late, stopShort)
+	d.releaseWith(short, k)
+}
