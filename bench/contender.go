@@ -33,51 +33,59 @@ type contender struct {
 	close   func()
 }
 
-// cycle is what throughput and allocations are counted in.
-func (c *contender) cycle(ctx context.Context, key string) error {
-	held, err := c.acquire(ctx, key)
-	if err != nil {
-		return err
-	}
-	return c.release(ctx, held)
-}
-
 const (
-	nameOurs     = "redlock (5 nodes)"
-	nameRedsync  = "redsync (5)"
-	nameFailFast = "redsync fail-fast (5)"
-	nameFloor    = "bare quorum, pipelined (5)"
-	namePlain    = "bare quorum, plain (5)"
-	nameLock     = "redislock (1)"
-	nameBare     = "bare SET/DEL (1)"
-	nameRueidis  = "rueidislock (1)"
+	nameOurs     = "redlock"
+	nameRedsync  = "redsync"
+	nameFailFast = "redsync, fail-fast"
+	nameFloor    = "bare quorum"
+	nameOurFloor = "bare quorum, our commands"
+	nameAuto     = "bare quorum, AutoPipeline"
+	nameLock     = "redislock, one node"
+	nameBare     = "SET and DEL, one node"
+	nameRueidis  = "rueidislock, one node"
 )
 
-// contenders makes everybody in the table. Each has clients of its own, with go-redis's defaults: what a program gets
-// that does not tune anything.
-func contenders(servers []*realredis.Server) ([]*contender, error) {
-	ours, err := newOurs(servers)
-	if err != nil {
-		return nil, err
+// contenders makes everybody in the table, of those that are wanted (all where none is named). Those of one node take
+// the first. Each has clients of its own, with go-redis's defaults: what a program gets that does not tune anything.
+func contenders(addrs []string, wanted ...string) (cs []*contender, err error) {
+	if len(wanted) == 0 {
+		wanted = []string{nameOurs, nameRedsync, nameFailFast, nameFloor, nameOurFloor, nameAuto, nameLock, nameBare, nameRueidis}
 	}
-	floor, err := newFloor(servers)
-	if err != nil {
-		return nil, err
+	defer func() {
+		if err != nil {
+			closeAll(cs)
+		}
+	}()
+	for _, name := range wanted {
+		var c *contender
+		switch name {
+		case nameOurs:
+			c, err = newOurs(addrs)
+		case nameRedsync:
+			c = newRedsync(name, addrs)
+		case nameFailFast:
+			c = newRedsync(name, addrs, redsync.WithFailFast(true))
+		case nameFloor:
+			c = newFloor(addrs)
+		case nameOurFloor:
+			c, err = newOurFloor(addrs)
+		case nameAuto:
+			c, err = newAuto(addrs)
+		case nameLock:
+			c = newRedislock(addrs[0])
+		case nameBare:
+			c = newBare(addrs[0])
+		case nameRueidis:
+			c, err = newRueidislock(addrs[0])
+		default:
+			err = fmt.Errorf("no contender %q", name)
+		}
+		if err != nil {
+			return cs, err
+		}
+		cs = append(cs, c)
 	}
-	rueidis, err := newRueidislock(servers[0])
-	if err != nil {
-		return nil, err
-	}
-	return []*contender{
-		ours,
-		newRedsync(nameRedsync, servers),
-		newRedsync(nameFailFast, servers, redsync.WithFailFast(true)),
-		floor,
-		newPlain(servers),
-		newRedislock(servers[0]),
-		newBare(servers[0]),
-		rueidis,
-	}, nil
+	return cs, nil
 }
 
 func closeAll(cs []*contender) {
@@ -101,12 +109,12 @@ func newLocker(opt redlock.Options, addrs []string) (*redlock.Locker, func(), er
 	}, err
 }
 
-func newOurs(servers []*realredis.Server) (*contender, error) {
-	return newOursAt(addrs(servers))
-}
-
-func newOursAt(addrs []string) (*contender, error) {
+func newOurs(addrs []string) (*contender, error) {
 	l, done, err := newLocker(redlock.Options{}, addrs)
+	if err != nil {
+		done()
+		return nil, err
+	}
 	return &contender{
 		name: nameOurs,
 		acquire: func(ctx context.Context, key string) (any, error) {
@@ -115,14 +123,10 @@ func newOursAt(addrs []string) (*contender, error) {
 		},
 		release: func(ctx context.Context, held any) error { return held.(*redlock.Lock).Release(ctx) },
 		close:   done,
-	}, err
+	}, nil
 }
 
-func newRedsync(name string, servers []*realredis.Server, opts ...redsync.Option) *contender {
-	return newRedsyncAt(name, addrs(servers), opts...)
-}
-
-func newRedsyncAt(name string, addrs []string, opts ...redsync.Option) *contender {
+func newRedsync(name string, addrs []string, opts ...redsync.Option) *contender {
 	clients := newClients(addrs)
 	pools := make([]redsyncredis.Pool, len(clients))
 	for i, c := range clients {
@@ -150,8 +154,8 @@ func newRedsyncAt(name string, addrs []string, opts ...redsync.Option) *contende
 	}
 }
 
-func newRedislock(s *realredis.Server) *contender {
-	client := s.Client()
+func newRedislock(addr string) *contender {
+	client := redis.NewClient(&redis.Options{Addr: addr})
 	l := redislock.New(client)
 	return &contender{
 		name: nameLock,
@@ -166,9 +170,9 @@ func newRedislock(s *realredis.Server) *contender {
 
 // newRueidislock has one key on one node (its default is three on the same), which is the least it can do. It renews by
 // itself and watches the key, which is part of each of its cycles.
-func newRueidislock(s *realredis.Server) (*contender, error) {
+func newRueidislock(addr string) (*contender, error) {
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption:   rueidis.ClientOption{InitAddress: []string{s.Addr()}},
+		ClientOption:   rueidis.ClientOption{InitAddress: []string{addr}},
 		KeyMajority:    1,
 		KeyValidity:    ttl,
 		NoLoopTracking: true,
@@ -192,8 +196,9 @@ func newRueidislock(s *realredis.Server) (*contender, error) {
 type bareKey struct{ name string }
 
 var (
-	errTaken  = errors.New("taken")
-	bareCount atomic.Int64
+	errTaken   = errors.New("taken")
+	errNoMajor = errors.New("no majority")
+	bareCount  atomic.Int64
 )
 
 func bareValue() string { return fmt.Sprintf("%s-%d", bareSeed, bareCount.Add(1)) }
@@ -201,8 +206,8 @@ func bareValue() string { return fmt.Sprintf("%s-%d", bareSeed, bareCount.Add(1)
 var bareSeed = rand.Text()
 
 // newBare is one round trip to lock and one to unlock, of a single client without any batching.
-func newBare(s *realredis.Server) *contender {
-	client := s.Client()
+func newBare(addr string) *contender {
+	client := redis.NewClient(&redis.Options{Addr: addr})
 	return &contender{
 		name: nameBare,
 		acquire: func(ctx context.Context, key string) (any, error) {
@@ -217,40 +222,39 @@ func newBare(s *realredis.Server) *contender {
 	}
 }
 
-// newFloor is the least a quorum costs with go-redis: SET NX PX and DEL to all nodes through its own auto-pipeliner,
-// all callers' commands in common batches, and the answers of three of them awaited. No owner check, no rollback, no
-// timeout, no error handling: whoever is faster found a better pipeline.
-func newFloor(servers []*realredis.Server) (*contender, error) {
-	clients := newClients(addrs(servers))
+// newAuto is a bare quorum by somebody else's batching, go-redis's own auto-pipeliner, so that our floor need not be
+// believed. It has no way to wait for any three of five: three are awaited in turn, since waiting for always the same
+// would leave the others behind.
+func newAuto(addrs []string) (*contender, error) {
+	clients := newClients(addrs)
 	lanes := make([]*redis.AutoPipeliner, len(clients))
 	for i, c := range clients {
 		var err error
 		if lanes[i], err = c.AsyncAutoPipeline(); err != nil {
+			closeClients(clients)
 			return nil, err
 		}
 	}
 	quorum := len(lanes)/2 + 1
-	var turn atomic.Uint32 // which three: in turn, since waiting for always the same would leave the others behind
+	var turn atomic.Uint32
 	return &contender{
-		name: nameFloor,
+		name: nameAuto,
 		acquire: func(ctx context.Context, key string) (any, error) {
 			value := bareValue()
-			var cmds [5]*redis.BoolCmd
+			cmds := make([]*redis.StatusCmd, len(lanes))
 			for i, l := range lanes {
-				cmds[i] = l.SetNX(ctx, key, value, ttl)
+				cmds[i] = l.Set(ctx, key, value, ttl)
 			}
 			first := int(turn.Add(1))
 			for i := range quorum {
-				if ok, err := cmds[(first+i)%len(lanes)].Result(); err != nil {
+				if err := cmds[(first+i)%len(lanes)].Err(); err != nil {
 					return nil, err
-				} else if !ok {
-					return nil, errTaken
 				}
 			}
 			return &bareKey{key}, nil
 		},
 		release: func(ctx context.Context, held any) error {
-			var cmds [5]*redis.IntCmd
+			cmds := make([]*redis.IntCmd, len(lanes))
 			for i, l := range lanes {
 				cmds[i] = l.Del(ctx, held.(*bareKey).name)
 			}
@@ -264,40 +268,6 @@ func newFloor(servers []*realredis.Server) (*contender, error) {
 		},
 		close: func() { closeClients(clients) },
 	}, nil
-}
-
-// newPlain is the least a quorum costs one caller: a goroutine and a command for each node, and the first three answers
-// awaited. The pipelined floor hands every command to another goroutine, which pays off only in company.
-func newPlain(servers []*realredis.Server) *contender {
-	clients := newClients(addrs(servers))
-	quorum := len(clients)/2 + 1
-	all := func(ask func(c *redis.Client) error) error {
-		answers := make(chan error, len(clients))
-		for _, c := range clients {
-			go func() { answers <- ask(c) }()
-		}
-		for range quorum {
-			if err := <-answers; err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return &contender{
-		name: namePlain,
-		acquire: func(ctx context.Context, key string) (any, error) {
-			value := bareValue()
-			return &bareKey{key}, all(func(c *redis.Client) error {
-				// Without NX: with three answers awaited, the last cycle's DEL may come after this one's SET, and a
-				// floor has nothing to clean up with. NX costs the server nothing.
-				return c.Set(ctx, key, value, ttl).Err()
-			})
-		},
-		release: func(ctx context.Context, held any) error {
-			return all(func(c *redis.Client) error { return c.Del(ctx, held.(*bareKey).name).Err() })
-		},
-		close: func() { closeClients(clients) },
-	}
 }
 
 func addrs(servers []*realredis.Server) []string {

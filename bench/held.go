@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,22 +14,31 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
-// A heldPlan is how many locks are held for how long.
+// A heldPlan is how many locks are held, and for how long.
 type heldPlan struct {
-	n         int
+	counts    []int
 	time, ttl time.Duration
 }
 
 // held keeps many locks at once under KeepAlive: what one costs in memory, what they cost in renewals, and whether all
 // of them last.
 func held(ctx context.Context, b *bench) error {
-	const section = "held"
-	plan := b.held
-	kase := fmt.Sprintf("%d for %v, ttl %v", plan.n, plan.time, plan.ttl)
-	progress("held: acquiring %d", plan.n)
+	for _, n := range b.held.counts {
+		if err := holdAll(ctx, b, n); err != nil {
+			return err
+		}
+	}
+	return heldByRueidislock(ctx, b)
+}
+
+// rueidislockHeld is how many it holds: a goroutine and an entry of its cache each, which need no more to be seen.
+const rueidislockHeld = 10_000
+
+func holdAll(ctx context.Context, b *bench, n int) error {
+	plan, kase := b.held, fmt.Sprint(n)
+	b.progress("acquiring %d", n)
 
 	var renewed, failed atomic.Int64
-	var why atomic.Pointer[redlock.QuorumError] // one of the failed
 	l, done, err := newLocker(redlock.Options{Observe: func(r redlock.Round) {
 		if r.Op != redlock.OpExtend {
 			return
@@ -44,9 +51,9 @@ func held(ctx context.Context, b *bench) error {
 		}
 		if yes >= r.Need {
 			renewed.Add(1)
-		} else {
-			failed.Add(1)
-			why.Store(&redlock.QuorumError{Round: r, Err: redlock.ErrNoQuorum})
+		} else if failed.Add(1) == 1 {
+			why := redlock.QuorumError{Round: r, Err: redlock.ErrNoQuorum}
+			b.progress("one without a quorum: %v", &why)
 		}
 	}}, addrs(b.servers))
 	if err != nil {
@@ -55,40 +62,44 @@ func held(ctx context.Context, b *bench) error {
 	defer done()
 	// Connections and buffers are made before the first reading: they belong to the Locker, not to a lock.
 	warm := &contender{
-		name: "warm",
 		acquire: func(ctx context.Context, key string) (any, error) {
 			k, err := l.TryAcquire(ctx, key, ttl)
 			return k, err
 		},
 		release: func(ctx context.Context, k any) error { return k.(*redlock.Lock).Release(ctx) },
 	}
-	run(ctx, warm, 64, 100*time.Millisecond)
+	runFor(ctx, warm, "warm", 64, 100*time.Millisecond)
 
 	type holding struct {
 		lock *redlock.Lock
 		held context.Context
 		stop context.CancelFunc
 	}
-	locks := make([]holding, plan.n) // before the first reading, too: the caller's, whatever he locks with
+	locks := make([]holding, n) // before the first reading, too: the caller's, whatever he locks with
 	before := readMemory()
+	empty, err := b.meter.read(ctx)
+	if err != nil {
+		return err
+	}
 
 	start := time.Now()
-	err = parallel(plan.n, func(i int) error {
+	var refused atomic.Int64
+	if err := parallel(n, func(i int) error {
 		k, err := l.TryAcquire(ctx, fmt.Sprintf("bench:held:%d", i), plan.ttl)
 		if err != nil {
-			return err
+			refused.Add(1)
+			return ctx.Err()
 		}
 		h, stop := k.KeepAlive(ctx)
 		locks[i] = holding{k, h, stop}
 		return nil
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
 	acquiring := time.Since(start)
 	after := readMemory()
 
-	commands, err := commandCount(ctx, b.servers)
+	begun, err := b.meter.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -97,7 +108,7 @@ func held(ctx context.Context, b *bench) error {
 	failed.Store(0)
 	begin := time.Now()
 	for left := plan.time; left > 0; left = plan.time - time.Since(begin) {
-		progress("held: %v to go, %d renewals, %d failed", left.Round(time.Second), renewed.Load(), failed.Load())
+		b.progress("%d locks, %v to go, %d renewals, %d without a quorum", n, left.Round(time.Second), renewed.Load(), failed.Load())
 		select {
 		case <-time.After(min(left, 5*time.Second)):
 		case <-ctx.Done():
@@ -107,7 +118,7 @@ func held(ctx context.Context, b *bench) error {
 	elapsed := time.Since(begin)
 	cpu = cpuTime() - cpu
 	renewals := renewed.Load()
-	commandsAfter, err := commandCount(ctx, b.servers)
+	ended, err := b.meter.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,17 +126,17 @@ func held(ctx context.Context, b *bench) error {
 
 	lost := 0
 	for _, h := range locks {
-		if h.held.Err() != nil || !h.lock.Valid() {
+		if h.lock != nil && (h.held.Err() != nil || !h.lock.Valid()) {
 			lost++
 		}
 	}
-	if err := why.Load(); err != nil {
-		progress("held: such as %v", err)
-	}
-	progress("held: releasing")
+	b.progress("releasing %d", n)
 	start = time.Now()
 	var releaseFailed atomic.Int64
-	if err := parallel(plan.n, func(i int) error {
+	if err := parallel(n, func(i int) error {
+		if locks[i].lock == nil {
+			return nil
+		}
 		locks[i].stop()
 		if err := locks[i].lock.Release(ctx); err != nil {
 			releaseFailed.Add(1)
@@ -135,40 +146,105 @@ func held(ctx context.Context, b *bench) error {
 		return err
 	}
 	releasing := time.Since(start)
-	left, err := keysLeft(ctx, b.servers, plan.n)
+	left, err := keysLeft(ctx, b.servers, n)
+	if err != nil {
+		return err
+	}
+	released, err := b.meter.read(ctx)
 	if err != nil {
 		return err
 	}
 
-	rows := [][]string{}
-	add := func(metric, format string, v float64) {
-		b.report.series(section, nameOurs, kase, metric).add(v)
-		rows = append(rows, []string{metric, fmt.Sprintf(format, v)})
+	nodes := float64(len(b.servers))
+	seconds := elapsed.Seconds()
+	did := ended.less(begun, b.meter.own)
+	each := float64(n)
+	for _, m := range []struct {
+		metric string
+		value  float64
+	}{
+		{mHeldAcquired, each / acquiring.Seconds()},
+		{mHeldHeap, (after.heap - before.heap) / each},
+		{mHeldStack, (after.stack - before.stack) / each},
+		{mHeldHeapEnd, (later.heap - before.heap) / each},
+		{mHeldGoroutines, after.goroutines - before.goroutines},
+		{mHeldRenewals, float64(renewals) / seconds},
+		{mHeldPerLock, float64(renewals) / each},
+		{mHeldFailed, float64(failed.Load())},
+		{mHeldClientCPU, 100 * cpu.Seconds() / seconds},
+		{mHeldServerCPU, 100 * did.cpu.Seconds() / seconds / nodes},
+		{mHeldClientEach, us(cpu) / float64(renewals)},
+		{mHeldServerEach, us(did.cpu) / float64(did.scripts)},
+		{mHeldScripts, float64(did.scripts) / seconds / nodes},
+		{mHeldKeyBytes, float64(begun.memory-empty.memory) / each / nodes},
+		{mHeldRegBytes, float64(released.memory-empty.memory) / each / nodes},
+		{mHeldLost, float64(lost)},
+		{mHeldReleased, each / releasing.Seconds()},
+		{mHeldReleaseFailed, float64(releaseFailed.Load())},
+		{mHeldLeft, float64(left)},
+	} {
+		b.report.series("held", nameOurs, kase, m.metric).add(m.value)
 	}
-	n := float64(plan.n)
-	add("acquired a second (64 goroutines)", "%.0f", n/acquiring.Seconds())
-	add("heap bytes a lock", "%.0f", (after.heap-before.heap)/n)
-	add("stack bytes a lock", "%.0f", (after.stack-before.stack)/n)
-	add("heap bytes a lock, at the end", "%.0f", (later.heap-before.heap)/n)
-	add("stack bytes a lock, at the end", "%.0f", (later.stack-before.stack)/n)
-	add("goroutines before", "%.0f", before.goroutines)
-	add("goroutines with all held", "%.0f", after.goroutines)
-	add("renewals a second", "%.0f", float64(renewals)/elapsed.Seconds())
-	add("renewals a lock", "%.2f", float64(renewals)/n)
-	add("renewals without a quorum", "%.0f", float64(failed.Load()))
-	add("client CPU, % of one core", "%.1f", 100*cpu.Seconds()/elapsed.Seconds())
-	perServer := elapsed.Seconds() * float64(len(b.servers))
-	add("scripts a second, each server", "%.0f", float64(commandsAfter.scripts-commands.scripts)/perServer)
-	add("commands in and outside scripts a second, each", "%.0f", float64(commandsAfter.all-commands.all)/perServer)
-	add("lost", "%.0f", float64(lost))
-	add("released a second", "%.0f", n/releasing.Seconds())
-	add("releases that failed", "%.0f", float64(releaseFailed.Load()))
-	add("keys left on servers", "%.0f", float64(left))
-	b.report.table("Held: "+kase, rows)
-	if lost > 0 {
-		return fmt.Errorf("%d of %d locks were lost", lost, plan.n)
+	for _, s := range b.servers { // the registers, which live for a day
+		c := s.Client()
+		err := c.FlushAll(ctx).Err()
+		c.Close()
+		if err != nil {
+			return err
+		}
 	}
-	return heldByRueidislock(ctx, b, kase)
+	if lost > 0 || refused.Load() > 0 {
+		b.report.note("held: of %d locks %d were not acquired and %d were lost", n, refused.Load(), lost)
+	}
+	return nil
+}
+
+const (
+	mHeldAcquired      = "acquired a second, 64 goroutines"
+	mHeldHeap          = "heap, bytes a lock"
+	mHeldStack         = "stack, bytes a lock"
+	mHeldHeapEnd       = "heap, bytes a lock, at the end"
+	mHeldGoroutines    = "goroutines more than before"
+	mHeldRenewals      = "renewals a second"
+	mHeldPerLock       = "renewals of each lock"
+	mHeldFailed        = "renewals without a quorum"
+	mHeldClientCPU     = "client, % of one core"
+	mHeldServerCPU     = "each server, % of one core"
+	mHeldClientEach    = "client, CPU of a renewal, µs"
+	mHeldServerEach    = "each server, CPU of a renewal, µs"
+	mHeldScripts       = "scripts a second, each server"
+	mHeldKeyBytes      = "memory of a held lock on each server, bytes"
+	mHeldRegBytes      = "what is left of it for a day after the release, bytes"
+	mHeldLost          = "lost"
+	mHeldReleased      = "released a second, 64 goroutines"
+	mHeldReleaseFailed = "releases that failed"
+	mHeldLeft          = "keys left on servers"
+)
+
+func heldTables(r *report) []table {
+	cases := r.cases("held", mHeldLost)
+	rows := [][]string{append([]string{"locks held"}, cases...)}
+	for _, m := range []struct{ metric, format string }{
+		{mHeldLost, "%.0f"}, {mHeldFailed, "%.0f"}, {mHeldPerLock, "%.2f"}, {mHeldRenewals, "%.0f"}, {mHeldScripts, "%.0f"},
+		{mHeldClientCPU, "%.0f"}, {mHeldServerCPU, "%.0f"}, {mHeldClientEach, "%.0f"}, {mHeldServerEach, "%.0f"},
+		{mHeldHeap, "%.0f"}, {mHeldHeapEnd, "%.0f"}, {mHeldStack, "%.0f"},
+		{mHeldGoroutines, "%.0f"}, {mHeldKeyBytes, "%.0f"}, {mHeldRegBytes, "%.0f"}, {mHeldAcquired, "%.0f"}, {mHeldReleased, "%.0f"},
+		{mHeldReleaseFailed, "%.0f"}, {mHeldLeft, "%.0f"},
+	} {
+		row := []string{m.metric}
+		for _, c := range cases {
+			row = append(row, r.find("held", nameOurs, c, m.metric).cell(m.format))
+		}
+		rows = append(rows, row)
+	}
+	other := [][]string{{"", ""}}
+	for _, m := range []string{mHeldHeap, mHeldStack, mHeldGoroutines} {
+		other = append(other, []string{m, r.find("held", nameRueidis, fmt.Sprint(rueidislockHeld), m).cell("%.0f")})
+	}
+	return []table{
+		{"held", "Locks under KeepAlive on five nodes", rows},
+		{"held-rueidislock", fmt.Sprintf("%d held by %s, which renews by itself, too", rueidislockHeld, nameRueidis), other},
+	}
 }
 
 // parallel calls f for 0 to n-1 from 64 goroutines and returns one of the errors.
@@ -202,43 +278,15 @@ func readMemory() memory {
 	return memory{float64(m.HeapAlloc), float64(m.StackInuse), float64(runtime.NumGoroutine())}
 }
 
-// work is what servers have executed: scripts, and all commands, those that scripts call included.
-type work struct{ scripts, all int64 }
-
-func commandCount(ctx context.Context, servers []*realredis.Server) (w work, err error) {
-	for _, s := range servers {
-		info, err := s.Client().Info(ctx, "commandstats").Result()
-		if err != nil {
-			return w, err
-		}
-		for line := range strings.Lines(info) {
-			name, rest, ok := strings.Cut(line, ":calls=")
-			if !ok {
-				continue
-			}
-			calls, _, _ := strings.Cut(rest, ",")
-			n, err := strconv.ParseInt(calls, 10, 64)
-			if err != nil {
-				return w, err
-			}
-			w.all += n
-			if strings.HasPrefix(name, "cmdstat_eval") {
-				w.scripts += n
-			}
-		}
-	}
-	return w, nil
-}
-
-// heldByRueidislock is the other lock in the table that renews by itself, and what it takes to hold as many.
-func heldByRueidislock(ctx context.Context, b *bench, kase string) error {
-	c, err := newRueidislock(b.servers[0])
+func heldByRueidislock(ctx context.Context, b *bench) error {
+	b.progress("%d held by %s", rueidislockHeld, nameRueidis)
+	c, err := newRueidislock(b.servers[0].Addr())
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	run(ctx, c, 64, 100*time.Millisecond)
-	locks := make([]any, b.held.n)
+	runFor(ctx, c, "warm", 64, 100*time.Millisecond)
+	locks := make([]any, rueidislockHeld)
 	before := readMemory()
 	defer func() {
 		parallel(len(locks), func(i int) error {
@@ -248,28 +296,17 @@ func heldByRueidislock(ctx context.Context, b *bench, kase string) error {
 			return c.release(ctx, locks[i])
 		})
 	}()
-	if err := parallel(b.held.n, func(i int) (err error) {
+	if err := parallel(len(locks), func(i int) (err error) {
 		locks[i], err = c.acquire(ctx, fmt.Sprintf("bench:rueidislock:%d", i))
 		return err
 	}); err != nil {
 		return err
 	}
 	after := readMemory()
-	n := float64(b.held.n)
-	rows := [][]string{}
-	for _, m := range []struct {
-		metric string
-		value  float64
-	}{
-		{"heap bytes a lock", (after.heap - before.heap) / n},
-		{"stack bytes a lock", (after.stack - before.stack) / n},
-		{"goroutines before", before.goroutines},
-		{"goroutines with all held", after.goroutines},
-	} {
-		b.report.series("held", c.name, kase, m.metric).add(m.value)
-		rows = append(rows, []string{m.metric, fmt.Sprintf("%.0f", m.value)})
-	}
-	b.report.table(fmt.Sprintf("Held by %s: %d", c.name, b.held.n), rows)
+	n, kase := float64(len(locks)), fmt.Sprint(len(locks))
+	b.report.series("held", c.name, kase, mHeldHeap).add((after.heap - before.heap) / n)
+	b.report.series("held", c.name, kase, mHeldStack).add((after.stack - before.stack) / n)
+	b.report.series("held", c.name, kase, mHeldGoroutines).add(after.goroutines - before.goroutines)
 	return nil
 }
 
@@ -278,6 +315,7 @@ func keysLeft(ctx context.Context, servers []*realredis.Server, n int) (int64, e
 	var left int64
 	for _, s := range servers {
 		c := s.Client()
+		defer c.Close()
 		for i := 0; i < n; i += 1000 {
 			cmds, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for j := i; j < min(n, i+1000); j++ {

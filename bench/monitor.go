@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -27,7 +26,7 @@ type raw struct {
 func startRaw(ctx context.Context, servers []*realredis.Server) *raw {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &raw{end: cancel}
-	c := newPlain(servers)
+	c := newFloor(addrs(servers))
 	r.over.Go(func() {
 		defer c.close()
 		for n := 0; ctx.Err() == nil; n++ {
@@ -151,7 +150,7 @@ func countCommands(ctx context.Context, b *bench, kind string, held time.Duratio
 func multitude(ctx context.Context, b *bench) error {
 	const section = "waiting: multitude"
 	n := b.wait.multitude
-	progress("%d goroutines wait for one key", n)
+	b.progress("%d goroutines wait for one key", n)
 	l, done, err := newLocker(redlock.Options{}, addrs(b.servers))
 	if err != nil {
 		return err
@@ -161,11 +160,16 @@ func multitude(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	before, clients := memStats(), b.clients(ctx)
+	before := readMemory()
+	empty, err := b.meter.read(ctx)
+	if err != nil {
+		return err
+	}
 	var wg sync.WaitGroup
 	var served, gone atomic.Int64
 	var began atomic.Int64
 	some, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for i := range n {
 		of := ctx
 		if i%2 == 1 {
@@ -186,7 +190,11 @@ func multitude(ctx context.Context, b *bench) error {
 		time.Sleep(10 * time.Millisecond)
 	}
 	time.Sleep(time.Second)
-	after, more := memStats(), b.clients(ctx)
+	after := readMemory()
+	crowded, err := b.meter.read(ctx)
+	if err != nil {
+		return err
+	}
 	cancel()
 	begin := time.Now()
 	for gone.Load() < int64(n/2) {
@@ -197,31 +205,19 @@ func multitude(ctx context.Context, b *bench) error {
 	k.Release(ctx)
 	wg.Wait()
 	took := time.Since(begin)
-	rows := [][]string{
-		{"heap, bytes a waiter", fmt.Sprintf("%.0f", float64(after.HeapAlloc-before.HeapAlloc)/float64(n))},
-		{"stack, bytes a waiter", fmt.Sprintf("%.0f", float64(after.StackInuse-before.StackInuse)/float64(n))},
-		{"connections to a node, all", fmt.Sprintf("%d before, %d while they wait", clients, more)},
-		{"half cancelled, all gone after", left.Round(time.Millisecond).String()},
-		{"the others served", fmt.Sprintf("%d of %d in %v", served.Load(), n-n/2, took.Round(time.Millisecond))},
+	for _, m := range []struct {
+		metric string
+		value  float64
+	}{
+		{"heap, bytes a waiter", (after.heap - before.heap) / float64(n)},
+		{"stack, bytes a waiter", (after.stack - before.stack) / float64(n)},
+		{"connections to a node more", float64(crowded.connections-empty.connections) / float64(len(b.servers))},
+		{"half cancelled, all gone after, ms", ms(left)},
+		{"the others", float64(n - n/2)},
+		{"served", float64(served.Load())},
+		{"in, ms", ms(took)},
+	} {
+		b.report.series(section, nameOurs, fmt.Sprint(n), m.metric).add(m.value)
 	}
-	b.report.series(section, nameOurs, fmt.Sprint(n), "heap bytes").add(float64(after.HeapAlloc-before.HeapAlloc) / float64(n))
-	b.report.series(section, nameOurs, fmt.Sprint(n), "stack bytes").add(float64(after.StackInuse-before.StackInuse) / float64(n))
-	b.report.series(section, nameOurs, fmt.Sprint(n), "served").add(float64(served.Load()))
-	b.report.table(fmt.Sprintf("%d goroutines of one process wait for one key, half of them are cancelled", n), rows)
 	return nil
-}
-
-func memStats() (m runtime.MemStats) {
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return m
-}
-
-// clients is how many connections the first server has.
-func (b *bench) clients(ctx context.Context) int {
-	c := b.servers[0].Client()
-	defer c.Close()
-	list, _ := c.ClientList(ctx).Result()
-	return strings.Count(list, "\n")
 }

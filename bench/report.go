@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -23,7 +26,14 @@ type series struct {
 	Reps    []float64 `json:"reps"`
 }
 
-func (s *series) add(v float64) { s.Reps = append(s.Reps, v) }
+// add rounds to five digits, which is more than any of them is worth. What is no number, because nothing succeeded, is 0.
+func (s *series) add(v float64) {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		v = 0
+	}
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 5, 64), 64)
+	s.Reps = append(s.Reps, v)
+}
 
 func (s *series) median() float64 { return quantile(s.Reps, 0.5) }
 
@@ -39,7 +49,7 @@ func quantile[T cmp.Ordered](values []T, q float64) T {
 
 // over is the ratio of two series, repetition by repetition: noise that lasted longer than one strikes both.
 func (s *series) over(t *series) *series {
-	r := &series{Section: s.Section, Subject: s.Subject + " / " + t.Subject, Case: s.Case, Metric: s.Metric + " ratio"}
+	r := new(series)
 	for i := range min(len(s.Reps), len(t.Reps)) {
 		if t.Reps[i] > 0 {
 			r.add(s.Reps[i] / t.Reps[i])
@@ -48,73 +58,175 @@ func (s *series) over(t *series) *series {
 	return r
 }
 
-// spread reads like "1.23 (1.10–1.31)": median, least and most.
-func (s *series) spread(format string) string {
+// each is the series with f applied to every repetition.
+func (s *series) each(f func(v float64) float64) *series {
+	r := new(series)
+	for _, v := range s.Reps {
+		r.add(f(v))
+	}
+	return r
+}
+
+// cell is the median.
+func (s *series) cell(format string) string {
 	if len(s.Reps) == 0 {
 		return "–"
 	}
-	text := fmt.Sprintf(format, s.median())
-	if len(s.Reps) == 1 {
+	return fmt.Sprintf(format, s.median())
+}
+
+// spread reads like "1.23 (1.10–1.31)": median, least and most.
+func (s *series) spread(format string) string {
+	text := s.cell(format)
+	if len(s.Reps) < 2 {
 		return text
 	}
-	return text + " (" + fmt.Sprintf(format, slices.Min(s.Reps)) + "–" + fmt.Sprintf(format, slices.Max(s.Reps)) + ")"
+	least, most := fmt.Sprintf(format, slices.Min(s.Reps)), fmt.Sprintf(format, slices.Max(s.Reps))
+	if least == most {
+		return text
+	}
+	return text + " (" + least + "–" + most + ")"
 }
 
-// A report collects series and prints tables as they are done.
+// A report is what was measured, and where.
 type report struct {
-	out    io.Writer
-	Time   time.Time `json:"time"`
-	Go     string    `json:"go"`
-	Redis  string    `json:"redis"`
-	CPUs   int       `json:"cpus"`
-	Series []*series `json:"series"`
+	Time     time.Time `json:"time"`
+	Took     string    `json:"took"`
+	Command  string    `json:"command"`
+	Go       string    `json:"go"`
+	Platform string    `json:"platform"`
+	CPU      string    `json:"cpu"`
+	CPUs     int       `json:"cpus"`
+	Redis    string    `json:"redis"`
+	Load     string    `json:"load"` // of the machine before we began
+	Notes    []string  `json:"notes"`
+	Series   []*series `json:"series"`
 }
 
-func newReport(out io.Writer, redisVersion string) *report {
-	r := &report{out: out, Time: time.Now(), Go: runtime.Version(), Redis: redisVersion, CPUs: runtime.NumCPU()}
-	fmt.Fprintf(out, "%s, %s/%s, redis-server %s, %d CPUs, shared by client and servers.\n",
-		r.Go, runtime.GOOS, runtime.GOARCH, r.Redis, r.CPUs)
-	fmt.Fprintln(out, "Cells are the median of the repetitions (least–most). Judge by ratios: absolute figures are this machine's.")
-	return r
+func newReport(redisVersion string) *report {
+	return &report{
+		Time: time.Now().UTC().Truncate(time.Second), Command: strings.TrimSpace("go run . " + strings.Join(os.Args[1:], " ")),
+		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPU: cpuModel(), CPUs: runtime.NumCPU(),
+		Redis: redisVersion, Load: loadAverage(),
+	}
+}
+
+// cpuModel and loadAverage are what Linux tells; nothing elsewhere.
+func cpuModel() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func loadAverage() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}
+
+// note keeps what went wrong without ending the run.
+func (r *report) note(format string, args ...any) {
+	const enough = 100
+	if len(r.Notes) < enough {
+		r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+	}
 }
 
 // series finds or begins the one of that name.
 func (r *report) series(section, subject, kase, metric string) *series {
+	s := r.find(section, subject, kase, metric)
+	if s.Section == "" {
+		*s = series{Section: section, Subject: subject, Case: kase, Metric: metric}
+		r.Series = append(r.Series, s)
+	}
+	return s
+}
+
+// find is an empty series where there is none of that name.
+func (r *report) find(section, subject, kase, metric string) *series {
 	for _, s := range r.Series {
 		if s.Section == section && s.Subject == subject && s.Case == kase && s.Metric == metric {
 			return s
 		}
 	}
-	s := &series{Section: section, Subject: subject, Case: kase, Metric: metric}
-	r.Series = append(r.Series, s)
-	return s
+	return new(series)
 }
 
-// ratio is a series computed from two others; it is kept with them.
-func (r *report) ratio(s, t *series) *series {
-	q := s.over(t)
-	r.Series = append(r.Series, q)
-	return q
+// subjects are those that have a metric, in the order in which they were first measured.
+func (r *report) subjects(section, metric string) []string {
+	return r.names(section, metric, func(s *series) string { return s.Subject })
 }
 
-func (r *report) table(title string, rows [][]string) {
-	fmt.Fprintf(r.out, "\n%s\n", title)
-	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		fmt.Fprintln(w, "  "+strings.Join(row, "\t"))
+func (r *report) cases(section, metric string) []string {
+	return r.names(section, metric, func(s *series) string { return s.Case })
+}
+
+func (r *report) names(section, metric string, name func(*series) string) (names []string) {
+	for _, s := range r.Series {
+		if s.Section == section && s.Metric == metric && !slices.Contains(names, name(s)) {
+			names = append(names, name(s))
+		}
 	}
-	w.Flush()
+	return names
+}
+
+// A table is what of the report is shown. The documents refer to it by name. Its first row is the header.
+type table struct {
+	name, title string
+	rows        [][]string
+}
+
+func (t table) text(w io.Writer) {
+	fmt.Fprintf(w, "\n%s\n", t.title)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range t.rows {
+		fmt.Fprintln(tw, "  "+strings.Join(row, "\t"))
+	}
+	tw.Flush()
+}
+
+func (t table) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:\n\n", t.title)
+	for i, row := range t.rows {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintf(&b, "|%s\n", strings.Repeat(" --- |", len(row)))
+		}
+	}
+	return b.String()
+}
+
+// where is the table of the machine and the run.
+func (r *report) where() table {
+	return table{"machine", "The run", [][]string{
+		{"", ""},
+		{"when", r.Time.Format("2006-01-02 15:04 MST") + ", for " + r.Took},
+		{"command", "`" + r.Command + "`"},
+		{"machine", fmt.Sprintf("%d CPUs (%s), %s, shared by client and servers", r.CPUs, r.CPU, r.Platform)},
+		{"load before", r.Load},
+		{"software", r.Go + ", redis-server " + r.Redis},
+	}}
 }
 
 func (r *report) writeJSON(name string) error {
-	b, err := json.MarshalIndent(r, "", "\t")
+	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
+	b = bytes.ReplaceAll(b, []byte("},{"), []byte("},\n{")) // one series a line
 	return os.WriteFile(name, append(b, '\n'), 0o666)
 }
 
-// progress goes to stderr, so that stdout can be kept.
-func progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, format+"\n", args...)
+func readReport(name string) (*report, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	r := new(report)
+	return r, json.Unmarshal(b, r)
 }

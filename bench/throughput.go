@@ -3,125 +3,126 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"sync"
-	"sync/atomic"
-	"time"
 )
 
-var throughputGoroutines = []int{1, 16, 64, 256}
+var throughputGoroutines = []int{1, 16, 64, 256, 1024}
+
+const (
+	mRate       = "cycles/s"
+	mAcquire50  = "acquire p50 ms"
+	mAcquire99  = "acquire p99 ms"
+	mRelease50  = "release p50 ms"
+	mRelease99  = "release p99 ms"
+	mClientCPU  = "client CPU µs/cycle"
+	mServersCPU = "servers' CPU µs/cycle"
+	mFailed     = "failed"
+)
 
 // throughput counts cycles of acquire and release, each goroutine on a key of its own.
 func throughput(ctx context.Context, b *bench) error {
-	cs, err := contenders(b.servers)
+	cs, err := contenders(addrs(b.servers))
 	if err != nil {
 		return err
 	}
 	defer closeAll(cs)
 	const section = "throughput"
-	const metric, clientCPU, serversCPU = "cycles/s", "client CPU µs/cycle", "servers' CPU µs/cycle"
+	most := throughputGoroutines[len(throughputGoroutines)-1]
 	for _, c := range cs { // connections, scripts, and whatever else comes with the first time
-		run(ctx, c, throughputGoroutines[len(throughputGoroutines)-1], 50*time.Millisecond)
+		runFor(ctx, c, c.name, most, b.block/4)
 	}
 	for rep := range b.reps {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
 		for _, g := range throughputGoroutines {
-			progress("throughput %d/%d: %d goroutines", rep+1, b.reps, g)
+			b.progress("repetition %d of %d, %d goroutines", rep+1, b.reps, g)
 			for _, c := range rotate(cs, rep) {
-				client, server := cpuTime(), serverCPU(ctx, b.servers)
-				rate, failed, err := run(ctx, c, g, b.block)
-				client, server = cpuTime()-client, serverCPU(ctx, b.servers)-server
-				b.report.series(section, c.name, fmt.Sprint(g), metric).add(rate)
-				if cycles := rate * b.block.Seconds(); cycles > 0 { // the last ones go on a bit longer, which is little
-					b.report.series(section, c.name, fmt.Sprint(g), clientCPU).add(us(client) / cycles)
-					b.report.series(section, c.name, fmt.Sprint(g), serversCPU).add(us(server) / cycles)
+				if ctx.Err() != nil {
+					return ctx.Err()
 				}
-				b.report.series(section, c.name, fmt.Sprint(g), "failed").add(float64(failed))
-				if failed > 0 {
-					progress("  %s: %d failed: %v", c.name, failed, err)
+				var t *timing
+				used, err := metered(ctx, b.meter, func() { t = runFor(ctx, c, c.name, g, b.block) })
+				if err != nil {
+					return err
 				}
+				b.report.timing(section, c.name, fmt.Sprint(g), t, used)
 			}
 		}
 	}
+	return nil
+}
 
+// timing enters what a load came to.
+func (r *report) timing(section, subject, kase string, t *timing, used cost) {
+	r.series(section, subject, kase, mRate).add(t.rate())
+	r.halves(section, subject, kase, t)
+	if n := float64(len(t.acquire)); n > 0 {
+		r.series(section, subject, kase, mClientCPU).add(us(used.client) / n)
+		r.series(section, subject, kase, mServersCPU).add(us(used.servers.cpu) / n)
+	}
+}
+
+// halves enters how long acquire and release took.
+func (r *report) halves(section, subject, kase string, t *timing) {
+	if len(t.acquire) > 0 {
+		r.series(section, subject, kase, mAcquire50).add(quantile(t.acquire, 0.5))
+		r.series(section, subject, kase, mAcquire99).add(quantile(t.acquire, 0.99))
+		r.series(section, subject, kase, mRelease50).add(quantile(t.release, 0.5))
+		r.series(section, subject, kase, mRelease99).add(quantile(t.release, 0.99))
+	}
+	r.series(section, subject, kase, mFailed).add(float64(t.failed))
+	if t.failed > 0 {
+		r.note("%s, %s, %s: %d failed: %v", section, subject, kase, t.failed, t.err)
+	}
+}
+
+func throughputTables(r *report) []table {
+	const section = "throughput"
+	cs := r.subjects(section, mRate)
 	header := []string{"goroutines"}
 	for _, g := range throughputGoroutines {
 		header = append(header, fmt.Sprint(g))
 	}
-	rows := [][]string{header}
-	for _, c := range cs {
-		row := []string{c.name}
-		for _, g := range throughputGoroutines {
-			cell := b.report.series(section, c.name, fmt.Sprint(g), metric).spread("%.0f")
-			if n := b.report.series(section, c.name, fmt.Sprint(g), "failed").median(); n > 0 {
-				cell += fmt.Sprintf(" %.0f failed", n)
+	each := func(cell func(subject, g string) string, skip string) [][]string {
+		rows := [][]string{header}
+		for _, c := range cs {
+			if c == skip {
+				continue
 			}
-			row = append(row, cell)
-		}
-		rows = append(rows, row)
-	}
-	b.report.table("Throughput: cycles of acquire and release a second, distinct keys", rows)
-
-	rows = [][]string{header}
-	for _, c := range cs[1:] {
-		row := []string{"ours / " + c.name}
-		for _, g := range throughputGoroutines {
-			ours := b.report.series(section, nameOurs, fmt.Sprint(g), metric)
-			row = append(row, b.report.ratio(ours, b.report.series(section, c.name, fmt.Sprint(g), metric)).spread("%.2f"))
-		}
-		rows = append(rows, row)
-	}
-	b.report.table("Throughput: ours as a multiple of", rows)
-
-	// What a cycle costs, where the machine is busy and batches are deep: unlike the rates this does not depend on how
-	// many cores there are, and tells who has to get cheaper.
-	const busy = "64"
-	rows = [][]string{{"", clientCPU, serversCPU}}
-	for _, c := range cs {
-		rows = append(rows, []string{c.name,
-			b.report.series(section, c.name, busy, clientCPU).spread("%.1f"),
-			b.report.series(section, c.name, busy, serversCPU).spread("%.1f")})
-	}
-	b.report.table("CPU time of a cycle, "+busy+" goroutines", rows)
-	return nil
-}
-
-// run has g goroutines do cycles for about d. The rate is of what succeeded.
-func run(ctx context.Context, c *contender, g int, d time.Duration) (rate float64, failed int64, last error) {
-	runtime.GC() // the garbage of the one before is not this one's work
-	var done, bad atomic.Int64
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	start := time.Now()
-	for i := range g {
-		key := fmt.Sprintf("bench:%s:%d", c.name, i)
-		wg.Go(func() {
-			var n, f int64
-			for time.Since(start) < d {
-				if err := c.cycle(ctx, key); err != nil {
-					f++
-					mu.Lock()
-					last = err
-					mu.Unlock()
-				} else {
-					n++
-				}
+			row := []string{c}
+			for _, g := range header[1:] {
+				row = append(row, cell(c, g))
 			}
-			done.Add(n)
-			bad.Add(f)
-		})
+			rows = append(rows, row)
+		}
+		return rows
 	}
-	wg.Wait()
-	return float64(done.Load()) / time.Since(start).Seconds(), bad.Load(), last
-}
-
-// rotate has another one begin in each repetition: the first after a pause is not measured like the rest.
-func rotate[T any](s []T, by int) []T {
-	if len(s) == 0 {
-		return s
+	rates := each(func(c, g string) string {
+		cell := r.find(section, c, g, mRate).spread("%.0f")
+		if n := r.find(section, c, g, mFailed).median(); n > 0 {
+			cell += fmt.Sprintf(", %.0f failed", n)
+		}
+		return cell
+	}, "")
+	ratios := each(func(c, g string) string {
+		return r.find(section, nameOurs, g, mRate).over(r.find(section, c, g, mRate)).spread("%.2f")
+	}, nameOurs)
+	acquire := each(func(c, g string) string {
+		return r.find(section, c, g, mAcquire50).spread("%.2f") + "; " + r.find(section, c, g, mAcquire99).cell("%.2f")
+	}, "")
+	// What a cycle costs where batches are deep: unlike the rates this does not depend on how many cores there are, and
+	// tells who has to get cheaper.
+	cpu := [][]string{{"", "client, 1 goroutine", "client, 64", "client, 1024", "servers, 1 goroutine", "servers, 64", "servers, 1024"}}
+	for _, c := range cs {
+		row := []string{c}
+		for _, m := range []string{mClientCPU, mServersCPU} {
+			for _, g := range []string{"1", "64", "1024"} {
+				row = append(row, r.find(section, c, g, m).spread("%.0f"))
+			}
+		}
+		cpu = append(cpu, row)
 	}
-	by %= len(s)
-	return append(append(make([]T, 0, len(s)), s[by:]...), s[:by]...)
+	return []table{
+		{"throughput-ratio", "Cycles a second: redlock on five nodes as a multiple of", ratios},
+		{"throughput", "Cycles of acquire and release a second, each goroutine on a key of its own", rates},
+		{"throughput-latency", "Acquire under this load, ms: p50; p99", acquire},
+		{"cpu", "CPU time of a cycle, µs, all cores and all nodes", cpu},
+	}
 }

@@ -22,6 +22,7 @@ func waiting(ctx context.Context, b *bench) error {
 
 // A waitPlan is how long each part takes in one repetition.
 type waitPlan struct {
+	reps                      int
 	handover, patience, crowd time.Duration
 	multitude                 int
 }
@@ -61,16 +62,16 @@ func handover(ctx context.Context, b *bench) error {
 		{"redlock, fair, one hung", kindFair, with(extra[1].Addr())},
 		{"redlock, deaf", kindDeaf, healthy},
 		{"redsync", kindRedsync, healthy},
-		{"redislock (1)", kindRedislock, healthy[:1]},
+		{nameLock, kindRedislock, healthy[:1]},
 	}
-	for rep := range b.reps {
+	for rep := range b.wait.reps {
 		for _, c := range rotate(cases, rep) {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			progress("handover %d/%d: %s", rep+1, b.reps, c.name)
+			b.progress("handover, repetition %d of %d: %s", rep+1, b.wait.reps, c.name)
 			raw := startRaw(ctx, b.servers)
-			got, err := crew(ctx, waiters+1, job{Kind: c.kind, Addrs: c.addrs, Key: "bench:wait:" + c.name, Goroutines: 1, Hold: holds, Rest: rests, For: b.wait.handover})
+			got, err := crew(waiters+1, job{Kind: c.kind, Addrs: c.addrs, Key: "bench:wait:" + c.name, Goroutines: 1, Hold: holds, Rest: rests, For: b.wait.handover})
 			trips := raw.stop()
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
@@ -90,14 +91,6 @@ func handover(ctx context.Context, b *bench) error {
 			b.report.series(section, c.name, "8 waiting", "n").add(float64(len(took)))
 		}
 	}
-	rows := [][]string{{"", "p50", "p99", "most", "a raw round trip, ms", "handovers"}}
-	for _, c := range cases {
-		s := func(metric, format string) string {
-			return b.report.series(section, c.name, "8 waiting", metric).spread(format)
-		}
-		rows = append(rows, []string{c.name, s("p50", "%.1f"), s("p99", "%.1f"), s("most", "%.0f"), s("raw ms", "%.2f"), s("n", "%.0f")})
-	}
-	b.report.table("From Release to the next holder, 8 waiting processes, in raw round trips of a quorum", rows)
 	return nil
 }
 
@@ -122,12 +115,12 @@ func handovers(got []outcome) (took []float64, err error) {
 // patience counts what one waiter sends to a node while it waits.
 func patience(ctx context.Context, b *bench) error {
 	const section = "waiting: commands"
-	cases := []struct{ name, kind string }{{"redlock", kindOurs}, {"redlock, fair", kindFair}, {"redsync", kindRedsync}, {"redislock (1)", kindRedislock}}
+	cases := []struct{ name, kind string }{{"redlock", kindOurs}, {"redlock, fair", kindFair}, {"redsync", kindRedsync}, {nameLock, kindRedislock}}
 	for _, c := range cases {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		progress("commands of a waiter: %s", c.name)
+		b.progress("commands of a waiter: %s", c.name)
 		sent, waited, err := countCommands(ctx, b, c.kind, b.wait.patience)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
@@ -135,56 +128,126 @@ func patience(ctx context.Context, b *bench) error {
 		b.report.series(section, c.name, "1 waiting", "commands").add(float64(sent))
 		b.report.series(section, c.name, "1 waiting", "seconds").add(waited.Seconds())
 	}
-	rows := [][]string{{"", "commands to one node", "over seconds"}}
-	for _, c := range cases {
-		rows = append(rows, []string{c.name,
-			b.report.series(section, c.name, "1 waiting", "commands").spread("%.0f"),
-			b.report.series(section, c.name, "1 waiting", "seconds").spread("%.1f")})
-	}
-	b.report.table(fmt.Sprintf("One waiter, lock held for %v: what it sends to one node until it has the lock, or gives up", b.wait.patience), rows)
 	return nil
 }
 
-// crowd is 32 contenders in four processes that want one key all the time, and hold it for a millisecond.
+// A crowdSize is how many contenders want one key, in how many processes.
+type crowdSize struct{ processes, each int }
+
+var crowdSizes = []crowdSize{{2, 1}, {4, 2}, {4, 8}}
+
+func (c crowdSize) String() string { return fmt.Sprint(c.processes * c.each) }
+
+// crowd is contenders that want one key all the time, and hold it for a millisecond.
 func crowd(ctx context.Context, b *bench) error {
 	const section = "waiting: crowd"
 	addrs := addrs(b.servers)
 	cases := []struct {
 		name, kind string
 		addrs      []string
-	}{{"redlock", kindOurs, addrs}, {"redlock, fair", kindFair, addrs}, {"redsync", kindRedsync, addrs}, {"redislock (1)", kindRedislock, addrs[:1]}}
-	for rep := range b.reps {
-		for _, c := range rotate(cases, rep) {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			progress("crowd %d/%d: %s", rep+1, b.reps, c.name)
-			got, err := crew(ctx, 4, job{Kind: c.kind, Addrs: c.addrs, Key: "bench:crowd:" + c.kind, Goroutines: 8, Hold: time.Millisecond, For: b.wait.crowd})
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			if _, err := handovers(got); err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			var served []int
-			total := 0
-			for _, o := range got {
-				for _, n := range o.Served {
-					served = append(served, n)
-					total += n
+	}{{"redlock", kindOurs, addrs}, {"redlock, fair", kindFair, addrs}, {"redsync", kindRedsync, addrs}, {nameLock, kindRedislock, addrs[:1]}}
+	for rep := range b.wait.reps {
+		for _, size := range crowdSizes {
+			for _, c := range rotate(cases, rep) {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				b.progress("crowd of %v, repetition %d of %d: %s", size, rep+1, b.wait.reps, c.name)
+				before, err := b.meter.read(ctx)
+				if err != nil {
+					return err
+				}
+				got, err := crew(size.processes, job{Kind: c.kind, Addrs: c.addrs, Key: "bench:crowd:" + c.kind, Goroutines: size.each, Hold: time.Millisecond, For: b.wait.crowd})
+				if err != nil {
+					return fmt.Errorf("%s: %w", c.name, err)
+				}
+				after, err := b.meter.read(ctx)
+				if err != nil {
+					return err
+				}
+				if _, err := handovers(got); err != nil {
+					return fmt.Errorf("%s: %w", c.name, err)
+				}
+				var served []int
+				total := 0
+				for _, o := range got {
+					for _, n := range o.Served {
+						served = append(served, n)
+						total += n
+					}
+				}
+				used := after.less(before, b.meter.own)
+				enter := func(metric string, v float64) { b.report.series(section, c.name, size.String(), metric).add(v) }
+				enter(mHandovers, float64(total)/b.wait.crowd.Seconds())
+				enter(mMostLeast, float64(slices.Max(served))/float64(max(slices.Min(served), 1)))
+				if total > 0 {
+					enter(mServersCPU, us(used.cpu)/float64(total))
+					enter(mCalls, float64(used.calls)/float64(total)/float64(len(c.addrs)))
 				}
 			}
-			b.report.series(section, c.name, "32", "handovers/s").add(float64(total) / b.wait.crowd.Seconds())
-			b.report.series(section, c.name, "32", "most/least").add(float64(slices.Max(served)) / float64(max(slices.Min(served), 1)))
 		}
 	}
-	base := b.report.series(section, "redsync", "32", "handovers/s")
-	rows := [][]string{{"", "handovers/s", "x redsync", "most served / least"}}
-	for _, c := range cases {
-		s := b.report.series(section, c.name, "32", "handovers/s")
-		rows = append(rows, []string{c.name, s.spread("%.0f"), b.report.ratio(s, base).spread("%.2f"),
-			b.report.series(section, c.name, "32", "most/least").spread("%.2f")})
-	}
-	b.report.table(fmt.Sprintf("32 contenders in 4 processes, 1 ms hold, %v", b.wait.crowd), rows)
 	return nil
+}
+
+const (
+	mHandovers = "handovers/s"
+	mMostLeast = "most/least"
+	mCalls     = "commands executed by a node"
+)
+
+func waitingTables(r *report) []table {
+	const hand, commands, crowd = "waiting: handover", "waiting: commands", "waiting: crowd"
+	handover := [][]string{{"", "p50", "p99", "most", "a raw round trip, ms", "handovers"}}
+	for _, c := range r.subjects(hand, "p50") {
+		s := func(metric, format string) string { return r.find(hand, c, "8 waiting", metric).spread(format) }
+		handover = append(handover, []string{c, s("p50", "%.1f"), s("p99", "%.1f"), s("most", "%.0f"), s("raw ms", "%.2f"), s("n", "%.0f")})
+	}
+	patience := [][]string{{"", "commands to one node", "until, s"}}
+	for _, c := range r.subjects(commands, "commands") {
+		patience = append(patience, []string{c, r.find(commands, c, "1 waiting", "commands").spread("%.0f"), r.find(commands, c, "1 waiting", "seconds").spread("%.1f")})
+	}
+	of := func(metric, format string) [][]string {
+		rows := [][]string{{"contenders"}}
+		for _, size := range crowdSizes {
+			rows[0] = append(rows[0], size.String())
+		}
+		for _, c := range r.subjects(crowd, mHandovers) {
+			row := []string{c}
+			for _, size := range crowdSizes {
+				row = append(row, r.find(crowd, c, size.String(), metric).spread(format))
+			}
+			rows = append(rows, row)
+		}
+		return rows
+	}
+	ratio := [][]string{{"contenders"}}
+	for _, size := range crowdSizes {
+		ratio[0] = append(ratio[0], size.String())
+	}
+	for _, c := range r.subjects(crowd, mHandovers) {
+		row := []string{c + " / redsync"}
+		for _, size := range crowdSizes {
+			row = append(row, r.find(crowd, c, size.String(), mHandovers).over(r.find(crowd, nameRedsync, size.String(), mHandovers)).spread("%.2f"))
+		}
+		if c != nameRedsync {
+			ratio = append(ratio, row)
+		}
+	}
+	multitude := [][]string{{"", ""}}
+	for _, m := range []string{"heap, bytes a waiter", "stack, bytes a waiter", "connections to a node more", "half cancelled, all gone after, ms", "the others", "served", "in, ms"} {
+		for _, n := range r.cases("waiting: multitude", m) {
+			multitude = append(multitude, []string{m, r.find("waiting: multitude", nameOurs, n, m).cell("%.0f")})
+		}
+	}
+	return []table{
+		{"waiting-handover", "From Release to the next holder's return from Acquire, 8 waiting processes, in raw round trips of a quorum", handover},
+		{"waiting-commands", "One waiter: what it sends to one node until it has the lock, or gives up", patience},
+		{"waiting-crowd", "One key, contenders in two to four processes, 1 ms hold: holders a second", of(mHandovers, "%.0f")},
+		{"waiting-crowd-ratio", "Holders a second, as a multiple of redsync", ratio},
+		{"waiting-crowd-fairness", "Most served of the contenders / least served", of(mMostLeast, "%.1f")},
+		{"waiting-crowd-cpu", "All servers' CPU for each holder, µs", of(mServersCPU, "%.0f")},
+		{"waiting-crowd-commands", "Commands that a node executes for each holder, scripts' included", of(mCalls, "%.1f")},
+		{"waiting-multitude", "10,000 goroutines of one process wait for one key, half of them are cancelled", multitude},
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"sync"
@@ -30,6 +31,10 @@ const (
 	kindDeaf      = "redlock, deaf" // through nodes that cannot be subscribed to
 	kindRedsync   = "redsync"
 	kindRedislock = "redislock"
+
+	kindLinks  = "links"  // proxies, see serveLinks
+	kindCPU    = "cpu"    // a profile, see profileJob
+	kindAllocs = "allocs" // another
 )
 
 // A job is what one process does: each goroutine acquires, holds, releases and rests, over and over.
@@ -40,6 +45,7 @@ type job struct {
 	Goroutines int
 	Hold, Rest time.Duration
 	For        time.Duration
+	Delays     []time.Duration `json:",omitempty"` // of links
 }
 
 // A hold is one of them, in nanoseconds of the wall clock, which all processes of a machine share: from the return of
@@ -105,13 +111,24 @@ func newWaiter(kind string, addrs []string) (obtain, func(), error) {
 	return nil, nil, fmt.Errorf("no kind %q", kind)
 }
 
-// doJob is the whole life of a worker: it does its job once it is told to on stdin, and tells the outcome on stdout.
+// doJob is the whole life of a worker.
 func doJob(text string) error {
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
 		return err
 	}
 	redis.SetLogger(silent{})
+	switch j.Kind {
+	case kindLinks:
+		return serveLinks(j)
+	case kindCPU, kindAllocs:
+		return profileJob(j)
+	}
+	return contend(j)
+}
+
+// contend begins when it is told to on stdin, and tells the outcome on stdout.
+func contend(j job) error {
 	acquire, done, err := newWaiter(j.Kind, j.Addrs)
 	if err != nil {
 		return err
@@ -148,8 +165,8 @@ func doJob(text string) error {
 	return json.NewEncoder(os.Stdout).Encode(out)
 }
 
-// crew runs n processes with the same job and collects their outcomes.
-func crew(ctx context.Context, n int, j job) ([]outcome, error) {
+// worker is a process with a job.
+func worker(j job) (*exec.Cmd, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
 		return nil, err
@@ -158,24 +175,31 @@ func crew(ctx context.Context, n int, j job) ([]outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), jobEnv+"="+string(text))
+	return cmd, nil
+}
+
+// crew runs n processes with the same job and collects their outcomes.
+func crew(n int, j job) ([]outcome, error) {
 	cmds := make([]*exec.Cmd, n)
 	outs := make([]bytes.Buffer, n)
-	var starts []func() error
+	starts := make([]io.WriteCloser, n)
+	var err error
 	for i := range cmds {
-		cmds[i] = exec.CommandContext(ctx, self)
-		cmds[i].Env = append(os.Environ(), jobEnv+"="+string(text))
+		if cmds[i], err = worker(j); err != nil {
+			return nil, err
+		}
 		cmds[i].Stdout, cmds[i].Stderr = &outs[i], os.Stderr
-		in, err := cmds[i].StdinPipe()
-		if err != nil {
+		if starts[i], err = cmds[i].StdinPipe(); err != nil {
 			return nil, err
 		}
 		if err := cmds[i].Start(); err != nil {
 			return nil, err
 		}
-		starts = append(starts, func() error { _, err := in.Write([]byte("go\n")); return err })
 	}
 	for _, start := range starts {
-		if err := start(); err != nil {
+		if _, err := start.Write([]byte("go\n")); err != nil {
 			return nil, err
 		}
 	}
