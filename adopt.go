@@ -22,7 +22,9 @@ import (
 //
 // Errors are those of TryAcquire, with ErrLost where too many nodes hold another
 // value or none. A failed adoption puts the old value back where it had replaced it,
-// with the ttl that is left.
+// with the ttl that is left. The giver should not release what it gives away: if it does
+// so in the midst of an adoption that fails, its value is put back for what is left of
+// the ttl, and nobody removes it.
 func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration) (*Lock, error) {
 	if value == "" || len(value) > maxKeyBytes {
 		return nil, fmt.Errorf("redlock: adopt %q: the value has %d bytes: give the one that the holder stores, see Lock.Value", clip(key), len(value))

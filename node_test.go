@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -862,4 +863,34 @@ func TestClientsThatRetryDoNotSendOurCommandsAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Calls that waited long for a place in a batch, behind others, have their node's
+// timeout from when they are sent; and a queue that is not served says nothing about
+// the node either.
+func TestWhatWaitsInOurOwnQueueIsNotHeldAgainstTheNode(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
+		slow := c.Node(2)
+		slow.Record(true)
+		slow.OnCommand(func(args []string) {
+			if word(args) == "acquire" {
+				time.Sleep(45 * time.Millisecond) // on that connection
+			}
+		})
+		for i := range 3 { // two pipelines, and what waits behind them
+			try(t, l, "jobs/"+strconv.Itoa(i), 10*time.Second)
+		}
+		time.Sleep(200 * time.Millisecond)
+		for _, cmd := range slow.Log() {
+			if word(cmd.Args) == "ping" {
+				t.Errorf("a node that answers everything in 45 ms was out of use: %v", cmd)
+			}
+		}
+		for i := range 3 {
+			if _, there := slow.Get("jobs/" + strconv.Itoa(i)); !there {
+				t.Errorf("jobs/%d is not on it", i)
+			}
+		}
+	})
 }
