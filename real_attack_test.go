@@ -67,7 +67,7 @@ func TestRealCloseDuringEverything(t *testing.T) {
 				if err := l.Close(); err != nil {
 					t.Errorf("Close: %v", err)
 				}
-				if d := time.Since(start); d > 2*nodeTimeout+250*time.Millisecond {
+				if d := time.Since(start); d > 2*nodeTimeout+realSlack(250*time.Millisecond) {
 					t.Errorf("Close took %v, want two node timeouts at most", d)
 				}
 				realIs(t, "second Close", l.Close(), redlock.ErrClosed)
@@ -231,7 +231,7 @@ func TestRealLostUpdates(t *testing.T) {
 	}
 	restarts := 0
 	// A machine that has little time for us makes it longer, not wrong.
-	enough := func() bool { return updates.Load() >= 20 }
+	enough := func() bool { return updates.Load() >= 10 }
 	for start := time.Now(); time.Since(start) < lasts || !enough() && time.Since(start) < time.Minute; restarts++ {
 		s := r.servers[rnd.IntN(5)]
 		if rnd.IntN(3) == 0 {
@@ -434,7 +434,7 @@ func TestRealLossIsToldInTime(t *testing.T) {
 		<-h.Done()
 		realUntil(t, time.Second, "AfterFunc", func() bool { return told[i].Load() != 0 })
 		late := time.Unix(0, told[i].Load()).Sub(ks[i].Until())
-		if lag := starved(); late > 20*time.Millisecond+2*lag {
+		if lag := starved(); late > realSlack(100*time.Millisecond)+2*lag {
 			t.Errorf("%s: told %v after Until, when timers of this process were up to %v late", ks[i].Key(), late, lag)
 		}
 		if c := context.Cause(h); !errors.Is(c, redlock.ErrLost) {

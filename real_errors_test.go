@@ -103,7 +103,7 @@ func TestRealErrors(t *testing.T) {
 			_, err = l.TryAcquire(ctx, "job", time.Minute)
 			realIs(t, "TryAcquire with a majority", err, redlock.ErrNoQuorum)
 			realVotes(t, err, majority, tt.text)
-			if d := time.Since(start); d > 250*time.Millisecond {
+			if d := time.Since(start); d > realSlack(250*time.Millisecond) {
 				t.Errorf("TryAcquire took %v", d)
 			}
 			limited, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
@@ -114,7 +114,7 @@ func TestRealErrors(t *testing.T) {
 				realIs(t, "Acquire", err, redlock.ErrNoQuorum, context.DeadlineExceeded)
 			} else {
 				realIs(t, "Acquire", err, redlock.ErrNoQuorum)
-				if d := time.Since(start); d > 150*time.Millisecond {
+				if d := time.Since(start); d > realSlack(150*time.Millisecond) {
 					t.Errorf("Acquire took %v, want it to end at once", d)
 				}
 			}
@@ -200,7 +200,7 @@ func TestRealLoading(t *testing.T) {
 	} else {
 		realRelease(t, k)
 	}
-	if d := time.Since(start); d > 200*time.Millisecond {
+	if d := time.Since(start); d > realSlack(200*time.Millisecond) {
 		t.Errorf("with one node loading: took %v", d)
 	}
 	<-first
@@ -260,7 +260,7 @@ func TestRealPasswords(t *testing.T) {
 				cancel()
 				realIs(t, "Acquire", err, redlock.ErrNoQuorum)
 				realVotes(t, err, []int{0, 1, 2}, tt.text)
-				if d := time.Since(start); d > 500*time.Millisecond {
+				if d := time.Since(start); d > realSlack(500*time.Millisecond) {
 					t.Errorf("Acquire took %v, want it to end at once", d)
 				}
 				if strings.Contains(fmt.Sprint(err), "secret") {

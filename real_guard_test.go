@@ -106,7 +106,7 @@ func TestRealRestartGuard(t *testing.T) {
 func TestRealRestartGuardOverALongHold(t *testing.T) {
 	t.Parallel()
 	r := realStart(t, 3, "--save", "", "--appendonly", "no")
-	const ttl = 3 * time.Second
+	const ttl = 2 * time.Second
 	opt := redlock.Options{RestartGuard: ttl, NodeTimeout: 300 * time.Millisecond}
 	a, b := r.open(t, opt), r.open(t, opt)
 	var k *redlock.Lock

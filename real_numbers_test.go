@@ -344,7 +344,7 @@ func TestRealExpiry(t *testing.T) {
 	if k.Valid() || next.Fence() <= k.Fence() {
 		t.Errorf("the old one is valid %v, tokens %d and %d", k.Valid(), k.Fence(), next.Fence())
 	}
-	if d := time.Since(start); d > ttl+400*time.Millisecond { // and the longest pause
+	if d := time.Since(start); d > ttl+realSlack(400*time.Millisecond) { // and the longest pause
 		t.Errorf("free after %v", d)
 	}
 	realIs(t, "Extend", k.Extend(ctx), redlock.ErrLost)

@@ -137,9 +137,14 @@ func TestRealTurns(t *testing.T) {
 		t.Errorf("tickets differ: %v", tickets)
 	}
 	r.servers[1].Restart() // its queue is lost, and comes back in order
-	realUntil(t, 5*time.Second, "the queue again", func() bool {
+	if !realWait(5*time.Second, func() bool {
 		return r.admin[1].ZCard(context.Background(), "{job}:queue").Val() == int64(len(names))
-	})
+	}) {
+		for j, c := range r.admin {
+			t.Logf("server %d: %v", j, c.ZRange(context.Background(), "{job}:queue", 0, -1))
+		}
+		t.Fatal("the queue did not come back")
+	}
 	for i := range names {
 		var d time.Duration
 		k, d = realHandOver(t, k, next[i])

@@ -276,12 +276,17 @@ func listen(addrs []string) (acquire, release [][]any, err error) {
 	l.Close() // what is under way is heard, too
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	taken := map[any][][]any{} // by value: a node need not hear of every cycle, and a pair has to be of one
 	for _, cmds := range e.heard {
 		switch cmds[0][0] {
 		case "set":
-			acquire = cmds
+			taken[cmds[0][2]] = cmds
 		case "evalsha":
-			release = cmds
+			for _, arg := range cmds[0] {
+				if of, ok := taken[arg]; ok {
+					acquire, release = of, cmds
+				}
+			}
 		}
 	}
 	if len(acquire) != 2 || acquire[1][0] != "zadd" || len(release) != 1 {
