@@ -32,6 +32,20 @@ func Example() {
 	_ = runJob
 }
 
+// Masters that may come back from a crash without what they granted.
+func ExampleOpen_restartGuard() {
+	l, err := redlock.Open(redlock.Options{RestartGuard: time.Minute}, "a:6379", "b:6379", "c:6379")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer l.Close()
+	_, err = l.TryAcquire(context.Background(), "jobs/42", time.Hour)
+	fmt.Println(err)
+	// Output:
+	// redlock: ttl 1h0m0s is more than Options.RestartGuard, 1m0s: a node that restarts would forget the lock and grant it again; take a shorter ttl and KeepAlive, or a longer guard for all clients
+}
+
 func ExampleLocker_Run() {
 	l, stop := exampleLocker()
 	defer stop()

@@ -36,7 +36,7 @@ func (w *World) settle(s *state) {
 				a.t[k], a.raise[k] = 0, [nodes]uint8{} // the number was the commands'
 			}
 		}
-		if s.count(func(j int) bool { return a.acq[j] >= answerNo }) == nodes {
+		if !w.Again && s.count(func(j int) bool { return a.acq[j] >= answerNo }) == nodes {
 			a.p = 0 // the same
 		}
 	}
@@ -104,7 +104,7 @@ func (w *World) settleOn(s *state, i, j int) {
 // mayOwn: node j has the value of attempt i, or may yet get it.
 func (w *World) mayOwn(s *state, i, j int) bool {
 	a, n := &s.attempt[i], &s.node[j]
-	if n.val == uint8(i+1) || a.acq[j] == notDone {
+	if n.val == uint8(i+1) || a.acq[j] == notDone || w.Again {
 		return true
 	}
 	if w.Roles[i].Extends > 0 && (a.live() || a.ext[0][j] == extHealSent || a.ext[1][j] == extHealSent) {

@@ -189,6 +189,15 @@ func (b *brancher) commands(i, j int) {
 			}
 		})
 	}
+	if w.Again && a.acq[j] >= answerNo && w.Roles[i].Adopts == 0 {
+		// The client has its answer, and reads no other.
+		if b.s.node[j].val == 0 {
+			act(SetAgain, 0, func(n *node, _ *attempt) { n.val, n.era = mine, 0 })
+		}
+		if b.s.node[j].reg < a.p {
+			act(ZAddAgain, 0, func(n *node, a *attempt) { w.move(n, a.p) })
+		}
+	}
 	for k, tok := range a.t {
 		if tok != 0 && a.raise[k][j] == notDone {
 			act(RaiseNode, uint8(k), func(n *node, a *attempt) {

@@ -152,6 +152,10 @@ func (p Step) what(before, after *state) string {
 		return fmt.Sprintf("sends a heal of round %d, to be executed", p.Arg)
 	case HealNode:
 		return "heal, SET NX: " + ours() + ","
+	case SetAgain:
+		return "the acquire's SET NX once more: a ghost,"
+	case ZAddAgain:
+		return "the acquire's ZADD once more: moved,"
 	case Pass:
 		return fmt.Sprintf("the validity of round %d is over", p.Arg)
 	case End:

@@ -22,6 +22,7 @@ type World struct {
 	Crash   CrashRule // when they may
 	Away    bool      // such a node stays away until what it had promised is over
 	Asks    AskRule   // of which tokens F2 is asked where registers are lost
+	Again   bool      // acquires may be executed any number of times
 	Early   bool      // a value may be adopted before its lock was returned
 	Checks  Check
 	Broken  Variant
@@ -185,6 +186,8 @@ const (
 	Extended                // the client counts a majority that said ours
 	SendHeal                // to the node; Arg: which round
 	HealNode                // on the node; Arg: which round
+	SetAgain                // SET NX on the node once more: it finds no key
+	ZAddAgain               // ZADD on the node once more, and it moves the register
 	Pass                    // the validity of the attempt's oldest round is over
 	End                     // the claim is over: released, lost, or past Until
 	Remove                  // the key goes: expired, released or rolled back
