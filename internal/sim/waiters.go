@@ -147,6 +147,10 @@ const (
 	// second one, both behind what is being taken back of an earlier one. Arrivals closer than that may swap, too.
 	queued = 10 * time.Millisecond
 
+	// queuedLate is the same where connections were broken at any time before: each that lies in a pool costs a try, and a
+	// longer pause each (real ones are looked at before they are used again).
+	queuedLate = 250 * time.Millisecond
+
 	// settledTurns is for how long before somebody comes no fault may have struck: places that were lost are back with the
 	// next try, those of the dead lapse.
 	settledTurns = 6 * time.Second
@@ -158,6 +162,10 @@ func turns(h *History) (bad []Violation) {
 	h.Turns = 0
 	if !h.Schedule.Fair {
 		return nil
+	}
+	queued := queued
+	if slices.ContainsFunc(h.Schedule.Faults, func(f Fault) bool { return f.Do != Wall }) {
+		queued = queuedLate
 	}
 	near := queued
 	if len(h.Schedule.Ahead) > 0 {
