@@ -234,7 +234,10 @@ func (w *waits) handOver(k *Lock) (next *ballot, place string) {
 	m := r.first
 	start := w.l.now()
 	proposal := propose(start, seen)
-	if m.gone || m.trying || m.wake == nil || proposal == 0 || r.handed >= maxHandovers {
+	// Others wait for the end of the ttl that they have seen: nobody tells them of one
+	// that ends before.
+	shorter := m.errand.ttl < k.ttl-start.since(k.start)
+	if m.gone || m.trying || m.wake == nil || proposal == 0 || shorter || r.handed >= maxHandovers {
 		r.handed = 0
 		w.actBy(r, time.Now().Add(tieLook*r.pace+w.l.spread(time.Millisecond)))
 		return nil, r.place

@@ -300,6 +300,7 @@ var mutants = []mutant{
 		name: "guard-believes", rule: "the mark is compared with the server", profiles: "guard",
 		patches: []patch{
 			{"guard.go", "c.check = !checked || !direct", "c.check = checked && !checked"},
+			{"guard.go", "case rep.answer == Yes && !compared:", "case false:"},
 			{"command.go", "args[len(args)-1] = markUnknown", "args[len(args)-1] = markBelieved"},
 		},
 		test: "TestANodeThatForgotGrantsNothingForTheGuard",
