@@ -620,13 +620,9 @@ func TestAShorterLockIsNotHandedOnSilently(t *testing.T) {
 		const short = 500 * time.Millisecond
 		l := s.locker(redlock.Options{})
 		k := s.take(l, heldLong)
-		next := s.settled(l, short) // it will not release
+		s.settled(l, short) // it will not release
 		other := s.settled(s.locker(redlock.Options{}), heldLong)
 		released := s.quietly(k)
-		time.Sleep(50 * time.Millisecond)
-		if next.lock == nil && other.lock == nil {
-			s.Fatal("nobody has it")
-		}
 		other.gets("when the lock is over that was between", released, short+100*time.Millisecond)
 		s.is("Release", other.lock.Release(s.ctx), nil)
 	})

@@ -275,15 +275,16 @@ func TestRealAdoptAtOnce(t *testing.T) {
 	for range 3 {
 		ls = append(ls, r.open(t, redlock.Options{}))
 	}
+	const ttl = 15 * time.Second
 	adopted := 0
 	for n := range 30 {
 		key := fmt.Sprintf("job/%d", n)
-		giver := realAcquire(t, ls[0], key, time.Minute)
+		giver := realAcquire(t, ls[0], key, ttl)
 		got := make([]*redlock.Lock, 6)
 		var wg sync.WaitGroup
 		for i := range got {
 			wg.Go(func() {
-				k, err := ls[i%3].Adopt(t.Context(), key, giver.Value(), time.Minute)
+				k, err := ls[i%3].Adopt(t.Context(), key, giver.Value(), ttl)
 				if err != nil && !errors.Is(err, redlock.ErrLost) && !errors.Is(err, redlock.ErrNoQuorum) {
 					t.Error(err)
 				}
@@ -322,7 +323,7 @@ func TestRealAdoptAtOnce(t *testing.T) {
 		giver.Release(t.Context())
 	}
 	t.Logf("%d of 30 were adopted", adopted)
-	r.clean(t, 2*time.Second)
+	r.clean(t, ttl) // see "Known and open" in docs/track-record.md
 	r.mortal(t, time.Minute)
 }
 
