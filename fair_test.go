@@ -512,7 +512,10 @@ func runCrowd(t *testing.T, s crowd) (failures []string, acquired int) {
 				if st.locker == len(w.lockers)-1 && len(w.lockers) > 2 {
 					l := w.lockers[st.locker]
 					w.lockers = w.lockers[:st.locker]
-					for _, c := range w.claims {
+					w.mu.Lock()
+					claims := slices.Clone(w.claims)
+					w.mu.Unlock()
+					for _, c := range claims {
 						if c.locker == st.locker {
 							w.end(c, time.Now())
 						}
