@@ -374,11 +374,8 @@ func neverLeft(err error) bool {
 // the commands untouched. Taken for a nil reply, that would be a granted lock.
 func result(c command, exec error) (any, error) {
 	v, err := c.Val(), c.Err()
-	switch {
-	case c.null && v == nil:
+	if c.null && v == nil {
 		return nil, redis.Nil
-	case c.null: // neither the one nor the other is to be believed
-		return nil, errors.New("two replies")
 	}
 	if err == nil && v == nil {
 		if exec == nil || errors.Is(exec, redis.Nil) {
