@@ -90,17 +90,18 @@ func (h *History) Timeline(key int, around ...instant) string {
 func (h *History) Report(bad []Violation) string {
 	var b strings.Builder
 	const most = 6
-	fmt.Fprintf(&b, "%s, seed %d: %d violations\n", h.Schedule.Profile, h.Schedule.Seed, len(bad))
 	var around []instant
 	key := bad[0].Key
+	verdict := fmt.Sprintf("%s, seed %d: %d violations\n", h.Schedule.Profile, h.Schedule.Seed, len(bad))
 	for i, v := range bad {
 		if i == most {
-			fmt.Fprintf(&b, "  … and %d more\n", len(bad)-most)
+			verdict += fmt.Sprintf("  … and %d more\n", len(bad)-most)
 			break
 		}
-		fmt.Fprintf(&b, "  %v\n", v)
+		verdict += fmt.Sprintf("  %v\n", v)
 		around = append(around, v.At)
 	}
+	b.WriteString(verdict)
 	fmt.Fprintf(&b, "schedule: %v", h.Schedule.around(around))
 	fmt.Fprintf(&b, "timeline:\n%s", h.Timeline(key, around...))
 	if path, err := h.Picture(); err != nil {
@@ -108,6 +109,7 @@ func (h *History) Report(bad []Violation) string {
 	} else {
 		fmt.Fprintf(&b, "picture: %s\n", path)
 	}
+	b.WriteString(verdict) // once more: of a long report often only the end is kept
 	return b.String()
 }
 

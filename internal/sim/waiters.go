@@ -44,6 +44,10 @@ const (
 	// placesOf is for how long that may be after a death: a place counts for 12 s, and may have been refreshed by what
 	// was on its way.
 	placesOf = 15 * time.Second
+
+	// heardAgain is how long after a fault every subscription is heard again: one that fell silent is asked after 6 s, given
+	// up 1 s later, and made anew within another. Until then the waiters behind it have the net under the announcements.
+	heardAgain = 9 * time.Second
 )
 
 // watchWaiters is liveness while it goes on: in a calm, a lock that no majority of the nodes has for anybody, and that
@@ -84,7 +88,11 @@ func (w *world) watchWaiters() {
 func (w *world) waited(key int, now instant) (since instant, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.open > 0 || len(w.s.Faults) > 0 && now-w.quiet < w.settled() {
+	calm := w.settled()
+	if w.s.Ears {
+		calm = max(calm, heardAgain)
+	}
+	if w.open > 0 || len(w.s.Faults) > 0 && now-w.quiet < calm {
 		return 0, false
 	}
 	if k := w.latest[key]; k != nil && now < k.End() {
