@@ -18,12 +18,7 @@ func validity(ttl time.Duration) time.Duration {
 
 // claim notes an acquisition at its return.
 func (w *world) claim(c *client, task, key int, called instant, ttl time.Duration, lock *redlock.Lock) *holding {
-	until := lock.Until().Sub(w.began)
-	k := &holding{lock: lock, Claim: &Claim{
-		Client: c.i, Task: task, Key: key, Value: lock.Value(), Fence: lock.Fence(), TTL: ttl,
-		Called: called, Start: until - validity(ttl), Got: w.now(), Until: until, Ended: never, Forgotten: never, Adopting: never,
-		Why: "until",
-	}}
+	k := w.granted(c.i, task, key, called, ttl, lock)
 	for i := range w.c.Len() {
 		if score, ok := w.c.Node(i).Score(registerName(key), "f"); ok && int64(score) >= k.Fence {
 			k.Registers |= 1 << i
@@ -33,60 +28,15 @@ func (w *world) claim(c *client, task, key int, called instant, ttl time.Duratio
 	if at, ok := w.lost[k.Value]; ok {
 		k.Forgotten = at
 	}
-	if at, ok := w.shutAt[labelOf(k.Value)]; ok {
-		k.Ended, k.Why = at, "close"
-	}
-	w.live[k.Value] = k
-	if last := w.latest[key]; last == nil || last.Got <= k.Got {
-		w.latest[key] = k
-	}
-	w.h.Claims = append(w.h.Claims, k.Claim)
+	w.enterLocked(k)
 	w.mu.Unlock()
-	if k.Start < called {
-		w.wrong("I3", key, "c%d: Until %v counts from %v, before the call at %v", c.i, until, k.Start, called)
-	}
+	w.started(k)
 	// The moment that observe takes passes behind the library's last look at the clock.
-	if late := k.Got - until; late > 50*time.Microsecond && !c.stoodStill(w.began.Add(k.Start)) {
+	if late := k.Got - k.Until; late > 50*time.Microsecond && !c.stoodStill(w.began.Add(k.Start)) {
 		w.wrong("I1", key, "c%d is given fence %d %v after its Until", c.i, k.Fence, late)
 	}
 	w.carried(k)
 	return k
-}
-
-// holder is the key's newest claim if it is not over.
-func (w *world) holder(key int) *holding {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	k := w.latest[key]
-	if k == nil || k.Ended != never || w.now() >= k.lock.Until().Sub(w.began) {
-		return nil
-	}
-	return k
-}
-
-// end notes that a holder gives its claim up now.
-func (w *world) end(k *holding, why string) { w.endAt(k, w.now(), why) }
-
-func (w *world) endAt(k *holding, at instant, why string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if at < k.Ended {
-		k.Ended, k.Why = at, why
-	}
-}
-
-// closing ends the claims of a Locker that is about to be closed, and those that it may yet hand out.
-func (w *world) closing(c *client) {
-	now := w.now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	label := c.label()
-	w.shutAt[label] = now
-	for _, k := range w.h.Claims {
-		if label == labelOf(k.Value) && now < k.Ended {
-			k.Ended, k.Why = now, "close"
-		}
-	}
 }
 
 // labelOf is which process a value is of, in which of its lives.

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,25 +21,25 @@ func TestRealMutants(t *testing.T) {
 	if limit == "" {
 		limit = "1m"
 	}
+	dir := t.TempDir()
+	overlay, bin := compose(t, dir, mutants), filepath.Join(dir, "sim.test")
+	if t.Failed() {
+		return
+	}
+	if err := build(t, overlay, "./internal/sim", bin); err != nil {
+		t.Fatal(err)
+	}
 	found, played := 0, 0
 	for _, m := range mutants {
 		if which != "1" && !strings.Contains(","+which+",", ","+m.name+",") {
 			continue
 		}
 		played++
-		bin := filepath.Join(t.TempDir(), m.name)
-		build := exec.Command("go", "test", "-c", "-overlay", realOverlay(t, &m), "-o", bin, "./internal/sim")
-		build.Dir = root(t)
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Errorf("mutant %s: %v\n%s", m.name, err, out)
-			continue
-		}
 		began := time.Now()
 		play := exec.Command(bin, "-test.run=^TestReal$", "-test.v", "-test.timeout=30m")
 		play.Dir = filepath.Join(root(t), "internal", "sim")
-		play.Env = append(os.Environ(), "REDLOCK_REAL="+limit)
+		play.Env = append(os.Environ(), "REDLOCK_REAL="+limit, "REDLOCK_MUTANT="+m.name)
 		out, err := play.CombinedOutput()
-		os.Remove(bin)
 		took := time.Since(began).Round(time.Second)
 		switch what := realCaught.FindSubmatch(out); {
 		case what != nil:
@@ -57,38 +56,3 @@ func TestRealMutants(t *testing.T) {
 
 // realCaught finds the first violation in a report.
 var realCaught = regexp.MustCompile(`(?m)caught after .*\n.* violations\n\s*(.*)$`)
-
-// realOverlay writes the mutant's files and the -overlay that puts them in place of the library's.
-func realOverlay(t *testing.T, m *mutant) string {
-	dir, texts, replace := t.TempDir(), map[string]string{}, map[string]string{}
-	for _, p := range m.patches {
-		file := filepath.Join(root(t), p.file)
-		if texts[file] == "" {
-			b, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			texts[file] = string(b)
-		}
-		if strings.Count(texts[file], p.old) != 1 {
-			t.Fatalf("mutant %s: its patch of %s does not match once", m.name, p.file)
-		}
-		texts[file] = strings.Replace(texts[file], p.old, p.new, 1)
-	}
-	for file, text := range texts {
-		to := filepath.Join(dir, filepath.Base(file))
-		if err := os.WriteFile(to, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		replace[file] = to
-	}
-	b, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(path, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}

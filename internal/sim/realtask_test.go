@@ -86,26 +86,12 @@ func (d *realDoing) call(name string, f func() error) error {
 
 // claim notes an acquisition, after its return.
 func (w *realWorld) claim(c *realClient, task, key int, called instant, ttl time.Duration, lock *redlock.Lock) *holding {
-	until := lock.Until().Sub(w.began)
-	k := &holding{lock: lock, Claim: &Claim{
-		Client: c.i, Task: task, Key: key, Value: lock.Value(), Fence: lock.Fence(), TTL: ttl,
-		Called: called, Start: until - validity(ttl), Got: w.now(), Until: until, Ended: never, Forgotten: never, Adopting: never,
-		Registers: 1<<w.s.Nodes - 1, // a majority of them; which is not known, so what forgets ends an epoch
-		Why:       "until",
-	}}
+	k := w.granted(c.i, task, key, called, ttl, lock)
+	k.Registers = 1<<w.s.Nodes - 1 // a majority of them; which is not known, so what forgets ends an epoch
 	w.mu.Lock()
-	if at, ok := w.shutAt[labelOf(k.Value)]; ok {
-		k.Ended, k.Why = at, "close"
-	}
-	w.live[k.Value] = k
-	if last := w.latest[key]; last == nil || last.Got <= k.Got {
-		w.latest[key] = k
-	}
-	w.h.Claims = append(w.h.Claims, k.Claim)
+	w.enterLocked(k)
 	w.mu.Unlock()
-	if k.Start < called {
-		w.wrong("I3", key, "c%d: Until %v counts from %v, before the call at %v", c.i, until, k.Start, called)
-	}
+	w.started(k)
 	w.glimpse(k)
 	return k
 }
@@ -151,17 +137,6 @@ func (w *realWorld) write(k *holding) {
 		At: now, Key: k.Key, Client: k.Client, Value: k.Value, Fence: k.Fence,
 		Claimed: now < until && k.Ended == never && k.Adopting == never,
 	})
-}
-
-// end notes that a holder gives its claim up; it is called before he does.
-func (w *realWorld) end(k *holding, why string) { w.endAt(k, w.now(), why) }
-
-func (w *realWorld) endAt(k *holding, at instant, why string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if at < k.Ended {
-		k.Ended, k.Why = at, why
-	}
 }
 
 func (w *realWorld) isLost(k *holding, err error) {
@@ -324,17 +299,6 @@ func (d *realDoing) last(k *holding) {
 	time.Sleep(time.Until(k.lock.Until()) + d.Late)
 	d.w.write(k)
 	d.release(k)
-}
-
-// holder is the key's newest claim if it is not over.
-func (w *realWorld) holder(key int) *holding {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	k := w.latest[key]
-	if k == nil || k.Ended != never || w.now() >= k.lock.Until().Sub(w.began) {
-		return nil
-	}
-	return k
 }
 
 func (d *realDoing) awaitEnd() {

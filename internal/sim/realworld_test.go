@@ -21,21 +21,17 @@ import (
 // Nothing here may be blamed on a busy machine. A claim is noted from an instant after its acquisition had returned to one
 // before its holder gave it up, so it is part of what the library promised, however late this process ran in between.
 type realWorld struct {
+	record
 	t       *testing.T
 	s       *Schedule
 	servers []*realredis.Server
 	admin   []*redis.Client // past the proxies
-	began   time.Time
 	clients []*realClient
 	tardy   *tardiness
 	lookers sync.WaitGroup // looks at the storage under way
 
-	mu          sync.Mutex
-	h           *History
-	latest      map[int]*holding
-	live        map[string]*holding
-	shutAt      map[string]instant // by label: when Close was called
-	lost        map[string]bool    // values whose holders were told ErrLost
+	// These are guarded by mu, as the record is.
+	lost        map[string]bool // values whose holders were told ErrLost
 	forgettings []forgetting
 	proofs      []proof
 	renewals    []renewal
@@ -82,27 +78,11 @@ type telling struct {
 	open      bool // it had not
 }
 
-func (w *realWorld) now() instant { return time.Since(w.began) }
-
-func (w *realWorld) wrong(promise string, key int, format string, args ...any) {
-	v := Violation{At: w.now(), Promise: promise, Key: key, Text: fmt.Sprintf(format, args...)}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.h.Seen = append(w.h.Seen, v)
-}
-
-func (w *realWorld) struck(format string, args ...any) {
-	at := w.now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.h.Struck = append(w.h.Struck, Struck{At: at, Text: fmt.Sprintf(format, args...)})
-}
-
 // playReal plays a round and gives what was seen. The servers are as good as new before and after it.
 func playReal(t *testing.T, s *Schedule, servers []*realredis.Server, tardy *tardiness) *realWorld {
 	w := &realWorld{
-		t: t, s: s, servers: servers, began: time.Now(), tardy: tardy,
-		h: &History{Schedule: s}, latest: map[int]*holding{}, live: map[string]*holding{}, shutAt: map[string]instant{}, lost: map[string]bool{}, faults: map[Strike]int{},
+		record: newRecord(s), t: t, s: s, servers: servers, tardy: tardy,
+		lost: map[string]bool{}, faults: map[Strike]int{},
 	}
 	for _, srv := range servers {
 		w.admin = append(w.admin, srv.Client(func(o *redis.Options) {
@@ -244,15 +224,7 @@ func (c *realClient) close() bool {
 		return false
 	}
 	w := c.w
-	now := w.now()
-	w.mu.Lock()
-	w.shutAt[label] = now
-	for _, k := range w.h.Claims {
-		if label == labelOf(k.Value) && now < k.Ended {
-			k.Ended, k.Why = now, "close"
-		}
-	}
-	w.mu.Unlock()
+	w.closing(label)
 	var both sync.WaitGroup
 	for _, l := range lockers {
 		both.Go(func() {

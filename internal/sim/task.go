@@ -375,7 +375,7 @@ func (d *doing) close() {
 		})
 		return
 	}
-	d.w.closing(d.c)
+	d.w.closing(d.c.label())
 	d.call("Close", l.Close)
 	d.c.start()
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -17,20 +16,16 @@ var newLocker = seam.NewLocker.(func(opt redlock.Options, steady, wall func() ti
 // A world plays one schedule. Its clients may use what it knows (who holds what, until when): they are adversaries, and
 // a real one could be as lucky.
 type world struct {
+	record
 	s       *Schedule
 	c       *redlocktest.Cluster
-	began   time.Time
 	clients []*client
 	tasks   sync.WaitGroup
 	faults  sync.WaitGroup
 	calm    chan struct{} // closed when no fault strikes any more
 
-	mu     sync.Mutex
-	h      *History
-	latest map[int]*holding    // by key: the newest claim
-	live   map[string]*holding // by value
-	lost   map[string]instant  // values that a majority no longer carries since then
-	shutAt map[string]instant  // by label: when a Locker's Close was called
+	// These are guarded by mu, as the record is.
+	lost   map[string]instant // values that a majority no longer carries since then
 	store  map[int]*fenced
 	depth  map[string]int   // faults under way
 	drops  []int            // requests to be dropped, by node
@@ -41,13 +36,6 @@ type world struct {
 	fickle map[int][]func() // by key: who gives up at the next release
 }
 
-// A holding is a claim and the lock it is about.
-type holding struct {
-	*Claim
-	lock *redlock.Lock
-	held context.Context // of its KeepAlive or Run
-}
-
 // Run plays a schedule in a bubble and returns what was seen. It does not judge. trace: count and hash every command
 // that a node is sent, too.
 func Run(t *testing.T, s *Schedule, trace bool) *History {
@@ -55,9 +43,8 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 	var h *History
 	redlocktest.BubbleFunc(t, func() {
 		w := &world{
-			s: s, c: redlocktest.NewSeeded(t, s.Nodes, s.Seed), began: time.Now(), calm: make(chan struct{}),
-			h: &History{Schedule: s}, latest: map[int]*holding{}, live: map[string]*holding{}, lost: map[string]instant{}, shutAt: map[string]instant{},
-			store: map[int]*fenced{}, depth: map[string]int{}, queue: map[int]waiter{}, fickle: map[int][]func(){}, death: -time.Hour, drops: make([]int, s.Nodes),
+			s: s, c: redlocktest.NewSeeded(t, s.Nodes, s.Seed), record: newRecord(s), calm: make(chan struct{}),
+			lost: map[string]instant{}, store: map[int]*fenced{}, depth: map[string]int{}, queue: map[int]waiter{}, fickle: map[int][]func(){}, death: -time.Hour, drops: make([]int, s.Nodes),
 		}
 		h = w.h
 		tracers := w.watchNodes(trace)
@@ -91,23 +78,6 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 		}
 	})
 	return h
-}
-
-func (w *world) now() instant { return time.Since(w.began) }
-
-// wrong notes a violation that is seen now.
-func (w *world) wrong(promise string, key int, format string, args ...any) {
-	v := Violation{At: w.now(), Promise: promise, Key: key, Text: fmt.Sprintf(format, args...)}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.h.Seen = append(w.h.Seen, v)
-}
-
-func (w *world) struck(format string, args ...any) {
-	at := w.now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.h.Struck = append(w.h.Struck, Struck{At: at, Text: fmt.Sprintf(format, args...)})
 }
 
 // spread is what is added to a time of the schedule, so that no two things happen at one instant, where the scheduler
