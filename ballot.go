@@ -11,7 +11,7 @@ import (
 type ballot struct {
 	l     *Locker
 	op    Op
-	name  lockKey
+	name  *lockKey
 	q     question
 	start instant
 	calls []call // one per node, in New's order
@@ -35,7 +35,7 @@ type ballot struct {
 	lock    *Lock         // whose last ballot this is
 }
 
-func (l *Locker) newBallot(op Op, name lockKey, q question, start instant, decided func(tally) bool) *ballot {
+func (l *Locker) newBallot(op Op, name *lockKey, q question, start instant, decided func(tally) bool) *ballot {
 	b := &ballot{l: l, op: op, name: name, q: q, start: start, decided: decided, open: len(l.lanes), done: make(chan struct{})}
 	b.t.n = len(l.lanes)
 	b.calls = make([]call, len(l.lanes))

@@ -115,7 +115,7 @@ func TestNamesUsedOnceLeaveNothing(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		check(t, "registers", len(c.Node(0).Keys()), names)
 		checkClean(t, c, l)
-		time.Sleep(25 * time.Hour)
+		time.Sleep(26 * time.Hour)
 		check(t, "keys a day later", len(c.Node(0).Keys()), 0)
 	})
 }

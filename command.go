@@ -74,16 +74,19 @@ func (q *question) add(args ...any) {
 	}
 }
 
-func (q *question) eval(s *script, name lockKey, args ...any) {
-	q.evalOn(s, []any{name.full, name.fence}, args...)
+func (q *question) eval(s *script, name *lockKey, args ...any) {
+	q.evalOn(s, []any{name.args.full, name.args.fence}, args...)
 }
 
 func (q *question) evalOn(s *script, keys []any, args ...any) {
 	q.script = s
 	all := make([]any, 0, 3+len(keys)+len(args))
-	all = append(all, "evalsha", s.sha, strconv.Itoa(len(keys)))
+	all = append(all, "evalsha", s.shaArg, counts[len(keys)])
 	q.add(append(append(all, keys...), args...)...)
 }
+
+// counts are numbers of keys, as arguments.
+var counts = [...]any{"0", "1", "2", "3", "4", "5"}
 
 // evalGrant is evalOn for a script that may grant the lock.
 func (q *question) evalGrant(g *guard, s *script, keys []any, args ...any) {
@@ -91,7 +94,7 @@ func (q *question) evalGrant(g *guard, s *script, keys []any, args ...any) {
 		q.evalOn(s, keys, args...)
 		return
 	}
-	q.evalOn(s.guarded, append(keys, g.mark), append(args, g.age.Milliseconds(), markBelieved)...)
+	q.evalOn(s.guarded, append(keys, g.mark), append(args, px(g.age), markBelieved)...)
 }
 
 // args is the j-th command as it is sent; nil: there is none. asText: the script
@@ -117,85 +120,97 @@ func (q *question) args(j int, asText, plain, check bool) []any {
 }
 
 // acquireQuestion is two plain commands, or a script where there is a guard.
-func acquireQuestion(g *guard, name lockKey, value string, ttl time.Duration, proposal int64) question {
+func acquireQuestion(g *guard, name *lockKey, value string, ttl time.Duration, proposal int64) question {
 	q := question{kind: askAcquire, value: value, ttl: ttl}
 	if g != nil {
-		q.evalGrant(g, acquireScript, []any{name.full, name.fence}, value, px(ttl), proposal)
+		q.evalGrant(g, acquireScript, []any{name.args.full, name.args.fence}, value, px(ttl), proposal)
 		return q
 	}
-	q.add("set", name.full, value, "nx", "get", "px", px(ttl))
-	q.add("zadd", name.fence, "gt", "ch", proposal, "f")
+	q.add("set", name.args.full, value, "nx", "get", "px", px(ttl))
+	q.add("zadd", name.args.fence, "gt", "ch", proposal, "f")
 	return q
 }
 
-func raiseQuestion(name lockKey, value string, ttl time.Duration, token int64) question {
+func raiseQuestion(name *lockKey, value string, ttl time.Duration, token int64) question {
 	q := question{kind: askRaise, value: value, ttl: ttl}
 	q.eval(raiseScript, name, value, token)
 	return q
 }
 
-func extendQuestion(name lockKey, value string, ttl time.Duration, fence int64) question {
+func extendQuestion(name *lockKey, value string, ttl time.Duration, fence int64) question {
 	q := question{kind: askExtend, value: value, ttl: ttl}
-	least, given := registerPX(ttl)
-	q.eval(extendScript, name, value, px(ttl), fence, least, given)
+	q.eval(extendScript, name, append([]any{value, px(ttl), fence}, life(ttl)...)...)
 	return q
 }
 
-func healQuestion(name lockKey, value string, ttl time.Duration) question {
+func healQuestion(name *lockKey, value string, ttl time.Duration) question {
 	q := question{kind: askHeal, value: value, ttl: ttl}
-	q.add("set", name.full, value, "nx", "px", px(ttl))
+	q.add("set", name.args.full, value, "nx", "px", px(ttl))
 	return q
 }
 
 // releaseQuestion tells the first few of the queue; tell says how many. Before that
 // our own place goes to its end; "": we have none.
-func releaseQuestion(name lockKey, value string, ttl time.Duration, tell int, place string) question {
+func releaseQuestion(name *lockKey, value string, ttl time.Duration, tell int, place string) question {
 	q := question{kind: askRelease, value: value, ttl: ttl}
-	least, given := registerPX(ttl)
-	queue, lapse := name.queue()
-	q.evalOn(releaseScript, []any{name.full, name.fence, queue, lapse}, value, least, given, name.channel, place, tell)
+	args := []any{value, name.args.channel}
+	if life := life(ttl); life != nil || place != "" || tell != tellWaiters {
+		args = append(append(args, place, tell), life...)
+	}
+	q.evalOn(releaseScript, name.withQueue(), args...)
 	return q
 }
 
 // rollbackQuestion is a release that announces nothing: nobody held the lock.
-func rollbackQuestion(name lockKey, value string, ttl time.Duration) question {
+func rollbackQuestion(name *lockKey, value string, ttl time.Duration) question {
 	q := question{kind: askRollback, value: value, ttl: ttl}
-	least, given := registerPX(ttl)
-	q.eval(releaseScript, name, value, least, given, "")
+	args := []any{value}
+	if life := life(ttl); life != nil {
+		args = append(append(args, "", "", ""), life...)
+	}
+	q.eval(releaseScript, name, args...)
 	return q
 }
 
-func adoptQuestion(g *guard, name lockKey, old, value string, ttl time.Duration, proposal int64) question {
+func adoptQuestion(g *guard, name *lockKey, old, value string, ttl time.Duration, proposal int64) question {
 	q := question{kind: askAdopt, value: value, ttl: ttl}
-	q.evalGrant(g, adoptScript, []any{name.full, name.fence}, old, value, px(ttl), proposal)
+	q.evalGrant(g, adoptScript, []any{name.args.full, name.args.fence}, old, value, px(ttl), proposal)
 	return q
 }
 
-func restoreQuestion(name lockKey, old, value string, ttl time.Duration) question {
+func restoreQuestion(name *lockKey, old, value string, ttl time.Duration) question {
 	q := question{kind: askRestore, value: value, ttl: ttl}
 	q.eval(adoptScript, name, value, old, 0, "")
 	return q
 }
 
-// touchQuestion gives the register a life.
-func touchQuestion(name lockKey, ttl time.Duration) question {
-	q := question{kind: askTouch, ttl: ttl}
+// life is what the scripts that give a register its life are told of it: nothing, if it
+// is the usual.
+func life(ttl time.Duration) []any {
+	if ttl <= registerSlack {
+		return nil
+	}
 	least, given := registerPX(ttl)
-	q.eval(touchScript, name, least, given)
+	return []any{least, given}
+}
+
+// touchQuestion gives the register a life.
+func touchQuestion(name *lockKey, ttl time.Duration) question {
+	q := question{kind: askTouch, ttl: ttl}
+	q.eval(touchScript, name, life(ttl)...)
 	return q
 }
 
-func inspectQuestion(name lockKey) question {
+func inspectQuestion(name *lockKey) question {
 	q := question{kind: askInspect}
-	queue, lapse := name.queue()
-	q.evalOn(inspectScript, []any{name.full, name.fence, queue, lapse})
+	q.evalOn(inspectScript, name.withQueue())
 	return q
 }
 
 // lookQuestion asks for what is left of the lock's ttl, and nothing else.
-func lookQuestion(name lockKey) question {
+func lookQuestion(name *lockKey) question {
 	q := question{kind: askLook}
-	q.add("pttl", name.full)
+	q.add("pttl", name.args.full)
 	return q
 }
 
@@ -207,16 +222,16 @@ func lookQuestion(name lockKey) question {
 // error: go-redis would look into an error in front of a pipeline for whether it
 // should send all of it again, which costs more than the rest of the call.
 type command struct {
-	*redis.Cmd
-	null bool // the reply was nil
+	redis.Cmd      // by value: a flight makes its commands where those of the one before were
+	null      bool // the reply was nil
 }
 
 func newCommand(args []any) command {
-	return command{Cmd: redis.NewCmd(context.Background(), args...)}
+	return command{Cmd: *redis.NewCmd(context.Background(), args...)}
 }
 
 // NoRetry is asked by go-redis before it would send a command again.
-func (command) NoRetry() bool { return true }
+func (*command) NoRetry() bool { return true }
 
 // SetErr is told by go-redis how reading the reply went.
 func (c *command) SetErr(err error) {
@@ -372,7 +387,7 @@ func neverLeft(err error) bool {
 // has neither, and then the pipeline's own error says why: where a connection can
 // not be set up because the server refuses the password, for one, go-redis leaves
 // the commands untouched. Taken for a nil reply, that would be a granted lock.
-func result(c command, exec error) (any, error) {
+func result(c *command, exec error) (any, error) {
 	v, err := c.Val(), c.Err()
 	if c.null && v == nil {
 		return nil, redis.Nil
@@ -404,7 +419,7 @@ func strange(k kind, v any) reply {
 
 // read turns the commands' results into a reply. plain: as in args.
 func (q *question) read(cmds []command, plain bool, exec error) reply {
-	v, err := result(cmds[0], exec)
+	v, err := result(&cmds[0], exec)
 	if q.guarded() {
 		if left, ok := readQuarantine(v); ok {
 			return reply{answer: Unknown, sent: true, err: left}
@@ -415,7 +430,7 @@ func (q *question) read(cmds []command, plain bool, exec error) reply {
 		if q.script != nil {
 			return readGrant(askAcquire, v, err, q.value)
 		}
-		return readAcquire(v, err, cmds[1], plain, exec, q.value)
+		return readAcquire(v, err, &cmds[1], plain, exec, q.value)
 	case askRaise:
 		return readRaise(v, err)
 	case askAdopt:
@@ -445,7 +460,7 @@ func (q *question) read(cmds []command, plain bool, exec error) reply {
 
 // readAcquire reads SET K v NX GET PX (nil: ours; else the holder's value) and
 // ZADD GT CH (1: the register was below the proposal and is it now).
-func readAcquire(v any, err error, zadd command, plain bool, exec error, value string) reply {
+func readAcquire(v any, err error, zadd *command, plain bool, exec error, value string) reply {
 	var r reply
 	switch {
 	case err != nil && !errors.Is(err, redis.Nil):

@@ -52,19 +52,23 @@ type got struct {
 	err error
 }
 
-func (g got) command() command {
-	c := newCommand([]any{"x"})
-	if g.val != nil {
-		c.SetVal(g.val)
+// commands are commands as go-redis leaves them.
+func commands(all ...got) []command {
+	cmds := make([]command, len(all))
+	for i, g := range all {
+		cmds[i] = newCommand([]any{"x"})
+		if g.val != nil {
+			cmds[i].SetVal(g.val)
+		}
+		if g.err != nil {
+			cmds[i].SetErr(g.err)
+		}
 	}
-	if g.err != nil {
-		c.SetErr(g.err)
-	}
-	return c
+	return cmds
 }
 
 func readAs(k kind, plain bool, first, second got, exec error) reply {
-	return questionOf(k).read([]command{first.command(), second.command()}, plain, exec)
+	return questionOf(k).read(commands(first, second), plain, exec)
 }
 
 var (
@@ -167,7 +171,7 @@ func TestEveryReplyOfEveryShapeKeepsTheRules(t *testing.T) {
 			for _, first := range shapes {
 				for _, second := range shapes {
 					for _, exec := range []error{nil, redis.Nil, io.EOF, said("WRONGPASS invalid username-password pair or user is disabled.")} {
-						r := q.read([]command{first.command(), second.command()}, plain, exec)
+						r := q.read(commands(first, second), plain, exec)
 						checkReply(t, q, plain, r)
 					}
 				}
@@ -236,13 +240,12 @@ func TestTheLastWordOnACommandCounts(t *testing.T) {
 		last got
 		want Answer
 	}{{got{err: io.EOF}, Unknown}, {got{err: said("LOADING x")}, Unknown}, {got{val: theirs}, No}} {
-		first := newCommand([]any{"x"})
-		first.SetErr(redis.Nil)
+		cmds := commands(got{err: redis.Nil}, moved)
 		if c.last.val != nil {
-			first.SetVal(c.last.val)
+			cmds[0].SetVal(c.last.val)
 		}
-		first.SetErr(c.last.err)
-		if r := questionOf(askAcquire).read([]command{first, moved.command()}, false, nil); r.answer != c.want {
+		cmds[0].SetErr(c.last.err)
+		if r := questionOf(askAcquire).read(cmds, false, nil); r.answer != c.want {
 			t.Errorf("a nil reply, then %#v: got %v, want %v", c.last, r.answer, c.want)
 		}
 	}
@@ -532,14 +535,14 @@ func TestOnlyWhatWasNotExecutedIsSentAgain(t *testing.T) {
 	noScript, syntax := said("NOSCRIPT No matching script. Please use EVAL."), said("ERR syntax error")
 	for _, k := range allKinds {
 		q := questionOf(k)
-		r := q.read([]command{got{err: noScript}.command(), unmoved.command()}, false, noScript)
+		r := q.read(commands(got{err: noScript}, unmoved), false, noScript)
 		if want := q.script != nil; r.again(q, false, false) != want {
 			t.Errorf("kind %d, NOSCRIPT: sent again=%v, want %v", k, !want, want)
 		}
 		if r.again(q, true, false) {
 			t.Errorf("kind %d: NOSCRIPT to the text itself is sent again", k)
 		}
-		r = q.read([]command{got{err: syntax}.command(), unmoved.command()}, false, syntax)
+		r = q.read(commands(got{err: syntax}, unmoved), false, syntax)
 		if want := k == askAcquire; r.again(q, false, false) != want {
 			t.Errorf("kind %d, a syntax error: sent again=%v, want %v", k, !want, want)
 		}
@@ -547,7 +550,7 @@ func TestOnlyWhatWasNotExecutedIsSentAgain(t *testing.T) {
 			t.Errorf("kind %d: a syntax error in the plain form is sent again", k)
 		}
 		for _, err := range []error{io.EOF, readTimeout(), refused()} {
-			r := q.read([]command{got{err: err}.command(), got{err: err}.command()}, false, err)
+			r := q.read(commands(got{err: err}, got{err: err}), false, err)
 			if r.again(q, false, false) {
 				t.Errorf("kind %d: sent again after %v", k, err)
 			}
@@ -626,15 +629,15 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 	for k, want := range map[kind][]string{
 		askAcquire:  {"set jobs/42 " + mine + " nx get px 1000", "zadd {jobs/42}:fence gt ch 7 f"},
 		askRaise:    {sha(raiseScript) + " " + mine + " 7"},
-		askExtend:   {sha(extendScript) + " " + mine + " 1000 7 82801000 86401000"},
+		askExtend:   {sha(extendScript) + " " + mine + " 1000 7"},
 		askHeal:     {"set jobs/42 " + mine + " nx px 1000"},
-		askRelease:  {queued(releaseScript) + " " + mine + " 82801000 86401000 {jobs/42}:release " + theirs + " 2"},
-		askRollback: {sha(releaseScript) + " " + mine + " 82801000 86401000 "},
+		askRelease:  {queued(releaseScript) + " " + mine + " {jobs/42}:release " + theirs + " 2"},
+		askRollback: {sha(releaseScript) + " " + mine},
 		askAdopt:    {sha(adoptScript) + " " + theirs + " " + mine + " 1000 7"},
 		askRestore:  {sha(adoptScript) + " " + mine + " " + theirs + " 0 "},
-		askTouch:    {sha(touchScript) + " 82801000 86401000"},
+		askTouch:    {sha(touchScript)},
 		askInspect:  {queued(inspectScript)},
-		askTurn:     {queued(turnScript) + " " + mine + " 1000 7 " + theirs + " 1800000000000001 2000 15000"},
+		askTurn:     {queued(turnScript) + " " + mine + " 1000 7 " + theirs + " 1800000000000001 2000 15000 {jobs/42}:release"},
 		askWait:     {waits(waitScript) + " " + theirs + "  12000 15000"},
 		askLeave:    {waits(leaveScript) + " " + theirs + " {jobs/42}:release 2 " + mine},
 		askLook:     {"pttl jobs/42"},
@@ -667,7 +670,7 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 		}
 	})
 	t.Run("go-redis sends none of it twice", func(t *testing.T) {
-		if !newCommand([]any{"x"}).NoRetry() {
+		if c := newCommand([]any{"x"}); !c.NoRetry() {
 			t.Errorf("a command is sent again by go-redis")
 		}
 	})
@@ -676,7 +679,7 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 // Under a guard all grants are scripts that end in the mark, the age and what to do with
 // the mark; all else is as ever.
 func TestWhatIsAskedUnderAGuard(t *testing.T) {
-	g := &guard{age: time.Minute, mark: "{redlock}:boot"}
+	g := &guard{age: time.Minute - time.Microsecond, mark: "{redlock}:boot"}
 	name, _ := nameKey("", "jobs/42")
 	for _, c := range []struct {
 		q    question
@@ -686,7 +689,7 @@ func TestWhatIsAskedUnderAGuard(t *testing.T) {
 	}{
 		{acquireQuestion(g, name, mine, time.Second, 7), acquireScript, acquireLua, "3 jobs/42 {jobs/42}:fence {redlock}:boot " + mine + " 1000 7 60000 "},
 		{adoptQuestion(g, name, theirs, mine, time.Second, 7), adoptScript, adoptLua, "3 jobs/42 {jobs/42}:fence {redlock}:boot " + theirs + " " + mine + " 1000 7 60000 "},
-		{turnQuestion(g, name, mine, time.Second, 7, theirs, 12), turnScript, turnLua, "5 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:lapse {redlock}:boot " + mine + " 1000 7 " + theirs + " 12 2000 15000 60000 "},
+		{turnQuestion(g, name, mine, time.Second, 7, theirs, 12), turnScript, turnLua, "5 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:lapse {redlock}:boot " + mine + " 1000 7 " + theirs + " 12 2000 15000 {jobs/42}:release 60000 "},
 	} {
 		sha := c.s.guarded.sha
 		if !c.q.guarded() || c.q.script.body != guardLua+c.body || c.s.guards || sha == c.s.sha {
@@ -720,7 +723,7 @@ func TestWhatIsAskedUnderAGuard(t *testing.T) {
 }
 
 func TestTheAnswersOfAGuardAreRead(t *testing.T) {
-	g := &guard{age: time.Minute, mark: "{redlock}:boot"}
+	g := &guard{age: time.Minute - time.Microsecond, mark: "{redlock}:boot"}
 	name, _ := nameKey("", "jobs/42")
 	q := acquireQuestion(g, name, mine, time.Second, 7)
 	for _, c := range []struct {
@@ -740,8 +743,7 @@ func TestTheAnswersOfAGuardAreRead(t *testing.T) {
 		{"nothing", []any{}, reply{answer: Unknown, stored: true, sent: true}, "unexpected reply"},
 		{"a number", int64(1), reply{answer: Unknown, stored: true, sent: true}, "unexpected reply"},
 	} {
-		cmds := []command{got{val: c.val}.command(), {}}
-		rep := q.read(cmds, false, nil)
+		rep := q.read(commands(got{val: c.val}, got{}), false, nil)
 		text := ""
 		if rep.err != nil {
 			text = rep.err.Error()
@@ -756,7 +758,7 @@ func TestTheAnswersOfAGuardAreRead(t *testing.T) {
 // A grant on a mark that nothing has compared is none: the batch's first was not
 // executed. What it has stored is to be taken back.
 func TestAGrantOnAMarkThatNothingComparedIsTakenBack(t *testing.T) {
-	g := &guard{age: time.Minute, mark: "{redlock}:boot"}
+	g := &guard{age: time.Minute - time.Microsecond, mark: "{redlock}:boot"}
 	name, _ := nameKey("", "jobs/42")
 	grant, plain := acquireQuestion(g, name, mine, time.Second, 7), extendQuestion(name, mine, time.Second, 7)
 	yes, no := reply{answer: Yes, stored: true, sent: true}, reply{answer: No, sent: true}
@@ -844,7 +846,7 @@ func TestAServersIntroduction(t *testing.T) {
 		{"never reached for a wrong password", untouched, said("WRONGPASS x"), &introduction{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := introduce(c.info.command(), c.exec); !reflect.DeepEqual(got, c.want) {
+			if got := introduce(&commands(c.info)[0], c.exec); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})

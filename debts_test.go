@@ -9,7 +9,7 @@ import (
 // What is owed to a node that never answers is bounded; the oldest goes first, for its
 // ttl is the next to be over.
 func TestDebtsAreBoundedAndTheOldestGoesFirst(t *testing.T) {
-	ln := newLane(0, &deafNode{}, nil)
+	ln := newLane(0, &deafNode{}, nil, false)
 	ln.probing = true // nobody pays
 	const more = 100
 	for i := range maxDebts + more {

@@ -295,7 +295,7 @@ func verb(args []string) string {
 		}
 		script := luaNames()[id]
 		switch last := args[len(args)-1]; {
-		case script == "release" && last == "":
+		case script == "release" && args[2] == "2":
 			return "rollback"
 		case script == "adopt" && last == "":
 			return "restore"

@@ -11,17 +11,18 @@
 //
 // I1, exclusion. Two locks on one key are never both within their Until, as long as,
 // until then, a majority of the nodes carries the lock: no node that said yes forgets
-// it (a restart without its data, a flush or a failover, unless every client of the key
-// sets a RestartGuard of at least its longest ttl; an eviction), and no node's clock gains on ours by more than Options.Drift of the ttl, by rate or by a step. (A
+// it (a restart without its data, a flush or a failover, unless every client of the
+// key sets a RestartGuard of at least its longest ttl; an eviction), and no node's
+// clock gains on ours by more than Options.Drift of the ttl, by rate or by a step. (A
 // hand-over by Adopt ends the giver's claim: between the two this is an agreement.)
 //
 // I2, fencing. Lock.Fence is strictly greater than that of every holder of the key
 // whose acquisition had returned before this one's winning attempt sent its first
 // request, whatever clocks, pauses and delays do, as long as one and the same majority
 // of the nodes keeps its registers at or above that holder's fence from then until
-// this one's acquisition returns; where registers are lost it
-// still grows if the nodes that lost them granted nothing for at least a ttl and
-// clients' clocks differ by less than the time since that holder's grant.
+// this one's acquisition returns; where registers are lost it still grows if the nodes
+// that lost them granted nothing for at least a ttl and clients' clocks differ by less
+// than the time since that holder's grant.
 //
 // I3, loss is told in time. A context from KeepAlive or Run ends no later than Until,
 // even if no node answers any more and even if an extension hangs; where the process
@@ -44,7 +45,8 @@
 // writes with a smaller fence than it has seen. Two nodes give no fault tolerance.
 // Replicas behind a node do not make it safer: a failover, or a Ring's re-hash, is a
 // node that forgets. A node that restarts without its data must stay away for the
-// longest ttl, or be met by clients with a RestartGuard. An acquire gives its fence register no ttl of its own: a holder that
-// crashes within its first second, or a request that the network delivers long after
-// its connection failed, leaves one until the key is used again.
+// longest ttl, or be met by clients with a RestartGuard. An acquire gives its fence
+// register no ttl of its own: a holder that crashes within its first second, or a
+// request that the network delivers long after its connection failed, leaves one until
+// the key is used again.
 package redlock

@@ -102,11 +102,11 @@ func px(ttl time.Duration) int64 {
 }
 
 // registerPX is the life that a fence register is given, in milliseconds from now,
-// where it has less than least. Below 2^31 as well, which takes a few hours from
-// the registers of the longest ttls: a proxy that cut it would make PEXPIRE delete
-// the register.
+// where it has less than least. It is the same for all ttls up to registerSlack, and
+// the scripts know it. Below 2^31 as well, which takes a few hours from the registers
+// of the longest ttls: a proxy that cut it would make PEXPIRE delete the register.
 func registerPX(ttl time.Duration) (least, given int64) {
-	given = min(px(ttl+registerLife), math.MaxInt32)
+	given = min(px(max(ttl, registerSlack)+registerLife), math.MaxInt32)
 	return given - px(registerSlack), given
 }
 

@@ -133,12 +133,13 @@ func TestWhatIsSentAsMillisecondsFits32Bits(t *testing.T) {
 }
 
 func TestARegisterOutlivesItsLockByADay(t *testing.T) {
-	for _, ttl := range []time.Duration{10 * time.Millisecond, time.Minute, 20 * day} {
+	const hour = 3600 * 1000
+	for _, ttl := range []time.Duration{10 * time.Millisecond, time.Minute, time.Hour, time.Hour + 1, 20 * day} {
 		least, given := registerPX(ttl)
-		if want := px(ttl) + 24*3600*1000; given != want {
+		if want := max(px(ttl), hour) + 24*hour; given != want {
 			t.Errorf("ttl %v: its register is given %d ms, want %d", ttl, given, want)
 		}
-		if want := px(ttl) + 23*3600*1000; least != want {
+		if want := given - hour; least != want {
 			t.Errorf("ttl %v: its register is given a life below %d ms, want %d", ttl, least, want)
 		}
 	}

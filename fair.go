@@ -44,37 +44,34 @@ const (
 
 // turnQuestion is an acquire that minds the queue. ticket 0: it does not queue, and may
 // only stand there as place.
-func turnQuestion(g *guard, name lockKey, value string, ttl time.Duration, proposal int64, place string, ticket int64) question {
+func turnQuestion(g *guard, name *lockKey, value string, ttl time.Duration, proposal int64, place string, ticket int64) question {
 	q := question{kind: askTurn, value: value, ttl: ttl}
 	t := ""
 	if ticket != 0 {
 		t = strconv.FormatInt(ticket, 10)
 	}
-	queue, lapse := name.queue()
-	q.evalGrant(g, turnScript, []any{name.full, name.fence, queue, lapse},
-		value, px(ttl), proposal, place, t, turnLife.Milliseconds(), queueLife.Milliseconds())
+	q.evalGrant(g, turnScript, name.withQueue(),
+		value, px(ttl), proposal, place, t, turnLife.Milliseconds(), queueLife.Milliseconds(), name.args.channel)
 	return q
 }
 
 // waitQuestion queues a place, or refreshes it; behind: at the end of the queue, also
 // if it has one before.
-func waitQuestion(name lockKey, place string, behind bool) question {
+func waitQuestion(name *lockKey, place string, behind bool) question {
 	q := question{kind: askWait}
 	t := ""
 	if behind {
 		t = "new"
 	}
-	queue, lapse := name.queue()
-	q.evalOn(waitScript, []any{name.full, queue, lapse}, place, t, placeLife.Milliseconds(), queueLife.Milliseconds())
+	q.evalOn(waitScript, []any{name.args.full, name.args.queue, name.args.lapse}, place, t, placeLife.Milliseconds(), queueLife.Milliseconds())
 	return q
 }
 
 // leaveQuestion takes a place off the queue. value is what is announced where the lock
 // is free: a new one every time, for who hears it acts once for each.
-func leaveQuestion(name lockKey, place, value string, tell int) question {
+func leaveQuestion(name *lockKey, place, value string, tell int) question {
 	q := question{kind: askLeave}
-	queue, lapse := name.queue()
-	q.evalOn(leaveScript, []any{name.full, queue, lapse}, place, name.channel, tell, value)
+	q.evalOn(leaveScript, []any{name.args.full, name.args.queue, name.args.lapse}, place, name.args.channel, tell, value)
 	return q
 }
 

@@ -44,7 +44,7 @@ const maxLeads = 4096
 // lead is how far a key's registers were seen ahead of our clock; 0: not. Without it
 // every acquisition of a lock that was once ahead would need the raise, and each
 // raise, with its headroom, would carry the registers farther from all clocks.
-func (l *Locker) lead(name lockKey) int64 {
+func (l *Locker) lead(name *lockKey) int64 {
 	if l.leading.Load() == 0 {
 		return 0
 	}
@@ -54,7 +54,7 @@ func (l *Locker) lead(name lockKey) int64 {
 }
 
 // noteLead keeps what an acquisition learned for the next one.
-func (l *Locker) noteLead(name lockKey, start instant, token int64) {
+func (l *Locker) noteLead(name *lockKey, start instant, token int64) {
 	if ahead := token > start.wall; !ahead && l.leading.Load() == 0 {
 		return
 	}

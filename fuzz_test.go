@@ -33,7 +33,7 @@ func FuzzNameKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, prefix, key string) {
 		k, err := nameKey(prefix, key)
 		if err != nil {
-			if k != (lockKey{}) || !strings.HasPrefix(err.Error(), "redlock: ") || len(err.Error()) > 2000 {
+			if k != nil || !strings.HasPrefix(err.Error(), "redlock: ") || len(err.Error()) > 2000 {
 				t.Fatalf("%q: got %+v, %v", prefix+key, k, err)
 			}
 			return
@@ -50,13 +50,13 @@ func FuzzNameKey(f *testing.F) {
 			}
 		}
 		// The names tell the key, so no other key has them.
-		stem, ok := strings.CutSuffix(k.fence, fenceSuffix)
+		stem, ok := strings.CutSuffix(k.args.fence.(string), fenceSuffix)
 		back := strings.TrimSuffix(strings.TrimPrefix(stem, "{"), "}")
 		if strings.ContainsAny(k.full, "{}") {
 			_, back, ok = strings.Cut(stem, "}:")
 		}
 		if !ok || back != k.full {
-			t.Errorf("%q names %q, want %q", k.fence, back, k.full)
+			t.Errorf("%q names %q, want %q", k.args.fence, back, k.full)
 		}
 	})
 }
@@ -226,7 +226,7 @@ func FuzzRead(f *testing.F) {
 		second := got{d.value(0), d.err()}
 		exec := d.err()
 		q := questionOf(k)
-		r := q.read([]command{first.command(), second.command()}, plain, exec)
+		r := q.read(commands(first, second), plain, exec)
 		judged := r
 		if k == askTurn { // it moves the register in the same step as it grants
 			judged.fenced = false
@@ -305,7 +305,7 @@ func FuzzIntroduce(f *testing.F) {
 	f.Add("\r\r\n\nrun_id: x ")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, info string) {
-		got := introduce(got{val: info}.command(), nil)
+		got := introduce(&commands(got{val: info})[0], nil)
 		if got == nil {
 			t.Fatalf("%q: an answer is taken for none", info)
 		}
@@ -458,7 +458,7 @@ func FuzzStatus(f *testing.F) {
 		for i := range bl.calls {
 			g := got{d.value(0), d.err()}
 			c := &bl.calls[i]
-			c.rep = c.q.read([]command{g.command(), got{}.command()}, false, nil)
+			c.rep = c.q.read(commands(g, got{}), false, nil)
 			c.at = l.now().at
 			if c.rep.answer == Yes && k == askInspect && !c.rep.missing {
 				values[c.rep.holder]++

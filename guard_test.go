@@ -198,38 +198,38 @@ func TestAScriptFlushIsNoRestart(t *testing.T) {
 	})
 }
 
+// granted has n callers take a lock each, at once, and returns the last arguments of
+// the node's grants: what each does with the mark.
+func granted(t *testing.T, l *redlock.Locker, node *redlocktest.Node, n int) (last []string) {
+	t.Helper()
+	check(t, "release", try(t, l, "warm", time.Second).Release(t.Context()), nil)
+	node.Record(true)
+	done := make(chan error, n)
+	for i := range n {
+		go func() {
+			_, err := l.TryAcquire(t.Context(), "jobs/"+strconv.Itoa(i), time.Second)
+			done <- err
+		}()
+	}
+	for range n {
+		check(t, "TryAcquire", <-done, nil)
+	}
+	for _, cmd := range node.Log() {
+		if strings.HasPrefix(cmd.Args[0], "eval") && cmd.Args[2] == "3" {
+			last = append(last, cmd.Args[len(cmd.Args)-1])
+		}
+	}
+	check(t, "grants", len(last), n)
+	return last
+}
+
 // Grants that travel in one batch are covered by the first; the next batch compares anew.
 func TestTheFirstGrantOfABatchComparesTheMark(t *testing.T) {
 	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
-		clients := c.Clients()
-		l := lockerOn(t, underGuard, clients)
-		warm := try(t, l, "warm", time.Second)
-		check(t, "release", warm.Release(t.Context()), nil)
-		c.Node(0).Record(true)
 		const n = 40
-		done := make(chan error, n)
-		for i := range n {
-			go func() {
-				_, err := l.TryAcquire(t.Context(), "jobs/"+strconv.Itoa(i), time.Second)
-				done <- err
-			}()
-		}
-		for range n {
-			check(t, "TryAcquire", <-done, nil)
-		}
-		compared, believed := 0, 0
-		for _, cmd := range c.Node(0).Log() {
-			switch last := cmd.Args[len(cmd.Args)-1]; {
-			case !strings.HasPrefix(cmd.Args[0], "evalsha") || cmd.Args[2] != "3":
-			case last == "1":
-				compared++
-			case last == "0":
-				believed++
-			default:
-				t.Errorf("sent %v", cmd)
-			}
-		}
-		check(t, "grants", compared+believed, n)
+		last := granted(t, lockerOn(t, underGuard, c.Clients()), c.Node(0), n)
+		compared := len(last) - strings.Count(strings.Join(last, ""), "0")
+		check(t, "compared or believed", strings.Trim(strings.Join(last, ""), "01"), "")
 		if compared == 0 || compared > n/4 {
 			t.Errorf("%d of %d grants compared the mark, want one a batch", compared, n)
 		}
@@ -243,24 +243,8 @@ func TestBehindAnUnknownNodeEveryGrantComparesTheMark(t *testing.T) {
 		l, err := redlock.New(underGuard, wrapped{c.Clients()[0]})
 		check(t, "New", err, nil)
 		defer l.Close()
-		check(t, "release", try(t, l, "warm", time.Second).Release(t.Context()), nil)
-		c.Node(0).Record(true)
 		const n = 10
-		done := make(chan error, n)
-		for i := range n {
-			go func() {
-				_, err := l.TryAcquire(t.Context(), "jobs/"+strconv.Itoa(i), time.Second)
-				done <- err
-			}()
-		}
-		for range n {
-			check(t, "TryAcquire", <-done, nil)
-		}
-		for _, cmd := range c.Node(0).Log() {
-			if strings.HasPrefix(cmd.Args[0], "eval") && cmd.Args[2] == "3" {
-				check(t, "last argument", cmd.Args[len(cmd.Args)-1], "1")
-			}
-		}
+		check(t, "last arguments", strings.Join(granted(t, l, c.Node(0), n), ""), strings.Repeat("1", n))
 	})
 }
 

@@ -134,7 +134,7 @@ func (l *Locker) look() {
 // that may be left to expire, and those that a failed attempt has raised.
 // nodes says which, as bits; there it goes after the calls of prev, and is owed.
 // unless: not where these are rolled back.
-func (l *Locker) touch(name lockKey, ttl time.Duration, nodes uint64, prev *ballot, unless bool, before uint64) {
+func (l *Locker) touch(name *lockKey, ttl time.Duration, nodes uint64, prev *ballot, unless bool, before uint64) {
 	q := touchQuestion(name, ttl)
 	q.patience = l.patience(ttl)
 	for i, ln := range l.lanes {

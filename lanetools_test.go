@@ -206,10 +206,10 @@ func word(args []string) string {
 		if name == "eval" {
 			sha = shaOf(sha)
 		}
-		if w := scriptNames()[sha]; w != "release" || args[len(args)-1] != "" {
+		if w := scriptNames()[sha]; w != "release" || args[2] != "2" {
 			return w
 		}
-		return "rollback" // a release that announces nothing
+		return "rollback" // a release without a queue, which announces nothing
 	}
 	return ""
 }

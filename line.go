@@ -37,7 +37,7 @@ type waits struct {
 // A room is where the line for one key stands, and what is known of the lock.
 // Guarded by waits.mu.
 type room struct {
-	name        lockKey
+	name        *lockKey
 	first, last *waiter
 	place       string    // in the nodes' queues; "": none yet
 	channel     string    // on which it is told; "": the ears were not asked to listen

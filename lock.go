@@ -12,7 +12,7 @@ import (
 // from any number of goroutines.
 type Lock struct {
 	l     *Locker
-	name  lockKey
+	name  *lockKey
 	value string
 	fence int64
 	ttl   time.Duration

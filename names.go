@@ -22,27 +22,54 @@ const (
 
 var suffixes = []string{fenceSuffix, queueSuffix, lapseSuffix, releaseSuffix, bootSuffix}
 
-// lockKey is what the nodes know a lock by.
+// lockKey is what the nodes know a lock by. It does not change; all who deal with the
+// lock share it.
 type lockKey struct {
 	key     string // as the caller calls it
 	full    string // with the prefix: the lock itself
-	fence   string // the fence register, a sorted set with one member
 	channel string // where releases are announced
+
+	// The names as commands take them: put into an interface once, and not by each.
+	args struct {
+		full    any
+		fence   any // the fence register, a sorted set with one member
+		queue   any // the queue of waiters, by their tickets
+		lapse   any // and when each of their places is over
+		channel any
+	}
 }
 
 // nameKey checks a caller's key and derives the names beside it.
-func nameKey(prefix, key string) (lockKey, error) {
+func nameKey(prefix, key string) (*lockKey, error) {
 	full := prefix + key
 	switch {
 	case key == "":
-		return lockKey{}, fmt.Errorf("redlock: the key is empty: name what is locked, such as %q", "jobs/42")
+		return nil, fmt.Errorf("redlock: the key is empty: name what is locked, such as %q", "jobs/42")
 	case len(full) > maxKeyBytes:
-		return lockKey{}, fmt.Errorf("redlock: the key %q has %d bytes with its prefix: at most %d", clip(key), len(full), maxKeyBytes)
+		return nil, fmt.Errorf("redlock: the key %q has %d bytes with its prefix: at most %d", clip(key), len(full), maxKeyBytes)
 	case reserved(full):
-		return lockKey{}, fmt.Errorf("redlock: the key %q looks like a name that this library keeps beside locks ({...}%s): take another", clip(full), strings.Join(suffixes, ", {...}"))
+		return nil, fmt.Errorf("redlock: the key %q looks like a name that this library keeps beside locks ({...}%s): take another", clip(full), strings.Join(suffixes, ", {...}"))
 	}
 	base := sibling(full)
-	return lockKey{key: key, full: full, fence: base + fenceSuffix, channel: base + releaseSuffix}, nil
+	all := base + fenceSuffix + base + queueSuffix + base + lapseSuffix + base + releaseSuffix // one piece of memory
+	next := func(suffix string) (name string) {
+		n := len(base) + len(suffix)
+		name, all = all[:n], all[n:]
+		return name
+	}
+	k := &lockKey{key: key, full: full}
+	k.args.full = full
+	k.args.fence = next(fenceSuffix)
+	k.args.queue = next(queueSuffix)
+	k.args.lapse = next(lapseSuffix)
+	k.channel = next(releaseSuffix)
+	k.args.channel = k.channel
+	return k, nil
+}
+
+// withQueue is the keys of a script that minds the lock, its register and its queue.
+func (k *lockKey) withQueue() []any {
+	return []any{k.args.full, k.args.fence, k.args.queue, k.args.lapse}
 }
 
 // reserved reports whether a key could be one of ours beside another lock.
@@ -61,13 +88,6 @@ func reserved(full string) bool {
 // bootMark is where a restart guard keeps which server a node is, and since when. It
 // is one key for all locks under a prefix, named as if it stood beside a lock.
 func bootMark(prefix string) string { return sibling(prefix+"redlock") + bootSuffix }
-
-// queue is the names of the queue of waiters, by their tickets, and of when each of
-// their places is over.
-func (n lockKey) queue() (queue, lapse string) {
-	base := strings.TrimSuffix(n.channel, releaseSuffix)
-	return base + queueSuffix, base + lapseSuffix
-}
 
 // sibling is the stem of the names beside a key, in the key's hash slot: "{K}"
 // where K has no brace. A key with braces is hashed by its own tag or, where it

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,8 +49,8 @@ func slotOf(key string) int {
 }
 
 // siblings are all names that a lock has beside its own, the reserved one included.
-func siblings(k lockKey) []string {
-	return []string{k.fence, k.channel, strings.TrimSuffix(k.fence, fenceSuffix) + queueSuffix}
+func siblings(k *lockKey) []string {
+	return []string{k.args.fence.(string), k.args.queue.(string), k.args.lapse.(string), k.channel}
 }
 
 var someKeys = []string{
@@ -157,14 +158,17 @@ func TestPlainKeysHaveReadableNamesBesideThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := lockKey{key: "jobs/42", full: "app:jobs/42", fence: "{app:jobs/42}:fence", channel: "{app:jobs/42}:release"}
-	if k != want {
-		t.Errorf("got %+v, want %+v", k, want)
+	if k.key != "jobs/42" || k.full != "app:jobs/42" {
+		t.Errorf("got %q, stored under %q", k.key, k.full)
+	}
+	all := []any{k.args.full, k.args.fence, k.args.queue, k.args.lapse, k.args.channel, k.channel}
+	want := []any{"app:jobs/42", "{app:jobs/42}:fence", "{app:jobs/42}:queue", "{app:jobs/42}:lapse", "{app:jobs/42}:release", "{app:jobs/42}:release"}
+	if !slices.Equal(all, want) {
+		t.Errorf("got %q, want %q", all, want)
 	}
 	k, _ = nameKey("", "{user}.following")
-	want = lockKey{key: "{user}.following", full: "{user}.following", fence: "{user}:{user}.following:fence", channel: "{user}:{user}.following:release"}
-	if k != want {
-		t.Errorf("got %+v, want %+v", k, want)
+	if got, want := k.args.fence, "{user}:{user}.following:fence"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -233,7 +237,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 			if len(err.Error()) > 1500 {
 				t.Errorf("the error has %d bytes", len(err.Error()))
 			}
-			if k != (lockKey{}) {
+			if k != nil {
 				t.Errorf("names come with the error: %+v", k)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -112,11 +113,12 @@ type flight struct {
 // let one time out is down: it gets PINGs and nothing else until it has answered
 // one and what is owed to it (owed.go), so that it costs nobody any time.
 type lane struct {
-	name   string
-	node   Node
-	direct bool // a pipeline goes over one connection to one server
-	i      int
-	met    *roster
+	name    string
+	node    Node
+	direct  bool // a pipeline goes over one connection to one server
+	guarded bool // grants are under a guard
+	i       int
+	met     *roster
 
 	mu        sync.Mutex
 	queue     []*call
@@ -143,10 +145,10 @@ type lane struct {
 	stopping  chan struct{}
 }
 
-func newLane(i int, node Node, met *roster) *lane {
+func newLane(i int, node Node, met *roster, guarded bool) *lane {
 	_, direct := node.(*redis.Client) // any other may split it
 	return &lane{
-		name: nodeName(i, node), node: node, direct: direct, i: i, met: met,
+		name: nodeName(i, node), node: node, direct: direct, guarded: guarded, i: i, met: met,
 		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
 }
@@ -405,7 +407,7 @@ func (ln *lane) fly() {
 		hello := !ln.known
 		ln.mu.Unlock()
 
-		info, err := f.exec(hello, ln.direct)
+		info, err := f.exec(hello, ln.guarded, ln.direct)
 		took := time.Since(f.sent)
 
 		ln.mu.Lock()
@@ -420,6 +422,7 @@ func (ln *lane) fly() {
 		if stuck {
 			return
 		}
+		runtime.Gosched()
 	}
 }
 
@@ -477,8 +480,9 @@ type landing struct {
 }
 
 // exec sends the batch and reads all answers. hello: introduce ourselves first.
-// direct: all of it goes over one connection to one server.
-func (f *flight) exec(hello, direct bool) (info *introduction, err error) {
+// guarded: grants are under a guard; direct: all of it goes over one connection to one
+// server.
+func (f *flight) exec(hello, guarded, direct bool) (info *introduction, err error) {
 	ctx := context.Background()
 	var who *command
 	if hello {
@@ -486,7 +490,9 @@ func (f *flight) exec(hello, direct bool) (info *introduction, err error) {
 		who = &c
 		f.cmds = append(f.cmds, who)
 	}
-	f.check(direct)
+	if guarded {
+		f.check(direct)
+	}
 	f.asked = slices.Grow(f.asked, len(f.calls))[:len(f.calls)] // at once: go-redis gets pointers into it
 	for i, c := range f.calls {
 		for j := range c.q.cmds {
@@ -499,13 +505,15 @@ func (f *flight) exec(hello, direct bool) (info *introduction, err error) {
 	_ = f.pipe.BatchProcess(ctx, f.cmds...) // only queues
 	_, err = f.pipe.Exec(ctx)
 	if hello {
-		info = introduce(*who, err)
+		info = introduce(who, err)
 	}
 	for i, c := range f.calls {
 		rep := c.q.read(f.asked[i][:], c.plain, err)
 		f.lands = append(f.lands, landing{rep: rep, again: rep.again(c.q, c.evaled, c.plain)})
 	}
-	f.doubt()
+	if guarded {
+		f.doubt()
+	}
 	return info, err
 }
 
@@ -714,7 +722,7 @@ type introduction struct{ runID string }
 
 // introduce reads INFO server; nil: it was not answered. A server that answers
 // without a run_id, or refuses, is taken as it is.
-func introduce(c command, exec error) *introduction {
+func introduce(c *command, exec error) *introduction {
 	v, err := result(c, exec)
 	if err != nil {
 		if _, said := explain(err); said {

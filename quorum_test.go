@@ -456,7 +456,7 @@ func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &Locker{lanes: make([]*lane, 3)}
-			b := l.newBallot(OpAcquire, lockKey{}, question{kind: askAcquire}, realClock(), acquireDecided)
+			b := l.newBallot(OpAcquire, &lockKey{}, question{kind: askAcquire}, realClock(), acquireDecided)
 			b.calls[1].rep = c.rep
 			b.vote(&b.calls[1])
 			got, gotHard, _ := b.result()
@@ -468,7 +468,7 @@ func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
 	}
 	t.Run("and keeps the highest register met", func(t *testing.T) {
 		l := &Locker{lanes: make([]*lane, 3)}
-		b := l.newBallot(OpRaise, lockKey{}, question{kind: askRaise}, realClock(), raiseDecided)
+		b := l.newBallot(OpRaise, &lockKey{}, question{kind: askRaise}, realClock(), raiseDecided)
 		for i, score := range []int64{5, 9, 7} {
 			b.calls[i].rep = reply{answer: Yes, score: score}
 			b.vote(&b.calls[i])

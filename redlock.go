@@ -72,14 +72,14 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 		}
 	}
 	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), leaving: make(map[string]*ballot), restore: make(map[string]*ballot), lives: make(map[string]registerLives)}
+	if l.guard, err = newGuard(opt, nodes); err != nil {
+		return nil, err
+	}
 	for i, n := range nodes {
 		if _, ok := n.(*redis.Ring); ok {
 			l.ring = true
 		}
-		l.lanes = append(l.lanes, newLane(i, n, &l.met))
-	}
-	if l.guard, err = newGuard(opt, nodes); err != nil {
-		return nil, err
+		l.lanes = append(l.lanes, newLane(i, n, &l.met, l.guard != nil))
 	}
 	l.waits = newWaits(l)
 	return l, nil
@@ -88,7 +88,7 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 // An errand is one call of TryAcquire, Acquire or Adopt, over all its attempts.
 type errand struct {
 	op      Op
-	name    lockKey
+	name    *lockKey
 	ttl     time.Duration
 	label   string
 	began   instant
@@ -461,7 +461,7 @@ func allIn(t tally) bool { return t.open() == 0 }
 // cleaning prepares a rollback, a release or a restore. Later attempts on the key
 // go to each node after it. holds and doubt say, as bits, which nodes may hold the
 // value, beyond what the calls tell that it is sent after.
-func (l *Locker) cleaning(op Op, name lockKey, q question, holds, doubt uint64, decided func(tally) bool) *ballot {
+func (l *Locker) cleaning(op Op, name *lockKey, q question, holds, doubt uint64, decided func(tally) bool) *ballot {
 	q.patience = l.patience(q.ttl)
 	b := l.newBallot(op, name, q, l.now(), decided)
 	for i := range b.calls {
@@ -489,14 +489,14 @@ func (l *Locker) cleaning(op Op, name lockKey, q question, holds, doubt uint64, 
 
 // restoring is a failed adoption of the key that is being undone; nil: none. The
 // giver's next question goes to each node after it.
-func (l *Locker) restoring(name lockKey) *ballot {
+func (l *Locker) restoring(name *lockKey) *ballot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.restore[name.full]
 }
 
 // lastLeaving is the clean-up under way for a key; nil: none.
-func (l *Locker) lastLeaving(name lockKey) *ballot {
+func (l *Locker) lastLeaving(name *lockKey) *ballot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.leaving[name.full]

@@ -86,7 +86,7 @@ func TestAQuorumErrorMatchesItsReasonAndItsVotes(t *testing.T) {
 // Attack 86.
 func TestTheCallersContextIsMatchedExactlyWhereItEndedTheCall(t *testing.T) {
 	l := &Locker{now: realClock, closing: make(chan struct{})}
-	e := &errand{op: OpAcquire, name: lockKey{key: "k"}, began: realClock(), attempt: 2}
+	e := &errand{op: OpAcquire, name: &lockKey{key: "k"}, began: realClock(), attempt: 2}
 	last := &QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: Unknown, Err: newNodeError("timeout 50ms", context.DeadlineExceeded)}}}, Err: ErrNoQuorum}
 	cause := errors.New("shutting down")
 	cancelled, cancel := context.WithCancelCause(t.Context())
@@ -220,7 +220,7 @@ func TestHugeKeysAreClipped(t *testing.T) {
 	key := strings.Repeat("k", maxKeyBytes)
 	for _, err := range []error{
 		&QuorumError{Round: Round{Op: OpAcquire, Key: key, Need: 1}, Err: ErrHeld},
-		(&Locker{now: realClock}).ended(closedContext(t), &errand{op: OpAcquire, name: lockKey{key: key}}),
+		(&Locker{now: realClock}).ended(closedContext(t), &errand{op: OpAcquire, name: &lockKey{key: key}}),
 	} {
 		if n := len(err.Error()); n > 400 || !strings.Contains(err.Error(), "kkk...") {
 			t.Errorf("the error has %d bytes: %s", n, clip(err.Error()))

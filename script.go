@@ -13,13 +13,15 @@ type script struct {
 	name    string
 	body    string
 	sha     string
+	shaArg  any     // as an argument
 	guarded *script // what it is under a restart guard; nil: the same
 	guards  bool    // it is what another is under a guard
 }
 
 func newScript(name, body string) *script {
 	sum := sha1.Sum([]byte(body))
-	return &script{name: name, body: body, sha: hex.EncodeToString(sum[:])}
+	sha := hex.EncodeToString(sum[:])
+	return &script{name: name, body: body, sha: sha, shaArg: sha}
 }
 
 // newGrant is newScript for one that may grant a lock, which a guard may go before.

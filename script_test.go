@@ -214,7 +214,7 @@ func TestScriptRaise(t *testing.T) {
 
 func TestScriptRelease(t *testing.T) {
 	release := func(s *stage, channel string) any {
-		return s.evalQueue("release", "ours", "86000000", "86400000", channel, "", "2")
+		return s.evalQueue("release", "ours", channel, "", "2", "86000000", "86400000")
 	}
 	onScript(t, "ours: deleted, the register kept with a life", func(s *stage) {
 		s.node(0).Set(job, "ours", sec)
@@ -355,7 +355,7 @@ const releaseChannel = "{jobs/42}:release"
 
 func TestScriptReleaseTellsTheQueue(t *testing.T) {
 	release := func(s *stage, place, tell string) any {
-		return s.evalQueue("release", "ours", "86000000", "86400000", releaseChannel, place, tell)
+		return s.evalQueue("release", "ours", releaseChannel, place, tell)
 	}
 	tells := func(name, place, tell string, before func(s *stage), want string, left ...any) {
 		onScript(t, name, func(s *stage) {
@@ -728,11 +728,38 @@ func TestScriptTouch(t *testing.T) {
 	})
 }
 
+// A life that nobody spells out is the usual: 25 hours, where there is less than 24.
+func TestScriptsKnowTheUsualLife(t *testing.T) {
+	for name, f := range map[string]func(s *stage) any{
+		"release":  func(s *stage) any { return s.evalQueue("release", "ours", "x") },
+		"rollback": func(s *stage) any { return s.eval("release", "ours") },
+		"extend":   func(s *stage) any { return s.eval("extend", "ours", "5000", "77") },
+		"touch":    func(s *stage) any { return s.eval("touch") },
+	} {
+		for _, c := range []struct {
+			life string
+			want time.Duration
+		}{{"", 25 * time.Hour}, {"86399999", 25 * time.Hour}, {"86400000", day}, {"90000000", 25 * time.Hour}, {"99000000", 99000 * sec}} {
+			onScript(t, name+" "+c.life, func(s *stage) {
+				s.node(0).Set(job, "ours", sec)
+				s.do(0, "ZADD", jobRegister, "77", "f")
+				if c.life != "" {
+					s.do(0, "PEXPIRE", jobRegister, c.life)
+				}
+				s.answers(name, f(s), 1)
+				if got := s.node(0).TTL(jobRegister); got != c.want {
+					s.Errorf("the register lives for %v, want %v", got, c.want)
+				}
+			})
+		}
+	}
+}
+
 func TestScriptTurn(t *testing.T) {
 	// The value, ttl and token of an acquire; a place and its ticket; how long a place
 	// and a queue live.
 	turn := func(s *stage, place, ticket string) any {
-		return s.evalQueue("turn", "ours", "5000", "77", place, ticket, "2000", "15000")
+		return s.evalQueue("turn", "ours", "5000", "77", place, ticket, "2000", "15000", releaseChannel)
 	}
 	onScript(t, "free and nobody queues: ours, the register moved", func(s *stage) {
 		s.do(0, "ZADD", jobRegister, "76", "f")
@@ -763,6 +790,24 @@ func TestScriptTurn(t *testing.T) {
 		s.answers("without a place", turn(s, "", ""), 2, "first", 1234, 2, s.us())
 		s.leaves("afterwards", "", 0, "", 0)
 		s.queues("afterwards", "first", "p")
+	})
+	onScript(t, "free and another is first: that one is told, and nobody else", func(s *stage) {
+		heard := s.listening(releaseChannel, releaseChannel+":first", releaseChannel+":second", releaseChannel+":p")
+		s.place("first", 9, s.ms()+1234)
+		s.place("second", 10, s.ms()+1234)
+		turn(s, "p", "11")
+		if got := strings.Join(heard(), " "); got != ":first=1 ours" {
+			s.Errorf("announced: got %q, want the first alone", got)
+		}
+	})
+	onScript(t, "held: nobody is told", func(s *stage) {
+		heard := s.listening(releaseChannel, releaseChannel+":first")
+		s.node(0).Set(job, "theirs", 9*sec)
+		s.place("first", 9, s.ms()+1234)
+		turn(s, "p", "11")
+		if got := strings.Join(heard(), " "); got != "" {
+			s.Errorf("announced: got %q, want nothing", got)
+		}
 	})
 	onScript(t, "held: told by whom, for how long, and how many are before us", func(s *stage) {
 		s.node(0).Set(job, "theirs", 9*sec)
@@ -826,7 +871,7 @@ func TestScriptTurn(t *testing.T) {
 	})
 	onScript(t, "a register of another type: FENCE, and nothing is stored", func(s *stage) {
 		s.do(0, "SET", jobRegister, "word")
-		_, err := s.node(0).Do("EVAL", luaText("turn"), "4", job, jobRegister, jobQueue, jobLapse, "ours", "5000", "77", "", "", "2000", "15000")
+		_, err := s.node(0).Do("EVAL", luaText("turn"), "4", job, jobRegister, jobQueue, jobLapse, "ours", "5000", "77", "", "", "2000", "15000", releaseChannel)
 		if err == nil || !strings.Contains(err.Error(), "FENCE") {
 			s.Errorf("got %v, want an error that says FENCE", err)
 		}

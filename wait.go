@@ -121,7 +121,7 @@ func (w *waits) announced(i int, channel, text string) {
 // released is told that a lock of our own was released. Who waits here is told as
 // everybody is, in turn, unless it cannot hear that; or nobody is, for the lock was
 // handed on, and the attempt was over before: it had overtaken the release.
-func (w *waits) released(name lockKey, quiet bool) {
+func (w *waits) released(name *lockKey, quiet bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.rooms[name.full]

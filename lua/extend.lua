@@ -1,4 +1,4 @@
--- If the lock K holds our value, gives it at least ARGV[2] ms to live and the register at least our fence, and ARGV[5] ms where it has less than ARGV[4]; 1: done, 0: another's value, -1: nothing there. Never shortens a ttl, never creates the lock.
+-- If the lock K holds our value, gives it at least ARGV[2] ms to live and the register at least our fence, and ARGV[5] ms (absent: 25 hours) where it has less than ARGV[4] (a day); 1: done, 0: another's value, -1: nothing there. Never shortens a ttl, never creates the lock.
 local held = redis.call('GET', KEYS[1])
 if held == false then return -1 end
 if held ~= ARGV[1] then return 0 end
@@ -9,5 +9,5 @@ if left >= 0 and left <= tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], A
 -- An error of the register must not read as one of the lock.
 local raised = redis.pcall('ZADD', KEYS[2], 'GT', ARGV[3], 'f')
 if type(raised) == 'table' and raised.err then return redis.error_reply('FENCE ' .. raised.err) end
-if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[4]) then redis.call('PEXPIRE', KEYS[2], ARGV[5]) end
+if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[4]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[5] or '90000000') end
 return 1

@@ -1,14 +1,14 @@
 -- Goes before a script that grants the lock K. Unless this server has forgotten nothing for ARGV[#ARGV - 1] ms, a K that is free or holds ARGV[1] is not granted: {'quarantined', ms left}. The mark KEYS[#KEYS] says which server this is, and since when; ARGV[#ARGV]: '0' it is believed, '1' it is compared with what the server says now, '2' so, and this script was unknown to the server.
-local function told(section, field)
-  local info = redis.pcall('INFO', section)
-  return type(info) == 'string' and string.match(info, field) or nil
-end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local id, since = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^(%S+) (%d+)$')
 since = tonumber(since)
 local known = id and since <= now
 if ARGV[#ARGV] ~= '0' or not known then
+  local function told(section, field)
+    local info = redis.pcall('INFO', section)
+    return type(info) == 'string' and string.match(info, field) or nil
+  end
   -- Drawn anew at every start and at every promotion of a replica. One that tells us
   -- nothing is another server where it has forgotten its scripts.
   local me = told('replication', 'master_replid:(%w+)') or told('server', 'run_id:(%w+)')

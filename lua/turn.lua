@@ -1,4 +1,4 @@
--- If the lock K is free and nobody queues before us, stores our value ARGV[1] for ARGV[2] ms and moves the register up to ARGV[3]; else queues place ARGV[4] with ticket ARGV[5] (empty: queues nothing) for ARGV[6] ms from now. {1, moved, us}: ours, {0, holder, ms left, before us, us}: held, {2, first, ms until its place is over, before us, us}: free, but another is first; us: the node's time. The queue lives for ARGV[7] ms. Places whose time is over are dropped.
+-- If the lock K is free and nobody queues before us, stores our value ARGV[1] for ARGV[2] ms and moves the register up to ARGV[3]; else queues place ARGV[4] with ticket ARGV[5] (empty: queues nothing) for ARGV[6] ms from now. {1, moved, us}: ours, {0, holder, ms left, before us, us}: held, {2, first, ms until its place is over, before us, us}: free, but another is first, and is told so, by our value on channel ARGV[8] .. ':' .. first; us: the node's time. The queue lives for ARGV[7] ms. Places whose time is over are dropped.
 local time = redis.call('TIME')
 local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local us = time[1] * 1000000 + time[2]
@@ -22,7 +22,11 @@ if held then return {0, held, redis.call('PTTL', KEYS[1]), before, us} end
 local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
 while first and first ~= ARGV[4] do
   local over = redis.call('ZSCORE', KEYS[4], first)
-  if over then return {2, first, over - ms, before, us} end
+  if over then
+    -- Who was told before us may have given up since, and nobody else may know.
+    redis.pcall('PUBLISH', ARGV[8] .. ':' .. first, '1 ' .. ARGV[1])
+    return {2, first, over - ms, before, us}
+  end
   -- One that has no end would stand there for ever.
   redis.call('ZREM', KEYS[3], first)
   first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]

@@ -56,7 +56,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "overwrite", rule: "a lock is only set where there is none", profiles: "calm",
-		patches: []patch{{"command.go", `name.full, value, "nx", "get", "px"`, `name.full, value, "get", "px"`}},
+		patches: []patch{{"command.go", `name.args.full, value, "nx", "get", "px"`, `name.args.full, value, "get", "px"`}},
 	},
 	{
 		name: "no-rollback", rule: "a failed attempt is rolled back", profiles: "network,life",
@@ -95,7 +95,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "retries", rule: "nothing is sent twice by go-redis", why: "the simulated clients do not retry",
-		patches: []patch{{"command.go", "func (command) NoRetry() bool { return true }", "func (command) NoRetry() bool { return false }"}},
+		patches: []patch{{"command.go", "func (*command) NoRetry() bool { return true }", "func (*command) NoRetry() bool { return false }"}},
 		test:    "TestClientsThatRetryDoNotSendOurCommandsAgain",
 	},
 	{
@@ -146,15 +146,18 @@ var mutants = []mutant{
 	},
 	{
 		name: "shrink", rule: "registers only grow", profiles: "skew",
-		patches: []patch{{"command.go", `q.add("zadd", name.fence, "gt", "ch", proposal, "f")`, `q.add("zadd", name.fence, "ch", proposal, "f")`}},
+		patches: []patch{{"command.go", `q.add("zadd", name.args.fence, "gt", "ch", proposal, "f")`, `q.add("zadd", name.args.fence, "ch", proposal, "f")`}},
 	},
 	{
 		name: "mortal-register", rule: "a register outlives its lock", profiles: "skew",
-		patches: []patch{{"drift.go", "given = min(px(ttl+registerLife), math.MaxInt32)\n\treturn given - px(registerSlack), given", "given = px(ttl / 4)\n\treturn given, given"}},
+		patches: []patch{
+			{"drift.go", "given = min(px(max(ttl, registerSlack)+registerLife), math.MaxInt32)\n\treturn given - px(registerSlack), given", "given = px(ttl / 4)\n\treturn given, given"},
+			{"command.go", "if ttl <= registerSlack {\n\t\treturn nil", "if false {\n\t\treturn nil"},
+		},
 	},
 	{
 		name: "immortal-register", rule: "each release and rollback gives the register a life", profiles: "calm,skew",
-		patches: []patch{{"lua/release.lua", "if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then", "if false then"}},
+		patches: []patch{{"lua/release.lua", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then", "if false then"}},
 		test:    "TestARegisterOutlivesTheLastWordOnItsLockByAboutADay",
 	},
 	{
@@ -260,7 +263,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-turns", rule: "Fair: a node says yes to the first of its queue only", profiles: "turns",
-		patches: []patch{{"lua/turn.lua", "  if over then return {2, first, over - ms, before, us} end\n", ""}},
+		patches: []patch{{"lua/turn.lua", "  if over then\n", "  if false then\n"}},
 		test:    "TestTurnsAreInOrderOfArrival",
 	},
 	{

@@ -1,29 +1,35 @@
 package sim
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/seed-ce352c9b/redlock/internal/twin"
 )
 
-// The library's scripts in Go, six times as fast. Each is known by the SHA-1 of the text that it is the twin of;
-// TestTwins compares whole histories with those of the real scripts.
-var twins = []struct {
-	name string
+// A scriptTwin is one of the library's scripts in Go, six times as fast. It is known by the SHA-1 of the text that it is the
+// twin of; TestTwins compares whole histories with those of the real scripts.
+type scriptTwin struct {
+	name string // of the script's file, or of those that it is put together of
 	sha  string
 	f    twin.Twin
-}{
-	{"release", "73b1eb7a12cd22a7305dfe0f7a45de65ccb483af", releaseTwin},
-	{"extend", "8df091ca900f9c03448b170ba75a1bce5cf32cc7", extendTwin},
-	{"raise", "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc", raiseTwin},
-	{"adopt", "fd0f06f1165049b81c35af400e786234aa14a05c", adoptTwin},
-	{"touch", "8205f0efad223d211cbea1c4cf93e978f8fcbe3a", touchTwin},
 }
+
+// twins are all there are.
+var twins = slices.Concat(lockTwins, waitTwins, guardTwins)
 
 func init() {
 	for _, t := range twins {
 		twin.Register(t.sha, t.f)
 	}
+}
+
+var lockTwins = []scriptTwin{
+	{"release", "a01100066e5ae20df156f8f08af4c48173d371f0", releaseTwin},
+	{"extend", "e17d56ebe5faa82417ecd46eef140ee3fcb490a7", extendTwin},
+	{"raise", "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc", raiseTwin},
+	{"adopt", "fd0f06f1165049b81c35af400e786234aa14a05c", adoptTwin},
+	{"touch", "b3cf9fe7de82aff07bca487df9dc5ae2f501a8f1", touchTwin},
 }
 
 // check is true if the keys have the types that they should: else the script runs, for the sake of its errors. It returns
@@ -45,8 +51,12 @@ func number(text string) int {
 	return n
 }
 
-// live gives the register a life if it has less than least.
-func live(call twin.Call, register, least, given string) {
+// live gives the register a life if it has too little: by the last two arguments, if there are more than n, else the usual.
+func live(call twin.Call, register string, argv []string, n int) {
+	least, given := "86400000", "90000000"
+	if len(argv) > n {
+		least, given = argv[n], argv[n+1]
+	}
 	if left, _ := call("PTTL", register); left.(int) < number(least) {
 		call("PEXPIRE", register, given)
 	}
@@ -57,9 +67,9 @@ func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
 	if !ok {
 		return nil, false
 	}
-	if argv[3] != "" && argv[5] != "0" { // waiters are to be told one by one: only if there are none
-		queue, err := call("ZRANGE", keys[2], "0", "15")
-		if places, ok := queue.([]any); err != nil || !ok || len(places) > 0 {
+	announces := len(argv) > 1 && argv[1] != ""
+	if announces && (len(argv) < 4 || argv[3] != "0") { // waiters are to be told one by one: only if there are none
+		if n, err := call("ZCARD", keys[2]); err != nil || n != 0 {
 			return nil, false
 		}
 	}
@@ -72,9 +82,9 @@ func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
 	default:
 		verdict = 0
 	}
-	live(call, keys[1], argv[1], argv[2])
-	if argv[3] != "" {
-		call("PUBLISH", argv[3], argv[0])
+	live(call, keys[1], argv, 4)
+	if announces {
+		call("PUBLISH", argv[1], argv[0])
 	}
 	return verdict, true
 }
@@ -93,7 +103,7 @@ func extendTwin(call twin.Call, keys, argv []string) (any, bool) {
 		call("PEXPIRE", keys[0], argv[1])
 	}
 	call("ZADD", keys[1], "GT", argv[2], "f")
-	live(call, keys[1], argv[3], argv[4])
+	live(call, keys[1], argv, 3)
 	return 1, true
 }
 
@@ -137,6 +147,6 @@ func adoptTwin(call twin.Call, keys, argv []string) (any, bool) {
 }
 
 func touchTwin(call twin.Call, keys, argv []string) (any, bool) {
-	live(call, keys[1], argv[0], argv[1])
+	live(call, keys[1], argv, 0)
 	return 1, true
 }

@@ -10,21 +10,10 @@ import (
 
 // The twins of the scripts that lua/guard.lua goes before; see twins.go.
 
-func init() {
-	for _, t := range guardTwins {
-		twins = append(twins, t)
-		twin.Register(t.sha, t.f)
-	}
-}
-
-var guardTwins = []struct {
-	name string
-	sha  string
-	f    twin.Twin
-}{
-	{"guard+acquire", "bda7f7019112a25fccd3ed3b7f66929e25db5edb", guarded(acquireTwin)},
-	{"guard+adopt", "a696233b0894cfbff06997d23726f19cdcddd8c6", guarded(adoptTwin)},
-	{"guard+turn", "35c85a80880dc1ba7c7484da08f55570020b3a13", guarded(turnTwin)},
+var guardTwins = []scriptTwin{
+	{"guard+acquire", "903f91a521d2e497f19f561676860e997eee932e", guarded(acquireTwin)},
+	{"guard+adopt", "a4aba7d2840f4f1b4d4bbb2b8319bfb2d81a2806", guarded(adoptTwin)},
+	{"guard+turn", "94cea5d2ddc5f436fe1900dda9ac579fd5bdd4c4", guarded(turnTwin)},
 }
 
 var (

@@ -9,19 +9,8 @@ import (
 
 // The twins of the scripts of waiting; see twins.go.
 
-func init() {
-	for _, t := range waitTwins {
-		twins = append(twins, t)
-		twin.Register(t.sha, t.f)
-	}
-}
-
-var waitTwins = []struct {
-	name string
-	sha  string
-	f    twin.Twin
-}{
-	{"turn", "a50d5dd493801f770880efc982aa56c2287191b9", turnTwin},
+var waitTwins = []scriptTwin{
+	{"turn", "dcd2c4017576bdce378113d8f9596d794c1e523d", turnTwin},
 	{"wait", "9bf11a58f375f73ae25fc17f536c259cd76731ea", waitTwin},
 	{"leave", "9b1d671e4ecc91abe07cde69355ecfd38b3826cf", leaveTwin},
 }
@@ -121,6 +110,7 @@ func turnTwin(call twin.Call, keys, argv []string) (any, bool) {
 	}
 	for first := q.first(); first != "" && first != place; first = q.first() {
 		if over, ok := q.over(first); ok {
+			call("PUBLISH", argv[7]+":"+first, "1 "+value)
 			return []any{2, first, int(math.Trunc(over)) - q.ms, before, q.us}, true
 		}
 		call("ZREM", q.queue, first)

@@ -60,7 +60,7 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 			switch r.IntN(6) {
 			case 0, 1:
 				sha, keys = shas["turn"], []string{"k0", "{k0}:fence", queue, lapse}
-				args = []any{pick("v1", "v2"), "1500", fmt.Sprint(r.IntN(1000)), place, pick("", "3", "5", fmt.Sprint(n.Now().UnixMicro())), "2000", "15000"}
+				args = []any{pick("v1", "v2"), "1500", fmt.Sprint(r.IntN(1000)), place, pick("", "3", "5", fmt.Sprint(n.Now().UnixMicro())), "2000", "15000", "ch"}
 			case 2:
 				sha, keys = shas["wait"], []string{"k0", queue, lapse}
 				args = []any{place, pick("", "new", "7"), "12000", "15000"}
