@@ -19,20 +19,20 @@ type ballot struct {
 	// decided says from the tally whether the votes to come still matter. Pure.
 	decided func(tally) bool
 
-	final bool // the last question about a lock: registers without a life count as held
+	final  bool // the last question about a lock: registers without a life count as held
+	cleans bool // what comes next for the key waits for it: the Locker remembers it until it is done
 
-	mu      sync.Mutex
-	t       tally
-	hard    int   // of the unknown votes: errors that time does not heal
-	score   int64 // the highest register met
-	over    bool  // decided, or abandoned
-	took    time.Duration
-	open    int           // calls not finished, heals included
-	done    chan struct{} // closed when decided
-	then    func()        // called when decided, in the deciding vote's goroutine
-	late    func(c *call) // called for each vote after that
-	emptied func()        // called when all calls are finished
-	lock    *Lock         // whose last ballot this is
+	mu    sync.Mutex
+	t     tally
+	hard  int   // of the unknown votes: errors that time does not heal
+	score int64 // the highest register met
+	over  bool  // decided, or abandoned
+	took  time.Duration
+	open  int           // calls not finished, heals included
+	done  chan struct{} // closed when decided
+	then  func()        // called when decided, in the deciding vote's goroutine
+	late  func(c *call) // called for each vote after that
+	lock  *Lock         // whose last ballot this is
 }
 
 func (l *Locker) newBallot(op Op, name *lockKey, q question, start instant, decided func(tally) bool) *ballot {
@@ -164,8 +164,8 @@ func (b *ballot) leave() {
 	if !empty {
 		return
 	}
-	if b.emptied != nil {
-		b.emptied()
+	if b.cleans {
+		b.l.left(b)
 	}
 	if lock != nil {
 		lock.forget(b)
@@ -301,7 +301,7 @@ func (b *ballot) round() Round {
 		if !c.voted {
 			continue
 		}
-		v.Answer, v.Holder, v.Took = c.rep.answer, c.rep.holder, c.at.Sub(b.start.at)
+		v.Answer, v.Holder, v.Took = c.rep.answer, c.rep.holder, c.took
 		if c.rep.err != nil {
 			v.Err = c.rep.err
 		}

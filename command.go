@@ -247,17 +247,17 @@ func (c *command) SetErr(err error) {
 // A reply is what a node's answer to a question means.
 type reply struct {
 	answer  Answer
-	fenced  bool     // yes, and the register moved from below the proposal to it
-	missing bool     // no: nothing is stored there
-	holder  string   // no: the value that is
-	score   int64    // raise, inspect: the register as it was met
-	left    int64    // inspect, look, turn: milliseconds to live
-	before  int      // turn, wait: how many queue before us
-	queue   []string // inspect: the places, first to last
-	clock   int64    // turn, wait: the node's time, µs since 1970
-	stored  bool     // our value may be on the node because of this
-	sent    bool     // it left for the node: only then may it have been executed
-	silent  bool     // it left, and no answer came: it may be executed any time later
+	fenced  bool      // yes, and the register moved from below the proposal to it
+	missing bool      // no: nothing is stored there
+	holder  string    // no: the value that is
+	score   int64     // raise, inspect: the register as it was met
+	left    int64     // inspect, look, turn: milliseconds to live
+	before  int       // turn, wait: how many queue before us
+	queue   *[]string // inspect: the places, first to last
+	clock   int64     // turn, wait: the node's time, µs since 1970
+	stored  bool      // our value may be on the node because of this
+	sent    bool      // it left for the node: only then may it have been executed
+	silent  bool      // it left, and no answer came: it may be executed any time later
 	err     *nodeError
 }
 
@@ -674,12 +674,14 @@ func readInspect(v any, err error) reply {
 		r.score = score
 	}
 	if len(parts) > 3 {
+		var queue []string
 		places, _ := parts[3].([]any)
 		for _, p := range places {
 			if s, ok := p.(string); ok {
-				r.queue = append(r.queue, s)
+				queue = append(queue, s)
 			}
 		}
+		r.queue = &queue
 	}
 	return r
 }

@@ -123,7 +123,7 @@ func (b *ballot) standing() (s standing) {
 		if !c.voted || c.rep.clock == 0 {
 			continue
 		}
-		half := c.at.Sub(b.start.at) / 2
+		half := c.took / 2
 		clocks = append(clocks, c.rep.clock-half.Microseconds())
 		before = append(before, c.rep.before)
 		switch {

@@ -459,7 +459,7 @@ func FuzzStatus(f *testing.F) {
 			g := got{d.value(0), d.err()}
 			c := &bl.calls[i]
 			c.rep = c.q.read(commands(g, got{}), false, nil)
-			c.at = l.now().at
+			c.took = time.Duration(i+1) * time.Millisecond
 			if c.rep.answer == Yes && k == askInspect && !c.rep.missing {
 				values[c.rep.holder]++
 			}

@@ -110,7 +110,10 @@ func (b *ballot) queue(need int) (labels []string) {
 	var longest []string
 	on := make(map[string]int)
 	for i := range b.calls {
-		places := b.calls[i].rep.queue
+		var places []string
+		if q := b.calls[i].rep.queue; q != nil {
+			places = *q
+		}
 		if len(places) > len(longest) {
 			longest = places
 		}

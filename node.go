@@ -37,10 +37,11 @@ const (
 	maxBatchBytes = 256 << 10
 
 	// minFlights and maxFlights bound how many pipelines are under way to a node.
-	// On loopback two are best, for the server is busy anyway; at a distance each
-	// caller would wait for a round trip that has just begun, and sixteen take
-	// that wait away. One doubles the latency at a distance.
-	minFlights = 2
+	// On loopback one is best, for the server is busy anyway, and what waits for it
+	// leaves in larger batches; at a distance each caller would wait for a round trip
+	// that has just begun, and sixteen take that wait away. One doubles the latency
+	// there.
+	minFlights = 1
 	maxFlights = 16
 
 	// flightPer is the measured round trip that one more flight is worth.
@@ -72,22 +73,23 @@ type call struct {
 
 	phase    phase
 	deadline time.Time
-	next     []*call // wait for this one
-	waits    int     // for so many
-	prior    *call   // the last one before it that was about the same value
-	early    bool    // something before it may be executed later than it
-	unless   bool    // touch: not where the call before it is rolled back, which does the same
-	raised   bool    // the register may have been raised for our value
-	owed     bool    // what it asks is owed; guarded by ln.mu
-	sure     bool    // touch: an attempt before that call has raised the register
-	evaled   bool    // its script goes as text
-	check    bool    // and looks at what the server is, see guard.go
-	plain    bool    // SET NX goes without GET
-	holds    bool    // our value may be on the node
-	doubt    bool    // and a command that would put it there may yet be executed
-	voted    bool    // guarded by b.mu
-	rep      reply   // final once finished
-	at       time.Time
+	next     []*call              // wait for this one
+	room     [1]*call             // for the first of them, mostly the only one
+	waits    int                  // for so many
+	prior    *call                // the last one before it that was about the same value
+	early    bool                 // something before it may be executed later than it
+	unless   bool                 // touch: not where the call before it is rolled back, which does the same
+	raised   bool                 // the register may have been raised for our value
+	owed     bool                 // what it asks is owed; guarded by ln.mu
+	sure     bool                 // touch: an attempt before that call has raised the register
+	evaled   bool                 // its script goes as text
+	check    bool                 // and looks at what the server is, see guard.go
+	plain    bool                 // SET NX goes without GET
+	holds    bool                 // our value may be on the node
+	doubt    bool                 // and a command that would put it there may yet be executed
+	voted    bool                 // guarded by b.mu
+	rep      reply                // final once finished
+	took     time.Duration        // since the ballot's start
 	follow   atomic.Pointer[call] // the heal that this call's answer asked for
 }
 
@@ -192,8 +194,7 @@ func (ln *lane) ask(c *call, after ...*call) {
 		case a.phase == finished:
 			c.learn(a)
 		default:
-			a.next = append(a.next, c)
-			c.waits++
+			c.waitFor(a)
 		}
 	}
 	var ready []*call
@@ -210,8 +211,7 @@ func (ln *lane) askBoth(c, then, after *call) {
 	ln.mu.Lock()
 	var ready []*call
 	if after != nil && after.phase != finished {
-		after.next = append(after.next, c)
-		c.waits++
+		c.waitFor(after)
 	} else {
 		if after != nil {
 			c.learn(after)
@@ -225,11 +225,19 @@ func (ln *lane) askBoth(c, then, after *call) {
 		then.learn(c)
 		ready = ln.begin(then, ready)
 	default:
-		c.next = append(c.next, then)
-		then.waits++
+		then.waitFor(c)
 	}
 	ln.mu.Unlock()
 	deliver(ready)
+}
+
+// waitFor has the call begin after another is finished. Needs ln.mu.
+func (c *call) waitFor(before *call) {
+	if before.next == nil {
+		before.next = before.room[:0]
+	}
+	before.next = append(before.next, c)
+	c.waits++
 }
 
 // learn takes over what a call that goes before this one left behind. Needs ln.mu.
@@ -341,6 +349,9 @@ func (ln *lane) launch() {
 
 // width is how many flights may be under way: more the farther the node is.
 func (ln *lane) width() int {
+	if ln.rtt == 0 { // a second connection is made while the first one is
+		return 2 * minFlights
+	}
 	return min(minFlights+int(ln.rtt/flightPer), maxFlights)
 }
 
@@ -348,7 +359,9 @@ func (ln *lane) width() int {
 func (ln *lane) finish(c *call, rep reply, ready []*call) []*call {
 	c.phase = finished
 	c.rep = rep
-	c.at = time.Now()
+	if c.b != nil {
+		c.took = time.Since(c.b.start.at)
+	}
 	k := c.q.kind
 	switch {
 	case k == askAdopt || k == askAcquire && c.q.script == nil:
@@ -379,17 +392,16 @@ func (ln *lane) finish(c *call, rep reply, ready []*call) []*call {
 			ln.starts = append(ln.starts, n)
 		}
 	}
-	c.next = nil
+	c.next, c.room[0] = nil, nil
 	if ln.starting {
 		return ready // further up: a long chain must not become a deep stack
 	}
 	ln.starting = true
-	for len(ln.starts) > 0 {
-		n := ln.starts[0]
-		ln.starts = ln.starts[1:]
-		ready = ln.begin(n, ready)
+	for i := 0; i < len(ln.starts); i++ { // it grows meanwhile
+		ready = ln.begin(ln.starts[i], ready)
 	}
-	ln.starts, ln.starting = nil, false
+	clear(ln.starts)
+	ln.starts, ln.starting = ln.starts[:0], false
 	return ready
 }
 
@@ -422,6 +434,8 @@ func (ln *lane) fly() {
 		if stuck {
 			return
 		}
+		// Those whom this batch has answered have something to ask again: let them, and
+		// the next one is larger.
 		runtime.Gosched()
 	}
 }

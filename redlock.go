@@ -468,16 +468,7 @@ func (l *Locker) cleaning(op Op, name *lockKey, q question, holds, doubt uint64,
 		b.calls[i].holds = holds&(1<<i) != 0
 		b.calls[i].doubt = doubt&(1<<i) != 0
 	}
-	b.emptied = func() {
-		l.mu.Lock()
-		if l.leaving[name.full] == b {
-			delete(l.leaving, name.full)
-		}
-		if l.restore[name.full] == b {
-			delete(l.restore, name.full)
-		}
-		l.mu.Unlock()
-	}
+	b.cleans = true
 	l.mu.Lock()
 	l.leaving[name.full] = b
 	if q.kind == askRestore {
@@ -485,6 +476,18 @@ func (l *Locker) cleaning(op Op, name *lockKey, q question, holds, doubt uint64,
 	}
 	l.mu.Unlock()
 	return b
+}
+
+// left is told that a cleaning has nothing under way any more.
+func (l *Locker) left(b *ballot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.leaving[b.name.full] == b {
+		delete(l.leaving, b.name.full)
+	}
+	if l.restore[b.name.full] == b {
+		delete(l.restore, b.name.full)
+	}
 }
 
 // restoring is a failed adoption of the key that is being undone; nil: none. The
