@@ -151,9 +151,12 @@ func steady(ctx context.Context, b *bench, conds []*condition, g int) error {
 	for rep := range b.reps {
 		b.progress("steady, repetition %d of %d, %d goroutines", rep+1, b.reps, g)
 		timings := make([]timing, len(conds))
-		blocks := b.faults.blocks
-		if g == 1 { // whose p99 would be that of a few cycles
+		blocks, cycles := b.faults.blocks, faultBlock
+		switch {
+		case g == 1: // whose p99 would be that of a few cycles
 			blocks *= 5
+		default: // where all begin at one instant, the first of each would be the p99
+			blocks, cycles = max(blocks/3, 1), 8*cycles
 		}
 		for block := range blocks {
 			for i := range conds {
@@ -161,7 +164,7 @@ func steady(ctx context.Context, b *bench, conds []*condition, g int) error {
 					return ctx.Err()
 				}
 				i := (i + block + rep) % len(conds)
-				timings[i].join(runCycles(ctx, conds[i].ours, conds[i].name, g, faultBlock))
+				timings[i].join(runCycles(ctx, conds[i].ours, conds[i].name, g, cycles))
 			}
 		}
 		for i, c := range conds {
