@@ -8,7 +8,7 @@ import (
 
 // allTables are those of all sections that the report has, the verdict first.
 func (r *report) allTables() []table {
-	tables := []table{r.where(), r.targets()}
+	tables := []table{r.where(), r.targets(), r.summary()}
 	for _, s := range sections {
 		tables = append(tables, s.tables(r)...)
 	}
@@ -35,7 +35,7 @@ const endMarker = "<!-- end -->"
 func marker(name string) string { return "<!-- table " + name + " -->" }
 
 // documents are those that hold tables.
-var documents = []string{"../docs/benchmarks.md", "../docs/scale.md"}
+var documents = []string{"../README.md", "../docs/benchmarks.md", "../docs/scale.md"}
 
 func fillDocuments(results string) error {
 	r, err := readReport(results)

@@ -84,11 +84,21 @@ func faults(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
+	// Beside them the bare quorum: three of five, and three of four, which is what a lock on five nodes has left when one is
+	// dead. What that costs by itself, no lock can spare.
+	for _, c := range []condition{{name: allUp, addrs: conds[0].addrs}, {name: oneDead, addrs: four}} {
+		if c.ours, err = newOurFloor(c.addrs); err != nil {
+			return err
+		}
+		defer c.ours.close()
+		conds = append(conds, &c)
+	}
 	for _, g := range faultGoroutines {
 		if err := steady(ctx, b, conds, g); err != nil {
 			return err
 		}
 	}
+	conds = conds[:len(conds)-2]
 	peers(ctx, b, conds, nameRedsync)
 	peers(ctx, b, conds, nameFailFast, redsync.WithFailFast(true))
 	return ctx.Err()
@@ -145,8 +155,9 @@ func struck(ctx context.Context, c *contender, key string, s strike, before, aft
 // steady is with the fault there for some time. Each condition has keys of its own: a release returns with a majority, and on
 // the nodes that they share the next one's locker could meet what the stragglers have not deleted yet.
 func steady(ctx context.Context, b *bench, conds []*condition, g int) error {
+	key := func(c *condition) string { return c.ours.name + " " + c.name }
 	for _, c := range conds {
-		runCycles(ctx, c.ours, c.name, g, faultBlock)
+		runCycles(ctx, c.ours, key(c), g, faultBlock)
 	}
 	for rep := range b.reps {
 		b.progress("steady, repetition %d of %d, %d goroutines", rep+1, b.reps, g)
@@ -164,11 +175,11 @@ func steady(ctx context.Context, b *bench, conds []*condition, g int) error {
 					return ctx.Err()
 				}
 				i := (i + block + rep) % len(conds)
-				timings[i].join(runCycles(ctx, conds[i].ours, conds[i].name, g, cycles))
+				timings[i].join(runCycles(ctx, conds[i].ours, key(conds[i]), g, cycles))
 			}
 		}
 		for i, c := range conds {
-			b.report.halves(faultSection(g), nameOurs, c.name, &timings[i])
+			b.report.halves(faultSection(g), c.ours.name, c.name, &timings[i])
 		}
 	}
 	return nil
@@ -226,6 +237,11 @@ func faultsTables(r *report) []table {
 				ratios = append(ratios, ratio)
 			}
 		}
+		floor := []string{nameOurFloor + ", three of four"}
+		for _, m := range halves {
+			floor = append(floor, r.find(section, nameOurFloor, oneDead, m).over(r.find(section, nameOurFloor, allUp, m)).spread("%.2f"))
+		}
+		ratios = append(ratios, floor)
 		of := ", " + goroutines(g)
 		tables = append(tables,
 			table{fmt.Sprintf("faults-%d", g), "redlock with nodes at fault" + of, times},

@@ -26,6 +26,7 @@ func (r *report) targets() table {
 		atLeast("64 goroutines: cycles/s, x redislock's on one node", rate(nameOurs, 64).over(rate(nameLock, 64)), 1),
 		atLeast("256 goroutines: cycles/s, x redsync's", rate(nameOurs, 256).over(rate(nameRedsync, 256)), 8),
 		atMost("one goroutine: acquire p50, x the bare quorum's", half(nameOurs, mAcquire50).over(half(nameFloor, mAcquire50)), 1.15),
+		atMost("one goroutine: acquire p50, x the bare quorum's with our commands", half(nameOurs, mAcquire50).over(half(nameOurFloor, mAcquire50)), 1.15),
 		atMost("one goroutine: acquire p99, x the bare quorum's", half(nameOurs, mAcquire99).over(half(nameFloor, mAcquire99)), 1.5),
 	}
 	far := places[len(places)-1]
@@ -53,10 +54,12 @@ func (r *report) targets() table {
 			ts = append(ts, atMost(fmt.Sprintf("%s of five, %s: x all up, the worst of p50 and p99 (%s)", c, goroutines(g), which[:len(which)-len(" ms")]), worst, faultTarget))
 		}
 	}
-	cycle := func(metric string) *series { return r.find("allocs", nameOurs, "1", metric) }
-	ts = append(ts,
-		target{"allocations of a cycle, one goroutine", cycle("allocations"), false, 45, "%.0f"},
-		target{"KiB allocated by a cycle, one goroutine", cycle("bytes allocated").each(kib), false, 3, "%.1f"})
+	for _, g := range allocGoroutines {
+		cycle := func(metric string) *series { return r.find(sectionAllocs, nameOurs, fmt.Sprint(g), metric) }
+		ts = append(ts,
+			target{"allocations of a cycle, " + goroutines(g), cycle("allocations"), false, 45, "%.0f"},
+			target{"KiB allocated by a cycle, " + goroutines(g), cycle("bytes allocated").each(kib), false, 3, "%.1f"})
+	}
 	if counts := r.cases("held", mHeldLost); len(counts) > 0 {
 		n := counts[len(counts)-1]
 		ts = append(ts,
@@ -83,6 +86,28 @@ func (r *report) targets() table {
 		rows = append(rows, []string{t.text, sign + fmt.Sprintf(t.format, t.limit), t.got.spread(t.format), verdict})
 	}
 	return table{"targets", "What was aimed at, and what came of it", rows}
+}
+
+// summary is what a user asks first.
+func (r *report) summary() table {
+	who := []string{nameOurs, nameRedsync, nameFloor, nameLock}
+	rows := [][]string{{"", "redlock", "redsync", "bare quorum: SET and DEL", "redislock, **one node**"}}
+	row := func(text, section, kase, metric, format string) {
+		cells := []string{text}
+		for _, w := range who {
+			cells = append(cells, r.find(section, w, kase, metric).cell(format))
+		}
+		rows = append(rows, cells)
+	}
+	far := places[len(places)-1]
+	row("one caller: acquire, ms", "latency", "1", mAcquire50, "%.2f")
+	row("64 callers: acquire and release, cycles a second", "throughput", "64", mRate, "%.0f")
+	row("256 callers", "throughput", "256", mRate, "%.0f")
+	row("64 callers: CPU of the client for a cycle, µs", "throughput", "64", mClientCPU, "%.0f")
+	row("one caller, one node is dead: acquire, ms", faultSection(1), oneDead, mAcquire50, "%.2f")
+	row("one caller, one node hangs: acquire, ms", faultSection(1), oneHung, mAcquire50, "%.2f")
+	row(fmt.Sprintf("nodes %v ms away, 64 callers: acquire, ms", far), "distance", distanceCase(far, 64), mAcquire50, "%.1f")
+	return table{"summary", "Five nodes, medians", rows}
 }
 
 func (t target) best() float64 {

@@ -267,6 +267,11 @@ var mutants = []mutant{
 		test:    "TestTurnsAreInOrderOfArrival",
 	},
 	{
+		name: "turn-untold", rule: "Fair: who finds the lock free and another first tells that one", why: "all who were told of a release have to give up within half a millisecond of it, once in a thousand runs",
+		patches: []patch{{"lua/turn.lua", "    redis.pcall('PUBLISH', ARGV[8] .. ':' .. first, '1 ' .. ARGV[1])\n", ""}},
+		test:    "TestWhoFindsTheLockFreeTellsWhoseTurnItIs",
+	},
+	{
 		name: "own-clock", rule: "Fair: tickets are in the nodes' time", profiles: "turns",
 		patches: []patch{
 			{"fair.go", "t.ticket = r.ticket(t.came)\n", "t.ticket = w.l.now().wall\n"},
