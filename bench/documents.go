@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -40,6 +41,9 @@ var documents = []string{"../README.md", "../docs/benchmarks.md", "../docs/scale
 func fillDocuments(results string) error {
 	r, err := readReport(results)
 	if err != nil {
+		return err
+	}
+	if err := r.plot(filepath.Dir(results)); err != nil {
 		return err
 	}
 	for _, d := range documents {

@@ -6,7 +6,7 @@
 //	go run . -only faults,held -out /tmp/x  some of it, with JSON and plots
 //	go run . -out results                   what is checked in
 //	go run . -tables results/results.json   its tables, as markdown
-//	go run . -fill results/results.json     puts them into ../docs
+//	go run . -fill results/results.json     puts them into ../docs and ../README.md, and draws the plots anew
 //
 // Repetitions of all contenders are interleaved in one run, and the verdicts are ratios: between two runs on a shared
 // machine everything can be twice as fast.
@@ -87,7 +87,7 @@ func mainErr() error {
 	out := flag.String("out", "", "write results.json, with every repetition, and plots to this `folder`, too")
 	reps := flag.Int("reps", 0, "repetitions (7, or 3 with -quick)")
 	tables := flag.String("tables", "", "measure nothing: print the tables of this results `file` as markdown")
-	fill := flag.String("fill", "", "measure nothing: put the tables of this results `file` into ../docs")
+	fill := flag.String("fill", "", "measure nothing: put the tables of this results `file` into ../docs and ../README.md, and draw its plots")
 	flag.Parse()
 
 	switch {

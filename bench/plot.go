@@ -134,7 +134,7 @@ func (r *report) plotFaults(folder string) error {
 	limit.Dashes = []vg.Length{vg.Points(4), vg.Points(4)}
 	p.Add(limit)
 	p.Legend.Add(fmt.Sprint("the aim: ", faultTarget), limit)
-	p.Y.Min = 0
+	p.Y.Min, p.Y.Max = 0, max(p.Y.Max, faultTarget)*1.05
 	return save(p, filepath.Join(folder, "faults.svg"))
 }
 
@@ -142,7 +142,7 @@ func (r *report) plotFaults(folder string) error {
 func save(p *plot.Plot, file string) error {
 	legend := p.Legend
 	p.Legend = plot.NewLegend()
-	const width, height, beside = 21 * vg.Centimeter, 10 * vg.Centimeter, 6.5 * vg.Centimeter
+	const width, height, beside = 23 * vg.Centimeter, 10 * vg.Centimeter, 8.5 * vg.Centimeter
 	c := vgsvg.New(width, height)
 	all := draw.New(c)
 	all.FillPolygon(color.White, []vg.Point{{}, {X: width}, {X: width, Y: height}, {Y: height}})
