@@ -25,7 +25,7 @@ func TestTwins(t *testing.T) {
 		}
 		sum := sha1.Sum(text)
 		if got := hex.EncodeToString(sum[:]); got != tw.sha {
-			t.Errorf("lua/%s.lua has changed: let its twin follow it, and then its sha in twins.go: %s", tw.name, got)
+			t.Errorf("lua/%s.lua has changed: let its twin follow it, and then its sha in twins*.go: %s", tw.name, got)
 		}
 	}
 	defer twin.Enable(true)

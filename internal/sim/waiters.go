@@ -76,6 +76,7 @@ func (w *world) watchWaiters() {
 				most = netMost
 			}
 			w.mu.Unlock()
+			most += w.quarantine()
 			if idle := now - max(free[key], since); idle > most {
 				w.wrong("liveness", key, "%s is free for %v, and somebody waits for it since %v", keyName(key), idle, since)
 				free[key] = now

@@ -107,10 +107,7 @@ func (w *world) revive() {
 	fresh := w.newClient(len(w.clients))
 	w.clients = append(w.clients, fresh)
 	const slack = 5 * time.Second
-	bound := w.s.longest() + w.s.longest()/10 + slack
-	if w.s.Guard > 0 { // by the node's clock, from its start as told by an uptime of whole seconds
-		bound += w.s.Guard + w.s.Guard/10 + 2*time.Second
-	}
+	bound := w.s.longest() + w.s.longest()/10 + slack + w.quarantine()
 	for key := range w.s.Keys {
 		c := fresh
 		for i := range w.clients { // an old hand if there is one: it knows nodes that were down
@@ -138,6 +135,15 @@ func (w *world) revive() {
 	}
 }
 
+// quarantine is for how long a node may grant nothing after it is first asked for a grant since it may have forgotten: by
+// its own clock, from its start as told by an uptime of whole seconds.
+func (w *world) quarantine() time.Duration {
+	if w.s.Guard == 0 {
+		return 0
+	}
+	return w.s.Guard + w.s.Guard/10 + 2*time.Second
+}
+
 // once uses a key that nobody has used, for a moment: what it leaves is looked at, too.
 func (w *world) once() {
 	c := w.newClient(len(w.clients))
@@ -149,7 +155,7 @@ func (w *world) once() {
 		if lock, err := c.locker().TryAcquire(context.Background(), "once", ttl); err == nil {
 			lock.Release(context.Background())
 		}
-		time.Sleep(w.s.Guard + w.s.Guard/10 + 2*time.Second)
+		time.Sleep(w.quarantine())
 	}
 	lock, err := c.locker().TryAcquire(context.Background(), "once", ttl)
 	if err != nil {
