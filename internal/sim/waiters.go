@@ -76,7 +76,9 @@ func (w *world) watchWaiters() {
 				most = netMost
 			}
 			w.mu.Unlock()
-			most += w.quarantine()
+			// A release is on its way, then a look, a try, and what a tie adds.
+			const trips = 5
+			most += w.quarantine() + trips*2*w.s.Lead
 			if idle := now - max(free[key], since); idle > most {
 				w.wrong("liveness", key, "%s is free for %v, and somebody waits for it since %v", keyName(key), idle, since)
 				free[key] = now
