@@ -6,6 +6,9 @@ package redlock
 // random. nil: the real one.
 var NewSeamed = seamed
 
+// With one connection to a near node nothing could overtake anything there.
+func init() { minFlights = 2 }
+
 // Owed is how many rollbacks and releases are owed to the i-th node.
 func (l *Locker) Owed(i int) int {
 	ln := l.lanes[i]

@@ -36,12 +36,9 @@ const (
 	maxBatchCalls = 256
 	maxBatchBytes = 256 << 10
 
-	// minFlights and maxFlights bound how many pipelines are under way to a node.
-	// On loopback one is best, for the server is busy anyway, and what waits for it
-	// leaves in larger batches; at a distance each caller would wait for a round trip
-	// that has just begun, and sixteen take that wait away. One doubles the latency
-	// there.
-	minFlights = 1
+	// maxFlights bounds how many pipelines are under way to a far node: each caller
+	// would wait for a round trip that has just begun, and sixteen take that wait away.
+	// One doubles the latency there.
 	maxFlights = 16
 
 	// flightPer is the measured round trip that one more flight is worth.
@@ -52,6 +49,12 @@ const (
 	// some of them end.
 	maxStuck = 64
 )
+
+// minFlights is how many pipelines may be under way to the nearest node. On loopback one
+// is best, for the server is busy anyway, and what waits for it leaves in larger batches.
+// Tests and the simulation have two: so commands can overtake each other there as they
+// can at a distance.
+var minFlights = 1
 
 // A phase is how far a call has come. Guarded by its lane's mu.
 type phase uint8

@@ -878,7 +878,7 @@ func TestWhatWaitsInOurOwnQueueIsNotHeldAgainstTheNode(t *testing.T) {
 				time.Sleep(45 * time.Millisecond) // on that connection
 			}
 		})
-		for i := range 2 { // a pipeline, and what waits behind it
+		for i := range 3 { // two pipelines, and what waits behind them
 			try(t, l, "jobs/"+strconv.Itoa(i), 10*time.Second)
 		}
 		time.Sleep(200 * time.Millisecond)
@@ -887,7 +887,7 @@ func TestWhatWaitsInOurOwnQueueIsNotHeldAgainstTheNode(t *testing.T) {
 				t.Errorf("a node that answers everything in 45 ms was out of use: %v", cmd)
 			}
 		}
-		for i := range 2 {
+		for i := range 3 {
 			if _, there := slow.Get("jobs/" + strconv.Itoa(i)); !there {
 				t.Errorf("jobs/%d is not on it", i)
 			}

@@ -10,7 +10,7 @@ import (
 
 // Tests of this package call it NewSeamed (export_test.go); the simulator (internal/sim)
 // is another package and gets it through internal/seam.
-func init() { seam.NewLocker = seamed }
+func init() { seam.NewLocker, seam.MinFlights = seamed, &minFlights }
 
 // seamed is New with a steady clock, a wall clock and a seed for everything random.
 // nil: the real clock.

@@ -10,3 +10,6 @@ package seam
 // which is redlock.New with a steady clock, a wall clock (nil: the real ones) and a seed for all that is random. It
 // is an any because redlock imports this package, and so this package cannot name redlock's types.
 var NewLocker any
+
+// MinFlights is how many pipelines may be under way to the nearest node. It is not to be changed while there is a Locker.
+var MinFlights *int

@@ -125,16 +125,16 @@ func (c *client) stoodStill(since time.Time) bool {
 // clock is read, and behind that and before the return. A paused process may stand still in either place.
 //
 // It takes a moment of its own, because several of a Locker's rounds can end at one instant, with the timeout of a node
-// that all of them wait for; which goroutine would then draw the Locker's next random number is the scheduler's choice.
+// that all of them wait for, or in one batch; which goroutine would then draw the Locker's next random number is the scheduler's choice.
 func (c *client) observe(r redlock.Round) {
 	switch r.Op {
 	case redlock.OpAcquire, redlock.OpRaise:
 		c.gate()
-	case redlock.OpExtend:
+	case redlock.OpExtend, redlock.OpLook:
 	default:
 		return
 	}
-	time.Sleep(moment(c.w.s.Seed, uint64(c.i), uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt)))
+	time.Sleep(moment(c.w.s.Seed, uint64(c.i), uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key)))
 }
 
 // moment is some microseconds, known by what it is for.
