@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -674,6 +675,29 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 			t.Errorf("a command is sent again by go-redis")
 		}
 	})
+}
+
+// The register of a ttl beyond the usual has a life of its own, behind all that goes
+// before it: with the usual one it would be over before the lock.
+func TestTheLifeOfALongTTLIsSpelledOut(t *testing.T) {
+	name, _ := nameKey("", "jobs/42")
+	const ttl, life = 48 * time.Hour, "255600000 259200000"
+	for what, c := range map[string]struct {
+		q    question
+		want string
+	}{
+		"extend":           {extendQuestion(name, mine, ttl, 7), mine + " 172800000 7 " + life},
+		"release":          {releaseQuestion(name, mine, ttl, tellWaiters, ""), mine + " {jobs/42}:release  2 " + life},
+		"release, a place": {releaseQuestion(name, mine, ttl, 0, theirs), mine + " {jobs/42}:release " + theirs + " 0 " + life},
+		"rollback":         {rollbackQuestion(name, mine, ttl), mine + "    " + life},
+		"touch":            {touchQuestion(name, ttl), life},
+	} {
+		args := c.q.args(0, false, false, false)
+		keys, _ := strconv.Atoi(args[2].(string))
+		if got := spoken(args[3+keys:]); got != c.want {
+			t.Errorf("%s: got %q, want %q", what, got, c.want)
+		}
+	}
 }
 
 // Under a guard all grants are scripts that end in the mark, the age and what to do with

@@ -77,7 +77,7 @@ type call struct {
 	phase    phase
 	deadline time.Time
 	next     []*call              // wait for this one
-	room     [1]*call             // for the first of them, mostly the only one
+	one      [1]*call             // for the first of them, mostly the only one
 	waits    int                  // for so many
 	prior    *call                // the last one before it that was about the same value
 	early    bool                 // something before it may be executed later than it
@@ -237,7 +237,7 @@ func (ln *lane) askBoth(c, then, after *call) {
 // waitFor has the call begin after another is finished. Needs ln.mu.
 func (c *call) waitFor(before *call) {
 	if before.next == nil {
-		before.next = before.room[:0]
+		before.next = before.one[:0]
 	}
 	before.next = append(before.next, c)
 	c.waits++
@@ -395,7 +395,7 @@ func (ln *lane) finish(c *call, rep reply, ready []*call) []*call {
 			ln.starts = append(ln.starts, n)
 		}
 	}
-	c.next, c.room[0] = nil, nil
+	c.next, c.one[0] = nil, nil
 	if ln.starting {
 		return ready // further up: a long chain must not become a deep stack
 	}
