@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"github.com/seed-ce352c9b/redlock/internal/realredis"
+	"github.com/seed-ce352c9b/redlock/internal/proxy"
 )
 
 // strike has a fault happen, and returns when it is over. Those of one node come one after the other.
@@ -44,25 +44,25 @@ func (w *realWorld) strike(f Fault) {
 		last()
 		w.command(f.Node, "config", "set", "maxmemory", "0")
 	case Slow:
-		w.links(f, func(p *realredis.Proxy) { p.Delay(f.By, f.Back) })
+		w.links(f, func(p *proxy.Proxy) { p.Delay(f.By, f.Back) })
 		last()
-		w.links(f, func(p *realredis.Proxy) { p.Delay(0, 0) })
+		w.links(f, func(p *proxy.Proxy) { p.Delay(0, 0) })
 	case Cut, CutRequests, CutReplies, CutLink:
-		w.links(f, func(p *realredis.Proxy) { p.Hold(f.Do != CutReplies, f.Do != CutRequests) })
+		w.links(f, func(p *proxy.Proxy) { p.Hold(f.Do != CutReplies, f.Do != CutRequests) })
 		last()
-		w.links(f, func(p *realredis.Proxy) { p.Hold(false, false) })
+		w.links(f, func(p *proxy.Proxy) { p.Hold(false, false) })
 	case Refuse:
 		w.refuse(f, true)
 		last()
 		w.refuse(f, false)
 	case DropRequest:
-		w.dropping(f, (*realredis.Proxy).DropRequest)
+		w.dropping(f, (*proxy.Proxy).DropRequest)
 	case DropReply:
-		w.dropping(f, (*realredis.Proxy).DropReply)
+		w.dropping(f, (*proxy.Proxy).DropReply)
 	case LoseReply:
-		w.dropping(f, (*realredis.Proxy).LoseReply)
+		w.dropping(f, (*proxy.Proxy).LoseReply)
 	case realReset:
-		w.links(f, (*realredis.Proxy).Break)
+		w.links(f, (*proxy.Proxy).Break)
 	default:
 		panic("sim: no real fault " + f.Do)
 	}
@@ -82,7 +82,7 @@ func (w *realWorld) kill(f Fault, meanwhile func()) {
 }
 
 func (w *realWorld) refuse(f Fault, refuse bool) {
-	w.links(f, func(p *realredis.Proxy) {
+	w.links(f, func(p *proxy.Proxy) {
 		if err := p.Refuse(refuse); err != nil {
 			w.t.Errorf("%v", err)
 		}
@@ -90,16 +90,16 @@ func (w *realWorld) refuse(f Fault, refuse bool) {
 }
 
 // dropping drops the n-th chunk of every client, again and again.
-func (w *realWorld) dropping(f Fault, drop func(*realredis.Proxy, int)) {
+func (w *realWorld) dropping(f Fault, drop func(*proxy.Proxy, int)) {
 	const every = 50 * time.Millisecond
 	for over := w.now() + f.For; w.now() < over; time.Sleep(every) {
-		w.links(f, func(p *realredis.Proxy) { drop(p, f.N) })
+		w.links(f, func(p *proxy.Proxy) { drop(p, f.N) })
 	}
-	w.links(f, func(p *realredis.Proxy) { drop(p, 0) })
+	w.links(f, func(p *proxy.Proxy) { drop(p, 0) })
 }
 
 // links does something to the proxies that a fault is about.
-func (w *realWorld) links(f Fault, do func(*realredis.Proxy)) {
+func (w *realWorld) links(f Fault, do func(*proxy.Proxy)) {
 	for _, c := range w.clients {
 		for node, p := range c.proxies {
 			if node == f.Node && (f.Do != CutLink || c.i == f.Client) {

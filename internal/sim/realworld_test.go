@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/proxy"
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
@@ -133,7 +134,7 @@ func playReal(t *testing.T, s *Schedule, servers []*realredis.Server, tardy *tar
 type realClient struct {
 	w       *realWorld
 	i       int
-	proxies []*realredis.Proxy
+	proxies []*proxy.Proxy
 
 	mu      sync.Mutex
 	lockers [2]*redlock.Locker // the second is fair
@@ -145,7 +146,7 @@ type realClient struct {
 func (w *realWorld) newClient(i int) *realClient {
 	c := &realClient{w: w, i: i}
 	for _, srv := range w.servers {
-		p, err := realredis.StartProxy(srv.Addr())
+		p, err := proxy.Start(srv.Addr())
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -1,4 +1,7 @@
-package realredis
+// Package proxy is a TCP proxy in front of one server, on the loopback interface, whose faults are switched on and off:
+// it delays, holds and drops what passes, resets connections and refuses new ones. Tests over real servers and the
+// command's demo use it.
+package proxy
 
 import (
 	"bytes"
@@ -29,6 +32,8 @@ type Proxy struct {
 	countdown [3]int           // chunks of requests until a drop; 0: none is due
 }
 
+var errClosed = errors.New("the proxy is closed")
+
 // The ways through a proxy.
 const (
 	requests = iota
@@ -53,8 +58,8 @@ type pair struct {
 	mute int // dropReply or loseReply: what becomes of replies from now on
 }
 
-// StartProxy listens for a server's clients, on the loopback interface.
-func StartProxy(server string) (*Proxy, error) {
+// Start listens for a server's clients, on the loopback interface.
+func Start(server string) (*Proxy, error) {
 	p := &Proxy{server: server, pairs: map[*pair]struct{}{}}
 	// While it refuses, nothing of ours holds the address, and a server of another test on the same port would answer our
 	// clients. So each proxy has an address of its own, where the system has more of them than 127.0.0.1.
@@ -62,7 +67,7 @@ func StartProxy(server string) (*Proxy, error) {
 	if err := p.listen(); err != nil {
 		p.addr = "127.0.0.1:0"
 		if err := p.listen(); err != nil {
-			return nil, fmt.Errorf("realredis: proxy: %w", err)
+			return nil, fmt.Errorf("proxy: %w", err)
 		}
 	}
 	p.addr = p.listener.Addr().String()

@@ -1,4 +1,4 @@
-package realredis
+package proxy
 
 import (
 	"bufio"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
 // A talk is a connection through a proxy that a test speaks on by hand.
@@ -69,9 +70,9 @@ func (k *talk) broken() {
 	}
 }
 
-func proxied(t *testing.T) (*Server, *Proxy, *redis.Client) {
-	s := Start(t, 1)[0]
-	p, err := StartProxy(s.Addr())
+func proxied(t *testing.T) (*realredis.Server, *Proxy, *redis.Client) {
+	s := realredis.Start(t, 1)[0]
+	p, err := Start(s.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
