@@ -65,7 +65,7 @@ func TestParseRunRefuses(t *testing.T) {
 }
 
 func TestParseDemoRefuses(t *testing.T) {
-	for _, args := range []string{"-workers 0", "-workers 10", "-for 0s", "-for -1s", "now"} {
+	for _, args := range []string{"-workers 0", "-workers 10", "-for 0s", "-for -1s", "-forever -svg x.svg", "now"} {
 		if _, err := parseDemo(strings.Fields(args)); err == nil {
 			t.Errorf("%q: got no error", args)
 		}

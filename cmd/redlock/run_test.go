@@ -92,16 +92,6 @@ func (p *process) want(status int, stderr ...string) {
 	}
 }
 
-func testCluster(t *testing.T) cluster {
-	t.Helper()
-	c, err := startCluster(5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
 // holding is on how many nodes the value is stored.
 func holding(c cluster, key, value string) (n int) {
 	for _, nd := range c {

@@ -1,7 +1,8 @@
-package main
+package demo
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -32,7 +33,7 @@ type counter struct{ n atomic.Int64 }
 
 // A worker stands for one process: it has a Locker, and so connections, of its own.
 type worker struct {
-	d      *demo
+	d      *Demo
 	i      int
 	locker *redlock.Locker
 	doomed atomic.Bool // is to die with the lock next time
@@ -45,7 +46,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 	defer func() { w.locker.Close() }()
 	for ctx.Err() == nil {
-		w.d.stage.wait(w.i)
+		w.d.state.wait(w.i)
 		var err error
 		switch {
 		case w.d.withoutLock:
@@ -55,8 +56,8 @@ func (w *worker) run(ctx context.Context) {
 		default:
 			err = w.locker.Run(ctx, counterKey, demoTTL, w.section)
 		}
-		if err != nil && ctx.Err() == nil && !isLost(err) {
-			w.d.stage.trouble(w.d.stage.workers[w.i].name, err)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, redlock.ErrLost) {
+			w.d.state.trouble(w.d.state.workers[w.i].name, err)
 		}
 		pause(ctx, atLeast(betweenSections))
 	}
@@ -64,13 +65,13 @@ func (w *worker) run(ctx context.Context) {
 
 // start makes the worker's Locker.
 func (w *worker) start() bool {
-	name := w.d.stage.workers[w.i].name
+	name := w.d.state.workers[w.i].name
 	l, err := redlock.Open(redlock.Options{
 		Name:    name,
-		Observe: func(r redlock.Round) { w.d.stage.observe(w.i, r) },
+		Observe: func(r redlock.Round) { w.d.state.observe(w.i, r) },
 	}, w.d.cluster.addrs()...)
 	if err != nil {
-		w.d.stage.trouble(name, err)
+		w.d.state.trouble(name, err)
 		return false
 	}
 	w.locker = l
@@ -80,7 +81,7 @@ func (w *worker) start() bool {
 // section is the critical section. ctx ends when the lock is lost, and also when the
 // demo is over; only then is the lock still valid.
 func (w *worker) section(ctx context.Context, lock *redlock.Lock) error {
-	s := w.d.stage
+	s := w.d.state
 	fence, valid := w.d.claim(lock)
 	s.enter(w.i, fence, valid)
 	before := w.d.counter.n.Load()
@@ -107,14 +108,14 @@ func (w *worker) die(ctx context.Context) error {
 		return err
 	}
 	w.doomed.Store(false)
-	s := w.d.stage
+	s := w.d.state
 	s.enter(w.i, lock.Fence(), lock.Valid)
 	pause(ctx, shortSection)
 	s.die(w.i, lock.Until())
 	// The dead process's Locker is kept until its lock has expired, because Close would give
 	// the lock back.
 	pause(ctx, time.Until(lock.Until())+demoTTL/4)
-	s.rise(w.i)
+	s.restart(w.i)
 	w.locker.Close()
 	if !w.start() {
 		<-ctx.Done()

@@ -1,8 +1,10 @@
-package main
+package demo
 
 import (
 	"bytes"
 	"context"
+	"encoding/xml"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,28 +15,28 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 )
 
-func play(t *testing.T, d *demo) (*tally, string) {
+func play(t *testing.T, d *Demo) (*tally, string) {
 	t.Helper()
 	logging.Disable()
 	var out bytes.Buffer
-	got, err := d.run(t.Context(), &out, &lines{out: &out})
+	_, err := d.Play(t.Context(), &out, Lines(&out))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return got, out.String()
+	return &d.state.tally, out.String()
 }
 
 // The length is that of the first faults: a kill, a hang and a death.
 func TestDemoHolds(t *testing.T) {
 	t.Parallel()
-	got, out := play(t, &demo{workers: 4, length: 3500 * time.Millisecond})
+	got, out := play(t, &Demo{Workers: 4, Length: 3500 * time.Millisecond})
 	if !got.ok() {
 		t.Errorf("got a bad verdict:\n%s", out)
 	}
 	if got.killed == 0 || got.hung == 0 || got.revived == 0 {
 		t.Errorf("got %d killed, %d hung, %d revived; want some of each", got.killed, got.hung, got.revived)
 	}
-	for _, want := range []string{"export REDLOCK_NODES=127.0.0.1:", "KILLED", "HUNG", "the lock held"} {
+	for _, want := range []string{"export REDLOCK_NODES=127.", "KILLED", "HUNG", "the lock held"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("output lacks %q:\n%s", want, out)
 		}
@@ -46,7 +48,7 @@ func TestDemoHolds(t *testing.T) {
 
 func TestDemoNoticesOverlaps(t *testing.T) {
 	t.Parallel()
-	got, out := play(t, &demo{workers: 4, length: 700 * time.Millisecond, withoutLock: true})
+	got, out := play(t, &Demo{Workers: 4, Length: 700 * time.Millisecond, withoutLock: true})
 	if got.ok() || got.overlaps == 0 || got.counter >= got.increments {
 		t.Errorf("got %d overlaps, counter %d of %d; want some, and increments lost", got.overlaps, got.counter, got.increments)
 	}
@@ -57,7 +59,7 @@ func TestDemoNoticesOverlaps(t *testing.T) {
 
 func TestDemoNoticesABrokenCounter(t *testing.T) {
 	t.Parallel()
-	d := &demo{workers: 2, length: 700 * time.Millisecond}
+	d := &Demo{Workers: 2, Length: 700 * time.Millisecond}
 	d.lossy = func(n int64) {
 		if n != 2 || d.sections.Load() > 3 { // the second increment is written twice over
 			d.counter.n.Store(n)
@@ -116,23 +118,23 @@ func TestScreenFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	d := &demo{workers: 9, cluster: c, stage: newStage(9)}
+	d := &Demo{Workers: 9, cluster: c, state: newState(9)}
 	now := time.Now()
-	for i := range d.stage.workers {
-		a := &d.stage.workers[i]
+	for i := range d.state.workers {
+		a := &d.state.workers[i]
 		a.role, a.since, a.fence, a.renewed, a.until = role(i%4), now.Add(-100*time.Second), 1<<53-1, 12, now.Add(time.Second)
 		a.round.Votes = make([]redlock.Vote, nodes)
 		for j := range a.round.Votes {
 			a.round.Votes[j].Answer = redlock.Answer(j % 4)
 		}
 	}
-	c[0].kill()
-	d.stage.fault(c[0], killed, 4)
-	d.stage.enter(1, 1<<53-1, func() bool { return true })
-	d.stage.die(1, now)
-	d.stage.enter(2, 1<<53-1, func() bool { return true })
+	c[0].set(killed)
+	d.state.fault(c[0], killed, 4)
+	d.state.enter(1, 1<<53-1, func() bool { return true })
+	d.state.die(1, now)
+	d.state.enter(2, 1<<53-1, func() bool { return true })
 	d.counter.n.Store(1 << 20)
-	events, ok := eventLines(d.workers, 80, 24)
+	events, ok := eventLines(d.Workers, 80, 24)
 	if !ok {
 		t.Fatal("does not fit in 80 columns and 24 lines")
 	}
@@ -160,8 +162,8 @@ func TestScreenLeavesTheTerminal(t *testing.T) {
 	var out bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	d := &demo{workers: 2}
-	if _, err := d.run(ctx, &out, &screen{out: &out, size: func() (int, int) { return 80, 24 }}); err != nil {
+	d := &Demo{Workers: 2}
+	if _, err := d.Play(ctx, &out, Screen(&out, false, func() (int, int) { return 80, 24 })); err != nil {
 		t.Fatal(err)
 	}
 	hidden, shown := strings.LastIndex(out.String(), "\x1b[?25l"), strings.LastIndex(out.String(), "\x1b[?25h")
@@ -194,17 +196,48 @@ func TestNodeFaults(t *testing.T) {
 		lock.Release(t.Context())
 	}
 	try()
-	c[0].kill()
+	c[0].set(killed)
 	try()
-	if err := c[0].revive(); err != nil {
+	if err := c[0].set(up); err != nil {
 		t.Fatal(err)
 	}
-	c[1].hang()
+	c[1].set(hung)
 	try()
-	c[2].kill()
+	c[2].set(killed)
 	if _, err := l.TryAcquire(t.Context(), "k", time.Second); err == nil {
 		t.Error("got a lock from one node of three")
 	}
-	c[1].revive()
+	c[1].set(up)
 	try() // n3 is still away
+}
+
+// The timeline is well-formed XML with a lane for each node and worker, a box for each holder, and the faults.
+func TestTimeline(t *testing.T) {
+	d := &Demo{Workers: 2, Length: 4 * time.Second, state: newState(2)}
+	yes := func() bool { return true }
+	d.state.wait(0)
+	d.state.enter(0, 7, yes)
+	d.state.fault(&node{name: "n2", i: 1}, killed, 4)
+	d.state.wrote(0, 0, 1)
+	d.state.enter(1, 8, yes)
+	d.state.fault(&node{name: "n2", i: 1}, up, 5)
+	d.state.die(1, time.Now())
+	d.state.fault(&node{name: "n3", i: 2}, hung, 4) // and it stays so
+	var out bytes.Buffer
+	if err := d.WriteTimeline(&out); err != nil {
+		t.Fatal(err)
+	}
+	dec := xml.NewDecoder(bytes.NewReader(out.Bytes()))
+	for {
+		if _, err := dec.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("not XML: %v\n%s", err, out.String())
+		}
+	}
+	for want, n := range map[string]int{">killed,": 1, ">hung,": 1, ">holds, fence 7,": 1, ">holds, fence 8,": 1, ">dead: its lock expires,": 1, ">worker-2<": 1, ">n5<": 1, "<circle": 2} {
+		if got := strings.Count(out.String(), want); got != n {
+			t.Errorf("%q: got %d times, want %d", want, got, n)
+		}
+	}
 }

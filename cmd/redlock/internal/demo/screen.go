@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// paint says whether to colour.
+// A paint is whether to colour.
 type paint bool
 
 func (p paint) in(code, s string) string {
@@ -39,8 +39,18 @@ func eventLines(workers, columns, rows int) (n int, ok bool) {
 	return n, columns > screenWidth && n >= leastEvents
 }
 
-// screen redraws the stage in place. What was on the terminal before stays above it, and
-// the last frame stays when it is over.
+// Fits reports whether a terminal is large enough for a Screen of so many workers.
+func Fits(workers, columns, rows int) bool {
+	_, ok := eventLines(workers, columns, rows)
+	return ok
+}
+
+// Screen is a view that redraws a terminal in place. What was on the terminal before stays above it, and the last frame
+// stays at the end. size is asked before each frame.
+func Screen(out io.Writer, colour bool, size func() (columns, rows int)) View {
+	return &screen{out: out, paint: paint(colour), size: size}
+}
+
 type screen struct {
 	out   io.Writer
 	paint paint
@@ -50,9 +60,9 @@ type screen struct {
 
 func (s *screen) palette() paint { return s.paint }
 
-func (s *screen) show(d *demo, done <-chan struct{}) {
+func (s *screen) show(d *Demo, done <-chan struct{}) {
 	fmt.Fprint(s.out, "\x1b[?25l") // hide the cursor
-	defer s.leave()
+	defer s.Leave()
 	t := time.NewTicker(frameEvery)
 	defer t.Stop()
 	for {
@@ -66,15 +76,15 @@ func (s *screen) show(d *demo, done <-chan struct{}) {
 	}
 }
 
-// leave gives the terminal back: the cursor is shown, on an empty line below the frame,
+// Leave gives the terminal back: the cursor is shown, on an empty line below the frame,
 // where the terminal may have echoed a ^C.
-func (s *screen) leave() { fmt.Fprint(s.out, "\r\x1b[K\x1b[?25h") }
+func (s *screen) Leave() { fmt.Fprint(s.out, "\r\x1b[K\x1b[?25h") }
 
 // draw goes back to the first line of the last frame and writes over it.
-func (s *screen) draw(d *demo) {
+func (s *screen) draw(d *Demo) {
 	var b strings.Builder
 	columns, rows := s.size()
-	if events, ok := eventLines(d.workers, columns, rows); !ok {
+	if events, ok := eventLines(d.Workers, columns, rows); !ok {
 		// The terminal was made too small: lines that wrap or scroll away can not be
 		// gone back to.
 		b.WriteString("\x1b[H\x1b[J" + clipLine("too small for the demo: 80 columns, 24 lines", columns-1))
@@ -93,13 +103,13 @@ func (s *screen) draw(d *demo) {
 }
 
 // frame is what the screen shows now, at most 79 columns wide.
-func (s *screen) frame(d *demo, now time.Time, events int) []string {
-	p, st := s.paint, d.stage
+func (s *screen) frame(d *Demo, now time.Time, events int) []string {
+	p, st := s.paint, d.state
 	st.mu.Lock()
 	workers := slices.Clone(st.workers)
 	var story []event
 	for i := len(st.events) - 1; i >= 0 && len(story) < events; i-- {
-		if !st.events[i].daily {
+		if !st.events[i].routine {
 			story = append(story, st.events[i])
 		}
 	}
@@ -133,7 +143,7 @@ func (s *screen) frame(d *demo, now time.Time, events int) []string {
 		if i < len(story) {
 			e := story[i]
 			line = clipLine(fmt.Sprintf("%6.1fs  %-8s  %s", e.at.Seconds(), e.who, e.text), screenWidth)
-			if e.grave {
+			if e.alarm {
 				line = p.warn(line)
 			}
 		}
@@ -143,7 +153,7 @@ func (s *screen) frame(d *demo, now time.Time, events int) []string {
 }
 
 // worker is a worker's row: what the nodes said in its last round, and where it stands.
-func (s *screen) worker(a actor, now time.Time) string {
+func (s *screen) worker(a workerState, now time.Time) string {
 	p := s.paint
 	name, row := nameCell(a.name), ""
 	for i := range nodes {
