@@ -5,6 +5,8 @@ import (
 	"crypto/sha1"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -45,10 +47,52 @@ func asNodes(clients []*redis.Client) []redlock.Node {
 	return nodes
 }
 
+// ownSeed returns a seed that no other Locker of the test has, and the same ones in every run
+// of the test. With equal seeds, two Lockers with the same name store the same values: the nodes
+// take one for the other, and a test passes, or fails, for that reason alone.
+func ownSeed(t testing.TB) uint64 {
+	seeds.Lock()
+	defer seeds.Unlock()
+	name := t.Name()
+	next, known := seeds.next[name]
+	if !known {
+		h := fnv.New64a() // apart from the seeds of a subtest, which may use the Lockers of its parent
+		io.WriteString(h, name)
+		next = h.Sum64()
+		t.Cleanup(func() {
+			seeds.Lock()
+			defer seeds.Unlock()
+			delete(seeds.next, name)
+		})
+	}
+	seeds.next[name] = next + 1
+	return next
+}
+
+var seeds = struct {
+	sync.Mutex
+	next map[string]uint64 // by test
+}{next: make(map[string]uint64)}
+
+// The values are what the nodes tell Lockers apart by.
+func TestTheLockersOfATestDrawDifferentValues(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		drawn := make(map[string]bool)
+		for range 4 {
+			k := try(t, lockerOn(t, redlock.Options{Name: "same"}, c.Clients()), "job", time.Minute)
+			if drawn[k.Value()] {
+				t.Errorf("two Lockers stored %s, want a value for each", k.Value())
+			}
+			drawn[k.Value()] = true
+			checkIs(t, "Release", k.Release(t.Context()))
+		}
+	})
+}
+
 // lockerOn makes a Locker that is closed with the test.
 func lockerOn(t *testing.T, opt redlock.Options, clients []*redis.Client) *redlock.Locker {
 	t.Helper()
-	l, err := redlock.NewSeamed(opt, nil, nil, 7, asNodes(clients)...)
+	l, err := redlock.NewSeamed(opt, nil, nil, ownSeed(t), asNodes(clients)...)
 	if err != nil {
 		t.Fatalf("New: got %v, want no error", err)
 	}

@@ -86,7 +86,7 @@ func restoreDisplaced(t *testing.T, displace bool) {
 func TestAWallClockSetForwardAndBackLeavesTheLockToClose(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		var h hands
-		l, err := redlock.NewSeamed(redlock.Options{}, h.steadyNow, h.wallNow, 7, c.Nodes()...)
+		l, err := redlock.NewSeamed(redlock.Options{}, h.steadyNow, h.wallNow, ownSeed(t), c.Nodes()...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -146,7 +146,7 @@ func TestDebtIsDroppedAfterItsTime(t *testing.T) {
 			nodes := c.Nodes()
 			far := &unheard{Client: nodes[2].(*redis.Client)}
 			nodes[2] = far
-			l, err := redlock.NewSeamed(redlock.Options{}, nil, nil, 7, nodes...)
+			l, err := redlock.NewSeamed(redlock.Options{}, nil, nil, ownSeed(t), nodes...)
 			checkIs(t, "New", err)
 			defer l.Close()
 			warmUp(t, c, l)

@@ -138,7 +138,7 @@ func TestRealRingTokens(t *testing.T) {
 	}
 	ring := redis.NewRing(&redis.RingOptions{Addrs: addrs})
 	defer ring.Close()
-	ahead, err := redlock.NewSeamed(redlock.Options{}, nil, func() time.Time { return time.Now().Add(time.Hour) }, 1, ring)
+	ahead, err := redlock.NewSeamed(redlock.Options{}, nil, func() time.Time { return time.Now().Add(time.Hour) }, ownSeed(t), ring)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 
 func realSeamed(t testing.TB, r *realNodes, opt redlock.Options, wall func() time.Time) *redlock.Locker {
 	t.Helper()
-	l, err := redlock.NewSeamed(opt, nil, wall, 1, r.nodes()...)
+	l, err := redlock.NewSeamed(opt, nil, wall, ownSeed(t), r.nodes()...)
 	if err != nil {
 		t.Fatal(err)
 	}
