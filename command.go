@@ -314,6 +314,13 @@ var healing = []struct {
 	{"NOSCRIPT", true}, {"OOM", true}, {"CLUSTERDOWN", true}, {"TRYAGAIN", true}, {"MOVED", true}, {"ASK", true},
 }
 
+// scriptRefusals begin the errors of a command in a script that the script's user may not
+// run. They have no code of their own: there NOPERM is missing.
+var scriptRefusals = []string{
+	"ERR The user executing the script can't", // Redis 7.0
+	"ERR ACL failure in script",               // Redis 7.2 and later, Valkey
+}
+
 // explain classifies an error: what a node said (a Redis error reply: it was not
 // executed), or what happened on the way (it may have been).
 func explain(err error) (e *nodeError, said bool) {
@@ -323,22 +330,25 @@ func explain(err error) (e *nodeError, said bool) {
 	}
 	text := strings.TrimSpace(re.Error())
 	e = newNodeError(text, err)
+	// Our scripts put FENCE before what the register's command has said.
+	cause := strings.TrimPrefix(text, "FENCE ")
 	for _, h := range healing {
-		if strings.HasPrefix(text, h.code) {
+		if strings.HasPrefix(cause, h.code) {
 			e.heals = h.heals
 			break
 		}
-		if i := strings.Index(text, h.code+" "); i > 0 && strings.HasPrefix(text, "ERR ") && (text[i-1] == ' ' || text[i-1] == '-') {
-			e.text, e.heals = text[i:], h.heals
+		if i := strings.Index(cause, h.code+" "); i > 0 && strings.HasPrefix(cause, "ERR ") && (cause[i-1] == ' ' || cause[i-1] == '-') {
+			e.text, e.heals = text[:len(text)-len(cause)]+cause[i:], h.heals
 			break
 		}
 	}
-	for _, refusal := range []string{"ERR unknown command", "ERR invalid password", "ERR The user executing the script can't"} {
-		if strings.HasPrefix(text, refusal) {
+	for _, refusal := range slices.Concat(scriptRefusals, []string{"ERR unknown command", "ERR invalid password"}) {
+		if strings.HasPrefix(cause, refusal) {
 			e.heals = false
 		}
 	}
-	if i := strings.Index(e.text, " script: "); i > 0 {
+	// Where in the script it was: "script: 1b3c, on @user_script:8."
+	if i := strings.LastIndex(e.text, " script: "); i > 0 && strings.Contains(e.text[i:], "@user_script") {
 		e.text = e.text[:i]
 	}
 	if e.text != "" {
@@ -354,7 +364,7 @@ func notExecuted(text string) bool {
 			return true
 		}
 	}
-	for _, other := range []string{"ERR syntax", "ERR unknown", "ERR wrong number", "ERR max number", "ERR invalid", "ERR The user", "CROSSSLOT", "NOPROTO", "DENIED"} {
+	for _, other := range slices.Concat(scriptRefusals, []string{"ERR syntax", "ERR unknown", "ERR wrong number", "ERR max number", "ERR invalid", "CROSSSLOT", "NOPROTO", "DENIED"}) {
 		if strings.HasPrefix(text, other) {
 			return true
 		}

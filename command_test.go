@@ -431,9 +431,32 @@ func TestWhatANodeSaysIsClassified(t *testing.T) {
 		for _, text := range []said{
 			"ERR The user executing the script can't run this command or subcommand script: 1b3c, on @user_script:8.",
 			"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 1b3c, on @user_script:1.",
+			// Redis 7.2 and later, Valkey.
+			"ERR ACL failure in script: User locks has no permissions to run the 'zadd' command script: 1b3c, on @user_script:8.",
+			"ERR ACL failure in script: No permissions to access a key script: on @user_script:1.",
 		} {
 			if e, _ := explain(text); e.heals {
 				t.Errorf("%s: heals", text)
+			}
+			if r := failure(askTurn, text); r.stored {
+				t.Errorf("%s: got that our value may be stored, want not executed", text)
+			}
+		}
+	})
+	t.Run("what a script says of a register heals as if the register's command had said it", func(t *testing.T) {
+		for _, c := range []struct {
+			text  said
+			heals bool
+		}{
+			{"FENCE WRONGTYPE Operation against a key holding the wrong kind of value", false},
+			{"FENCE NOPERM No permissions to access a key", false},
+			{"FENCE ERR The user executing the script can't run this command or subcommand", false},
+			{"FENCE ERR ACL failure in script: User locks has no permissions to run the 'zadd' command", false},
+			{"FENCE OOM command not allowed when used memory > 'maxmemory'.", true},
+			{"FENCE ERR something that nobody knows", true},
+		} {
+			if e, _ := explain(c.text); e.heals != c.heals || e.text != string(c.text) {
+				t.Errorf("%s: got heals %v, shown as %q; want %v, unchanged", c.text, e.heals, e.text, c.heals)
 			}
 		}
 	})
