@@ -2,12 +2,15 @@ package redlock
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net"
 	"os"
+	"os/exec"
 	"reflect"
 	"strconv"
 	"strings"
@@ -897,5 +900,52 @@ func TestAServersIntroduction(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestScriptSHAs: the constants by which EVALSHA names the scripts are those of their texts.
+func TestScriptSHAs(t *testing.T) {
+	all := []*script{acquireScript, extendScript, releaseScript, raiseScript, adoptScript, touchScript, inspectScript, turnScript, waitScript, leaveScript}
+	for _, s := range all {
+		if s.guarded != nil {
+			all = append(all, s.guarded)
+		}
+	}
+	if got, want := len(scriptSHA), len(all); got != want {
+		t.Errorf("hashes: got %d, want one for each of %d scripts", got, want)
+	}
+	for _, s := range all {
+		sum := sha1.Sum([]byte(s.body))
+		if want := hex.EncodeToString(sum[:]); s.sha != want {
+			t.Errorf("the text of a script has changed, or its hash: put this line into scriptSHA (script.go)\n\t%q: %q,", s.name, want)
+		}
+	}
+}
+
+// TestFIPS: a process that may use approved algorithms only can import the package and
+// take a lock. The runtime reads the setting when it starts, so another process has to.
+func TestFIPS(t *testing.T) {
+	if os.Getenv("REDLOCK_FIPS_CHILD") != "" {
+		c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		c.AddHook(yesHook{})
+		defer c.Close()
+		l, err := New(Options{}, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		k, err := l.TryAcquire(t.Context(), "jobs/42", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestFIPS$", "-test.v")
+	cmd.Env = append(os.Environ(), "GODEBUG=fips140=only", "REDLOCK_FIPS_CHILD=1")
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestFIPS") {
+		t.Errorf("with GODEBUG=fips140=only: %v\n%s", err, out)
 	}
 }

@@ -1,10 +1,6 @@
 package redlock
 
-import (
-	"crypto/sha1"
-	_ "embed"
-	"encoding/hex"
-)
+import _ "embed"
 
 // A script runs inside a node as one step. The first line of each file states
 // its contract. Scripts must not begin with a #! line: Redis refuses such a
@@ -19,9 +15,28 @@ type script struct {
 }
 
 func newScript(name, body string) *script {
-	sum := sha1.Sum([]byte(body))
-	sha := hex.EncodeToString(sum[:])
+	sha := scriptSHA[name]
 	return &script{name: name, body: body, sha: sha, shaArg: sha}
+}
+
+// scriptSHA holds the SHA-1 of each script's text, by which EVALSHA names it. They are
+// constants because a process that runs with GODEBUG=fips140=only may not compute a
+// SHA-1. A wrong one would run an older script that the server still knows:
+// TestScriptSHAs compares them all with the files, and prints the lines to put here.
+var scriptSHA = map[string]string{
+	"acquire":         "4bb36acad777aac42c4cf17c88758cfd3151ad2d",
+	"guarded acquire": "903f91a521d2e497f19f561676860e997eee932e",
+	"extend":          "e17d56ebe5faa82417ecd46eef140ee3fcb490a7",
+	"release":         "a01100066e5ae20df156f8f08af4c48173d371f0",
+	"raise":           "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc",
+	"adopt":           "fd0f06f1165049b81c35af400e786234aa14a05c",
+	"guarded adopt":   "a4aba7d2840f4f1b4d4bbb2b8319bfb2d81a2806",
+	"touch":           "b3cf9fe7de82aff07bca487df9dc5ae2f501a8f1",
+	"inspect":         "8dd22fd38579b74e66584e9a1ceceaa31d2d71ab",
+	"turn":            "dcd2c4017576bdce378113d8f9596d794c1e523d",
+	"guarded turn":    "94cea5d2ddc5f436fe1900dda9ac579fd5bdd4c4",
+	"wait":            "9bf11a58f375f73ae25fc17f536c259cd76731ea",
+	"leave":           "9b1d671e4ecc91abe07cde69355ecfd38b3826cf",
 }
 
 // newGrant is newScript for one that may grant a lock, which a guard may go before.

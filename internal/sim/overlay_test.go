@@ -52,7 +52,7 @@ func compose(t *testing.T, dir string, list []mutant) (overlay string) {
 				if script == "guard" { // it goes before others
 					fmt.Fprintf(&all.inits, "\tif underTest == %q {\n\t\tguardLua = %s\n", m.name, strconv.Quote(texts[file]))
 					for _, made := range regexp.MustCompile(`(\w+)\s+= (newGrant\("\w+", \w+\))`).FindAllStringSubmatch(source(t, "script.go"), -1) {
-						fmt.Fprintf(&all.inits, "\t\t*%s = *%s\n", made[1], made[2])
+						fmt.Fprintf(&all.inits, "\t\t*%s = *hashed(%s)\n", made[1], made[2])
 					}
 					fmt.Fprint(&all.inits, "\t}\n")
 					continue
@@ -61,7 +61,7 @@ func compose(t *testing.T, dir string, list []mutant) (overlay string) {
 				if made == nil {
 					t.Fatalf("mutant %s: script.go does not say how %s is made", m.name, file)
 				}
-				fmt.Fprintf(&all.inits, "\tif underTest == %q {\n\t\t*%s = *%s%s)\n\t}\n", m.name, made[1], made[2], strconv.Quote(texts[file]))
+				fmt.Fprintf(&all.inits, "\tif underTest == %q {\n\t\t*%s = *hashed(%s%s))\n\t}\n", m.name, made[1], made[2], strconv.Quote(texts[file]))
 				continue
 			}
 			all.add(t, m, file, texts[file])
@@ -78,7 +78,7 @@ func compose(t *testing.T, dir string, list []mutant) (overlay string) {
 	for name, c := range all.files {
 		put(name, c.text(t))
 	}
-	put("mutants_overlay.go", "package redlock\n\nimport \"os\"\n\nvar underTest = os.Getenv(\"REDLOCK_MUTANT\")\n\nfunc init() {\n"+all.inits.String()+"}\n")
+	put("mutants_overlay.go", fmt.Sprintf(overlayFile, all.inits.String()))
 	b, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +89,31 @@ func compose(t *testing.T, dir string, list []mutant) (overlay string) {
 	}
 	return overlay
 }
+
+// overlayFile is the file that the library has with its mutants and not without.
+const overlayFile = `package redlock
+
+import (
+	"crypto/sha1"
+	"fmt"
+	"os"
+)
+
+var underTest = os.Getenv("REDLOCK_MUTANT")
+
+// hashed gives a changed script, and what it is under a guard, the hash of its own text.
+func hashed(s *script) *script {
+	s.sha = fmt.Sprintf("%%x", sha1.Sum([]byte(s.body)))
+	s.shaArg = s.sha
+	if s.guarded != nil {
+		hashed(s.guarded)
+	}
+	return s
+}
+
+func init() {
+%s}
+`
 
 // add takes in what a mutant changes in a file.
 func (all *composition) add(t *testing.T, m *mutant, file, text string) {
