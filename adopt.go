@@ -47,7 +47,7 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 	b := l.newBallot(OpAdopt, e.name, adoptQuestion(l.guard, e.name, value, mine, ttl, proposal), start, acquireDecided)
 	b.q.patience = l.patience(ttl)
 	e.ballot = b
-	b.send(l.lastLeaving(e.name), l.restoring(e.name))
+	b.send(l.lastLeaving(e.name))
 	k, err := l.claim(ctx, e, b, proposal, func() question { return restoreQuestion(e.name, value, mine, ttl) })
 	if err != nil {
 		l.mortal(e)

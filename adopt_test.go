@@ -337,3 +337,122 @@ func TestALockWhoseHolderIsGoneIsReleasedByWhoAdoptsIt(t *testing.T) {
 		s.c.Mend(clients...)
 	})
 }
+
+// twoAdoptionsGivenUp has one Locker adopt the lock k of its own twice at once, and give up both. The first replaces the
+// value on every node and its restore takes another 40 ms from now on; the second replaces nothing, and has nothing to
+// undo. What is sent from now on travels fast.
+func (s *stage) twoAdoptionsGivenUp(l *redlock.Locker, k *redlock.Lock, ttl time.Duration) {
+	s.Helper()
+	for i := range s.c.Len() {
+		s.node(i).Delay(40*time.Millisecond, 0)
+	}
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(s.ctx, 10*time.Millisecond)
+			defer cancel()
+			_, err := l.Adopt(ctx, job, k.Value(), ttl)
+			s.is("Adopt", err, context.DeadlineExceeded)
+		})
+		time.Sleep(time.Millisecond)
+	}
+	wg.Wait()
+	time.Sleep(35 * time.Millisecond)
+	for i := range s.c.Len() {
+		s.node(i).Delay(0, 0)
+	}
+	if got := l.Leaving(); got != 1 {
+		s.Errorf("keys with a clean-up under way: got %d, want 1", got)
+	}
+}
+
+// The giver's next question goes after every restore of its value, not after the last that began.
+func TestAReleaseWaitsForEveryRestore(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, 20*time.Second)
+		time.Sleep(oneTrip)
+		s.twoAdoptionsGivenUp(l, k, 20*time.Second)
+		s.is("the giver's Release", k.Release(s.ctx), nil)
+		time.Sleep(5 * time.Second)
+		s.carry("afterwards", "", s.all()...)
+		s.clean(l)
+	})
+}
+
+func TestAnExtensionWaitsForEveryRestore(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, 20*time.Second)
+		time.Sleep(oneTrip)
+		s.twoAdoptionsGivenUp(l, k, 20*time.Second)
+		s.is("the giver's Extend", k.Extend(s.ctx), nil)
+		s.is("the giver's Release", k.Release(s.ctx), nil)
+		time.Sleep(5 * time.Second)
+		s.clean(l)
+	})
+}
+
+// Also where it is handed to the next in line, who goes right behind the release.
+func TestAHandOverWaitsForTheRestore(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, heldLong)
+		next := s.settled(l, heldLong)
+		s.twoAdoptionsGivenUp(l, k, heldLong)
+		released := time.Now()
+		s.is("the giver's Release", k.Release(s.ctx), nil)
+		next.gets("behind the restore", released, 100*time.Millisecond)
+		time.Sleep(time.Second)
+		s.carry("afterwards", next.lock.Value(), s.all()...)
+		s.is("Release", next.lock.Release(s.ctx), nil)
+		time.Sleep(time.Second)
+		s.clean(l)
+	})
+}
+
+// The removal of a lost lock is a clean-up like any other: it goes after the restore, too.
+func TestTheRemovalOfALostLockWaitsForTheRestore(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var h hands
+		l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
+		k := s.take(l, 20*time.Second)
+		time.Sleep(oneTrip)
+		s.twoAdoptionsGivenUp(l, k, 20*time.Second)
+		h.setWall(time.Minute)
+		s.is("the giver's Extend", k.Extend(s.ctx), redlock.ErrLost)
+		time.Sleep(5 * time.Second)
+		s.carry("afterwards", "", s.all()...)
+	})
+}
+
+// A restore that a node refuses is sent again later; the giver's release must not go to that node before.
+func TestAReleaseWaitsForARestoreThatIsOwed(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, time.Hour)
+		time.Sleep(oneTrip)
+		for i := range 3 {
+			s.node(i).Delay(40*time.Millisecond, 0)
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, 10*time.Millisecond)
+		defer cancel()
+		_, err := l.Adopt(ctx, job, k.Value(), time.Hour)
+		s.is("Adopt", err, context.DeadlineExceeded)
+		time.Sleep(50 * time.Millisecond) // the adoption has been executed, the restore is on its way
+		s.node(2).FailCommand("set", "OOM command not allowed when used memory > 'maxmemory'.")
+		time.Sleep(200 * time.Millisecond)
+		for i := range 3 {
+			s.node(i).Delay(0, 0)
+		}
+		if got := l.Owed(2); got != 1 {
+			t.Fatalf("owed to node 2: got %d, want the restore", got)
+		}
+		s.is("the giver's Release", k.Release(s.ctx), nil)
+		time.Sleep(10 * time.Second) // it is tried again meanwhile, and the release not before
+		s.node(2).FailCommand("set", "")
+		time.Sleep(time.Minute)
+		s.carry("afterwards", "", s.all()...)
+		s.clean(l)
+	})
+}

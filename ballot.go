@@ -19,8 +19,9 @@ type ballot struct {
 	// decided says from the tally whether the votes to come still matter. Pure.
 	decided func(tally) bool
 
-	final  bool // the last question about a lock: registers without a life count as held
-	cleans bool // what comes next for the key waits for it: the Locker remembers it until it is done
+	final  bool    // the last question about a lock: registers without a life count as held
+	cleans bool    // what comes next for the key waits for it: the Locker remembers it until it is done
+	behind *ballot // the clean-up of the key that it goes after; nil: none, or it was sent
 
 	mu    sync.Mutex
 	t     tally
@@ -49,22 +50,36 @@ func (l *Locker) newBallot(op Op, name *lockKey, q question, start instant, deci
 // send puts the question to all nodes; to each after its last calls of the ballots
 // before, if there are any. No lock may be held that a vote takes.
 func (b *ballot) send(before ...*ballot) {
+	before = b.after(before)
 	for i := range b.calls {
 		b.sendOne(i, before)
 	}
 }
 
+// after adds the clean-up that b goes after, and lets go of it: ballots that keep
+// those before them would keep them all.
+func (b *ballot) after(before []*ballot) []*ballot {
+	before = append(before, b.behind)
+	b.behind = nil
+	return before
+}
+
 func (b *ballot) sendOne(i int, before []*ballot) {
-	c := &b.calls[i]
-	var after [2]*call
-	for j, p := range before {
-		after[j] = p.lastCall(i)
+	var room [4]*call
+	b.calls[i].ln.ask(&b.calls[i], lastCalls(room[:0], i, before)...)
+}
+
+// lastCalls adds the calls that the next one to node i has to wait for.
+func lastCalls(calls []*call, i int, before []*ballot) []*call {
+	for _, p := range before {
+		calls = append(calls, p.lastCall(i))
 	}
-	c.ln.ask(c, after[:len(before)]...)
+	return calls
 }
 
 // sendAgain is send, except that what nodes answered in an earlier ballot stands.
 func (b *ballot) sendAgain(earlier *ballot, before ...*ballot) {
+	before = b.after(before)
 	for i := range b.calls {
 		if earlier != nil {
 			if rep, ok := earlier.answered(i); ok {
@@ -78,9 +93,11 @@ func (b *ballot) sendAgain(earlier *ballot, before ...*ballot) {
 }
 
 // sendBoth is send, with another ballot's question right behind.
-func (b *ballot) sendBoth(next, before *ballot) {
+func (b *ballot) sendBoth(next *ballot, before ...*ballot) {
+	before = b.after(before)
 	for i := range b.calls {
-		b.calls[i].ln.askBoth(&b.calls[i], &next.calls[i], before.lastCall(i))
+		var room [4]*call
+		b.calls[i].ln.askBoth(&b.calls[i], &next.calls[i], lastCalls(room[:0], i, before)...)
 	}
 }
 

@@ -54,6 +54,7 @@ type question struct {
 	cmds     [2][]any      // one or two commands, next to each other in one pipeline
 	script   *script       // of cmds[0], if it is one
 	value    string        // our value
+	back     string        // restore: the value that it puts back
 	bytes    int           // about how much goes over the wire
 	ttl      time.Duration // how long what it leaves lives
 	patience               // for the answer
@@ -179,7 +180,7 @@ func adoptQuestion(g *guard, name *lockKey, old, value string, ttl time.Duration
 }
 
 func restoreQuestion(name *lockKey, old, value string, ttl time.Duration) question {
-	q := question{kind: askRestore, value: value, ttl: ttl}
+	q := question{kind: askRestore, value: value, back: old, ttl: ttl}
 	q.eval(adoptScript, name, value, old, 0, "")
 	return q
 }

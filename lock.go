@@ -183,10 +183,9 @@ func (k *Lock) beginRelease(cause error) *ballot {
 	earlier := k.rel // a release that too few answered
 	k.state = stateReleasing
 	ended := k.endVigils()
-	restoring := k.l.restoring(k.name)
 	tell, place := tellWaiters, ""
 	var next *ballot
-	if cause == nil && earlier == nil && restoring == nil {
+	if cause == nil && earlier == nil {
 		if next, place = k.l.waits.handOver(k); next != nil {
 			tell, k.quiet = 0, true
 		}
@@ -206,7 +205,7 @@ func (k *Lock) beginRelease(cause error) *ballot {
 		k.l.waits.wakeUp(next)
 		return b
 	}
-	b.sendAgain(earlier, prev, restoring)
+	b.sendAgain(earlier, prev)
 	return b
 }
 

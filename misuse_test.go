@@ -145,3 +145,34 @@ func TestALockThatFnGivesUpItselfWasNotHeldToTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// Two attempts at once, both given up: the one whose rollback takes longer must not be forgotten for the other.
+func TestAnAttemptGoesAfterEveryRollback(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		for i := range 3 {
+			s.node(i).Delay(40*time.Millisecond, 0)
+		}
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(s.ctx, 10*time.Millisecond)
+				defer cancel()
+				_, err := l.TryAcquire(ctx, job, 20*time.Second)
+				s.is("TryAcquire", err, context.DeadlineExceeded)
+			})
+			time.Sleep(time.Millisecond)
+		}
+		wg.Wait()
+		time.Sleep(35 * time.Millisecond) // the first one's rollback is on its way, the second one's is done
+		for i := range 3 {
+			s.node(i).Delay(0, 0)
+		}
+		k, err := l.TryAcquire(s.ctx, job, 20*time.Second)
+		s.is("TryAcquire", err, nil)
+		if err == nil {
+			s.is("Release", k.Release(s.ctx), nil)
+		}
+		s.clean(l)
+	})
+}

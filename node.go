@@ -191,6 +191,14 @@ func sameNode(a, b Node) bool {
 // may be cast before ask returns, so the caller must hold no lock that a vote takes.
 func (ln *lane) ask(c *call, after ...*call) {
 	ln.mu.Lock()
+	ready := ln.start(c, after)
+	ln.mu.Unlock()
+	deliver(ready)
+}
+
+// start begins a call, or has it wait for those before it that are not finished. Needs
+// ln.mu; see begin for what it returns.
+func (ln *lane) start(c *call, after []*call) []*call {
 	for _, a := range after {
 		switch {
 		case a == nil:
@@ -200,27 +208,17 @@ func (ln *lane) ask(c *call, after ...*call) {
 			c.waitFor(a)
 		}
 	}
-	var ready []*call
-	if c.waits == 0 {
-		ready = ln.begin(c, nil)
+	if c.waits > 0 {
+		return nil
 	}
-	ln.mu.Unlock()
-	deliver(ready)
+	return ln.begin(c, nil)
 }
 
 // askBoth is ask for two calls, the second right behind the first: where that goes out
 // at once they travel in one batch, on one connection. Otherwise it waits for it.
-func (ln *lane) askBoth(c, then, after *call) {
+func (ln *lane) askBoth(c, then *call, after ...*call) {
 	ln.mu.Lock()
-	var ready []*call
-	if after != nil && after.phase != finished {
-		c.waitFor(after)
-	} else {
-		if after != nil {
-			c.learn(after)
-		}
-		ready = ln.begin(c, nil)
-	}
+	ready := ln.start(c, after)
 	switch c.phase {
 	case queued:
 		ready = ln.begin(then, ready)
@@ -256,8 +254,6 @@ func (c *call) learn(before *call) {
 	if c.unless && (before.holds || !before.rep.sent && !c.sure) {
 		c.holds = false
 	}
-	// A restore that is still to come would put back what a release takes away.
-	c.early = c.early || before.q.kind == askRestore && before.rep.answer == Unknown
 }
 
 // settled finishes a call whose answer is known from before.
@@ -292,8 +288,9 @@ func (ln *lane) begin(c *call, ready []*call) []*call {
 			return ln.finish(c, reply{answer: No, err: errNotAsked}, ready)
 		}
 		// What it undoes has had no answer: it could overtake that on another
-		// connection. It waits for a sign of life.
-		if c.early {
+		// connection. It waits for a sign of life. Or a restore is owed that would put
+		// back what it takes away.
+		if c.early || ln.owed.putsBack(c.q.value) {
 			return ln.finish(c, reply{answer: Unknown, err: errOwed}, ready)
 		}
 	case c.b != nil && c.superseded() && c.b.isOver():

@@ -59,11 +59,43 @@ type debt struct {
 
 // debts are a node's, oldest first.
 type debts struct {
-	list    []*debt
-	dropped int // for lack of room, since the beginning
+	list     []*debt
+	restores map[string]int // how many of them put this value back
+	dropped  int            // for lack of room, since the beginning
 }
 
 func (d *debts) len() int { return len(d.list) }
+
+func (d *debts) add(one *debt) {
+	d.list = append(d.list, one)
+	if back := one.q.back; back != "" {
+		if d.restores == nil {
+			d.restores = make(map[string]int)
+		}
+		d.restores[back]++
+	}
+}
+
+// drop strikes off those that gone reports.
+func (d *debts) drop(gone func(*debt) bool) {
+	d.list = slices.DeleteFunc(d.list, func(one *debt) bool {
+		if !gone(one) {
+			return false
+		}
+		if back := one.q.back; back != "" {
+			if d.restores[back]--; d.restores[back] == 0 {
+				delete(d.restores, back)
+			}
+		}
+		return true
+	})
+}
+
+// putsBack reports whether a restore is owed that puts this value back. The release of
+// the value waits for it, however often the node refuses the restore: executed first,
+// it would find the value of the adoption that failed, and nobody would remove the
+// one that comes back later.
+func (d *debts) putsBack(value string) bool { return d.restores[value] > 0 }
 
 // owe notes that a call's cleaning is to be sent again, not before the pause is
 // over. Needs ln.mu.
@@ -74,10 +106,11 @@ func (ln *lane) owe(c *call, pause time.Duration) {
 	c.owed = true
 	now := time.Now()
 	if len(ln.owed.list) >= maxDebts {
-		ln.owed.list = slices.Delete(ln.owed.list, 0, 1)
+		oldest := ln.owed.list[0]
+		ln.owed.drop(func(d *debt) bool { return d == oldest })
 		ln.owed.dropped++
 	}
-	ln.owed.list = append(ln.owed.list, &debt{q: c.q, since: now, until: now.Add(c.q.ttl + debtLife), due: now.Add(pause), doubt: c.doubt, under: ln.flown})
+	ln.owed.add(&debt{q: c.q, since: now, until: now.Add(c.q.ttl + debtLife), due: now.Add(pause), doubt: c.doubt, under: ln.flown})
 	ln.probe()
 }
 
@@ -227,14 +260,14 @@ func (ln *lane) settle(p pong) (done bool, wait time.Duration) {
 
 // due picks what may be sent now, oldest first. Needs ln.mu.
 func (ln *lane) due(pinged, now time.Time) []*debt {
-	ln.owed.list = slices.DeleteFunc(ln.owed.list, func(d *debt) bool { return now.After(d.until) })
+	ln.owed.drop(func(d *debt) bool { return now.After(d.until) })
 	var batch []*debt
 	bytes := 0
 	for _, d := range ln.owed.list {
 		if len(batch) == maxBatchCalls || bytes > maxBatchBytes {
 			break
 		}
-		if !d.since.After(pinged) && !d.due.After(now) {
+		if !d.since.After(pinged) && !d.due.After(now) && !ln.owed.putsBack(d.q.value) {
 			batch = append(batch, d)
 			bytes += d.q.bytes
 		}
@@ -246,7 +279,9 @@ func (ln *lane) due(pinged, now time.Time) []*debt {
 func (ln *lane) nextDue(now time.Time) time.Duration {
 	wait := lookAgain << maxDoublings
 	for _, d := range ln.owed.list {
-		wait = min(wait, d.due.Sub(now))
+		if !ln.owed.putsBack(d.q.value) { // else it goes after that restore
+			wait = min(wait, d.due.Sub(now))
+		}
 	}
 	return max(wait, 0)
 }
@@ -304,7 +339,7 @@ func (ln *lane) paid(batch []*debt, got []reply) (answered bool) {
 			paid[d] = true
 		}
 	}
-	ln.owed.list = slices.DeleteFunc(ln.owed.list, func(d *debt) bool { return paid[d] })
+	ln.owed.drop(func(d *debt) bool { return paid[d] })
 	return answered
 }
 

@@ -323,7 +323,7 @@ func TestRealAdoptAtOnce(t *testing.T) {
 		giver.Release(t.Context())
 	}
 	t.Logf("%d of 30 were adopted", adopted)
-	r.clean(t, ttl) // see "Known and open" in docs/track-record.md
+	r.clean(t, 5*time.Second)
 	r.mortal(t, time.Minute)
 }
 

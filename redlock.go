@@ -32,8 +32,8 @@ type Locker struct {
 	mu      sync.Mutex
 	closed  bool
 	held    heldList
-	leaving map[string]*ballot       // by full key: the last clean-up that is not finished
-	restore map[string]*ballot       // by full key: the last failed adoption that is being undone
+	leaving map[string]*ballot       // by full key: the last clean-up; those before it finish first, see cleaning
+	restore map[string]*ballot       // by full key: of these, the last that undoes a failed adoption
 	lives   map[string]registerLives // by full key, see mortal
 	leads   map[string]int64         // by full key, see lead
 	leading atomic.Int32             // how many
@@ -459,8 +459,11 @@ func (l *Locker) undo(last *ballot, q question) {
 func allIn(t tally) bool { return t.open() == 0 }
 
 // cleaning prepares a rollback, a release or a restore. Later attempts on the key
-// go to each node after it. holds and doubt say, as bits, which nodes may hold the
-// value, beyond what the calls tell that it is sent after.
+// go to each node after it, and it goes after the clean-ups of the key that began
+// before: so whoever waits for the last one has waited for all. Remembering the last
+// without that order would forget one that takes longer, and a release could overtake
+// the restore that puts its value back. holds and doubt say, as bits, which nodes may
+// hold the value, beyond what the calls tell that it is sent after.
 func (l *Locker) cleaning(op Op, name *lockKey, q question, holds, doubt uint64, decided func(tally) bool) *ballot {
 	q.patience = l.patience(q.ttl)
 	b := l.newBallot(op, name, q, l.now(), decided)
@@ -470,6 +473,7 @@ func (l *Locker) cleaning(op Op, name *lockKey, q question, holds, doubt uint64,
 	}
 	b.cleans = true
 	l.mu.Lock()
+	b.behind = l.leaving[name.full]
 	l.leaving[name.full] = b
 	if q.kind == askRestore {
 		l.restore[name.full] = b

@@ -75,7 +75,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "release-overtakes", rule: "a release goes after what was asked there before", profiles: "network",
-		patches: []patch{{"lock.go", "b.sendAgain(earlier, prev, restoring)", "_ = prev; b.sendAgain(earlier, restoring)"}},
+		patches: []patch{{"lock.go", "b.sendAgain(earlier, prev)", "_ = prev; b.sendAgain(earlier)"}},
 		test:    "TestReleaseGoesToASlowNodeAfterItsAcquireWasAnswered",
 	},
 	{
@@ -85,7 +85,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-ping", rule: "what undoes a command without an answer waits for a sign of life", why: "a rollback would have to overtake, on a new connection, what an old one delivers after the heal",
-		patches: []patch{{"node.go", "if c.early {", "if false {"}},
+		patches: []patch{{"node.go", "if c.early || ln.owed", "if false || ln.owed"}},
 		test:    "TestRollbackOfWhatHadNoAnswerGoesOutOnlyAfterAPing",
 	},
 	{
@@ -207,6 +207,26 @@ var mutants = []mutant{
 		name: "restore-not", rule: "a failed adoption puts the old value back", profiles: "adopt",
 		patches: []patch{{"adopt.go", "return restoreQuestion(e.name, value, mine, ttl)", "return rollbackQuestion(e.name, mine, ttl)"}},
 		test:    "TestAFailedAdoptionGivesTheLockBack",
+	},
+	{
+		name: "clean-up-forgotten", rule: "clean-ups of a key go after each other", why: "two of one Locker have to be under way for one key, and the later one finished first",
+		patches: []patch{{"redlock.go", "\tb.behind = l.leaving[name.full]\n", ""}},
+		test:    "TestAReleaseWaitsForEveryRestore",
+	},
+	{
+		name: "restore-handed", rule: "also the release of a lock that is handed on", why: "the giver has to be in the Locker whose adoption fails, with somebody in line",
+		patches: []patch{{"ballot.go", "func (b *ballot) sendBoth(next *ballot, before ...*ballot) {\n\tbefore = b.after(before)\n", "func (b *ballot) sendBoth(next *ballot, before ...*ballot) {\n"}},
+		test:    "TestAHandOverWaitsForTheRestore",
+	},
+	{
+		name: "restore-owed", rule: "a release waits for an owed restore of its value", why: "a node has to refuse the restore and execute the release",
+		patches: []patch{{"node.go", "if c.early || ln.owed.putsBack(c.q.value) {", "if c.early {"}},
+		test:    "TestAReleaseWaitsForARestoreThatIsOwed",
+	},
+	{
+		name: "restore-owed-later", rule: "also where the release is owed, too", why: "the same",
+		patches: []patch{{"owed.go", "!d.due.After(now) && !ln.owed.putsBack(d.q.value) {", "!d.due.After(now) {"}},
+		test:    "TestAReleaseWaitsForARestoreThatIsOwed",
 	},
 	{
 		name: "released-after-until", rule: "missing at a release is released only before Until", why: "what it tells is false, but nobody acts on it",
