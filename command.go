@@ -315,11 +315,12 @@ var healing = []struct {
 	{"NOSCRIPT", true}, {"OOM", true}, {"CLUSTERDOWN", true}, {"TRYAGAIN", true}, {"MOVED", true}, {"ASK", true},
 }
 
-// scriptRefusals begin the errors of a command in a script that the script's user may not
-// run. They have no code of their own: there NOPERM is missing.
+// scriptRefusals are in the errors of a command that the user of a script may not run.
+// Mostly they have no code of their own: NOPERM is missing there. "ERR " goes before
+// them, but not before 7.0 where a script passes them on.
 var scriptRefusals = []string{
-	"ERR The user executing the script can't", // Redis 7.0
-	"ERR ACL failure in script",               // Redis 7.2 and later, Valkey
+	"The user executing the script can't", // Redis 7.0 and before
+	"ACL failure in script",               // Redis 7.2 and later, Valkey
 }
 
 // explain classifies an error: what a node said (a Redis error reply: it was not
@@ -343,8 +344,13 @@ func explain(err error) (e *nodeError, said bool) {
 			break
 		}
 	}
-	for _, refusal := range slices.Concat(scriptRefusals, []string{"ERR unknown command", "ERR invalid password"}) {
+	for _, refusal := range []string{"ERR unknown command", "ERR invalid password"} {
 		if strings.HasPrefix(cause, refusal) {
+			e.heals = false
+		}
+	}
+	for _, refusal := range scriptRefusals {
+		if strings.Contains(text, refusal) {
 			e.heals = false
 		}
 	}
@@ -365,8 +371,13 @@ func notExecuted(text string) bool {
 			return true
 		}
 	}
-	for _, other := range slices.Concat(scriptRefusals, []string{"ERR syntax", "ERR unknown", "ERR wrong number", "ERR max number", "ERR invalid", "CROSSSLOT", "NOPROTO", "DENIED"}) {
+	for _, other := range []string{"ERR syntax", "ERR unknown", "ERR wrong number", "ERR max number", "ERR invalid", "CROSSSLOT", "NOPROTO", "DENIED"} {
 		if strings.HasPrefix(text, other) {
+			return true
+		}
+	}
+	for _, refusal := range scriptRefusals {
+		if strings.HasPrefix(text, "ERR "+refusal) {
 			return true
 		}
 	}

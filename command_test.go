@@ -437,6 +437,14 @@ func TestWhatANodeSaysIsClassified(t *testing.T) {
 			// Redis 7.2 and later, Valkey.
 			"ERR ACL failure in script: User locks has no permissions to run the 'zadd' command script: 1b3c, on @user_script:8.",
 			"ERR ACL failure in script: No permissions to access a key script: on @user_script:1.",
+			// What a pcall in a script of ours passed on, before 7.0; and what a call does there.
+			"The user executing the script can't run this command or subcommand",
+			"ERR Error running script (call to f_1b3c): @user_script:8: @user_script: 8: The user executing the script can't run this command or subcommand",
+			// Later servers; of the register, in the words of our scripts.
+			"NOPERM ACL failure in script: User locks has no permissions to run the 'get' command",
+			"FENCE NOPERM ACL failure in script: User locks has no permissions to run the 'zadd' command",
+			"FENCE ERR The user executing the script can't run this command or subcommand",
+			"FENCE WRONGTYPE Operation against a key holding the wrong kind of value",
 		} {
 			if e, _ := explain(text); e.heals {
 				t.Errorf("%s: heals", text)

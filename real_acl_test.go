@@ -2,10 +2,13 @@ package redlock_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
 )
@@ -84,5 +87,44 @@ func TestRealPermissionsOfTheDocs(t *testing.T) {
 		if err != nil || len(log) > 0 {
 			t.Errorf("server %d refused: %v, %v", i, log, err)
 		}
+	}
+}
+
+// A permission that a release needs and does not have is an error, told in the server's
+// words, and the release is owed: the lock is removed once the user may do it. It is
+// never taken for another's lock, and never told as an error after the deletion.
+func TestRealReleaseWithoutAPermissionIsToldAndOwed(t *testing.T) {
+	r := realStart(t, 3)
+	all := []int{0, 1, 2}
+	r.do(t, all, "acl", "setuser", "locks", "on", ">secret", "~*", "&*", "+@all")
+	var urls []string
+	for i := range r.admin {
+		urls = append(urls, "redis://locks:secret@"+r.servers[i].Addr())
+	}
+	l, err := redlock.Open(redlock.Options{}, urls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	for _, denied := range []string{"get", "del", "pttl", "pexpire"} {
+		t.Run(denied, func(t *testing.T) {
+			key := "jobs/" + denied
+			k := realAcquire(t, l, key, time.Minute)
+			r.do(t, all, "acl", "setuser", "locks", "-"+denied)
+			err := k.Release(t.Context())
+			if !errors.Is(err, redlock.ErrNoQuorum) || errors.Is(err, redlock.ErrLost) {
+				t.Errorf("Release: got %v, want an error that is ErrNoQuorum and not ErrLost", err)
+			}
+			// 7.0 says "ERR The user executing the script can't", later servers NOPERM.
+			var refusal redis.Error
+			if !errors.As(err, &refusal) {
+				t.Errorf("Release: got %v, want the servers' own error in it", err)
+			}
+			if n := r.count(t, key, k.Value()); n != 3 {
+				t.Errorf("the lock after the release that was refused: on %d nodes, want 3", n)
+			}
+			r.do(t, all, "acl", "setuser", "locks", "+"+denied)
+			realUntil(t, 10*time.Second, "what is owed is paid", func() bool { return realAtRest(l, 3) && r.count(t, key, "") == 3 })
+		})
 	}
 }

@@ -288,6 +288,29 @@ func TestScriptRelease(t *testing.T) {
 			s.Errorf("announced: got %q, want nothing", got)
 		}
 	})
+	// A refusal says nothing about whose the key is, and comes before the deletion: an
+	// error in place of an answer means that the lock is as it was.
+	for _, refused := range []string{"get", "del", "pttl", "pexpire"} {
+		for _, text := range []string{
+			"NOPERM User locks has no permissions to run the '" + refused + "' command",
+			"The user executing the script can't run this command or subcommand",
+		} {
+			onScript(t, "who may not "+refused+" is told: "+text[:7], func(s *stage) {
+				s.node(0).Set(job, "ours", time.Minute)
+				s.do(0, "ZADD", jobRegister, "77", "f")
+				s.node(0).FailCommand(refused, text)
+				got, err := s.node(0).Do("EVAL", luaText("release"), "4", job, jobRegister, jobQueue, jobLapse, "ours", "x")
+				if err == nil || !strings.Contains(err.Error(), text) {
+					s.Errorf("release: got %v, %v; want the error", got, err)
+				}
+				s.node(0).FailCommand(refused, "")
+				if got, _ := s.node(0).Get(job); got != "ours" {
+					s.Errorf("afterwards: the lock holds %q, want what it held", got)
+				}
+				s.answers("release, once it is allowed", release(s, "x"), 1)
+			})
+		}
+	}
 	onScript(t, "who may not publish has released all the same", func(s *stage) {
 		s.node(0).Set(job, "ours", time.Minute)
 		s.node(0).FailCommand("publish", "NOPERM this user has no permissions to access one of the channels used as arguments")

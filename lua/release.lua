@@ -1,6 +1,9 @@
 -- Deletes the lock K if it holds our value, deleted or not gives a register with less than ARGV[5] ms to live (absent: a day) ARGV[6] ms (25 hours), and, unless ARGV[2] is empty or absent, announces the value: on channel ARGV[2], and with their number before it on ARGV[2] .. ':' .. place to the first ARGV[4] (2) of the queue that hear it; place ARGV[3], if there is one, goes to its end before. 1: deleted, 0: another's value, -1: nothing there.
--- Not call: a key of another type is another's, and its register is to get a life, too.
+-- Not call: a key of another type is another's, and its register is to get a life, too. Any other error says nothing about whose the key is.
 local held = redis.pcall('GET', KEYS[1])
+if type(held) == 'table' and not string.find(held.err, '^%-?WRONGTYPE') then return held end
+-- Before the deletion: where this is refused, the error must not come from a lock that is released.
+if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end
 local verdict = -1
 if held == ARGV[1] then
   redis.call('DEL', KEYS[1])
@@ -8,7 +11,6 @@ if held == ARGV[1] then
 elseif held then
   verdict = 0
 end
-if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end
 if (ARGV[2] or '') == '' then return verdict end
 -- Not call from here on: who may not publish, or not ask for the time, has released all the same.
 redis.pcall('PUBLISH', ARGV[2], ARGV[1])

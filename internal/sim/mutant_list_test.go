@@ -33,6 +33,19 @@ var mutants = []mutant{
 		patches: []patch{{"lua/release.lua", "if held == ARGV[1] then", "if held then"}},
 	},
 	{
+		name: "refused-is-anothers", rule: "an error in place of the value says nothing about whose the lock is", why: "simulated clients may do everything",
+		patches: []patch{{"lua/release.lua", "if type(held) == 'table' and not string.find(held.err, '^%-?WRONGTYPE') then return held end", ""}},
+		test:    "TestScriptRelease",
+	},
+	{
+		name: "refused-after", rule: "what a release may be refused comes before the deletion", why: "the same",
+		patches: []patch{
+			{"lua/release.lua", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end\n", ""},
+			{"lua/release.lua", "if (ARGV[2] or '') == '' then return verdict end", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end\nif (ARGV[2] or '') == '' then return verdict end"},
+		},
+		test: "TestScriptRelease",
+	},
+	{
 		name: "extend-any", rule: "an extension acts on our value only", profiles: "extend,slow",
 		patches: []patch{{"lua/extend.lua", "if held ~= ARGV[1] then return 0 end", ""}},
 		test:    "TestAnothersKeyIsNeverExtended",

@@ -25,7 +25,7 @@ func init() {
 }
 
 var lockTwins = []scriptTwin{
-	{"release", "a01100066e5ae20df156f8f08af4c48173d371f0", releaseTwin},
+	{"release", "4a8b01145bde25d87fd1d3ab3891deb7bbc63773", releaseTwin},
 	{"extend", "e17d56ebe5faa82417ecd46eef140ee3fcb490a7", extendTwin},
 	{"raise", "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc", raiseTwin},
 	{"adopt", "fd0f06f1165049b81c35af400e786234aa14a05c", adoptTwin},
@@ -73,6 +73,7 @@ func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
 			return nil, false
 		}
 	}
+	live(call, keys[1], argv, 4)
 	verdict := -1
 	switch held {
 	case argv[0]:
@@ -82,7 +83,6 @@ func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
 	default:
 		verdict = 0
 	}
-	live(call, keys[1], argv, 4)
 	if announces {
 		call("PUBLISH", argv[1], argv[0])
 	}
