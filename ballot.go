@@ -19,6 +19,9 @@ type ballot struct {
 	// decided says from the tally whether the votes to come still matter. Pure.
 	decided func(tally) bool
 
+	// gone says how a vote counts that comes now and says missing; nil: as missing.
+	gone func() Answer
+
 	final  bool    // the last question about a lock: registers without a life count as held
 	cleans bool    // what comes next for the key waits for it: the Locker remembers it until it is done
 	behind *ballot // the clean-up of the key that it goes after; nil: none, or it was sent
@@ -82,7 +85,8 @@ func (b *ballot) sendAgain(earlier *ballot, before ...*ballot) {
 	before = b.after(before)
 	for i := range b.calls {
 		if earlier != nil {
-			if rep, ok := earlier.answered(i); ok {
+			if rep, gone, ok := earlier.answered(i); ok {
+				b.calls[i].gone = gone
 				b.calls[i].ln.settled(&b.calls[i], rep)
 				continue
 			}
@@ -101,12 +105,13 @@ func (b *ballot) sendBoth(next *ballot, before ...*ballot) {
 	}
 }
 
-// answered is what node i said, if it said anything.
-func (b *ballot) answered(i int) (reply, bool) {
+// answered is what node i said and what it counted as if that was missing; ok is false
+// if it said nothing.
+func (b *ballot) answered(i int) (rep reply, gone Answer, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := &b.calls[i]
-	return c.rep, c.voted && c.rep.answer != Unknown
+	return c.rep, c.gone, c.voted && c.rep.answer != Unknown
 }
 
 // mayHeal: a majority said ours in this ballot, and the call's node said missing.
@@ -136,6 +141,8 @@ func (b *ballot) vote(c *call) {
 	b.mu.Lock()
 	c.voted = true
 	switch r := &c.rep; {
+	case r.missing && b.gone != nil:
+		b.countGone(c)
 	case r.answer == Yes:
 		b.t.yes++
 		if r.fenced {
@@ -170,6 +177,38 @@ func (b *ballot) vote(c *call) {
 		late(c)
 	}
 	b.leave()
+}
+
+// countGone counts a vote that says missing as what that meant when it came: one that
+// an earlier ballot got keeps its meaning. Needs b.mu.
+func (b *ballot) countGone(c *call) {
+	if c.gone == Pending {
+		c.gone = b.gone()
+	}
+	switch c.gone {
+	case Yes:
+		b.t.yes++
+	case No:
+		b.t.no++
+	default:
+		b.t.unknown++
+	}
+}
+
+// unclear counts the nodes that have not answered, and those whose answer came too late
+// to tell anything.
+func (b *ballot) unclear() (silent, late int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.calls {
+		switch c := &b.calls[i]; {
+		case !c.voted || c.rep.answer == Unknown:
+			silent++
+		case c.gone == Unknown:
+			late++
+		}
+	}
+	return silent, late
 }
 
 // leave notes that a call is finished and what follows from its vote was done.

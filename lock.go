@@ -31,6 +31,7 @@ type Lock struct {
 	renew  *time.Timer
 	loss   *time.Timer
 	rel    *ballot // the release under way, or done
+	asked  bool    // the first release was asked before Until; set with rel
 	quiet  bool    // it tells nobody: the lock was handed on
 	result error   // of the release or the loss, once final
 }
@@ -133,6 +134,12 @@ func (k *Lock) forget(b *ballot) {
 // same and sends nothing; after ErrNoQuorum it asks the silent nodes again. So
 // `defer lock.Release(ctx)` is always right.
 //
+// A release that was sent before Until and not answered may have been executed. If
+// such a node says after Until that the key is gone, it was released in time or has
+// expired, and nobody can tell which: the node counts neither way, and Release
+// returns ErrNoQuorum unless the other nodes decide it. Once all have answered,
+// further calls return the same and send nothing.
+//
 // A deferred Release drops its error: where it matters that the lock was held until
 // the end, return Release's error as well, or use Run.
 //
@@ -174,11 +181,14 @@ func (k *Lock) beginRelease(cause error) *ballot {
 		return nil
 	case stateReleasing:
 		if again := k.rel; again != nil {
-			if t, _, _ := again.result(); !again.isOver() || k.verdict(t) != inconclusive {
+			t, _, _ := again.result()
+			if silent, _ := again.unclear(); !again.isOver() || t.extension() != inconclusive || silent == 0 {
 				k.mu.Unlock()
 				return again
 			}
 		}
+	case stateHeld:
+		k.asked = k.left(k.l.now()) > 0
 	}
 	earlier := k.rel // a release that too few answered
 	k.state = stateReleasing
@@ -191,7 +201,8 @@ func (k *Lock) beginRelease(cause error) *ballot {
 		}
 	}
 	b := k.l.cleaning(OpRelease, k.name, releaseQuestion(k.name, k.value, k.ttl, tell, place), k.holds|k.raised, k.doubt,
-		func(t tally) bool { return k.verdict(t) != extendPending })
+		func(t tally) bool { return t.extension() != extendPending })
+	b.gone = func() Answer { return nothingToRelease(k.left(k.l.now()) > 0, k.asked) } // neither moves any more
 	b.final = true
 	b.then = func() { k.l.observe(b, nil); k.released(b) }
 	prev := k.last
@@ -209,11 +220,6 @@ func (k *Lock) beginRelease(cause error) *ballot {
 	return b
 }
 
-// verdict judges a release. Until does not move any more, so no lock is needed.
-func (k *Lock) verdict(t tally) extension {
-	return t.release(k.left(k.l.now()) > 0)
-}
-
 // released is the outcome of a decided release. It is final unless too few answered.
 func (k *Lock) released(b *ballot) error {
 	k.mu.Lock()
@@ -222,17 +228,32 @@ func (k *Lock) released(b *ballot) error {
 		return k.result
 	}
 	t, _, _ := b.result()
-	switch k.verdict(t) {
+	switch t.extension() {
 	case extended:
 		k.state, k.result = stateReleased, nil
 		k.l.waits.released(k.name, k.quiet)
 	case extensionLost:
 		k.state, k.result = stateReleased, &QuorumError{Round: b.round(), Err: ErrLost}
 	default:
-		expires := b.start.at.Add(k.ttl + driftOf(k.ttl, k.l.opt.Drift) + expiryGrain)
-		return &QuorumError{Round: b.round(), Err: ErrNoQuorum, hint: "what is left expires by " + expires.Format("15:04:05.000")}
+		return &QuorumError{Round: b.round(), Err: ErrNoQuorum, hint: k.unreleased(b)}
 	}
 	return k.result
+}
+
+// unreleased says what becomes of a lock whose release too few nodes answered.
+func (k *Lock) unreleased(b *ballot) (hint string) {
+	silent, late := b.unclear()
+	if late > 0 {
+		hint = "where it is missing it was released in time or has expired"
+	}
+	if silent > 0 {
+		if hint != "" {
+			hint += ", "
+		}
+		expires := b.start.at.Add(k.ttl + driftOf(k.ttl, k.l.opt.Drift) + expiryGrain)
+		hint += "what is left expires by " + expires.Format("15:04:05.000")
+	}
+	return hint
 }
 
 // LeaveToExpire gives the lock out of hand without releasing it: it stays on the

@@ -91,6 +91,7 @@ type call struct {
 	holds    bool                 // our value may be on the node
 	doubt    bool                 // and a command that would put it there may yet be executed
 	voted    bool                 // guarded by b.mu
+	gone     Answer               // what missing counted as, see ballot.gone; guarded by b.mu
 	rep      reply                // final once finished
 	took     time.Duration        // since the ballot's start
 	follow   atomic.Pointer[call] // the heal that this call's answer asked for

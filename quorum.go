@@ -127,16 +127,18 @@ func (t tally) extension() extension {
 	return extendPending
 }
 
-// release judges a release. A node where the value is missing forgot it; while
-// the lock is within its Until nobody else can have had it there in a majority,
-// so forgetting counts as released. Once it has passed, the key may have expired,
-// been taken and been freed: missing then speaks for nothing.
-func (t tally) release(valid bool) extension {
-	if valid {
-		t.yes += t.missing
-	} else {
-		t.no += t.missing
+// nothingToRelease is how a release counts a node that says the value is missing
+// there; inTime: before Until, asked: a release was asked of the nodes before Until.
+// Until then nobody else can have had the lock in a majority, so forgetting counts as
+// released. Later the key may have expired, been taken and been freed: missing then
+// speaks for nothing. But where a release was asked in time and its answer is not
+// known, it may have been executed in time: that is neither released nor lost.
+func nothingToRelease(inTime, asked bool) Answer {
+	switch {
+	case inTime:
+		return Yes
+	case asked:
+		return Unknown
 	}
-	t.missing = 0
-	return t.extension()
+	return No
 }

@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 )
@@ -180,8 +179,7 @@ func TestHalfTheNodesSayingNoIsLostAtOnce(t *testing.T) {
 func TestNoVerdictIsItsZeroValue(t *testing.T) {
 	everyBallot(allCasts, func(votes []cast) {
 		c := tallyOf(votes)
-		if decide(c.n, c.yes, c.no) == 0 || c.acquisition() == 0 || c.extension() == 0 ||
-			c.release(true) == 0 || c.release(false) == 0 || raised(c) == 0 {
+		if decide(c.n, c.yes, c.no) == 0 || c.acquisition() == 0 || c.extension() == 0 || raised(c) == 0 {
 			t.Fatalf("%v: a verdict is the zero value, which a forgotten one has too", votes)
 		}
 	})
@@ -297,12 +295,11 @@ func TestAMinorityThatIsStillIsNotWaitedFor(t *testing.T) {
 				t    tally
 				over func(tally) bool
 			}{
-				"acquire, all that live say yes":     {tally{n: n, yes: live, fenced: live}, acquireDecided},
-				"acquire, all that live say no":      {tally{n: n, no: live}, acquireDecided},
-				"raise, all that live agree":         {tally{n: n, yes: live, fenced: live}, raiseDecided},
-				"extend, all that live say ours":     {tally{n: n, yes: live}, func(t tally) bool { return t.extension() != extendPending }},
-				"extend, all that live say missing":  {tally{n: n, missing: live}, func(t tally) bool { return t.extension() != extendPending }},
-				"release, all that live say missing": {tally{n: n, missing: live}, func(t tally) bool { return t.release(true) != extendPending }},
+				"acquire, all that live say yes":    {tally{n: n, yes: live, fenced: live}, acquireDecided},
+				"acquire, all that live say no":     {tally{n: n, no: live}, acquireDecided},
+				"raise, all that live agree":        {tally{n: n, yes: live, fenced: live}, raiseDecided},
+				"extend, all that live say ours":    {tally{n: n, yes: live}, func(t tally) bool { return t.extension() != extendPending }},
+				"extend, all that live say missing": {tally{n: n, missing: live}, func(t tally) bool { return t.extension() != extendPending }},
 			} {
 				if !c.over(c.t) {
 					t.Errorf("N=%d, %d live: %s: still pending", n, live, what)
@@ -351,34 +348,41 @@ func TestExtensionIsDecidedAsEarlyAsItCanBe(t *testing.T) {
 }
 
 func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
-	for _, valid := range []bool{true, false} {
-		final := func(votes []cast) extension {
-			votes = slices.Clone(votes)
-			for i, c := range votes {
-				if c == castMissing && valid {
-					votes[i] = castYes
-				} else if c == castMissing {
-					votes[i] = castNo
-				}
-			}
-			return finalExtension(votes)
+	for _, c := range []struct {
+		inTime, asked bool
+		want          Answer
+	}{
+		{true, true, Yes},
+		{true, false, Yes},
+		{false, false, No},
+		{false, true, Unknown}, // it may have been executed in time
+	} {
+		if got := nothingToRelease(c.inTime, c.asked); got != c.want {
+			t.Errorf("missing, before Until: %v, asked before Until: %v: got %v, want %v", c.inTime, c.asked, got, c.want)
 		}
-		everyBallot(allCasts, func(votes []cast) {
-			want := only(outcomes(votes, allCasts[1:], final), extendPending)
-			if got := tallyOf(votes).release(valid); got != want {
-				t.Fatalf("valid=%v, %v: got %d, want %d", valid, votes, got, want)
-			}
-		})
 	}
-	forgot := tally{n: 3, yes: 1, missing: 2}
-	if got := forgot.release(true); got != extended {
-		t.Errorf("two of three forgot it before Until: got %d, want released (%d)", got, extended)
-	}
-	if got := forgot.release(false); got != extensionLost {
-		t.Errorf("two of three have nothing after Until: got %d, want lost (%d)", got, extensionLost)
-	}
-	if forgot.missing != 2 {
-		t.Errorf("release changed the tally it judged: %+v", forgot)
+	// The meaning is that of the instant at which the vote came, and stays.
+	for means, want := range map[Answer]extension{Yes: extended, No: extensionLost, Unknown: inconclusive} {
+		l := &Locker{lanes: make([]*lane, 3)}
+		b := l.newBallot(OpRelease, &lockKey{}, question{kind: askRelease}, realClock(), func(tally) bool { return false })
+		b.gone = func() Answer { return means }
+		for i := range 2 {
+			b.calls[i].rep = reply{answer: No, missing: true, err: errMissing}
+			b.vote(&b.calls[i])
+		}
+		b.calls[2].rep = reply{answer: Unknown}
+		b.vote(&b.calls[2])
+		if got, _, _ := b.result(); got.extension() != want {
+			t.Errorf("two of three are missing, which counts as %v: got %+v, %d; want %d", means, got, got.extension(), want)
+		}
+		_, gone, ok := b.answered(0)
+		if !ok || gone != means {
+			t.Errorf("what a missing vote counted as: got %v, %v; want %v, true", gone, ok, means)
+		}
+		again := l.newBallot(OpRelease, &lockKey{}, question{kind: askRelease}, realClock(), func(tally) bool { return false })
+		again.gone = func() Answer { t.Error("asked anew what it means"); return No }
+		again.calls[0].rep, again.calls[0].gone = b.calls[0].rep, gone
+		again.vote(&again.calls[0])
 	}
 }
 
@@ -419,11 +423,6 @@ func TestNoFurtherVoteChangesAVerdictThatIsFinal(t *testing.T) {
 			}
 			if was, is := before.extension(), after.extension(); was != extendPending && is != was {
 				bad("extension", was, is)
-			}
-			for _, valid := range []bool{true, false} {
-				if was, is := before.release(valid), after.release(valid); was != extendPending && is != was {
-					bad(fmt.Sprintf("release, valid=%v", valid), was, is)
-				}
 			}
 			if was, is := raised(before), raised(after); was != pending && is != was {
 				bad("raise", was, is)

@@ -145,6 +145,118 @@ func TestReleaseByTooFewAsksOnlyTheSilentNodesAgain(t *testing.T) {
 	})
 }
 
+// What a node says after Until to a release that it had before is known to be neither
+// ours nor lost: its answer was not heard, and the key has expired since.
+func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
+	// How each node takes the release before Until: o it answers, x it holds another's
+	// value, d it deletes the key and its reply is lost, s it hangs and has it later,
+	// m it answers that there is nothing.
+	for _, tc := range []struct {
+		nodes string
+		early bool // the second release comes before Until, too
+		want  error
+	}{
+		{"odd", false, redlock.ErrNoQuorum},
+		{"ddd", false, redlock.ErrNoQuorum},
+		{"xdd", false, redlock.ErrNoQuorum},
+		{"oxd", false, redlock.ErrNoQuorum},
+		{"oss", false, redlock.ErrNoQuorum},
+		{"mdd", false, redlock.ErrNoQuorum},
+		{"mss", false, redlock.ErrNoQuorum},
+		{"ommdd", false, nil},
+		{"xxodd", false, redlock.ErrNoQuorum},
+		{"odd", true, nil},
+		{"ddd", true, nil},
+		{"xdd", true, nil},
+		{"mdd", true, nil},
+	} {
+		t.Run(fmt.Sprintf("%s, again before Until: %v", tc.nodes, tc.early), func(t *testing.T) {
+			staged(t, len(tc.nodes), func(t *testing.T, c *redlocktest.Cluster) {
+				l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
+				k := try(t, l, "jobs/42", 2*time.Second)
+				time.Sleep(time.Millisecond)
+				for i, what := range tc.nodes {
+					n := c.Node(i)
+					switch what {
+					case 'x':
+						n.Set("jobs/42", "another", time.Minute)
+					case 'm':
+						n.Evict("jobs/42")
+					case 'd':
+						unanswered(n, "release", "jobs/42", 1)
+					case 's':
+						n.Hang()
+					}
+				}
+				first := k.Release(t.Context())
+				if tc.want != nil || tc.early {
+					checkIs(t, "Release, too few answer", first, redlock.ErrNoQuorum)
+				}
+				if !tc.early {
+					time.Sleep(3 * time.Second)
+				}
+				for i := range c.Len() {
+					c.Node(i).Resume()
+				}
+				time.Sleep(time.Second)
+				k.Release(t.Context())
+				time.Sleep(time.Millisecond) // the last votes
+				err := k.Release(t.Context())
+				checkIsNot(t, "Release again", err, redlock.ErrLost)
+				if tc.want == nil {
+					checkIs(t, "Release again", err)
+					return
+				}
+				checkIs(t, "Release again", err, tc.want)
+				if err != nil && (!strings.Contains(err.Error(), "released in time or has expired") || strings.Contains(err.Error(), "expires by")) {
+					t.Errorf("Release again: got %v, want a text that says what is not known, and nothing of what is left", err)
+				}
+				// All have answered: there is nothing more to learn.
+				for i := range c.Len() {
+					c.Node(i).Record(true)
+				}
+				third := k.Release(t.Context())
+				if third == nil || third.Error() != err.Error() {
+					t.Errorf("Release once more: got %v, want %v", third, err)
+				}
+				time.Sleep(time.Second)
+				for i := range c.Len() {
+					check(t, "commands of a Release that all have answered", count(heard(c.Node(i), "jobs/42"), "release"), 0)
+				}
+			})
+		})
+	}
+	t.Run("asked before Until, answered after", func(t *testing.T) {
+		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
+			k := try(t, l, "jobs/42", time.Second)
+			for i := range c.Len() {
+				c.Node(i).Delay(10*time.Millisecond, 10*time.Millisecond)
+			}
+			time.Sleep(time.Until(k.Until()) - 5*time.Millisecond)
+			for i := range 2 {
+				c.Node(i).Evict("jobs/42")
+			}
+			err := k.Release(t.Context())
+			checkIsNot(t, "Release", err, redlock.ErrLost)
+			checkIs(t, "Release", err, redlock.ErrNoQuorum)
+		})
+	})
+	t.Run("first asked after Until", func(t *testing.T) {
+		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
+			k := try(t, l, "jobs/42", time.Second)
+			time.Sleep(2 * time.Second)
+			for i := range c.Len() {
+				unanswered(c.Node(i), "release", "jobs/42", 1)
+			}
+			checkIs(t, "Release, nobody answers", k.Release(t.Context()), redlock.ErrNoQuorum)
+			time.Sleep(time.Second)
+			checkIs(t, "Release again", k.Release(t.Context()), redlock.ErrLost)
+		})
+	})
+}
+
 // Attack 64.
 func TestReleaseThatIsOverSendsNothing(t *testing.T) {
 	for _, lost := range []bool{false, true} {

@@ -213,7 +213,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "release-waits-for-all", rule: "so is release", profiles: "minority",
-		patches: []patch{{"lock.go", "func(t tally) bool { return k.verdict(t) != extendPending })", "func(t tally) bool { return t.open() == 0 })"}},
+		patches: []patch{{"lock.go", "func(t tally) bool { return t.extension() != extendPending })", "func(t tally) bool { return t.open() == 0 })"}},
 		test:    "TestMinorityInTroubleCostsNoTime",
 	},
 	{
@@ -243,8 +243,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "released-after-until", rule: "missing at a release is released only before Until", why: "what it tells is false, but nobody acts on it",
-		patches: []patch{{"quorum.go", "\tif valid {\n\t\tt.yes += t.missing", "\tif valid || true {\n\t\tt.yes += t.missing"}},
+		patches: []patch{{"quorum.go", "\tcase inTime:\n\t\treturn Yes", "\tcase inTime || !inTime:\n\t\treturn Yes"}},
 		test:    "TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil",
+	},
+	{
+		name: "unknown-is-lost", rule: "missing after Until counts neither way where a release was asked in time", why: "no judge looks at what Release tells, and each lock is released once",
+		patches: []patch{{"quorum.go", "\tcase asked:\n\t\treturn Unknown", "\tcase asked:\n\t\treturn No"}},
+		test:    "TestReleaseAfterUntilSaysNoMoreThanIsKnown",
 	},
 	{
 		name: "wake-grants", rule: "a wake-up is no grant", profiles: "hear",
