@@ -227,6 +227,116 @@ func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 	})
 }
 
+// A silent minority costs Close no node timeout, whatever had been asked of it.
+func TestCloseDoesNotWaitForASilentMinority(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		warm bool
+		act  func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker)
+		most time.Duration
+	}{
+		{"silent since the acquire, which was long ago", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
+			c.Node(2).Hang()
+			try(t, l, "jobs/42", time.Hour)
+			time.Sleep(500 * time.Millisecond)
+		}, time.Millisecond},
+		{"silent since the acquire, which was just now", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
+			c.Node(2).Hang()
+			try(t, l, "jobs/42", time.Hour)
+		}, 260 * time.Millisecond},
+		{"silent since the first contact", false, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
+			c.Node(2).Hang()
+			try(t, l, "jobs/42", time.Hour)
+		}, 260 * time.Millisecond},
+		{"silent before the release", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
+			k := try(t, l, "jobs/42", time.Hour)
+			time.Sleep(time.Second)
+			c.Node(2).Hang()
+			checkIs(t, "Release", k.Release(t.Context()))
+		}, 260 * time.Millisecond},
+		{"silent before Close, with a lock held", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
+			try(t, l, "jobs/42", time.Hour)
+			time.Sleep(time.Second)
+			c.Node(2).Hang()
+		}, 260 * time.Millisecond},
+		{"silent when its subscription is made", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
+			try(t, l, "jobs/42", time.Hour)
+			c.Node(2).Hang()
+			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+			defer cancel()
+			_, err := l.Acquire(ctx, "jobs/42", time.Hour)
+			checkIs(t, "Acquire of a lock that is held", err, context.DeadlineExceeded)
+		}, 260 * time.Millisecond},
+		{"silent for so long that it is out of use", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
+			c.Node(2).Hang()
+			try(t, l, "jobs/42", time.Hour)
+			time.Sleep(3 * time.Second)
+		}, time.Millisecond},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+				l := lockerOn(t, redlock.Options{}, c.Clients())
+				if tc.warm {
+					warmUp(t, c, l)
+				}
+				tc.act(t, c, l)
+				if d := took(func() { checkIs(t, "Close", l.Close()) }); d > tc.most {
+					t.Errorf("time of Close: got %v, want at most %v", d, tc.most)
+				}
+				for i := range 2 {
+					check(t, "keys on node "+c.Node(i).Name()+" after Close", len(locksOn(c.Node(i))), 0)
+				}
+				c.Node(2).Resume()
+			})
+		})
+	}
+}
+
+// A node that is slow but answers gets its release: it waits for the node's answer to
+// the acquire, and Close waits for both.
+func TestCloseWaitsForASlowNode(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		warm     bool
+		way      time.Duration // each way
+		released bool          // before Close
+	}{
+		{"slow all the time", true, 40 * time.Millisecond, true},
+		{"slow all the time, and Close releases", true, 40 * time.Millisecond, false},
+		{"very far", true, 200 * time.Millisecond, false},
+		{"never met before", false, 25 * time.Millisecond, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+				c.Node(2).Delay(tc.way, tc.way)
+				l := lockerOn(t, redlock.Options{}, c.Clients())
+				if tc.warm {
+					warmUp(t, c, l)
+				}
+				k := try(t, l, "jobs/42", time.Hour)
+				if tc.released {
+					checkIs(t, "Release", k.Release(t.Context()))
+				}
+				checkIs(t, "Close", l.Close())
+				time.Sleep(time.Second) // what is under way arrives
+				for i := range 3 {
+					check(t, "keys on node "+c.Node(i).Name()+" after Close", len(locksOn(c.Node(i))), 0)
+				}
+			})
+		})
+	}
+	t.Run("slow of a sudden", func(t *testing.T) {
+		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{})
+			c.Node(2).Delay(40*time.Millisecond, 40*time.Millisecond)
+			checkIs(t, "Release", try(t, l, "jobs/42", time.Hour).Release(t.Context()))
+			checkIs(t, "Close", l.Close())
+			time.Sleep(time.Second)
+			check(t, "keys on the slow node after Close", len(locksOn(c.Node(2))), 0)
+		})
+	})
+}
+
 // Whatever the instant at which Close comes, the attempt has an owner: its caller
 // got an error and it is undone, or a lock and Close releases it.
 //

@@ -193,6 +193,26 @@ type registerLives struct {
 	nodes uint64
 }
 
+// silentAfter is for how long a node may leave a question unanswered before Close takes
+// it for silent, unless three of its round trips are more: a quarter of the node
+// timeout. Halved, a node that stalls for a moment keeps locks that it would have
+// released; doubled, a hung one delays the exit of each process that much.
+func (l *Locker) silentAfter() time.Duration { return l.closeWait() / 8 }
+
+// silentIn is after how long the node counts as silent. While nothing is under way, as
+// between two tries of what is owed to it, that time has not begun.
+func (ln *lane) silentIn(after time.Duration) time.Duration {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	asked := time.Now()
+	for _, f := range ln.flights {
+		if !f.stuck && f.sent.Before(asked) {
+			asked = f.sent
+		}
+	}
+	return time.Until(asked.Add(max(after, roundTrips*ln.rtt)))
+}
+
 // closeWait is how long Close waits at most: two node timeouts.
 func (l *Locker) closeWait() time.Duration {
 	if l.opt.NodeTimeout > 0 {
@@ -201,11 +221,16 @@ func (l *Locker) closeWait() time.Duration {
 	return 2 * maxNodeTimeout
 }
 
-// Close ends waits and KeepAlive contexts with ErrClosed, releases what is still
-// held, waits for that and for what is owed to nodes that answer for at most two
-// node timeouts (two seconds by default), and closes the clients that Open made.
-// Every later call on the Locker is ErrClosed, a second Close too. Connections of
-// clients given to New are theirs to close.
+// Close ends waits and KeepAlive contexts with ErrClosed, releases what is still held,
+// waits for that and for what is owed to nodes, and closes the clients that Open made.
+// It takes at most two node timeouts (two seconds by default). Every later call on the
+// Locker is ErrClosed, a second Close too. Connections of clients given to New are
+// theirs to close.
+//
+// Once a majority of the nodes has answered, Close does not wait for a node that has
+// left a question unanswered for a quarter of the node timeout or, if that is more, for
+// three of its round trips. Such a node may keep what it had granted, or grant it when
+// it wakes: it expires there with its ttl, and alone it keeps nobody from the lock.
 func (l *Locker) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -253,7 +278,8 @@ func (l *Locker) Close() error {
 	go func() { deaf(); close(heard) }()
 	select {
 	case <-heard:
-	case <-limit.C: // dialling; the clients' timeouts bound it
+	case <-time.After(l.silentAfter()): // dialling; the clients' timeouts bound it
+	case <-limit.C:
 	}
 	var clients errgroup.Group // each waits for its pool's connections
 	for _, c := range l.owned {
@@ -273,14 +299,38 @@ func (l *Locker) allHeld() (all []*Lock) {
 }
 
 // awaitIdle waits until nothing is under way to the nodes that answer, or the limit.
+// Once a majority of the nodes has answered everything, silent ones are not waited for.
 func (l *Locker) awaitIdle(limit *time.Timer) {
-	idle := make(chan struct{}, len(l.lanes))
-	for _, ln := range l.lanes {
-		ln.whenIdle(func() { idle <- struct{}{} })
+	type rested struct {
+		ln       *lane
+		answered bool
 	}
-	for range l.lanes {
+	idle := make(chan rested, len(l.lanes))
+	busy := make(map[*lane]bool)
+	for _, ln := range l.lanes {
+		busy[ln] = true
+		ln.whenIdle(func(answered bool) { idle <- rested{ln, answered} })
+	}
+	answers := 0
+	for len(busy) > 0 {
+		var silent <-chan time.Time
+		if answers >= majority(len(l.lanes)) {
+			wait := time.Duration(0)
+			for ln := range busy {
+				wait = max(wait, ln.silentIn(l.silentAfter()))
+			}
+			if wait <= 0 {
+				return
+			}
+			silent = time.After(wait)
+		}
 		select {
-		case <-idle:
+		case r := <-idle:
+			delete(busy, r.ln)
+			if r.answered {
+				answers++
+			}
+		case <-silent: // or it has answered meanwhile
 		case <-limit.C:
 			limit.Reset(0) // for whoever waits after us
 			return

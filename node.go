@@ -147,7 +147,7 @@ type lane struct {
 	owed      debts
 	probing   bool
 	kick      chan struct{} // wakes the probe
-	idle      func()        // called when nothing is under way any more (Close)
+	idle      func(bool)    // called when nothing is under way any more (Close)
 	stopping  chan struct{}
 }
 
@@ -659,6 +659,7 @@ func (ln *lane) expire() {
 	if late > 0 {
 		ready = ln.suspect(timeoutError(late), ready)
 	}
+	ln.rest()
 	ln.mu.Unlock()
 	deliver(ready)
 }
@@ -685,13 +686,14 @@ func (ln *lane) suspect(why *nodeError, ready []*call) []*call {
 		}
 	}
 	ln.probe()
+	ln.rest()
 	return ready
 }
 
 // rest tells a waiting Close that nothing is under way.
 func (ln *lane) rest() {
 	if ln.idle != nil && ln.resting() {
-		ln.idle()
+		ln.idle(ln.down == nil)
 		ln.idle = nil
 	}
 }
@@ -700,8 +702,9 @@ func (ln *lane) resting() bool {
 	return len(ln.queue) == 0 && ln.running == 0 && (ln.down != nil || ln.owed.len() == 0)
 }
 
-// whenIdle calls f once nothing is under way to a node that answers.
-func (ln *lane) whenIdle(f func()) {
+// whenIdle calls f, with ln.mu held, once nothing is under way to the node, or it is
+// down; answered says which.
+func (ln *lane) whenIdle(f func(answered bool)) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	ln.idle = f

@@ -217,6 +217,16 @@ var mutants = []mutant{
 		test:    "TestMinorityInTroubleCostsNoTime",
 	},
 	{
+		name: "close-waits-for-all", rule: "nor does Close wait for a silent minority", why: "Close may take two node timeouts there",
+		patches: []patch{{"held.go", "if answers >= majority(len(l.lanes)) {", "if answers >= len(l.lanes) {"}},
+		test:    "TestCloseDoesNotWaitForASilentMinority",
+	},
+	{
+		name: "close-hurries", rule: "but for slow nodes it does", why: "what Close leaves on a node that was slow is allowed there",
+		patches: []patch{{"held.go", "\t\t\tif wait <= 0 {\n", "\t\t\tif true {\n"}},
+		test:    "TestCloseWaitsForASlowNode",
+	},
+	{
 		name: "restore-not", rule: "a failed adoption puts the old value back", profiles: "adopt",
 		patches: []patch{{"adopt.go", "return restoreQuestion(e.name, value, mine, ttl)", "return rollbackQuestion(e.name, mine, ttl)"}},
 		test:    "TestAFailedAdoptionGivesTheLockBack",
