@@ -1,5 +1,10 @@
 package redlock
 
+import (
+	"runtime"
+	"sync"
+)
+
 // The seams that tests outside the package reach.
 
 // NewSeamed is New with a steady clock, a wall clock and a seed for everything
@@ -75,4 +80,26 @@ func (l *Locker) Pipelines(i int) int {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	return ln.stuck
+}
+
+// Unlocked reports that nobody keeps a lock of the Locker, its lines or its lanes.
+func (l *Locker) Unlocked() bool {
+	locks := []*sync.Mutex{&l.mu, &l.waits.mu}
+	for _, ln := range l.lanes {
+		locks = append(locks, &ln.mu)
+	}
+	for _, mu := range locks {
+		free := false
+		for tries := 0; !free && tries < 100_000; tries++ { // others have it for a moment
+			if free = mu.TryLock(); free {
+				mu.Unlock()
+			} else {
+				runtime.Gosched()
+			}
+		}
+		if !free {
+			return false
+		}
+	}
+	return true
 }

@@ -160,13 +160,13 @@ func (r *room) learn(b *ballot) standing {
 }
 
 // planTurn sets when the leader asks again after a round that it did not win.
-func (w *waits) planTurn(r *room, e *errand, tie bool) {
+func (w *waits) planTurn(r *room, e *errand, tie bool, longest time.Duration) {
 	now := time.Now()
 	t, s := &e.place.turn, r.learn(e.ballot)
 	t.answered = s.answered
 	pause := turnEvery - w.l.spread(turnEvery/8)
 	if !r.heardSince(r.asked) || w.l.opt.Retry != nil || !s.answered {
-		pause = min(pause, w.l.retryPause(e))
+		pause = min(pause, w.l.retryPause(longest))
 	}
 	switch {
 	case !s.answered:

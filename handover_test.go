@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -177,6 +178,115 @@ func TestAHandOverThatIsNotClaimedGoesToTheNext(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A glanced is a context that tells a test whenever its Err is called.
+type glanced struct {
+	context.Context
+	glance func()
+}
+
+func (c glanced) Err() error {
+	c.glance()
+	return c.Context.Err()
+}
+
+// The holder releases and the waiter's context ends whenever Acquire looks at that
+// context. Whatever was handed to the waiter by then is taken back.
+func TestAWaiterThatGivesUpGivesBackWhatItWasHanded(t *testing.T) {
+	for _, sent := range []bool{true, false} {
+		handed := 0
+		for at, reached := 1, true; reached; at++ {
+			onStage(t, 3, func(s *stage) {
+				l := s.locker(redlock.Options{})
+				k := s.take(l, heldLong)
+				ctx, cancel := context.WithCancel(s.ctx)
+				defer cancel()
+				looks := 0
+				got, err := l.Acquire(glanced{ctx, func() {
+					if looks++; looks != at {
+						return
+					}
+					if sent {
+						s.is("Release", k.Release(s.ctx), nil)
+					} else {
+						s.quietly(k)
+						runtime.Gosched()
+					}
+					handed += len(s.told(0, "release"))
+					cancel()
+				}}, job, heldLong)
+				if reached = looks >= at; !reached {
+					t.Errorf("look %d of the waiter at its context: got %v, %v without it", at, got, err)
+				}
+				if got != nil {
+					s.is("Release", got.Release(s.ctx), nil)
+				} else {
+					s.is("a waiter that gave up", err, context.Canceled)
+				}
+				s.clean(l)
+				if at == 12 {
+					reached = false // more than there are on the way to the wait
+				}
+			})
+		}
+		if sent && handed == 0 {
+			t.Error("nothing was released while the waiter looked at its context")
+		}
+	}
+}
+
+// The release waits for an extension, and what is handed on waits for the release. If the
+// waiter gives up before that, the attempt is never sent: it would take the lock from those
+// who wait elsewhere.
+func TestWhatIsHandedToAWaiterThatGaveUpIsNotSent(t *testing.T) {
+	for at, reached := 1, true; reached && at <= 12; at++ {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			k := s.take(l, heldLong)
+			other := s.settled(s.locker(redlock.Options{}), heldLong)
+			const busy = 50 * time.Millisecond
+			for i := range 3 {
+				s.once(i, "extend", func() { time.Sleep(busy) })
+			}
+			ctx, cancel := context.WithCancel(s.ctx)
+			defer cancel()
+			time.AfterFunc(time.Second, cancel)
+			looks := 0
+			var extended, released <-chan error
+			_, err := l.Acquire(glanced{ctx, func() {
+				if looks++; looks != at {
+					return
+				}
+				for i := range 3 {
+					s.node(i).Record(true)
+				}
+				extended = background(func() error { return k.Extend(s.ctx) })
+				time.Sleep(busy / 5)
+				released = background(func() error { return k.Release(s.ctx) })
+				time.Sleep(busy / 5)
+				cancel()
+			}}, job, heldLong)
+			s.is("a waiter that gave up", err, context.Canceled)
+			if reached = looks >= at; !reached {
+				return
+			}
+			<-extended
+			freed := time.Now()
+			s.is("Release", <-released, nil)
+			other.gets("behind one that gave up", freed, promptly)
+			time.Sleep(promptly)
+			for i := range 3 {
+				for _, c := range s.told(i, "acquire", "rollback") {
+					if c.Client == 1 {
+						s.Errorf("look %d: node %d was asked for a lock that nobody waits for any more: %v", at, i, c.Args)
+					}
+				}
+			}
+			s.is("Release", other.lock.Release(s.ctx), nil)
+			s.clean(l)
+		})
 	}
 }
 

@@ -158,16 +158,25 @@ func (w *waits) join(e *errand) {
 	r.last = m
 }
 
-// leaveLine takes a caller out of the line, wherever it stands. If it was woken and
-// did not come to an answer, the wake goes to the next one; if there is none in this
-// line, to the next in the nodes' queues.
-func (l *Locker) leaveLine(e *errand) {
-	b := l.waits.leave(e)
-	if b == nil {
-		return
+// leaveLine takes a caller out of the line, wherever it stands. Acquire defers it, so
+// that it runs however Acquire ends: a release can hand an attempt to the caller until
+// the caller is marked as gone here, and an attempt that was handed to it by then and
+// not claimed is undone here.
+//
+// If the caller was woken and did not come to an answer, the wake goes to the next one;
+// if there is none in this line, to the next in the nodes' queues.
+func (l *Locker) leaveLine(e *errand, won bool) {
+	handed, _ := l.waits.claimed(e, true)
+	if handed != nil { // before the next one tries: that goes after the rollback
+		l.decline(e, handed)
 	}
-	// After the last attempt there and its rollback: what may be free is told then.
-	b.send(e.ballot, l.lastLeaving(e.name))
+	if handed != nil || !won {
+		l.mortal(e)
+	}
+	if b := l.waits.leave(e); b != nil {
+		// After the last attempt there and its rollback: what may be free is told then.
+		b.send(e.ballot, l.lastLeaving(e.name))
+	}
 }
 
 // leave returns what takes the line's place off the queues, if it was the last one.

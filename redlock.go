@@ -201,14 +201,14 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 	defer l.end() // Close waits for all below, leaving the line included
 	e.place.turn.came = e.began.at
 	l.waits.join(e)
-	defer l.leaveLine(e)
+	won := false
+	defer func() { l.leaveLine(e, won) }()
 	for {
 		if err := l.wait(ctx, e); err != nil {
-			l.decline(e)
-			l.mortal(e)
 			return nil, err
 		}
 		lock, err := l.try(ctx, e)
+		won = err == nil
 		l.waits.tried(ctx, e, lock, err)
 		var missed *QuorumError
 		switch {
@@ -220,7 +220,6 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 		default:
 			continue
 		}
-		l.mortal(e)
 		return nil, err
 	}
 }
@@ -236,13 +235,9 @@ func (l *Locker) try(ctx context.Context, e *errand) (*Lock, error) {
 	return l.claim(ctx, e, b, proposal, func() question { return rollbackQuestion(e.name, b.q.value, e.ttl) })
 }
 
-// decline undoes what was handed to a caller that has given up.
-func (l *Locker) decline(e *errand) {
-	b, _ := l.waits.claimed(e, true)
-	if b == nil {
-		return
-	}
-	b.abandon()
+// decline undoes an attempt that was handed to a caller and that it did not claim.
+func (l *Locker) decline(e *errand, b *ballot) {
+	b.abandon() // if it has not been sent yet, it never is
 	e.before, e.ballot = e.raised, b
 	e.raised |= b.reached()
 	l.undo(b, rollbackQuestion(e.name, b.q.value, e.ttl))

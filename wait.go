@@ -269,6 +269,7 @@ func looked(t tally) bool { return decide(t.n, t.yes, t.no) != pending || t.open
 // looked draws the conclusion from a look.
 func (w *waits) looked(e *errand, b *ballot) {
 	t, _, _ := b.result()
+	longest := w.l.longestPause(e)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := e.place.room
@@ -277,7 +278,7 @@ func (w *waits) looked(e *errand, b *ballot) {
 	case t.refused():
 		w.listen(r) // who comes after one that got the lock has not tried yet
 		r.asked = b.start.at
-		w.pause(r, e, b.start.at.Add(b.left()))
+		w.pause(r, longest, b.start.at.Add(b.left()))
 	case s.answered && s.before > 0: // those before us were told first
 		r.at, r.try = time.Now().Add(min(time.Duration(s.before)*(tieLook*r.pace+time.Millisecond), retryMost)), true
 	default: // free, or a try tells why it can not be had
@@ -317,6 +318,10 @@ func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 	if k == nil && (ctx.Err() != nil || e.hard || !errors.As(err, &q)) {
 		return
 	}
+	var longest time.Duration
+	if k == nil {
+		longest = w.l.longestPause(e)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := e.place.room
@@ -347,7 +352,7 @@ func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 	}
 	switch {
 	case w.l.opt.Fair:
-		w.planTurn(r, e, tie)
+		w.planTurn(r, e, tie, longest)
 	case tie && heir(q.Round, e.ballot.q.value):
 		// All who tied see the same votes, and only one of them goes on at once.
 		r.at, r.try = now.Add(w.l.spread(took)), true
@@ -357,11 +362,11 @@ func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 		// Also where looks are refused, for the queue's sake say: try and look would
 		// follow each other without a pause.
 		r.vain = false
-		r.at, r.try = now.Add(w.l.retryPause(e)), true
+		r.at, r.try = now.Add(w.l.retryPause(longest)), true
 	case !r.hearing.IsZero():
 		r.at, r.try = now, false // a place, and the ttl
 	default:
-		r.at, r.try = now.Add(w.l.retryPause(e)), false
+		r.at, r.try = now.Add(w.l.retryPause(longest)), false
 	}
 }
 
@@ -404,8 +409,8 @@ func heir(r Round, mine string) bool {
 
 // pause sets when the leader looks again at a held lock: when its ttl is over, and
 // not later than the net under the announcements says.
-func (w *waits) pause(r *room, e *errand, over time.Time) {
-	pause := w.l.retryPause(e)
+func (w *waits) pause(r *room, longest time.Duration, over time.Time) {
+	pause := w.l.retryPause(longest)
 	if r.heardSince(r.asked) {
 		keep := pollHeard - w.l.spread(pollHeard/5)
 		if w.l.opt.Retry == nil && !r.foreign || keep < pause {
@@ -419,13 +424,18 @@ func (w *waits) pause(r *room, e *errand, over time.Time) {
 	r.at, r.try = at, w.l.opt.Fair
 }
 
-// retryPause is a pause between half of what Options.Retry says and all of it.
-func (l *Locker) retryPause(e *errand) time.Duration {
+// longestPause is what Options.Retry returns. No lock may be held: it is the caller's
+// function, which may block or panic.
+func (l *Locker) longestPause(e *errand) time.Duration {
 	retry := l.opt.Retry
 	if retry == nil {
 		retry = defaultRetry
 	}
-	longest := max(retry(e.attempt+e.looks), time.Millisecond)
+	return max(retry(e.attempt+e.looks), time.Millisecond)
+}
+
+// retryPause is a pause between half of the longest and all of it.
+func (l *Locker) retryPause(longest time.Duration) time.Duration {
 	return longest - l.spread(longest/2)
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -1056,4 +1057,47 @@ func TestInspectOfStrangeStrings(t *testing.T) {
 			s.Errorf("a ttl of centuries: got %v left", got.Left)
 		}
 	})
+}
+
+// Whatever a callback does, it holds up nobody but its own caller.
+func TestNoCallbackRunsUnderALockOfOurs(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		for _, heard := range []bool{false, true} {
+			onStage(t, 3, func(s *stage) {
+				var l *redlock.Locker
+				var retries, rounds atomic.Int32
+				free := func(what string, count *atomic.Int32) {
+					if l == nil {
+						return
+					}
+					if count.Add(1); !l.Unlocked() {
+						t.Errorf("fair %v, heard %v: %s is called under a lock", fair, heard, what)
+					}
+				}
+				nodes := s.c.Nodes()
+				if !heard {
+					for i, n := range nodes {
+						nodes[i] = mute{n}
+					}
+				}
+				l = s.lockerWith(redlock.Options{
+					Fair:    fair,
+					Retry:   func(int) time.Duration { free("Retry", &retries); return 100 * time.Millisecond },
+					Observe: func(redlock.Round) { free("Observe", &rounds) },
+				}, nil, nodes)
+				k := s.take(s.locker(redlock.Options{}), heldLong)
+				first := s.waiter(l, heldLong)
+				time.Sleep(10 * time.Microsecond)
+				second := s.waiter(l, heldLong)
+				time.Sleep(2 * time.Second)
+				s.quietly(k)
+				first.gets("released", time.Now(), time.Second)
+				s.quietly(first.lock)
+				second.gets("released again", time.Now(), time.Second)
+				if retries.Load() == 0 || rounds.Load() == 0 {
+					t.Errorf("Retry was called %d times, Observe %d times, want both to be called", retries.Load(), rounds.Load())
+				}
+			})
+		}
+	}
 }

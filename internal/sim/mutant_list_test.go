@@ -295,6 +295,16 @@ var mutants = []mutant{
 		test:    "TestAHandOverThatIsNotClaimedGoesToTheNext",
 	},
 	{
+		name: "handed-after-all", rule: "what is handed to one that gave up before it was sent is not sent", why: "the lock is taken and given back within a round trip, which costs others a turn and breaks no promise",
+		patches: []patch{{"redlock.go", "\tb.abandon() // if it has not been sent yet, it never is\n", ""}},
+		test:    "TestWhatIsHandedToAWaiterThatGaveUpIsNotSent",
+	},
+	{
+		name: "retry-locked", rule: "no callback runs under a lock of ours", why: "the simulated clients have no Options.Retry",
+		patches: []patch{{"wait.go", "\tlongest := w.l.longestPause(e)\n\tw.mu.Lock()\n", "\tw.mu.Lock()\n\tlongest := w.l.longestPause(e)\n"}},
+		test:    "TestNoCallbackRunsUnderALockOfOurs",
+	},
+	{
 		name: "all-tie", rule: "after a tie one goes on", why: "the pauses of those who tied are random, too",
 		patches: []patch{{"wait.go", "case tie && heir(q.Round, e.ballot.q.value):", "case tie:"}},
 		test:    "TestOfThoseWhoTiedOneGoesOn",
