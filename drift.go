@@ -56,18 +56,20 @@ const (
 	// that are left to expire. Shorter, and every lock pays for it.
 	registerGrace = time.Second
 
-	// renewalsPerValidity: KeepAlive extends at a third of the validity, so that two
-	// tries can fail before the lock is in danger (with the default drift that is a
-	// third of the ttl less 1 %). Halved there would be no second try.
+	// renewalsPerValidity: KeepAlive extends at a third of the validity, less
+	// Options.Grace, so that two tries can fail before the contexts end (with the
+	// defaults that is a third of the ttl less 1 %). Halved there would be no second
+	// try.
 	renewalsPerValidity = 3
 
 	// renewJitter spreads the renewals of many locks: each is up to this part of
 	// its pause earlier.
 	renewJitter = 0.1
 
-	// lossLead is how much before Until a KeepAlive context ends: timers fire
-	// late, by up to a millisecond on a busy machine, and the promise is "no
-	// later". At most a twentieth of the validity, so that short locks keep theirs.
+	// lossLead is how much before Until a KeepAlive context ends without an
+	// Options.Grace: timers fire late, by up to a millisecond on a busy machine, and
+	// the promise is "no later". At most a twentieth of the validity, so that short
+	// locks keep theirs.
 	lossLead = time.Millisecond
 
 	// watchEvery is the pause between two looks at the wall clock: the steady
@@ -127,10 +129,10 @@ func (p patience) with(rtt time.Duration) time.Duration {
 	return max(p.base, min(roundTrips*rtt, p.limit))
 }
 
-// patienceFor derives the bound from the ttl: a node that takes more than half
-// of the validity leaves too little of it to be worth having.
-func patienceFor(ttl, configured time.Duration, drift float64) patience {
-	return patience{base: nodeTimeout(ttl, configured), limit: validity(ttl, drift) / 2}
+// patienceFor derives the bound from the ttl: a node that takes more than half of
+// the validity, less Options.Grace, leaves too little of it to be worth having.
+func patienceFor(ttl, grace, configured time.Duration, drift float64) patience {
+	return patience{base: nodeTimeout(ttl, configured), limit: window(validity(ttl, drift), grace) / 2}
 }
 
 // checkTTL refuses a ttl that can not leave any validity after the drift
@@ -152,9 +154,14 @@ func checkTTL(ttl, configured time.Duration, drift float64) error {
 
 // smallestTTL solves checkTTL for the ttl, in whole milliseconds.
 func smallestTTL(configured time.Duration, drift float64) time.Duration {
-	fits := func(ttl time.Duration) bool {
+	return smallest(func(ttl time.Duration) bool {
 		return validity(ttl, drift) > nodeTimeout(ttl, configured)
-	}
+	})
+}
+
+// smallest is the first duration that fits, in whole milliseconds; above maxTTL if
+// none does up to there. A duration that fits must do so for all longer ones.
+func smallest(fits func(time.Duration) bool) time.Duration {
 	lo, hi := time.Duration(0), time.Millisecond
 	for !fits(hi) && hi < maxTTL {
 		lo, hi = hi, 2*hi
@@ -170,21 +177,67 @@ func smallestTTL(configured time.Duration, drift float64) time.Duration {
 	return hi
 }
 
-// renewAfter is the pause from one renewal to the next; u in [0,1) spreads them.
-func renewAfter(valid time.Duration, u float64) time.Duration {
-	pause := valid / renewalsPerValidity
+// checkGrace refuses a ttl of which Options.Grace leaves too little to renew the
+// lock twice, and names the greatest grace and the smallest ttl that can.
+func checkGrace(ttl, grace, configured time.Duration, drift float64) error {
+	usable := func(ttl, grace time.Duration) bool {
+		return grace == 0 || twoRenewalsFit(window(validity(ttl, drift), grace), nodeTimeout(ttl, configured))
+	}
+	if usable(ttl, grace) {
+		return nil
+	}
+	advice := "no Grace is usable with this ttl"
+	if most := smallest(func(g time.Duration) bool { return !usable(ttl, g) }) - time.Millisecond; most > 0 {
+		advice = "the greatest usable Grace is " + most.String()
+	}
+	if least := smallest(func(ttl time.Duration) bool { return usable(ttl, grace) }); least <= maxTTL {
+		advice += ", the smallest usable ttl is " + least.String()
+	}
+	return fmt.Errorf("redlock: Options.Grace %v leaves no time for two renewals of a lock with ttl %v (validity %v, node timeout %v): %s",
+		grace, ttl, validity(ttl, drift), nodeTimeout(ttl, configured), advice)
+}
+
+// twoRenewalsFit reports whether a second renewal can be answered before the window
+// ends where the first got no answer and each takes the whole node timeout.
+func twoRenewalsFit(window, timeout time.Duration) bool {
+	if timeout >= window {
+		return false // also keeps the sums below from overflowing
+	}
+	at := renewAfter(window, 0) + timeout
+	at += renewAgainAfter(window-at, 0) + timeout
+	return at < window
+}
+
+// window is how long, of its validity, a lock's KeepAlive contexts live without a
+// renewal; 0: not at all. Renewals are scheduled within it.
+func window(valid, grace time.Duration) time.Duration {
+	if grace >= valid { // compared, for the difference may overflow
+		return 0
+	}
+	return valid - grace
+}
+
+// renewAfter is the pause from one renewal to the next, for a lock with this window;
+// u in [0,1) spreads them.
+func renewAfter(window time.Duration, u float64) time.Duration {
+	pause := window / renewalsPerValidity
 	return pause - time.Duration(float64(pause)*renewJitter*u)
 }
 
 // renewAgainAfter is the pause after a renewal that got no quorum: a quarter of
-// what is left, so that several more fit in, and not less than a millisecond.
+// what is left of the window, so that several more fit in, and not less than a
+// millisecond.
 func renewAgainAfter(left time.Duration, u float64) time.Duration {
 	pause := left / 4
 	return max(pause-time.Duration(float64(pause)*renewJitter*u), time.Millisecond)
 }
 
-// leadOf is how much before Until the loss is told for a lock of this validity.
+// leadOf is how much before Until a lock of this validity is given up.
 func leadOf(valid time.Duration) time.Duration { return min(lossLead, valid/20) }
+
+// noticeOf is how much before Until the contexts of KeepAlive end: Options.Grace,
+// and without one the lead.
+func noticeOf(valid, grace time.Duration) time.Duration { return max(grace, leadOf(valid)) }
 
 // defaultRetry is the longest pause before attempt number n+1: doubling, capped.
 func defaultRetry(attempt int) time.Duration {

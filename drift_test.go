@@ -269,7 +269,7 @@ func TestNodeTimeoutIsATenthOfTheTTLUpToASecond(t *testing.T) {
 }
 
 func TestPatienceIsThreeRoundTripsWhereTheTTLAllowsIt(t *testing.T) {
-	p := patienceFor(time.Second, 0, defaultDrift) // 100 ms, at most 494 ms
+	p := patienceFor(time.Second, 0, 0, defaultDrift) // 100 ms, at most 494 ms
 	for rtt, want := range map[time.Duration]time.Duration{
 		0:                      100 * time.Millisecond,
 		time.Millisecond:       100 * time.Millisecond,
@@ -289,7 +289,7 @@ func TestPatienceIsThreeRoundTripsWhereTheTTLAllowsIt(t *testing.T) {
 			t.Skip("refused")
 		}
 		rtt := time.Duration(rapid.Int64Range(0, int64(10*time.Second)).Draw(t, "rtt"))
-		got := patienceFor(ttl, timeout, drift).with(rtt)
+		got := patienceFor(ttl, 0, timeout, drift).with(rtt)
 		if got < nodeTimeout(ttl, timeout) {
 			t.Fatalf("got %v, less than the node timeout %v", got, nodeTimeout(ttl, timeout))
 		}
@@ -330,6 +330,84 @@ func TestTwoRenewalsCanFailBeforeTheLockIsInDanger(t *testing.T) {
 		if at+hang >= valid-leadOf(valid) {
 			t.Errorf("ttl %v: the third try would be answered at %v, the validity is %v", ttl, at+hang, valid)
 		}
+	}
+}
+
+func TestTwoRenewalsFitBeforeTheGraceOfEveryTTLThatIsAccepted(t *testing.T) {
+	check := func(t *rapid.T, ttl, grace, timeout time.Duration, drift float64) {
+		if checkTTL(ttl, timeout, drift) != nil || checkGrace(ttl, grace, timeout, drift) != nil {
+			return
+		}
+		ends, hang := validity(ttl, drift)-noticeOf(validity(ttl, drift), grace), nodeTimeout(ttl, timeout)
+		at := renewAfter(window(validity(ttl, drift), grace), 0) + hang // the latest, for as long as it may take
+		at += renewAgainAfter(window(validity(ttl, drift)-at, grace), 0) + hang
+		if grace > lossLead && at >= ends {
+			t.Fatalf("ttl %v, grace %v, node timeout %v, drift %v: the second renewal is answered at %v, the contexts end at %v", ttl, grace, timeout, drift, at, ends)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		ttl := drawTTL(t)
+		grace := time.Duration(rapid.Int64Range(1, int64(ttl)).Draw(t, "grace"))
+		check(t, ttl, grace, time.Duration(rapid.Int64Range(0, int64(ttl/3)).Draw(t, "timeout")), rapid.Float64Range(1e-9, 0.7).Draw(t, "drift"))
+	})
+}
+
+// By default, a third of the ttl leaves as much as without a grace: a third renewal
+// after two that failed.
+func TestAGraceOfAThirdOfTheTTLLeavesThreeRenewals(t *testing.T) {
+	for _, ttl := range []time.Duration{100 * time.Millisecond, time.Second, 10 * time.Second, time.Hour, maxTTL} {
+		if err := checkGrace(ttl, ttl/3, 0, defaultDrift); err != nil {
+			t.Error(err)
+		}
+		ends, hang := window(validity(ttl, defaultDrift), ttl/3), nodeTimeout(ttl, 0)
+		at := renewAfter(ends, 0)
+		for range 2 {
+			at += hang
+			at += renewAgainAfter(ends-at, 0)
+		}
+		if at+hang >= ends {
+			t.Errorf("ttl %v: the third renewal would be answered at %v, the contexts end at %v", ttl, at+hang, ends)
+		}
+	}
+}
+
+func TestTheGraceAndTheTTLThatARefusalNamesWouldDo(t *testing.T) {
+	named := regexp.MustCompile(`^redlock: Options.Grace (\S+) .* ttl (\S+) .*: (?:the greatest usable Grace is (\S+?)|no Grace is usable with this ttl)(?:, the smallest usable ttl is (\S+))?$`)
+	rapid.Check(t, func(t *rapid.T) {
+		ttl := drawTTL(t)
+		grace := time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(t, "grace"))
+		timeout := time.Duration(rapid.Int64Range(0, int64(ttl)).Draw(t, "timeout"))
+		drift := rapid.Float64Range(1e-9, 0.99).Draw(t, "drift")
+		if checkTTL(ttl, timeout, drift) != nil {
+			t.Skip("refused")
+		}
+		err := checkGrace(ttl, grace, timeout, drift)
+		if err == nil {
+			return
+		}
+		m := named.FindStringSubmatch(err.Error())
+		if m == nil || m[1] != grace.String() || m[2] != ttl.String() {
+			t.Fatalf("the refusal does not read as it should: %v", err)
+		}
+		if m[3] != "" {
+			most, _ := time.ParseDuration(m[3])
+			if checkGrace(ttl, most, timeout, drift) != nil || checkGrace(ttl, most+time.Millisecond, timeout, drift) == nil {
+				t.Fatalf("the greatest usable Grace is not %v: %v", most, err)
+			}
+		}
+		if m[4] != "" {
+			least, _ := time.ParseDuration(m[4])
+			if checkGrace(least, grace, timeout, drift) != nil || least > time.Millisecond && checkGrace(least-time.Millisecond, grace, timeout, drift) == nil {
+				t.Fatalf("the smallest usable ttl is not %v: %v", least, err)
+			}
+		}
+	})
+}
+
+func TestAGraceBeyondAllTTLsIsNotWrappedAround(t *testing.T) {
+	err := checkGrace(time.Second, math.MaxInt64, 0, defaultDrift)
+	if err == nil || strings.Contains(err.Error(), "smallest") || !strings.HasSuffix(err.Error(), "the greatest usable Grace is 638ms") {
+		t.Errorf("got %v, want a refusal that names no ttl", err)
 	}
 }
 
@@ -389,6 +467,14 @@ func TestTheLossIsToldALittleBeforeUntil(t *testing.T) {
 	} {
 		if got := leadOf(valid); got != want {
 			t.Errorf("leadOf(%v): got %v, want %v", valid, got, want)
+		}
+	}
+}
+
+func TestContextsEndByTheGraceOrTheLeadWhicheverIsMore(t *testing.T) {
+	for grace, want := range map[time.Duration]time.Duration{0: time.Millisecond, 1: time.Millisecond, time.Millisecond: time.Millisecond, time.Second: time.Second} {
+		if got := noticeOf(time.Minute, grace); got != want {
+			t.Errorf("noticeOf(1m, %v): got %v, want %v", grace, got, want)
 		}
 	}
 }

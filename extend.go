@@ -66,6 +66,8 @@ func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error
 	case k.left(now) <= 0:
 		after = k.lose(nil)
 		err = k.result
+	case k.told != nil:
+		err = k.told
 	}
 	if err != nil {
 		k.mu.Unlock()
@@ -114,6 +116,8 @@ func (k *Lock) extended(x *extending) {
 		// answer the key may have expired, been taken and been freed.
 		after = k.lose(nil)
 		x.err = k.result
+	case k.told != nil && t.extension() != extensionLost:
+		x.err = k.told // too late: the holder was told to stop
 	case t.extension() == extended:
 		k.start, k.valid = b.start, validity(k.ttl, k.l.opt.Drift) // later than before: b began later
 	case t.extension() == extensionLost:
@@ -179,6 +183,10 @@ func (vs vigils) cancel(cause error) {
 // process or the machine slept past Until, within a second of waking. With
 // ErrClosed when the Locker is closed.
 //
+// With Options.Grace the context ends that much before Until. The lock is then held
+// until Until, Valid says so, but it is not renewed any more; a Release frees it
+// before.
+//
 // A renewal that too few nodes answer is tried again while the lock is valid. stop
 // ends the renewal, not the lock, and may be called more than once. Many locks are
 // kept alive by timers, not by goroutines of their own.
@@ -195,6 +203,8 @@ func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop contex
 	switch {
 	case k.state == stateLost || k.state == stateReleased && k.result != nil:
 		end = k.result
+	case k.state == stateHeld && k.told != nil:
+		end = k.told
 	case k.state != stateHeld:
 		end = errReleased
 		if k.l.isClosed() {
@@ -204,8 +214,8 @@ func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop contex
 		k.vigils = append(k.vigils, v)
 		if len(k.vigils) == 1 {
 			gone := now.since(k.start)
-			k.renew = restart(k.renew, renewAfter(k.valid, k.l.rand.float())-gone, k.renewNow)
-			k.loss = restart(k.loss, k.left(now)-leadOf(k.valid), k.checkLoss)
+			k.renew = restart(k.renew, renewAfter(k.window(), k.l.rand.float())-gone, k.renewNow)
+			k.loss = restart(k.loss, k.left(now)-noticeOf(k.valid, k.l.opt.Grace), k.checkLoss)
 		}
 	}
 	k.mu.Unlock()
@@ -255,6 +265,9 @@ func (k *Lock) endKeepAlive(cause error) {
 func (k *Lock) dropVigils() (left int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if len(k.vigils) == 0 {
+		return 0 // the loss timer may still run, for Options.Grace
+	}
 	var keep []*vigil
 	for _, v := range k.vigils {
 		if v.held.Err() == nil {
@@ -274,7 +287,7 @@ func (k *Lock) renewNow() {
 	}
 	_, mine, err := k.beginExtend(k.renewed)
 	if err == nil && !mine { // the holder's own Extend is under way
-		k.renewIn(func(now instant) time.Duration { return renewAgainAfter(k.left(now), k.l.rand.float()) })
+		k.renewIn(k.again)
 	}
 }
 
@@ -282,10 +295,19 @@ func (k *Lock) renewNow() {
 func (k *Lock) renewed(err error) {
 	k.renewIn(func(now instant) time.Duration {
 		if err == nil {
-			return renewAfter(k.valid, k.l.rand.float()) - now.since(k.start)
+			return renewAfter(k.window(), k.l.rand.float()) - now.since(k.start)
 		}
-		return renewAgainAfter(k.left(now), k.l.rand.float())
+		return k.again(now)
 	})
+}
+
+// window is how long after its start the lock's contexts end unless it is renewed.
+// Needs k.mu.
+func (k *Lock) window() time.Duration { return window(k.valid, k.l.opt.Grace) }
+
+// again is the pause before another renewal after one that failed. Needs k.mu.
+func (k *Lock) again(now instant) time.Duration {
+	return renewAgainAfter(window(k.left(now), k.l.opt.Grace), k.l.rand.float())
 }
 
 func (k *Lock) renewIn(pause func(now instant) time.Duration) {
@@ -297,18 +319,29 @@ func (k *Lock) renewIn(pause func(now instant) time.Duration) {
 }
 
 // checkLoss is the loss timer's, the one that decides: it depends on nothing that
-// can hang. Extensions only move Until; the timer finds out when it fires.
+// can hang. Extensions only move Until; the timer finds out when it fires. With
+// Options.Grace it fires twice: first the holder is told, then the lock is given up.
 func (k *Lock) checkLoss() {
 	if k.l.begin() {
 		defer k.l.end()
 	}
 	k.mu.Lock()
 	var after func()
-	if k.state == stateHeld && len(k.vigils) > 0 {
-		if left := k.left(k.l.now()) - leadOf(k.valid); left > 0 {
-			k.loss = restart(k.loss, left, k.checkLoss)
-		} else {
+	if k.state == stateHeld && (len(k.vigils) > 0 || k.told != nil) {
+		left, lead := k.left(k.l.now()), leadOf(k.valid)
+		notice := noticeOf(k.valid, k.l.opt.Grace)
+		if k.told != nil {
+			notice = lead
+		}
+		switch {
+		case left <= lead:
 			after = k.lose(nil)
+		case left <= notice:
+			after = k.warn()
+			notice = lead
+		}
+		if k.state == stateHeld {
+			k.loss = restart(k.loss, left-notice, k.checkLoss)
 		}
 	}
 	k.mu.Unlock()

@@ -910,6 +910,288 @@ func TestARenewalAndAReleaseAtOnceLeaveNothing(t *testing.T) {
 	}
 }
 
+// Options.Grace.
+
+func TestContextsEndGraceBeforeUntil(t *testing.T) {
+	for name, fault := range map[string]func(s *stage, i int){
+		"all nodes hang":          func(s *stage, i int) { s.node(i).Hang() },
+		"an extension hangs":      func(s *stage, i int) { s.once(i, "extend", s.node(i).Hang) },
+		"all nodes answer errors": func(s *stage, i int) { s.node(i).Fail("LOADING Redis is loading the dataset in memory") },
+	} {
+		for ttl, grace := range map[time.Duration]time.Duration{50 * time.Millisecond: 10 * time.Millisecond, 9 * time.Second: 5 * time.Second, time.Minute: time.Nanosecond} {
+			t.Run(fmt.Sprintf("%s, ttl %v, grace %v", name, ttl, grace), func(t *testing.T) {
+				onStage(t, 3, func(s *stage) {
+					var seen record
+					l := s.locker(redlock.Options{Grace: grace, Observe: seen.observe})
+					k := s.take(l, ttl)
+					held, stop := k.KeepAlive(s.ctx)
+					defer stop()
+					time.Sleep(ttl * 5)
+					if got := k.Until(); time.Until(got) < ttl/2 {
+						t.Fatalf("Until: got %v from now, want a lock that is renewed", time.Until(got))
+					}
+					for i := range 3 {
+						fault(s, i)
+					}
+					at := s.ended(held, 2*ttl)
+					until := k.Until() // a renewal may have been answered before the fault struck
+					notice := max(grace, time.Millisecond)
+					if got := until.Sub(at); got < notice || got > notice+time.Millisecond {
+						t.Errorf("the context ended %v before Until, want %v", got, notice)
+					}
+					s.is("the cause", context.Cause(held), redlock.ErrLost)
+					if grace < time.Millisecond {
+						return // too short to do anything in
+					}
+					s.says(context.Cause(held), "not renewed", "ends at "+until.Format("15:04:05.000"))
+
+					t.Log("the lock is held until Until, and is not extended any more, whoever asks")
+					for i := range 3 {
+						s.node(i).Resume()
+						s.node(i).Fail("")
+					}
+					time.Sleep(notice / 2)
+					s.is("Extend", k.Extend(s.ctx), redlock.ErrLost)
+					again, _ := k.KeepAlive(s.ctx)
+					s.is("the cause of another KeepAlive", context.Cause(again), redlock.ErrLost)
+					stop()
+					time.Sleep(time.Until(until) - 2*time.Millisecond)
+					if !k.Valid() || !k.Until().Equal(until) {
+						t.Errorf("right before Until: valid %v, Until moved by %v; want a lock that is held as long as before", k.Valid(), k.Until().Sub(until))
+					}
+					s.carry("right before Until", k.Value(), 0, 1, 2)
+					time.Sleep(2 * time.Millisecond)
+					if k.Valid() {
+						t.Errorf("valid at Until")
+					}
+					if got := seen.count(redlock.OpLost); got != 1 {
+						t.Errorf("losses observed: got %d, want 1", got)
+					}
+					s.is("Release", k.Release(s.ctx), redlock.ErrLost)
+					time.Sleep(2 * oneTrip)
+					s.carry("after Until", k.Value())
+					for _, c := range s.told(0, "rollback", "release") {
+						if c.At.Before(until) {
+							t.Errorf("a node was told to remove the lock %v before Until", until.Sub(c.At))
+						}
+					}
+					s.clean(l)
+				})
+			})
+		}
+	}
+}
+
+// Work that stops in time does not keep the others waiting until Until.
+func TestAReleaseWithinTheGraceFreesTheLockAtOnce(t *testing.T) {
+	for name, release := range map[string]func(s *stage, l *redlock.Locker, k *redlock.Lock){
+		"Release": func(s *stage, _ *redlock.Locker, k *redlock.Lock) {
+			s.is("Release", k.Release(s.ctx), nil)
+			s.is("Release again", k.Release(s.ctx), nil)
+		},
+		"Close":         func(s *stage, l *redlock.Locker, k *redlock.Lock) { s.is("Close", l.Close(), nil) },
+		"LeaveToExpire": func(s *stage, l *redlock.Locker, k *redlock.Lock) { k.LeaveToExpire() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				l, other := s.locker(redlock.Options{Grace: 3 * time.Second}), s.locker(redlock.Options{})
+				k := s.take(l, 9*time.Second)
+				held, stop := k.KeepAlive(s.ctx)
+				defer stop()
+				for i := range 3 {
+					s.node(i).Fail("LOADING Redis is loading the dataset in memory")
+				}
+				s.ended(held, time.Minute)
+				until := k.Until()
+				for i := range 3 {
+					s.node(i).Fail("")
+				}
+				time.Sleep(time.Second)
+				s.carry("within the grace", k.Value(), 0, 1, 2)
+				release(s, l, k)
+				if k.Valid() {
+					t.Errorf("valid after %s", name)
+				}
+				if name == "LeaveToExpire" {
+					time.Sleep(time.Until(until) + 2*oneTrip)
+					s.carry("left to expire, after Until", k.Value(), 0, 1, 2)
+					return
+				}
+				next := s.take(other, 20*time.Second)
+				if !next.Until().Add(-validFor(20*time.Second, 1)).Before(until) {
+					t.Errorf("the next holder began after the old Until")
+				}
+				time.Sleep(10 * time.Second)
+				s.carry("the next holder's", next.Value(), 0, 1, 2)
+			})
+		})
+	}
+}
+
+func TestRunWithGraceSaysThatTheLockWasLost(t *testing.T) {
+	why := errors.New("fn's own")
+	for name, fn := range map[string]func(ctx context.Context) error{
+		"fn gives an error of its own": func(ctx context.Context) error { <-ctx.Done(); return why },
+		"fn ends well":                 func(ctx context.Context) error { <-ctx.Done(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				l := s.locker(redlock.Options{Grace: 3 * time.Second})
+				var k *redlock.Lock
+				var fnErr error
+				err := l.Run(s.ctx, job, 9*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+					k = lock
+					for i := range 3 {
+						s.node(i).Fail("LOADING Redis is loading the dataset in memory")
+					}
+					fnErr = fn(ctx)
+					for i := range 3 {
+						s.node(i).Fail("")
+					}
+					return fnErr
+				})
+				s.is("Run", err, redlock.ErrLost)
+				if !errors.Is(err, fnErr) && fnErr != nil {
+					t.Errorf("Run: got %v, want fn's error in it", err)
+				}
+				if left := time.Until(k.Until()); left < 2*time.Second {
+					t.Errorf("Run returned %v before Until, want it not to wait", left)
+				}
+				s.carry("after Run", k.Value())
+			})
+		})
+	}
+}
+
+// An extension that was sent before the contexts ended is answered after that.
+func TestAnExtensionThatIsAnsweredWithinTheGraceChangesNothing(t *testing.T) {
+	for name, taken := range map[string]bool{"ours": false, "taken by another": true} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				l := s.locker(redlock.Options{Grace: 5 * time.Second, NodeTimeout: 4 * time.Second})
+				k := s.take(l, 21*time.Second)
+				held, stop := k.KeepAlive(s.ctx)
+				defer stop()
+				for i := range 3 {
+					s.node(i).Fail("LOADING Redis is loading the dataset in memory")
+				}
+				until := k.Until()
+				time.Sleep(time.Until(until) - 5100*time.Millisecond)
+				if taken {
+					s.strangers(time.Minute, 0, 1, 2)
+				}
+				for i := range 3 {
+					s.node(i).Fail("")
+				}
+				s.slow(500*time.Millisecond, 0, 1, 2)
+				err := k.Extend(s.ctx)
+				s.ended(held, time.Millisecond)
+				s.is("the cause", context.Cause(held), redlock.ErrLost)
+				s.is("Extend", err, redlock.ErrLost)
+				if !k.Until().Equal(until) {
+					t.Errorf("Until moved by %v", k.Until().Sub(until))
+				}
+				if k.Valid() == taken {
+					t.Errorf("valid: got %v, want %v", k.Valid(), !taken)
+				}
+				s.slow(0, 0, 1, 2)
+				time.Sleep(time.Until(until) + 2*oneTrip)
+				s.carry("after Until", k.Value())
+			})
+		})
+	}
+}
+
+// Renewals are scheduled within the validity less Grace.
+func TestTwoRenewalsMayFailBeforeTheGraceBegins(t *testing.T) {
+	for _, grace := range []time.Duration{0, time.Second, 3 * time.Second, 5500 * time.Millisecond} {
+		t.Run(fmt.Sprintf("grace %v", grace), func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				l := s.locker(redlock.Options{Grace: grace})
+				k := s.take(l, 9*time.Second)
+				for i := range 3 {
+					s.node(i).FailCommand("evalsha", "LOADING Redis is loading the dataset in memory")
+					s.on(i, "extend", func(n int, _ []string) {
+						if n == 3 {
+							s.node(i).FailCommand("evalsha", "")
+						}
+					})
+				}
+				held, stop := k.KeepAlive(s.ctx)
+				defer stop()
+				time.Sleep(time.Minute)
+				if held.Err() != nil || !k.Valid() {
+					t.Errorf("after two renewals failed: %v", context.Cause(held))
+				}
+			})
+		})
+	}
+}
+
+// The timers stand still while a machine sleeps; what wakes within the grace is told.
+func TestAMachineThatWakesWithinTheGraceIsTold(t *testing.T) {
+	for name, kept := range map[string]bool{"told after waking": true, "told before the sleep": false} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				var h hands
+				l := s.lockerWith(redlock.Options{Grace: 5 * time.Second}, &h, s.c.Nodes())
+				k := s.take(l, 20*time.Second)
+				held, stop := k.KeepAlive(s.ctx)
+				defer stop()
+				for i := range 3 {
+					s.node(i).Fail("LOADING Redis is loading the dataset in memory")
+				}
+				if kept {
+					time.Sleep(2500 * time.Millisecond)
+					s.suspend(&h, 14*time.Second)
+					woke := time.Now()
+					if !k.Valid() {
+						t.Errorf("not valid before Until")
+					}
+					if at := s.ended(held, time.Minute); at.Sub(woke) > time.Second {
+						t.Errorf("told %v after waking, want within a second", at.Sub(woke))
+					}
+					if !k.Valid() {
+						t.Errorf("not valid before Until, when told")
+					}
+				} else {
+					s.ended(held, time.Minute)
+					s.suspend(&h, time.Hour)
+				}
+				s.is("the cause", context.Cause(held), redlock.ErrLost)
+				time.Sleep(4 * time.Second)
+				if k.Valid() {
+					t.Errorf("valid after Until")
+				}
+				s.is("Extend", k.Extend(s.ctx), redlock.ErrLost)
+			})
+		})
+	}
+}
+
+func TestAGraceThatLeavesNoTimeToRenewIsRefused(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{Grace: 2 * time.Second})
+		for what, call := range map[string]func() error{
+			"TryAcquire": func() error { return second(l.TryAcquire(s.ctx, job, 3*time.Second)) },
+			"Acquire":    func() error { return second(l.Acquire(s.ctx, job, 3*time.Second)) },
+			"Adopt":      func() error { return second(l.Adopt(s.ctx, job, "me:1", 3*time.Second)) },
+			"Run": func() error {
+				return l.Run(s.ctx, job, 3*time.Second, func(context.Context, *redlock.Lock) error { return nil })
+			},
+		} {
+			err := call()
+			if err == nil {
+				t.Fatalf("%s: got no error", what)
+			}
+			s.says(err, "Options.Grace 2s", "ttl 3s", "greatest usable Grace is 1.917s", "smallest usable ttl is 3.129s")
+		}
+		if n := len(s.told(0)); n > 0 {
+			t.Errorf("commands sent: got %d, want none", n)
+		}
+	})
+}
+
 // Run.
 
 func TestRunGivesWhatFnGave(t *testing.T) {

@@ -34,6 +34,10 @@ type Lock struct {
 	asked  bool    // the first release was asked before Until; set with rel
 	quiet  bool    // it tells nobody: the lock was handed on
 	result error   // of the release or the loss, once final
+
+	// told is the loss that KeepAlive's contexts have ended with. With Options.Grace
+	// the lock is still held then, but never extended again.
+	told *QuorumError
 }
 
 type lockState uint8
@@ -70,12 +74,17 @@ func (k *Lock) Until() time.Time {
 
 // Valid reports whether the lock is held: now is before Until on the steady and on
 // the wall clock, and it was neither released nor lost. What holds when Valid is
-// called may not hold a line later; what must not happen then needs the Fence.
+// called may not hold a line later; what must not happen then needs the Fence. With
+// Options.Grace a lock whose contexts ended for lack of a renewal is valid until
+// Until.
 func (k *Lock) Valid() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.state == stateHeld && k.left(k.l.now()) > 0
+	return k.isValid()
 }
+
+// isValid is Valid. Needs k.mu.
+func (k *Lock) isValid() bool { return k.state == stateHeld && k.left(k.l.now()) > 0 }
 
 // left is the validity that is left; none at exactly Until. Needs k.mu.
 func (k *Lock) left(now instant) time.Duration { return k.valid - now.since(k.start) }
@@ -139,6 +148,9 @@ func (k *Lock) forget(b *ballot) {
 // expired, and nobody can tell which: the node counts neither way, and Release
 // returns ErrNoQuorum unless the other nodes decide it. Once all have answered,
 // further calls return the same and send nothing.
+//
+// After the contexts of KeepAlive ended Options.Grace before Until this is a release like
+// any other: it frees the lock at once, and nil says that it was held until then.
 //
 // A deferred Release drops its error: where it matters that the lock was held until
 // the end, return Release's error as well, or use Run.
@@ -278,17 +290,26 @@ func (k *Lock) LeaveToExpire() {
 	k.touch() // nobody else gives the registers a life
 }
 
-// lose declares the lock lost, for good. It returns what is to be done after
-// unlocking. Needs k.mu.
-func (k *Lock) lose(b *ballot) (after func()) {
+// lossOf is the error of a loss: by the votes of b, or with nil by time. Needs k.mu.
+func (k *Lock) lossOf(b *ballot) *QuorumError {
 	q := &QuorumError{Err: ErrLost, Round: Round{Op: OpLost, Key: k.name.key, Need: majority(len(k.l.lanes)), Start: k.start.at, Took: k.l.now().since(k.start)}}
 	if b != nil {
 		q.Round = b.round()
 	} else {
 		q.hint = "its validity of " + short(k.valid) + " is over"
 	}
+	return q
+}
+
+// lose declares the lock lost, for good. It returns what is to be done after
+// unlocking. Needs k.mu.
+func (k *Lock) lose(b *ballot) (after func()) {
+	q := k.told
+	if q == nil || b != nil {
+		q = k.lossOf(b)
+	}
 	k.state, k.result = stateLost, q
-	ended := k.endVigils()
+	tell := k.tellLoss(q)
 	holds, doubt, prev := k.holds|k.raised, k.doubt, k.last
 	early := time.Duration(0)
 	if b == nil {
@@ -308,9 +329,30 @@ func (k *Lock) lose(b *ballot) (after func()) {
 			// then: whoever trusts Until alone must not meet the next holder.
 			time.AfterFunc(early, func() { undo.send(prev) })
 		}()
-		ended.cancel(q)
 		k.l.leave(k)
-		if k.l.opt.Observe != nil {
+		tell()
+	}
+}
+
+// warn tells the loss while Options.Grace of the validity is left. The lock is not
+// extended any more. It is held until it is released or, at Until, given up by the
+// loss timer, so that nobody else gets in while the work stops. It returns what is to
+// be done after unlocking. Needs k.mu.
+func (k *Lock) warn() (after func()) {
+	q := k.lossOf(nil)
+	q.hint = "it was not renewed, and its validity ends at " + k.start.at.Add(k.valid).Format("15:04:05.000")
+	return k.tellLoss(q)
+}
+
+// tellLoss ends KeepAlive's contexts. What it returns is to be called after unlocking:
+// it cancels them, and tells the observer unless that was done before. Needs k.mu.
+func (k *Lock) tellLoss(q *QuorumError) (after func()) {
+	first := k.told == nil
+	k.told = q
+	ended := k.endVigils()
+	return func() {
+		ended.cancel(q)
+		if first && k.l.opt.Observe != nil {
 			r := q.Round
 			r.Op = OpLost
 			k.l.opt.Observe(r)
@@ -318,15 +360,26 @@ func (k *Lock) lose(b *ballot) (after func()) {
 	}
 }
 
+// heldSoFar reports that the lock is held and that no loss was told.
+func (k *Lock) heldSoFar() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.told == nil && k.isValid()
+}
+
 // lossError says that the lock is not held: how it was lost, if that is known.
 func (k *Lock) lossError() error {
 	k.mu.Lock()
 	var after func()
-	if k.state == stateHeld {
+	if k.state == stateHeld && k.told == nil {
 		after = k.lose(nil)
 	}
 	err := k.result
-	if err == nil {
+	switch {
+	case err != nil:
+	case k.told != nil:
+		err = k.told
+	default:
 		err = &QuorumError{Err: ErrLost, Round: Round{Op: OpLost, Key: k.name.key}, hint: "it was released before"}
 	}
 	k.mu.Unlock()

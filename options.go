@@ -36,6 +36,21 @@ type Options struct {
 	// that died holds the others up for two seconds. See docs/waiting.md.
 	Fair bool
 
+	// Grace is how much before Until the contexts of KeepAlive and Run end when the
+	// lock could not be renewed; 0 means a millisecond before Until. It is the time in
+	// which the work can stop while the lock still keeps others out: requests that are
+	// under way, child processes, a write that must be completed or undone. Until and
+	// Valid are the same with any Grace.
+	//
+	// When the contexts have ended the lock is not renewed any more, even if nodes
+	// answer again: their cause is ErrLost, and so is the result of Extend. The lock is
+	// held until Until all the same, and a Release before that frees it at once. Locks
+	// are renewed at a third of the validity less Grace, so that two renewals may fail
+	// before the contexts end; a ttl of which it leaves too little for two renewals,
+	// each taking the node timeout, is refused. A KeepAlive that is called when less
+	// than Grace is left returns a context that ends at once.
+	Grace time.Duration
+
 	// RestartGuard is for how long a node grants nothing after it may have forgotten
 	// what it granted: after a restart, a promotion, a flush. 0: it grants at once,
 	// which breaks I1 unless nodes persist every write (appendfsync always) or are kept
@@ -83,6 +98,8 @@ func (opt Options) withDefaults() (Options, error) {
 		return opt, fmt.Errorf("redlock: Options.Drift is %v: it is a part of the ttl, from 0 (meaning %v) to less than 1", opt.Drift, defaultDrift)
 	case opt.NodeTimeout < 0:
 		return opt, fmt.Errorf("redlock: Options.NodeTimeout is %v: it must not be negative (0 means a tenth of the ttl)", opt.NodeTimeout)
+	case opt.Grace < 0:
+		return opt, fmt.Errorf("redlock: Options.Grace is %v: it must not be negative (0 means that contexts end at Until)", opt.Grace)
 	case opt.RestartGuard < 0:
 		return opt, fmt.Errorf("redlock: Options.RestartGuard is %v: it must not be negative (0 means off)", opt.RestartGuard)
 	case strings.ContainsRune(opt.KeyPrefix, 0):

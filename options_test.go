@@ -42,6 +42,7 @@ func TestOptionsThatContradictAreRefused(t *testing.T) {
 		{"a drift that is no number", Options{Drift: math.NaN()}, []string{"Options.Drift", "NaN", "less than 1"}},
 		{"an infinite drift", Options{Drift: math.Inf(1)}, []string{"Options.Drift", "+Inf", "less than 1"}},
 		{"a negatively infinite drift", Options{Drift: math.Inf(-1)}, []string{"Options.Drift", "-Inf", "less than 1"}},
+		{"a negative grace", Options{Grace: -1}, []string{"Options.Grace", "-1ns", "not be negative", "0 means"}},
 		{"a negative node timeout", Options{NodeTimeout: -1}, []string{"Options.NodeTimeout", "-1ns", "not be negative", "0 means"}},
 		{"a negative restart guard", Options{RestartGuard: -time.Second}, []string{"Options.RestartGuard", "-1s", "not be negative", "0 means"}},
 		{"a prefix with a NUL", Options{KeyPrefix: "a\x00b"}, []string{"Options.KeyPrefix", `"a\x00b"`, "without"}},

@@ -120,6 +120,9 @@ func (l *Locker) errand(op Op, key string, ttl time.Duration, opts []AcquireOpti
 	if err := checkTTL(ttl, l.opt.NodeTimeout, l.opt.Drift); err != nil {
 		return nil, err
 	}
+	if err := checkGrace(ttl, l.opt.Grace, l.opt.NodeTimeout, l.opt.Drift); err != nil {
+		return nil, err
+	}
 	if err := l.guard.admits(ttl); err != nil {
 		return nil, err
 	}
@@ -434,7 +437,7 @@ func (e *endedError) Unwrap() []error {
 }
 
 func (l *Locker) patience(ttl time.Duration) patience {
-	return patienceFor(ttl, l.opt.NodeTimeout, l.opt.Drift)
+	return patienceFor(ttl, l.opt.Grace, l.opt.NodeTimeout, l.opt.Drift)
 }
 
 // undo takes back in the background what a ballot may have stored, on each node
@@ -508,8 +511,9 @@ func (l *Locker) lastLeaving(name *lockKey) *ballot {
 // lock is lost, keeps the lock alive meanwhile and releases it afterwards.
 //
 // The result is nil only if fn returned nil and the lock was held until then. It
-// is fn's error, joined with ErrLost if the lock was lost before fn returned; or
-// the error of Acquire, and fn was not called. A release that too few nodes
+// is fn's error, joined with ErrLost if the lock was lost before fn returned, also
+// where fn returned within Options.Grace, while the lock was still held; or the error
+// of Acquire, and fn was not called. A release that too few nodes
 // answered is no error of Run: fn's work was done under the lock, and the rest
 // expires. A panic in fn releases the lock and goes on. fn must not outlive its
 // context: what it does later is not protected, unless by lock.Fence.
@@ -522,7 +526,7 @@ func (l *Locker) Run(ctx context.Context, key string, ttl time.Duration, fn func
 	defer stop()
 	defer lock.Release(ctx) // does nothing after the one below
 	err = fn(held, lock)
-	valid := lock.Valid()
+	valid := lock.heldSoFar()
 	released := lock.Release(ctx)
 	switch {
 	case !valid:

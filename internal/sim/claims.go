@@ -113,7 +113,7 @@ func (w *world) extended(k *holding, before time.Time, err error) {
 	}
 }
 
-// watchLoss notes when a context of KeepAlive or Run ends: no later than Until.
+// watchLoss notes when a context of KeepAlive or Run ends: no later than Until, less Options.Grace.
 func (w *world) watchLoss(c *client, k *holding, held context.Context) {
 	began := time.Now()
 	w.mu.Lock()
@@ -121,10 +121,10 @@ func (w *world) watchLoss(c *client, k *holding, held context.Context) {
 	w.mu.Unlock()
 	context.AfterFunc(held, func() {
 		now, until := time.Now(), k.lock.Until()
-		if now.After(until) && now.After(began) {
-			w.wrong("I3", k.Key, "c%d: the context of fence %d ended %v after Until", c.i, k.Fence, now.Sub(until))
+		if end := until.Add(-w.s.Grace); now.After(end) && now.After(began) {
+			w.wrong("I3", k.Key, "c%d: the context of fence %d ended %v after Until, less a grace of %v", c.i, k.Fence, now.Sub(end), w.s.Grace)
 		}
-		if k.lock.Valid() && context.Cause(held) != nil && outcome(context.Cause(held)) == "lost" {
+		if w.s.Grace == 0 && k.lock.Valid() && context.Cause(held) != nil && outcome(context.Cause(held)) == "lost" {
 			w.wrong("I3", k.Key, "c%d: fence %d is lost and valid", c.i, k.Fence)
 		}
 	})

@@ -58,7 +58,7 @@ func (c *client) start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.life++
-	opt := redlock.Options{Name: fmt.Sprintf("c%d.%d", c.i, c.life), Observe: c.observe, Fair: c.w.s.Fair, RestartGuard: c.w.s.Guard}
+	opt := redlock.Options{Name: fmt.Sprintf("c%d.%d", c.i, c.life), Observe: c.observe, Fair: c.w.s.Fair, RestartGuard: c.w.s.Guard, Grace: c.w.s.Grace}
 	if c.i < len(c.w.s.Clients) {
 		opt.NodeTimeout = c.w.s.Clients[c.i].NodeTimeout
 	}

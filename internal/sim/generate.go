@@ -42,7 +42,7 @@ func Generate(p *Profile, seed uint64) *Schedule {
 // environment draws all but the tasks and the faults.
 func environment(d drawer, p *Profile, seed uint64) *Schedule {
 	n := p.Nodes[d.IntN(len(p.Nodes), "nodes")]
-	sch := &Schedule{Profile: p.Name, Seed: seed, Nodes: n, Keys: p.Keys, Ears: p.Ears, Fair: p.Fair, Unsafe: p.Unsafe, Grows: p.Away, Lead: between(d, p.Lead, "lead")}
+	sch := &Schedule{Profile: p.Name, Seed: seed, Nodes: n, Keys: p.Keys, Ears: p.Ears, Fair: p.Fair, Unsafe: p.Unsafe, Grows: p.Away, Grace: p.Grace, Lead: between(d, p.Lead, "lead")}
 	if p.Guard {
 		sch.Guard, sch.Grows = p.TTL[1], true
 	}

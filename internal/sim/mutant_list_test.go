@@ -191,10 +191,38 @@ var mutants = []mutant{
 	{
 		name: "told-late", rule: "the loss is told no later than Until", profiles: "extend,network",
 		patches: []patch{
-			{"extend.go", "k.left(now)-leadOf(k.valid), k.checkLoss)", "k.left(now)+20*time.Millisecond, k.checkLoss)"},
-			{"extend.go", "left := k.left(k.l.now()) - leadOf(k.valid)", "left := k.left(k.l.now()) + 20*time.Millisecond"},
+			{"extend.go", "k.left(now)-noticeOf(k.valid, k.l.opt.Grace), k.checkLoss)", "k.left(now)+20*time.Millisecond, k.checkLoss)"},
+			{"extend.go", "left, lead := k.left(k.l.now()), leadOf(k.valid)", "left, lead := k.left(k.l.now())+20*time.Millisecond, leadOf(k.valid)"},
 		},
 		test: "TestTheLossIsToldNoLaterThanUntil",
+	},
+	{
+		name: "no-grace", rule: "contexts end Options.Grace before Until", profiles: "grace",
+		patches: []patch{{"drift.go", "return max(grace, leadOf(valid))", "return leadOf(valid)"}},
+		test:    "TestContextsEndGraceBeforeUntil",
+	},
+	{
+		name: "renew-into-grace", rule: "renewals are scheduled within the validity less Grace", why: "a lock is lost sooner than it need be, which no promise forbids",
+		patches: []patch{{"drift.go", "return valid - grace", "return valid"}},
+		test:    "TestTwoRenewalsMayFailBeforeTheGraceBegins",
+	},
+	{
+		name: "renewed-in-grace", rule: "what was told lost is not extended any more", why: "an extension has to be under way when the contexts end, and to be answered within the grace",
+		patches: []patch{{"extend.go", "case k.told != nil && t.extension() != extensionLost:", "case false:"}},
+		test:    "TestAnExtensionThatIsAnsweredWithinTheGraceChangesNothing",
+	},
+	{
+		name: "extended-in-grace", rule: "the same, where the holder asks", profiles: "grace",
+		patches: []patch{
+			{"extend.go", "\tcase k.told != nil:\n\t\terr = k.told\n", ""},
+			{"extend.go", "case k.told != nil && t.extension() != extensionLost:", "case false:"},
+		},
+		test: "TestContextsEndGraceBeforeUntil",
+	},
+	{
+		name: "lost-in-grace", rule: "a lock whose contexts ended is held until Until or its release", why: "by votes a lock is lost at once, and the judges do not tell the two losses apart",
+		patches: []patch{{"extend.go", "after = k.warn()", "after = k.lose(nil)"}},
+		test:    "TestContextsEndGraceBeforeUntil",
 	},
 	{
 		name: "steady-only", rule: "time is what the further of two clocks says", profiles: "skew",

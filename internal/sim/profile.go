@@ -14,6 +14,7 @@ type Profile struct {
 	TTL        [2]time.Duration
 	Lead       [2]time.Duration // each way
 	Skew       time.Duration    // clients' wall clocks, either way
+	Grace      time.Duration    // Options.Grace of all clients
 	Timeout    float64          // NodeTimeout as a part of the shortest ttl; 0: the default
 	Rates      [2]float64       // of the nodes' clocks
 	Every      time.Duration    // between two tasks, on average
@@ -108,6 +109,12 @@ var Profiles = []*Profile{
 		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 2, Length: 180 * s, TTL: [2]time.Duration{300 * ms, 3 * s},
 		Every: 800 * ms, Tasks: []weighted[Behaviour]{{4, Extend}, {4, Keep}, {2, Within}, {3, Vulture}, {2, Try}},
 		FaultEvery: 700 * ms, FaultFor: [2]time.Duration{50 * ms, 4 * s}, Faults: append([]weighted[Strike]{{2, Stop}, {2, Restart}}, network...), Least: 10,
+	},
+	{
+		Name: "grace", About: "contexts end some time before Until, and the work goes on for most of that",
+		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 1, Length: 120 * s, TTL: [2]time.Duration{600 * ms, 3 * s}, Grace: 190 * ms,
+		Every: 800 * ms, Tasks: []weighted[Behaviour]{{5, Keep}, {3, Within}, {3, Vulture}, {3, Acquire}, {1, Extend}, {1, Adopt}},
+		FaultEvery: 500 * ms, FaultFor: [2]time.Duration{200 * ms, 4 * s}, Faults: append([]weighted[Strike]{{3, Stop}, {1, Restart}, {3, Pause}}, network...), Least: 10,
 	},
 	{
 		Name: "slow", Lasting: true, About: "far nodes and much patience: answers come when little of the validity is left",

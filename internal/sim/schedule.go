@@ -17,6 +17,7 @@ type Schedule struct {
 	Ears    bool            // clients subscribe to releases
 	Fair    bool            // Options.Fair, of all clients
 	Guard   time.Duration   // Options.RestartGuard, of all clients: then nothing that nodes forget is an excuse
+	Grace   time.Duration   // Options.Grace, of all clients
 	Lead    time.Duration   // each request and each reply travels for as long; 0: some 0.1 ms
 	Rates   []float64       // of the nodes' clocks; a node beyond the list runs at 1
 	Ahead   []time.Duration // by how much they are
@@ -173,6 +174,9 @@ func (s *Schedule) String() string {
 	fmt.Fprintf(&b, "%s seed=%d: %d nodes, %d clients, %d keys", s.Profile, s.Seed, s.Nodes, len(s.Clients), s.Keys)
 	if s.Lead != 0 {
 		fmt.Fprintf(&b, ", %v each way", s.Lead)
+	}
+	if s.Grace != 0 {
+		fmt.Fprintf(&b, ", a grace of %v", s.Grace)
 	}
 	if len(s.Rates) > 0 {
 		fmt.Fprintf(&b, ", clocks at %v", s.Rates)

@@ -224,11 +224,28 @@ func (d *doing) hold(held context.Context, k *holding) {
 		case <-t.C:
 		case <-held.Done():
 			t.Stop()
+			d.windDown(held, k)
 			return
 		}
 		if !d.step() || held.Err() != nil {
 			return
 		}
+	}
+}
+
+// windDown works on for most of what Options.Grace leaves, as one does whose request is under way. The lock is held so
+// long, but not extended any more.
+func (d *doing) windDown(held context.Context, k *holding) {
+	until := k.lock.Until()
+	if d.w.s.Grace == 0 || outcome(context.Cause(held)) != "lost" || !k.lock.Valid() || !d.sleep(time.Until(until)*3/4) || !k.lock.Valid() {
+		return
+	}
+	d.write(k)
+	d.w.carried(k)
+	ctx, stop := d.patience()
+	defer stop()
+	if err := k.lock.Extend(ctx); err == nil || !k.lock.Until().Equal(until) {
+		d.w.wrong("I3", d.Key, "c%d: fence %d was told lost, and is extended: %v, Until moved by %v", d.Client, k.Fence, err, k.lock.Until().Sub(until))
 	}
 }
 
