@@ -240,6 +240,16 @@ func TestRunHeedsNohup(t *testing.T) {
 	}
 }
 
+// The tests of signals do not take their absence for granted: nohup, and scripts for what they run in the background,
+// have some ignored.
+func TestSignalsAreTestedUnderNohup(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sh", "-c", `trap "" HUP INT QUIT; exec "$0" "$@"`, os.Args[0], "-test.run=^(TestRunIsRefusedTheLock|TestRunForwardsSignals)$", "-test.timeout=60s")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // Taken away by another, the lock is lost with the next renewal.
 func TestRunEndsTheCommandOnLoss(t *testing.T) {
 	t.Parallel()
