@@ -25,7 +25,7 @@ func TestParseRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.key != "jobs/42" || c.ttl != 3*time.Second || c.wait != time.Second || c.grace != 5*time.Second {
+	if c.key != "jobs/42" || c.ttl != 3*time.Second || c.wait != time.Second || c.grace != time.Second {
 		t.Errorf("got %+v", c)
 	}
 	if want := []string{"sh", "-c", "exit"}; !slices.Equal(c.argv, want) {
@@ -33,6 +33,22 @@ func TestParseRun(t *testing.T) {
 	}
 	if want := []string{"a:1", "b:2", "c:3"}; !slices.Equal(c.nodes, want) {
 		t.Errorf("nodes: got %q, want %q", c.nodes, want)
+	}
+}
+
+func TestTheGraceOfARun(t *testing.T) {
+	for args, want := range map[string]time.Duration{
+		"":                    10 * time.Second / 3,
+		"-ttl 3s":             time.Second,
+		"-ttl 1m":             5 * time.Second,
+		"-ttl 1m -grace 20s":  20 * time.Second,
+		"-ttl 1m -grace 0":    0,
+		"-ttl 100ms -grace 0": 0,
+	} {
+		c, err := parseRun(strings.Fields(args+" k -- true"), only("REDLOCK_NODES", "a:1"))
+		if err != nil || c.grace != want {
+			t.Errorf("%q: got %v, %v; want %v", args, c.grace, err, want)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,7 +20,9 @@ import (
 const runUsage = `usage: redlock run [flags] KEY -- CMD [ARG...]
 
 takes the lock KEY, runs CMD, keeps the lock alive meanwhile and gives it back. If
-the lock is lost CMD is ended: SIGTERM to it and all it started, SIGKILL after -grace.
+the lock cannot be renewed CMD is ended while the lock still keeps others out:
+SIGTERM to it and all it started, SIGKILL to those that are left just before the
+lock expires.
 
 flags:
   -nodes LIST     the Redis masters, comma separated: host:port, redis://, rediss://
@@ -29,7 +32,10 @@ flags:
   -wait DURATION  how long to wait for the lock (default 0: until interrupted)
   -try            do not wait for the lock
   -label TEXT     what others see as the holder (default host:pid)
-  -grace DURATION between SIGTERM and SIGKILL where the lock is lost (default 5s)
+  -grace DURATION how long before the lock expires CMD gets SIGTERM, if the lock could
+                  not be renewed; SIGKILL follows half a second before it expires, or
+                  a twentieth of the ttl if that is less; 0: SIGKILL only (default: a
+                  third of the ttl, at most 5s)
   -guard DURATION a master that restarted or was flushed grants nothing for so long:
                   at least the longest ttl; the same for every client of KEY
                   (default $REDLOCK_GUARD, or 0: it grants at once)
@@ -51,6 +57,11 @@ exit status: that of CMD, 128+n if signal n ended it, or
 
 SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to CMD and all it started. A run
 that is suspended (ctrl-Z) for longer than the ttl has lost the lock.
+
+"All it started" is CMD's process group. Processes that leave the group (setsid,
+daemons, jobs of an interactive shell) get no signals, nor do processes of other
+users (sudo). Where there are no process groups (Windows) only CMD itself is ended,
+without SIGTERM, -grace before the lock expires.
 `
 
 // A runConfig is a command line of run.
@@ -66,6 +77,10 @@ type runConfig struct {
 	argv  []string
 }
 
+// defaultGrace is the default of -grace where the ttl is three times as long: what most
+// programs need to end. (systemd gives them 90 s, docker 10 s: more than there is.)
+const defaultGrace = 5 * time.Second
+
 func parseRun(args []string, env func(string) string) (runConfig, error) {
 	var c runConfig
 	var nodes string
@@ -75,7 +90,7 @@ func parseRun(args []string, env func(string) string) (runConfig, error) {
 	fs.DurationVar(&c.wait, "wait", 0, "")
 	fs.BoolVar(&c.try, "try", false, "")
 	fs.StringVar(&c.label, "label", "", "")
-	fs.DurationVar(&c.grace, "grace", 5*time.Second, "")
+	fs.DurationVar(&c.grace, "grace", defaultGrace, "")
 	guard := env("REDLOCK_GUARD")
 	fs.StringVar(&guard, "guard", guard, "")
 
@@ -94,6 +109,11 @@ func parseRun(args []string, env func(string) string) (runConfig, error) {
 		if err := fs.Parse(fs.Args()[1:]); err != nil {
 			return c, err
 		}
+	}
+	graceGiven := false
+	fs.Visit(func(f *flag.Flag) { graceGiven = graceGiven || f.Name == "grace" })
+	if !graceGiven {
+		c.grace = max(min(defaultGrace, c.ttl/3), 0)
 	}
 	switch {
 	case !hasKey || c.key == "":
@@ -139,7 +159,7 @@ func run(args []string) int {
 	if err != nil {
 		return cannotStart(c.argv[0], err)
 	}
-	locker, err := redlock.Open(redlock.Options{RestartGuard: c.guard}, c.nodes...)
+	locker, err := redlock.Open(redlock.Options{RestartGuard: c.guard, Grace: max(c.grace, killLead(c.ttl))}, c.nodes...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return exitUsage
@@ -260,20 +280,20 @@ func (c runConfig) hold(lock *redlock.Lock, path string, signals chan os.Signal)
 		lock.Release(context.Background())
 		return cannotStart(c.argv[0], err)
 	}
-	status, told := c.supervise(ch, held, signals)
+	status, lost := c.supervise(ch, lock, held, signals)
 
 	// What counts is whether the lock was held when the command had ended, before
 	// Release makes it invalid.
 	valid := lock.Valid()
 	err = lock.Release(context.Background())
 	switch {
+	case lost: // and told
+		return exitLost
 	case !valid || errors.Is(err, redlock.ErrLost):
 		if cause := context.Cause(held); !valid && cause != nil {
 			err = cause
 		}
-		if !told {
-			complain("run: the lock %q was lost before the command ended: %v", c.key, err)
-		}
+		complain("run: the lock %q was lost before the command ended: %v", c.key, err)
 		return exitLost
 	case err != nil: // the work is done, and was done under the lock
 		fmt.Fprintln(os.Stderr, err)
@@ -281,44 +301,81 @@ func (c runConfig) hold(lock *redlock.Lock, path string, signals chan os.Signal)
 	return status
 }
 
-// supervise waits for the command to end, passes signals on to it, and ends it and all
-// it started when the lock is lost; it reports whether it had to tell so.
-func (c runConfig) supervise(ch *child, held context.Context, signals <-chan os.Signal) (status int, lostTold bool) {
-	var grace <-chan time.Time
-	var poll <-chan time.Time
-	lost, ended := held.Done(), ch.ended
+const (
+	// killMost and killPart bound killLead. SIGKILL takes effect in less than a
+	// millisecond on an idle machine. On a busy one our timer may be late, and the
+	// kernel still has to free the memory of everything that was killed.
+	killMost = 500 * time.Millisecond
+	killPart = 20 // of the ttl
+
+	// endPause is between two looks at the command's process group once the lock is
+	// lost. It only delays the exit; halved, it looks twice as often.
+	endPause = 20 * time.Millisecond
+
+	// reapWait is how long we wait for the group to be gone after SIGKILL: a zombie
+	// that its new parent does not reap stays in it.
+	reapWait = time.Second
+)
+
+// killLead is how long before the lock's Until the command is killed.
+func killLead(ttl time.Duration) time.Duration { return min(killMost, ttl/killPart) }
+
+// until is how long it is until t, on the steady or the wall clock: the steady clock
+// stands still while the machine is suspended.
+func until(t time.Time) time.Duration {
+	return min(time.Until(t), time.Until(t.Round(0)))
+}
+
+// killTime is when the command must be killed, where the lock is lost now. That is
+// shortly before Until where it was not renewed; where another has it, the old Until
+// may be a ttl ahead, and there is -grace to end in.
+func (c runConfig) killTime(lock *redlock.Lock) time.Time {
+	latest, graced := lock.Until().Add(-killLead(c.ttl)), time.Now().Add(c.grace)
+	if graced.Before(latest) {
+		return graced
+	}
+	return latest
+}
+
+// supervise waits for the command to end and passes signals on to it. When the lock is
+// lost it says so, ends the command and all it started, and waits until these are gone.
+func (c runConfig) supervise(ch *child, lock *redlock.Lock, held context.Context, signals <-chan os.Signal) (status int, lost bool) {
+	var look <-chan time.Time
+	var kill, killed time.Time
+	loss, ended := held.Done(), ch.ended
 	for {
 		select {
 		case s := <-signals:
 			ch.signal(s)
-		case <-lost:
-			lost = nil
+		case <-loss:
+			loss = nil
+			kill = c.killTime(lock)
+			if until(kill) > 0 {
+				ch.terminate()
+			}
+			// Not by the loop alone: nobody may be reading our stderr.
+			defer time.AfterFunc(until(kill), ch.kill).Stop()
 			complain("run: the lock %q is lost, the command is ended: %v", c.key, context.Cause(held))
-			ch.terminate()
-			grace = time.After(c.grace)
-		case <-grace:
-			grace = nil
-			ch.kill()
+			look = time.After(0)
 		case status = <-ended:
 			ended = nil
-			if lost != nil {
+			if loss != nil {
 				return status, false
 			}
-			poll = time.After(0)
-		case <-poll:
-			// The command is gone, but what it started still works without a lock.
-			if grace == nil || !ch.leftovers() {
-				ch.kill()
+		case <-look:
+			// The command may be gone, and what it started still at work.
+			left := until(kill)
+			if ended == nil && (!ch.leftovers() || !killed.IsZero() && time.Since(killed) > reapWait) {
 				return status, true
 			}
-			poll = time.After(leftoverPause)
+			if left <= 0 && killed.IsZero() {
+				ch.kill()
+				killed = time.Now()
+			}
+			look = time.After(endPause)
 		}
 	}
 }
-
-// leftoverPause is between two looks at whether all that the command started has
-// ended. It only delays the exit after a loss; halved, it looks twice as often.
-const leftoverPause = 20 * time.Millisecond
 
 // environment is ours with what the command is told. Variables of a run around this
 // one are replaced: of two of a name, which one is found is anybody's guess.

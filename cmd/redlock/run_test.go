@@ -351,6 +351,88 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// The servers are stopped; the command and what it started do not heed SIGTERM, and write down how late it is for as
+// long as they live.
+func TestRunEndsTheCommandBeforeUntil(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"command":    `trap "" TERM; echo in; while :; do date +%s%N >>"$0"; sleep 0.01; done`,
+		"grandchild": `sh -c 'trap "" TERM; echo in; while :; do date +%s%N >>"$0"; sleep 0.01; done' "$0" & wait`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers := realredis.Start(t, 3)
+			var addrs []string
+			for _, s := range servers {
+				addrs = append(addrs, s.Addr())
+			}
+			file := filepath.Join(t.TempDir(), "beats")
+			p := start(t, addrs, "run", "-ttl", "6s", "-grace", "1500ms", "k", "--", "sh", "-c", script, file)
+			p.line()
+			for _, s := range servers {
+				if err := s.Stop(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.want(70, "lost")
+			until := lostUntil(t, p.stderr.String())
+			b, _ := os.ReadFile(file)
+			beats := strings.Fields(string(b))
+			if len(beats) == 0 {
+				t.Fatal("the command has written nothing")
+			}
+			ns, err := strconv.ParseInt(beats[len(beats)-1], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if last := time.Unix(0, ns); last.After(until) {
+				t.Errorf("still at work %v after Until", last.Sub(until))
+			}
+		})
+	}
+}
+
+// lostUntil is the end of the validity as a run tells it, which was within the last hours.
+func lostUntil(t *testing.T, stderr string) time.Time {
+	t.Helper()
+	_, text, ok := strings.Cut(stderr, "ends at ")
+	if !ok || len(text) < len("15:04:05.000") {
+		t.Fatalf("got %q, want it to tell when the validity ends", stderr)
+	}
+	clock, err := time.Parse("15:04:05.000", text[:len("15:04:05.000")])
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	until := time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), clock.Second(), clock.Nanosecond(), time.Local)
+	if until.Sub(now) > 12*time.Hour {
+		until = until.AddDate(0, 0, -1)
+	}
+	return until
+}
+
+// A command that ends within the grace does not keep the next holder waiting.
+func TestRunReleasesWithinTheGrace(t *testing.T) {
+	t.Parallel()
+	c := testCluster(t)
+	p := start(t, c.addrs(), "run", "-ttl", "6s", "-grace", "3s", "k", "--", "sh", "-c", `trap "echo asked; read x; exit 0" TERM; echo in; while :; do sleep 0.02; done`)
+	p.line()
+	for _, n := range c {
+		n.m.SetError("LOADING Redis is loading the dataset in memory")
+	}
+	if got := p.line(); got != "asked" {
+		t.Errorf("got %q, want the command to be asked to end", got)
+	}
+	for _, n := range c {
+		n.m.SetError("")
+	}
+	p.in.Close()
+	p.want(70, "lost", "not renewed")
+	if n := holding(c, "k", ""); n != 0 {
+		t.Errorf("the lock is left on %d nodes", n)
+	}
+}
+
 // Four processes increment a number in a file, on five servers of which two are killed
 // under way.
 func TestRunOnRealServers(t *testing.T) {
