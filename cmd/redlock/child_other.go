@@ -41,3 +41,8 @@ func (c *child) terminate() { c.kill() }
 func (c *child) kill() { c.p.Kill() }
 
 func (c *child) leftovers() bool { return false }
+
+func (c *child) unwatch() {}
+
+// watchdog is not used here: there is no process group to kill.
+func watchdog() int { return exitUsage }

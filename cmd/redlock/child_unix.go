@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 )
 
@@ -24,20 +25,33 @@ type child struct {
 	ended chan int    // gets the exit status once, when it was reaped
 	tty   *tty        // nil: we have no controlling terminal
 	valid func() bool // whether the lock is held
+	dog   *dog        // kills the group if we are killed
 }
 
 // startChild starts the command. ctrl-Z comes by signals, as what is forwarded does.
 func startChild(path string, argv, env []string, signals chan<- os.Signal, valid func() bool) (*child, error) {
-	p, err := os.StartProcess(path, argv, &os.ProcAttr{
-		Env:   env,
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys:   &syscall.SysProcAttr{Setpgid: true},
-	})
+	dog, err := startDog() // first: without it nothing is started
 	if err != nil {
 		return nil, err
 	}
-	c := &child{pid: p.Pid, ended: make(chan int, 1), tty: openTTY(), valid: valid}
-	p.Release() // reaped by wait
+	c := &child{ended: make(chan int, 1), valid: valid, dog: dog}
+	started, prepared := make(chan error), make(chan struct{})
+	go func() {
+		// For good: where the kernel kills the child for us it does so when the thread
+		// that started it ends, not the process. This one waits for the child.
+		runtime.LockOSThread()
+		err := c.start(path, argv, env)
+		started <- err
+		if err == nil {
+			<-prepared
+			c.wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		dog.end()
+		return nil, err
+	}
+	c.tty = openTTY()
 	if c.tty != nil {
 		// Without it taking the terminal back, from the background, would stop us. After the
 		// start, because the command would inherit it.
@@ -48,9 +62,30 @@ func startChild(path string, argv, env []string, signals chan<- os.Signal, valid
 			signal.Notify(signals, syscall.SIGTSTP)
 		}
 	}
-	go c.wait()
+	close(prepared)
 	return c, nil
 }
+
+// start starts the process and has it watched.
+func (c *child) start(path string, argv, env []string) error {
+	sys := &syscall.SysProcAttr{Setpgid: true}
+	dieWithParent(sys)
+	p, err := os.StartProcess(path, argv, &os.ProcAttr{
+		Env:   env,
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Sys:   sys,
+	})
+	if err != nil {
+		return err
+	}
+	c.pid = p.Pid
+	c.dog.watch(c.pid)
+	p.Release() // reaped by wait
+	return nil
+}
+
+// unwatch is called when the child has ended and what is left of its group may stay.
+func (c *child) unwatch() { c.dog.end() }
 
 // wait reaps the child. Process.Wait does not tell of a child that is stopped.
 func (c *child) wait() {

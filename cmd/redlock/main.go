@@ -46,6 +46,9 @@ to begin with, in one shell and in another:
   redlock run -nodes ... jobs/42 -- sh -c 'echo mine, fence $REDLOCK_FENCE'
 `
 
+// watchdogCommand is what run starts itself as; nobody else should.
+const watchdogCommand = "run-watchdog"
+
 func main() { os.Exit(command(os.Args[1:])) }
 
 // command does what the arguments say and returns the exit status.
@@ -62,6 +65,8 @@ func command(args []string) int {
 		return run(args)
 	case "demo":
 		return demoCommand(args)
+	case watchdogCommand:
+		return watchdog()
 	case "help", "-h", "-help", "--help":
 		return help(args)
 	case "":

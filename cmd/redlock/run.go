@@ -58,10 +58,17 @@ exit status: that of CMD, 128+n if signal n ended it, or
 SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to CMD and all it started. A run
 that is suspended (ctrl-Z) for longer than the ttl has lost the lock.
 
+If redlock itself is killed (kill -9, the OOM killer), CMD and all it started get
+SIGKILL at once: from a second process of redlock that watches the first, and on
+Linux and FreeBSD, CMD itself from the kernel as well. Of a redlock that is stopped
+(SIGSTOP) or of a machine that stands still nobody knows: let the store refuse
+writes with a smaller REDLOCK_FENCE than it has seen.
+
 "All it started" is CMD's process group. Processes that leave the group (setsid,
 daemons, jobs of an interactive shell) get no signals, nor do processes of other
 users (sudo). Where there are no process groups (Windows) only CMD itself is ended,
-without SIGTERM, -grace before the lock expires.
+without SIGTERM, -grace before the lock expires, and it outlives a redlock that is
+killed.
 `
 
 // A runConfig is a command line of run.
@@ -281,6 +288,7 @@ func (c runConfig) hold(lock *redlock.Lock, path string, signals chan os.Signal)
 		return cannotStart(c.argv[0], err)
 	}
 	status, lost := c.supervise(ch, lock, held, signals)
+	ch.unwatch()
 
 	// What counts is whether the lock was held when the command had ended, before
 	// Release makes it invalid.

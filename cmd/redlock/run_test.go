@@ -433,6 +433,64 @@ func TestRunReleasesWithinTheGrace(t *testing.T) {
 	}
 }
 
+// What kills the run, so that it cannot do anything more, must not leave the command at work.
+func TestRunThatIsKilledLeavesNobodyAtWork(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"command":    `trap "" HUP TERM; echo $$; while :; do sleep 0.02; done`,
+		"grandchild": `sh -c 'trap "" HUP TERM; echo $PPID; while :; do sleep 0.02; done'; echo went on`,
+		"stopped":    `echo $$; kill -STOP $$; echo went on`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := testCluster(t)
+			p := start(t, c.addrs(), "run", "k", "--", "sh", "-c", script)
+			pid, err := strconv.Atoi(p.line())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer syscall.Kill(-pid, syscall.SIGKILL)
+			p.cmd.Process.Kill()
+			p.endsQuietly()
+		})
+	}
+}
+
+// endsQuietly waits until nobody has the command's output any more.
+func (p *process) endsQuietly() {
+	p.t.Helper()
+	var out []byte
+	done := make(chan struct{})
+	go func() {
+		out, _ = io.ReadAll(p.out)
+		close(done)
+	}()
+	select {
+	case <-done:
+		if len(out) > 0 {
+			p.t.Errorf("got %q after the end", out)
+		}
+	case <-time.After(20 * time.Second):
+		p.t.Error("still at work 20 s later")
+	}
+}
+
+// Of a command that ends well, what it left in the background goes on.
+func TestRunLeavesTheBackgroundOfACommandThatEndedWell(t *testing.T) {
+	t.Parallel()
+	c := testCluster(t)
+	p := start(t, c.addrs(), "run", "k", "--", "sh", "-c", `exec 3<&0; sh -c 'echo in; read x <&3; echo "$x"' & exit 0`)
+	p.line()
+	state, err := p.cmd.Process.Wait()
+	if err != nil || state.ExitCode() != 0 {
+		t.Errorf("got %v, %v; want 0", state, err)
+	}
+	io.WriteString(p.in, "alive\n")
+	if got := p.line(); got != "alive" {
+		t.Errorf("got %q, want alive", got)
+	}
+}
+
 // Four processes increment a number in a file, on five servers of which two are killed
 // under way.
 func TestRunOnRealServers(t *testing.T) {

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A second line behind the watchdog, which may be killed first.
+func TestTheKernelKillsTheCommandIfTheWatchdogIsDead(t *testing.T) {
+	t.Parallel()
+	c := testCluster(t)
+	p := start(t, c.addrs(), "run", "k", "--", "sh", "-c", `trap "" HUP TERM; echo in; while read x; do echo "$x"; done`)
+	p.line()
+	dog := watchdogOf(t, p.cmd.Process.Pid)
+	syscall.Kill(dog, syscall.SIGKILL)
+	eventually(t, "the watchdog is dead", func() bool { return aliveness(dog) != "running" })
+
+	t.Log("the command does not mind")
+	fmt.Fprintln(p.in, "alive")
+	if got := p.line(); got != "alive" {
+		t.Errorf("got %q, want alive", got)
+	}
+	p.cmd.Process.Kill()
+	p.endsQuietly()
+}
+
+// A run that ends leaves no watchdog.
+func TestTheWatchdogEndsWithTheRun(t *testing.T) {
+	t.Parallel()
+	c := testCluster(t)
+	for _, script := range []string{"echo in; read x", "echo in; read x; kill -9 $$"} {
+		p := start(t, c.addrs(), "run", "k", "--", "sh", "-c", script)
+		p.line()
+		dog := watchdogOf(t, p.cmd.Process.Pid)
+		p.in.Close()
+		p.status()
+		if got := aliveness(dog); got != "gone" {
+			t.Errorf("after %q the watchdog is %s", script, got)
+		}
+	}
+	p := start(t, c.addrs(), "run", "k", "--", "sh", "-c", "echo in; read x")
+	p.line()
+	dog := watchdogOf(t, p.cmd.Process.Pid)
+	p.cmd.Process.Kill()
+	p.endsQuietly()
+	eventually(t, "the watchdog of a run that was killed is gone", func() bool { return aliveness(dog) != "running" })
+}
+
+// watchdogOf finds the watchdog of a run.
+func watchdogOf(t *testing.T, run int) (pid int) {
+	t.Helper()
+	eventually(t, "there is a watchdog", func() bool {
+		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, f := range files {
+			line, _ := os.ReadFile(f)
+			if !bytes.HasSuffix(line, []byte("\x00"+watchdogCommand+"\x00")) {
+				continue
+			}
+			n, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+			if _, parent := stat(n); parent == run {
+				pid = n
+				return true
+			}
+		}
+		return false
+	})
+	return pid
+}
+
+// stat is the state and the parent of a process; "": there is none.
+func stat(pid int) (state string, parent int) {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, ok := strings.Cut(string(b), ") ") // the name may have anything in it
+	if !ok {
+		return "", 0
+	}
+	f := strings.Fields(rest)
+	parent, _ = strconv.Atoi(f[1])
+	return f[0], parent
+}
+
+// aliveness is running, dead (but not reaped) or gone.
+func aliveness(pid int) string {
+	switch state, _ := stat(pid); state {
+	case "":
+		return "gone"
+	case "Z", "X":
+		return "dead"
+	}
+	return "running"
+}
