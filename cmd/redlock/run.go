@@ -363,7 +363,7 @@ func (c runConfig) supervise(ch *child, lock *redlock.Lock, held context.Context
 			}
 			// Not by the loop alone: nobody may be reading our stderr.
 			defer time.AfterFunc(until(kill), ch.kill).Stop()
-			complain("run: the lock %q is lost, the command is ended: %v", c.key, context.Cause(held))
+			complain("run: the command is ended: %v", context.Cause(held))
 			look = time.After(0)
 		case status = <-ended:
 			ended = nil
