@@ -12,6 +12,12 @@ type extending struct {
 	err  error // once done
 }
 
+// A failedExtension is what is kept of an extension that did not keep the lock.
+type failedExtension struct {
+	b   *ballot // nil: there is none
+	why string
+}
+
 // Extend gives the lock its ttl anew, counted from now.
 //
 // All nodes are asked; the lock is extended when a majority says that it is still
@@ -20,7 +26,8 @@ type extending struct {
 // nil, and Until has moved forward; ErrLost, final: too many nodes carry another's
 // value or none, or Until is over, and what is left is removed in the background;
 // ErrNoQuorum: too few nodes answered, the lock is still held until the old Until.
-// If ctx ends the wait the extension goes on and may still succeed.
+// If ctx ends the wait the extension goes on and may still succeed. Where the lock is
+// lost because Until passed, the error has the votes of the last extension that failed.
 func (k *Lock) Extend(ctx context.Context) error {
 	asked := k.l.now()
 	for {
@@ -114,16 +121,22 @@ func (k *Lock) extended(x *extending) {
 	case k.left(now) <= 0:
 		// Also where a majority still says ours: between the old Until and its
 		// answer the key may have expired, been taken and been freed.
+		k.failed = failedExtension{b, "got no majority"}
+		if t.extension() == extended {
+			k.failed.why = "was answered too late"
+		}
 		after = k.lose(nil)
 		x.err = k.result
 	case k.told != nil && t.extension() != extensionLost:
 		x.err = k.told // too late: the holder was told to stop
 	case t.extension() == extended:
 		k.start, k.valid = b.start, validity(k.ttl, k.l.opt.Drift) // later than before: b began later
+		k.failed = failedExtension{}
 	case t.extension() == extensionLost:
 		after = k.lose(b)
 		x.err = k.result
 	default:
+		k.failed = failedExtension{b, "got no majority"}
 		until := k.start.at.Add(k.valid)
 		x.err = &QuorumError{Round: b.round(), Err: ErrNoQuorum, hint: "still held until " + until.Format("15:04:05.000")}
 	}
@@ -181,7 +194,8 @@ func (vs vigils) cancel(cause error) {
 // ErrLost as its cause (context.Cause) when the lock is lost, no later than Until,
 // even if no node answers any more and even if an extension hangs; where the
 // process or the machine slept past Until, within a second of waking. With
-// ErrClosed when the Locker is closed.
+// ErrClosed when the Locker is closed. The cause tells of the last renewal that
+// failed, as Extend's error does.
 //
 // With Options.Grace the context ends that much before Until. The lock is then held
 // until Until, Valid says so, but it is not renewed any more; a Release frees it

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -604,6 +605,128 @@ func TestTheLossIsToldNoLaterThanUntil(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A loss by time tells which extension failed last, and what the nodes said to it.
+func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
+	// tells checks an error for a loss, and gives what it carries.
+	tells := func(s *stage, err error, votes int, parts ...string) redlock.Round {
+		s.Helper()
+		s.is("the loss", err, redlock.ErrLost)
+		if errors.Is(err, redlock.ErrNoQuorum) {
+			s.Errorf("got %v, which is also ErrNoQuorum: a lock that is lost is no longer held", err)
+		}
+		s.says(err, parts...)
+		if err != nil && strings.Count(err.Error(), "lost") != 1 {
+			s.Errorf("got %q, want the word lost once", err)
+		}
+		var q *redlock.QuorumError
+		if !errors.As(err, &q) {
+			s.Fatalf("got %v, want a QuorumError", err)
+		}
+		if q.Round.Op != redlock.OpLost || len(q.Round.Votes) != votes {
+			s.Errorf("got the round %+v, want a loss with %d votes", q.Round, votes)
+		}
+		return q.Round
+	}
+	const ended = `lost "jobs/42": its validity of 1.48s ended`
+	t.Run("KeepAlive, Extend, Release and Observe", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var seen record
+			l := s.locker(redlock.Options{Observe: seen.observe})
+			k := s.take(l, 1500*time.Millisecond)
+			held, stop := k.KeepAlive(s.ctx)
+			defer stop()
+			s.node(1).Refuse(true)
+			s.node(2).Hang()
+			s.ended(held, time.Minute)
+			want := []string{ended, "the extension sent", "before got no majority (2 of 3 votes needed; node-a:6379 ", "connection refused", "node-c:6379 down: timeout"}
+			for what, err := range map[string]error{"KeepAlive": context.Cause(held), "Extend": k.Extend(s.ctx), "Release": k.Release(s.ctx)} {
+				round := tells(s, err, 3, want...)
+				if !errors.Is(err, syscall.ECONNREFUSED) {
+					t.Errorf("%s: got %v, want the votes' own errors in its chain", what, err)
+				}
+				if round.Votes[1].Answer != redlock.Unknown || round.Votes[2].Answer != redlock.Unknown {
+					t.Errorf("%s: got the votes %v", what, round.Votes)
+				}
+			}
+			for _, round := range seen.rounds {
+				if round.Op == redlock.OpLost && len(round.Votes) != 3 {
+					t.Errorf("Observe: got %+v, want the votes", round)
+				}
+			}
+		})
+	})
+	t.Run("Run", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			err := l.Run(s.ctx, job, 1500*time.Millisecond, func(ctx context.Context, lock *redlock.Lock) error {
+				s.node(0).Hang()
+				s.node(1).Hang()
+				<-ctx.Done()
+				return nil
+			})
+			tells(s, err, 3, ended, "got no majority (2 of 3 votes needed; node-a:6379 down: timeout", "node-b:6379 down: timeout")
+		})
+	})
+	t.Run("without KeepAlive", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			k := s.take(l, 1500*time.Millisecond)
+			s.node(0).Fail("LOADING Redis is loading the dataset in memory")
+			s.node(1).Fail("LOADING Redis is loading the dataset in memory")
+			s.is("Extend", k.Extend(s.ctx), redlock.ErrNoQuorum)
+			time.Sleep(2 * time.Second)
+			tells(s, k.Extend(s.ctx), 3, ended, "the extension sent 2s before got no majority (2 of 3 votes needed; node-a:6379 LOADING")
+		})
+	})
+	t.Run("no extension failed", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			k := s.take(s.locker(redlock.Options{}), 1500*time.Millisecond)
+			time.Sleep(2 * time.Second)
+			tells(s, k.Extend(s.ctx), 0, ended)
+		})
+	})
+	t.Run("one failed before the last one that succeeded", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			k := s.take(s.locker(redlock.Options{}), 1500*time.Millisecond)
+			s.node(0).Fail("LOADING Redis is loading the dataset in memory")
+			s.node(1).Fail("LOADING Redis is loading the dataset in memory")
+			s.is("Extend", k.Extend(s.ctx), redlock.ErrNoQuorum)
+			s.node(0).Fail("")
+			s.node(1).Fail("")
+			s.is("Extend", k.Extend(s.ctx), nil)
+			time.Sleep(2 * time.Second)
+			tells(s, k.Extend(s.ctx), 0, ended)
+		})
+	})
+	t.Run("answered too late", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{NodeTimeout: 600 * time.Millisecond})
+			k := s.take(l, 1500*time.Millisecond)
+			time.Sleep(1400 * time.Millisecond)
+			for i := range 3 {
+				s.node(i).Delay(0, 400*time.Millisecond)
+			}
+			tells(s, k.Extend(s.ctx), 3, ended, "the extension sent 400ms before was answered too late (2 of 3 votes needed; node-a:6379 ", "yes 400ms")
+		})
+	})
+	t.Run("not answered yet", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{NodeTimeout: 600 * time.Millisecond})
+			k := s.take(l, 1500*time.Millisecond)
+			time.Sleep(1200 * time.Millisecond)
+			s.node(1).Hang()
+			s.node(2).Hang()
+			extend := background(func() error { return k.Extend(s.ctx) })
+			time.Sleep(time.Millisecond)
+			held, stop := k.KeepAlive(s.ctx)
+			defer stop()
+			s.ended(held, time.Minute)
+			tells(s, context.Cause(held), 3, ended, "has no majority yet (2 of 3 votes needed; node-a:6379 yes", "node-b:6379 pending, node-c:6379 pending")
+			tells(s, <-extend, 3, ended)
+		})
+	})
 }
 
 // The loss is told a little early; the lock keeps others out until Until all the

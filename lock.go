@@ -27,7 +27,8 @@ type Lock struct {
 	raised uint64  // nodes whose register the acquisition may have raised
 	doubt  uint64  // and where a command that puts it there may yet be executed
 	ext    *extending
-	vigils []*vigil // KeepAlive's contexts
+	failed failedExtension // the last one since Until moved
+	vigils []*vigil        // KeepAlive's contexts
 	renew  *time.Timer
 	loss   *time.Timer
 	rel    *ballot // the release under way, or done
@@ -292,11 +293,11 @@ func (k *Lock) LeaveToExpire() {
 
 // lossOf is the error of a loss: by the votes of b, or with nil by time. Needs k.mu.
 func (k *Lock) lossOf(b *ballot) *QuorumError {
-	q := &QuorumError{Err: ErrLost, Round: Round{Op: OpLost, Key: k.name.key, Need: majority(len(k.l.lanes)), Start: k.start.at, Took: k.l.now().since(k.start)}}
+	q := &QuorumError{Err: ErrLost}
 	if b != nil {
 		q.Round = b.round()
 	} else {
-		q.hint = "its validity of " + short(k.valid) + " is over"
+		q.Round, q.hint = k.expiry("its validity of " + short(k.valid) + " ended")
 	}
 	return q
 }
@@ -308,6 +309,7 @@ func (k *Lock) lose(b *ballot) (after func()) {
 	if q == nil || b != nil {
 		q = k.lossOf(b)
 	}
+	k.failed = failedExtension{}
 	k.state, k.result = stateLost, q
 	tell := k.tellLoss(q)
 	holds, doubt, prev := k.holds|k.raised, k.doubt, k.last
@@ -339,8 +341,8 @@ func (k *Lock) lose(b *ballot) (after func()) {
 // loss timer, so that nobody else gets in while the work stops. It returns what is to
 // be done after unlocking. Needs k.mu.
 func (k *Lock) warn() (after func()) {
-	q := k.lossOf(nil)
-	q.hint = "it was not renewed, and its validity ends at " + k.start.at.Add(k.valid).Format("15:04:05.000")
+	q := &QuorumError{Err: ErrLost}
+	q.Round, q.hint = k.expiry("it was not renewed, and its validity ends at " + k.start.at.Add(k.valid).Format("15:04:05.000"))
 	return k.tellLoss(q)
 }
 
@@ -365,6 +367,23 @@ func (k *Lock) heldSoFar() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.told == nil && k.isValid()
+}
+
+// expiry tells of a lock whose validity was not extended: what that means, and what
+// became of the extension that should have done it. Needs k.mu.
+func (k *Lock) expiry(what string) (r Round, why string) {
+	now := k.l.now()
+	r = Round{Op: OpLost, Key: k.name.key, Need: majority(len(k.l.lanes)), Start: k.start.at, Took: now.since(k.start)}
+	why = what
+	last := k.failed
+	if last.b == nil && k.ext != nil {
+		last = failedExtension{k.ext.b, "has no majority yet"}
+	}
+	if last.b != nil {
+		r.Votes = last.b.round().Votes
+		why += ", the extension sent " + short(now.since(last.b.start)) + " before " + last.why
+	}
+	return r, why
 }
 
 // lossError says that the lock is not held: how it was lost, if that is known.

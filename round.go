@@ -22,7 +22,7 @@ const (
 	OpInspect                // read only
 	OpLook                   // is it still held? Asked by who waits, from its place in the queue
 	OpLeave                  // a waiter's place off the queue
-	OpLost                   // no question: the loss of a kept-alive lock is told
+	OpLost                   // no question: the loss of a lock is told, with the votes of the last extension, if it failed
 )
 
 func (o Op) String() string {
@@ -119,7 +119,7 @@ type Round struct {
 	Key     string
 	Need    int           // yes votes that win
 	Votes   []Vote        // one per node, in New's order; as they stood when the round was decided
-	Start   time.Time     // before the first request left
+	Start   time.Time     // before the first request left; a loss: of the acquisition or extension that held the lock
 	Took    time.Duration // from Start until it was decided
 	Wait    time.Duration // acquire: how long the caller has waited so far, all attempts
 	Attempt int           // acquire: 1 for the first
@@ -195,7 +195,11 @@ func (e *QuorumError) reason() string {
 			reason = "held by " + quoteValue(Label(h))
 		}
 	}
-	if e.hint != "" {
+	switch {
+	case e.hint == "":
+	case e.Round.Op == OpLost && e.Err == ErrLost: // the operation says it
+		reason = e.hint
+	default:
 		reason += ", " + e.hint
 	}
 	return reason

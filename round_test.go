@@ -50,8 +50,11 @@ func TestAQuorumErrorReads(t *testing.T) {
 			`redlock: extend "k": lost (2 of 3 votes needed; a missing, b held, c yes 12ms)`},
 		{&QuorumError{Round: Round{Op: OpRelease, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: Unknown, Err: errOwed}}}, Err: ErrNoQuorum, hint: "what is left expires by 15:04:05.000"},
 			`redlock: release "k": no quorum, what is left expires by 15:04:05.000 (1 of 1 votes needed; a no answer yet, owed)`},
-		{&QuorumError{Round: Round{Op: OpLost, Key: "k", Need: 3}, Err: ErrLost, hint: "its validity of 988ms is over"},
-			`redlock: lost "k": lost, its validity of 988ms is over`},
+		{&QuorumError{Round: Round{Op: OpLost, Key: "k", Need: 3}, Err: ErrLost, hint: "its validity of 988ms ended"},
+			`redlock: lost "k": its validity of 988ms ended`},
+		{&QuorumError{Round: Round{Op: OpLost, Key: "k", Need: 1, Votes: held[4:]}, Err: ErrLost, hint: "its validity of 988ms ended, the extension sent 655ms before got no majority"},
+			`redlock: lost "k": its validity of 988ms ended, the extension sent 655ms before got no majority (1 of 1 votes needed; e timeout 50ms)`},
+		{&QuorumError{Round: Round{Op: OpLost, Key: "k", Need: 1}, Err: ErrLost}, `redlock: lost "k": lost`},
 		{&QuorumError{Round: Round{Op: OpAcquire, Key: "a\"b\n\x00", Need: 1, Votes: []Vote{{Node: "a", Answer: Unknown}}}, Err: ErrNoQuorum},
 			`redlock: acquire "a\"b\n\x00": no quorum (1 of 1 votes needed; a unknown)`},
 	} {
