@@ -1423,6 +1423,65 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 	})
 }
 
+// What may happen once per interval: fn leaves the lock to expire, and that is how it ends.
+func TestRunOfALockThatFnLeavesToExpire(t *testing.T) {
+	why := errors.New("fn's own")
+	for _, c := range []struct {
+		name string
+		fn   func(lock *redlock.Lock) error
+		want error
+	}{
+		{"at its end", func(lock *redlock.Lock) error { lock.LeaveToExpire(); return nil }, nil},
+		{"and fails", func(lock *redlock.Lock) error { lock.LeaveToExpire(); return why }, why},
+		{"and goes on beyond Until", func(lock *redlock.Lock) error {
+			lock.LeaveToExpire()
+			time.Sleep(time.Minute)
+			return nil
+		}, nil},
+		{"but releases it before", func(lock *redlock.Lock) error {
+			lock.Release(context.Background())
+			lock.LeaveToExpire()
+			return nil
+		}, redlock.ErrLost},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				l := s.locker(redlock.Options{})
+				var value string
+				began := time.Now()
+				err := l.Run(s.ctx, job, 10*time.Second, func(_ context.Context, lock *redlock.Lock) error {
+					value = lock.Value()
+					return c.fn(lock)
+				})
+				s.is("Run", err, c.want)
+				if c.want == nil && time.Since(began) < 9*time.Second {
+					s.carry("left to expire", value, s.all()...)
+				}
+			})
+		})
+	}
+}
+
+// Past Until there is nothing that could be left to expire: the lock is lost.
+func TestALockThatIsLeftToExpirePastUntilIsLost(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var h hands
+		l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
+		err := l.Run(s.ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			s.suspend(&h, time.Hour)
+			lock.LeaveToExpire()
+			s.is("the cause of fn's context", context.Cause(ctx), redlock.ErrLost)
+			return nil
+		})
+		s.is("Run", err, redlock.ErrLost)
+		k := s.take(l, 10*time.Second)
+		s.suspend(&h, 10*time.Second)
+		k.LeaveToExpire()
+		s.is("Release", k.Release(s.ctx), redlock.ErrLost)
+		s.clean(l)
+	})
+}
+
 // Attack 85.
 func TestRunReleasesWhenFnPanicsOrExits(t *testing.T) {
 	onStage(t, 3, func(s *stage) {

@@ -34,6 +34,7 @@ type Lock struct {
 	rel    *ballot // the release under way, or done
 	asked  bool    // the first release was asked before Until; set with rel
 	quiet  bool    // it tells nobody: the lock was handed on
+	expire bool    // LeaveToExpire ended it, while it was held
 	result error   // of the release or the loss, once final
 
 	// told is the loss that KeepAlive's contexts have ended with. With Options.Grace
@@ -272,8 +273,10 @@ func (k *Lock) unreleased(b *ballot) (hint string) {
 // LeaveToExpire gives the lock out of hand without releasing it: it stays on the
 // nodes until its ttl is over, and Close does not release it either. This is for what
 // may happen once per interval: the lock's ttl is the interval. KeepAlive's contexts
-// end; Release then returns nil and sends nothing, Valid is false. Where the lock was
-// released or lost before, it does nothing.
+// end; Release then returns nil and sends nothing, Valid is false. A Run whose fn calls it
+// counts the lock as held to the end. Where the lock was released or lost before, it does
+// nothing. A lock that is past its Until cannot be left: it is lost then, and Release
+// returns ErrLost.
 func (k *Lock) LeaveToExpire() {
 	if k.l.begin() {
 		defer k.l.end()
@@ -283,7 +286,13 @@ func (k *Lock) LeaveToExpire() {
 		k.mu.Unlock()
 		return
 	}
-	k.state = stateReleased
+	if k.left(k.l.now()) <= 0 {
+		after := k.lose(nil)
+		k.mu.Unlock()
+		after()
+		return
+	}
+	k.state, k.expire = stateReleased, true
 	ended := k.endVigils()
 	k.mu.Unlock()
 	k.l.leave(k)
@@ -362,11 +371,12 @@ func (k *Lock) tellLoss(q *QuorumError) (after func()) {
 	}
 }
 
-// heldSoFar reports that the lock is held and that no loss was told.
-func (k *Lock) heldSoFar() bool {
+// kept reports that the lock is held, or was held until it was left to expire, and that
+// no loss was told.
+func (k *Lock) kept() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.told == nil && k.isValid()
+	return k.told == nil && (k.isValid() || k.expire)
 }
 
 // expiry tells of a lock whose validity was not extended: what that means, and what

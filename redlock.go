@@ -515,7 +515,9 @@ func (l *Locker) lastLeaving(name *lockKey) *ballot {
 // where fn returned within Options.Grace, while the lock was still held; or the error
 // of Acquire, and fn was not called. A release that too few nodes
 // answered is no error of Run: fn's work was done under the lock, and the rest
-// expires. A panic in fn releases the lock and goes on. fn must not outlive its
+// expires. If fn calls lock.LeaveToExpire while the lock is held, Run does not release it,
+// and the lock counts as held to the end. What fn does after that is protected until the
+// Until that the lock had, and nothing tells fn when that comes. A panic in fn releases the lock and goes on. fn must not outlive its
 // context: what it does later is not protected, unless by lock.Fence.
 func (l *Locker) Run(ctx context.Context, key string, ttl time.Duration, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
 	lock, err := l.Acquire(ctx, key, ttl, opts...)
@@ -526,10 +528,10 @@ func (l *Locker) Run(ctx context.Context, key string, ttl time.Duration, fn func
 	defer stop()
 	defer lock.Release(ctx) // does nothing after the one below
 	err = fn(held, lock)
-	valid := lock.heldSoFar()
+	kept := lock.kept()
 	released := lock.Release(ctx)
 	switch {
-	case !valid:
+	case !kept:
 		return errors.Join(err, lock.lossError())
 	case errors.Is(released, ErrLost):
 		return errors.Join(err, released)
