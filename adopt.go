@@ -48,10 +48,14 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 	b.q.patience = l.patience(ttl)
 	e.ballot = b
 	b.send(l.lastLeaving(e.name))
+	won := false
+	defer func() {
+		if !won {
+			l.mortal(e)
+		}
+	}()
 	k, err := l.claim(ctx, e, b, proposal, func() question { return restoreQuestion(e.name, value, mine, ttl) })
-	if err != nil {
-		l.mortal(e)
-	}
+	won = err == nil
 	var missed *QuorumError
 	if errors.As(err, &missed) && missed.Err == ErrHeld {
 		missed.Err = ErrLost

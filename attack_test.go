@@ -3,7 +3,9 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,6 +91,174 @@ func TestAPanicInObserveDoesNotStopTheRollback(t *testing.T) {
 			t.Errorf("a panic in Observe left %s behind", v)
 		}
 	})
+}
+
+// panics reports whether f does.
+func panics(f func()) (did bool) {
+	defer func() { did = recover() != nil }()
+	f()
+	return
+}
+
+// A callback panics on the goroutine of a caller that recovers, as a server's handler does.
+// The caller has no lock then, so there is none; and the Locker goes on.
+func TestAPanicInACallbackLeavesNoLock(t *testing.T) {
+	const retry = redlock.Op(0)
+	ctx := context.Background()
+	for _, c := range []struct {
+		name  string
+		at    redlock.Op // the round whose Observe panics; retry: Options.Retry
+		held  bool       // by another, whom the caller waits for
+		ahead bool       // registers are ahead of our clock
+		call  func(l *redlock.Locker)
+	}{
+		{"TryAcquire has won", redlock.OpAcquire, false, false, func(l *redlock.Locker) { l.TryAcquire(ctx, job, heldLong) }},
+		{"TryAcquire has lost", redlock.OpAcquire, true, false, func(l *redlock.Locker) { l.TryAcquire(ctx, job, heldLong) }},
+		{"Acquire has won", redlock.OpAcquire, false, false, func(l *redlock.Locker) { l.Acquire(ctx, job, heldLong) }},
+		{"Acquire has lost", redlock.OpAcquire, true, false, func(l *redlock.Locker) { l.Acquire(ctx, job, heldLong) }},
+		{"Run has won", redlock.OpAcquire, false, false, func(l *redlock.Locker) {
+			l.Run(ctx, job, heldLong, func(context.Context, *redlock.Lock) error { return nil })
+		}},
+		{"Adopt has won", redlock.OpAdopt, true, false, func(l *redlock.Locker) { l.Adopt(ctx, job, otherValue, heldLong) }},
+		{"the token is raised by TryAcquire", redlock.OpRaise, false, true, func(l *redlock.Locker) { l.TryAcquire(ctx, job, heldLong) }},
+		{"the token is raised by Acquire", redlock.OpRaise, false, true, func(l *redlock.Locker) { l.Acquire(ctx, job, heldLong) }},
+		{"Acquire looks", redlock.OpLook, true, false, func(l *redlock.Locker) { l.Acquire(ctx, job, heldLong) }},
+		{"Acquire pauses", retry, true, false, func(l *redlock.Locker) { l.Acquire(ctx, job, heldLong) }},
+	} {
+		for _, fair := range []bool{false, true} {
+			if fair && c.at == redlock.OpLook {
+				continue // its waiters try, and do not look
+			}
+			onStage(t, 3, func(s *stage) {
+				var armed atomic.Bool
+				boom := func(op redlock.Op) {
+					if op == c.at && armed.CompareAndSwap(true, false) {
+						panic("the caller's own")
+					}
+				}
+				l := s.locker(redlock.Options{
+					Fair:    fair,
+					Observe: func(r redlock.Round) { boom(r.Op) },
+					Retry:   func(int) time.Duration { boom(retry); return 10 * time.Millisecond },
+				})
+				if c.held {
+					s.strangers(time.Minute, s.all()...)
+				}
+				if c.ahead {
+					for i := range 3 {
+						s.do(i, "ZADD", jobRegister, fmt.Sprint(time.Now().Add(time.Hour).UnixMicro()), "f")
+					}
+				}
+				armed.Store(true)
+				if !panics(func() { c.call(l) }) {
+					t.Fatalf("%s, fair %v: no panic, want it to go on to the caller", c.name, fair)
+				}
+				time.Sleep(promptly)
+				want := ""
+				if c.held {
+					want = otherValue
+				}
+				for i, v := range s.values() {
+					if v != want {
+						t.Errorf("%s, fair %v: node %d has %q, want %q", c.name, fair, i, v, want)
+					}
+				}
+				if n := l.Held(); n != 0 {
+					t.Errorf("%s, fair %v: the Locker holds %d locks, want none", c.name, fair, n)
+				}
+				if n := len(s.queue(0)); fair && n != 0 {
+					t.Errorf("%s, fair %v: %d stand in the queue, want none", c.name, fair, n)
+				}
+				for i := range 3 {
+					s.node(i).Evict(job)
+				}
+				next := s.waiter(l, heldLong)
+				next.gets(c.name+", the next call", time.Now(), time.Second)
+				s.is("Release", next.lock.Release(s.ctx), nil)
+				s.clean(l)
+				began := time.Now()
+				s.is("Close", l.Close(), nil)
+				if d := time.Since(began); d > promptly {
+					t.Errorf("%s, fair %v: Close took %v, want it to wait for nobody", c.name, fair, d)
+				}
+			})
+		}
+	}
+}
+
+// Who stands behind a caller whose callback panics goes on at once.
+func TestAPanicInACallbackDoesNotStopTheLine(t *testing.T) {
+	for _, at := range []redlock.Op{redlock.OpAcquire, redlock.OpLook, redlock.Op(0)} {
+		onStage(t, 3, func(s *stage) {
+			var armed atomic.Bool
+			boom := func(op redlock.Op) {
+				if op == at && armed.CompareAndSwap(true, false) {
+					panic("the caller's own")
+				}
+			}
+			l := s.locker(redlock.Options{
+				Observe: func(r redlock.Round) { boom(r.Op) },
+				Retry:   func(int) time.Duration { boom(0); return 10 * time.Millisecond },
+			})
+			k := s.take(s.locker(redlock.Options{}), heldLong)
+			first := make(chan bool)
+			go func() { first <- panics(func() { l.Acquire(s.ctx, job, heldLong) }) }()
+			time.Sleep(200 * time.Millisecond)
+			second := s.waiter(l, heldLong)
+			time.Sleep(200 * time.Millisecond)
+			armed.Store(true)
+			var released time.Time
+			if at == redlock.OpAcquire { // the others happen while it is held
+				released = s.quietly(k)
+			}
+			if !<-first {
+				t.Errorf("%v: no panic, want it to go on to the caller", at)
+			}
+			if at != redlock.OpAcquire {
+				released = s.quietly(k)
+			}
+			second.gets(fmt.Sprintf("behind a panic at %v", at), released, promptly)
+			s.is("Release", second.lock.Release(s.ctx), nil)
+			s.clean(l)
+		})
+	}
+}
+
+// Where no node is asked because a majority is down, the round is observed on the
+// goroutine of who asks. A panic there does not keep the question from the other nodes,
+// nor any other caller from its vote.
+func TestAPanicInObserveDoesNotStopAQuestionHalfWay(t *testing.T) {
+	for _, at := range []redlock.Op{redlock.OpRelease, redlock.OpExtend} {
+		onStage(t, 3, func(s *stage) {
+			var armed atomic.Bool
+			l := s.locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
+				if r.Op == at && armed.CompareAndSwap(true, false) {
+					panic("the caller's own")
+				}
+			}})
+			k := s.take(l, heldLong)
+			for i := range 2 {
+				s.node(i).Hang()
+			}
+			k.Extend(s.ctx)
+			time.Sleep(100 * time.Millisecond) // they are known to be down from now on
+			if !l.Down(0) || !l.Down(1) {
+				t.Fatal("the stopped nodes are not down")
+			}
+			armed.Store(true)
+			if at == redlock.OpExtend && !panics(func() { k.Extend(s.ctx) }) {
+				t.Error("Extend: no panic, want it to go on to the caller")
+			}
+			if did := panics(func() { k.Release(s.ctx) }); did != (at == redlock.OpRelease) {
+				t.Errorf("Release after a panic at %v: it panics: %v", at, did)
+			}
+			time.Sleep(promptly)
+			if v, _ := s.node(2).Get(job); v != "" {
+				t.Errorf("the third node still holds %s after a panic at %v", v, at)
+			}
+			s.clean(l)
+		})
+	}
 }
 
 // TryAcquire that gives up in the pause after a tie does not say that ctx ended it.

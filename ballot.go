@@ -54,16 +54,31 @@ func (l *Locker) newBallot(op Op, name *lockKey, q question, start instant, deci
 // before, if there are any. No lock may be held that a vote takes.
 func (b *ballot) send(before ...*ballot) {
 	before = b.after(before)
-	for i := range b.calls {
-		b.sendOne(i, before)
+	each(0, len(b.calls), func(i int) { b.sendOne(i, before) })
+}
+
+// each calls f for i to n-1, for the rest of them also if one does not return: f may cast a
+// vote, a vote may decide a round, and then the user's Observe may panic. On the goroutine of
+// a caller who recovers from that nothing may be left half done.
+func each(i, n int, f func(i int)) {
+	defer func() {
+		if i < n {
+			each(i, n, f)
+		}
+	}()
+	for i < n {
+		i++
+		f(i - 1)
 	}
 }
 
 // after adds the clean-up that b goes after, and lets go of it: ballots that keep
 // those before them would keep them all.
 func (b *ballot) after(before []*ballot) []*ballot {
-	before = append(before, b.behind)
-	b.behind = nil
+	if b.behind != nil {
+		before = append(before, b.behind)
+		b.behind = nil
+	}
 	return before
 }
 
@@ -83,26 +98,26 @@ func lastCalls(calls []*call, i int, before []*ballot) []*call {
 // sendAgain is send, except that what nodes answered in an earlier ballot stands.
 func (b *ballot) sendAgain(earlier *ballot, before ...*ballot) {
 	before = b.after(before)
-	for i := range b.calls {
+	each(0, len(b.calls), func(i int) {
 		if earlier != nil {
 			if rep, gone, ok := earlier.answered(i); ok {
 				b.calls[i].gone = gone
 				b.calls[i].ln.settled(&b.calls[i], rep)
-				continue
+				return
 			}
 			b.calls[i].ln.owedSince(&b.calls[i], &earlier.calls[i])
 		}
 		b.sendOne(i, before)
-	}
+	})
 }
 
 // sendBoth is send, with another ballot's question right behind.
 func (b *ballot) sendBoth(next *ballot, before ...*ballot) {
 	before = b.after(before)
-	for i := range b.calls {
+	each(0, len(b.calls), func(i int) {
 		var room [4]*call
 		b.calls[i].ln.askBoth(&b.calls[i], &next.calls[i], lastCalls(room[:0], i, before)...)
-	}
+	})
 }
 
 // answered is what node i said and what it counted as if that was missing; ok is false
@@ -170,13 +185,13 @@ func (b *ballot) vote(c *call) {
 		then, late = nil, nil
 	}
 	b.mu.Unlock()
+	defer b.leave() // also if the user's Observe panics
 	if then != nil {
 		then()
 	}
 	if late != nil {
 		late(c)
 	}
-	b.leave()
 }
 
 // countGone counts a vote that says missing as what that meant when it came: one that

@@ -143,15 +143,17 @@ func (k *Lock) extended(x *extending) {
 	k.ext = nil
 	k.mu.Unlock()
 	close(x.done)
-	k.l.observe(b, nil)
-	if after != nil {
-		after()
-	}
-	if x.err == nil {
-		for i := range b.calls {
-			k.heal(b, &b.calls[i])
+	defer func() { // also if the user's Observe panics
+		if after != nil {
+			after()
 		}
-	}
+		if x.err == nil {
+			for i := range b.calls {
+				k.heal(b, &b.calls[i])
+			}
+		}
+	}()
+	k.l.observe(b, nil)
 }
 
 // heal stores the value again on a node that has forgotten it. Where a majority of

@@ -88,37 +88,37 @@ func propose(start instant, seen int64) int64 {
 }
 
 // raise agrees on a token above all registers of the nodes that are ours, where
-// another client's clock was ahead of the proposal. It returns the last ballot,
+// another client's clock was ahead of the proposal. e.tail is then the last ballot,
 // which what comes after has to wait for, also with an error.
-func (l *Locker) raise(ctx context.Context, e *errand, b *ballot) (last *ballot, token int64, err error) {
-	last = b
+func (l *Locker) raise(ctx context.Context, e *errand, b *ballot) (token int64, err error) {
 	for range maxRaises {
 		took := l.now().since(b.start)
 		token = min(e.seen+max(raiseHeadroom, 2*int64(took/time.Microsecond)), maxToken-1)
 		if token <= e.seen {
 			e.hard = true
-			return last, 0, l.missed(e, last, ErrNoQuorum, tokensUsedUp)
+			return 0, l.missed(e, e.tail, ErrNoQuorum, tokensUsedUp)
 		}
 		r := l.newBallot(OpRaise, b.name, raiseQuestion(b.name, b.q.value, b.q.ttl, token), l.now(), raiseDecided)
 		r.q.patience = b.q.patience
-		r.send(last)
-		last = r
+		prev := e.tail
+		e.tail = r
+		r.send(prev)
 		if err := l.await(ctx, e, r); err != nil {
-			return last, 0, err
+			return 0, err
 		}
 		t, hard, score := r.result()
 		e.hard = t.n-hard < t.need()
 		l.observe(r, e)
 		e.seen = max(e.seen, score, token)
 		if raised(t) == won {
-			return last, token, nil
+			return token, nil
 		}
 	}
 	reason := ErrNoQuorum
-	if t, _, _ := last.result(); t.refused() {
+	if t, _, _ := e.tail.result(); t.refused() {
 		reason = ErrHeld
 	}
-	return last, 0, l.missed(e, last, reason, "no majority agreed on a fencing token")
+	return 0, l.missed(e, e.tail, reason, "no majority agreed on a fencing token")
 }
 
 // raised counts only registers that moved to the token.

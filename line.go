@@ -167,15 +167,17 @@ func (w *waits) join(e *errand) {
 // if there is none in this line, to the next in the nodes' queues.
 func (l *Locker) leaveLine(e *errand, won bool) {
 	handed, _ := l.waits.claimed(e, true)
+	defer func() { // also if Observe panics at what decline sends
+		if handed != nil || !won {
+			l.mortal(e)
+		}
+		if b := l.waits.leave(e); b != nil {
+			// After the last attempt there and its rollback: what may be free is told then.
+			b.send(e.ballot, l.lastLeaving(e.name))
+		}
+	}()
 	if handed != nil { // before the next one tries: that goes after the rollback
 		l.decline(e, handed)
-	}
-	if handed != nil || !won {
-		l.mortal(e)
-	}
-	if b := l.waits.leave(e); b != nil {
-		// After the last attempt there and its rollback: what may be free is told then.
-		b.send(e.ballot, l.lastLeaving(e.name))
 	}
 }
 

@@ -218,7 +218,10 @@ func (k *Lock) beginRelease(cause error) *ballot {
 		func(t tally) bool { return t.extension() != extendPending })
 	b.gone = func() Answer { return nothingToRelease(k.left(k.l.now()) > 0, k.asked) } // neither moves any more
 	b.final = true
-	b.then = func() { k.l.observe(b, nil); k.released(b) }
+	b.then = func() {
+		defer k.released(b)
+		k.l.observe(b, nil)
+	}
 	prev := k.last
 	k.rel = b
 	k.follow(b)
@@ -226,8 +229,8 @@ func (k *Lock) beginRelease(cause error) *ballot {
 	k.l.leave(k)
 	ended.cancel(cause)
 	if next != nil {
+		defer k.l.waits.wakeUp(next)
 		b.sendBoth(next, prev)
-		k.l.waits.wakeUp(next)
 		return b
 	}
 	b.sendAgain(earlier, prev)

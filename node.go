@@ -267,11 +267,11 @@ func (ln *lane) settled(c *call, rep reply) {
 
 // deliver casts the votes of finished calls. No lane is locked meanwhile.
 func deliver(ready []*call) {
-	for _, c := range ready {
-		if c.b != nil {
+	each(0, len(ready), func(i int) {
+		if c := ready[i]; c.b != nil {
 			c.b.vote(c)
 		}
-	}
+	})
 }
 
 // begin starts a call that waits for no other. It and the functions below need ln.mu

@@ -26,7 +26,8 @@ type Options struct {
 	// of the lock and by the end of its ttl. It must be pure: it is called from many
 	// goroutines and decides nothing but the pause. nil: 10 ms doubling to 250 ms; and
 	// 5 s while a majority of the nodes would announce the release, which is then also
-	// the most that it can say: asking keeps the place at which one is told.
+	// the most that it can say: asking keeps the place at which one is told. A panic in
+	// it goes on to the caller of Acquire, and leaves nothing behind.
 	Retry func(attempt int) time.Duration
 
 	// Fair is to serve the waiters of all processes in order of arrival. It holds
@@ -75,6 +76,12 @@ type Options struct {
 	// Observe, if not nil, is called after every round with what was asked and
 	// answered. It is called from many goroutines, must not block and must not call
 	// the Locker or its Locks.
+	//
+	// The rounds of a call that waits for them (OpAcquire, OpRaise, OpAdopt, OpLook and
+	// OpInspect) are observed on the goroutine of that call, before it returns. A panic
+	// there goes on to the caller, and what the call has acquired is undone. All others
+	// are observed wherever they are decided: mostly on goroutines of the Locker, where a
+	// panic ends the process as it does on any goroutine.
 	Observe func(Round)
 }
 

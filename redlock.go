@@ -99,6 +99,7 @@ type errand struct {
 	hard    bool         // what stands in the way does not heal with time
 	last    *QuorumError // what the last decided round came to
 	ballot  *ballot      // the last attempt's
+	tail    *ballot      // its last question: that of the raise, if there was one
 	raised  uint64       // nodes whose register an attempt may have raised, as bits
 	before  uint64       // and those of the attempts before the last
 }
@@ -150,6 +151,12 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, 
 	if err != nil {
 		return nil, err
 	}
+	won := false
+	defer func() {
+		if !won {
+			l.mortal(e)
+		}
+	}()
 	for {
 		lock, err := l.attempt(ctx, e)
 		if err != nil && ctx.Err() == nil && e.attempt < maxTies && tied(err) {
@@ -158,9 +165,7 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, 
 			}
 			err = l.ended(ctx, e)
 		}
-		if err != nil {
-			l.mortal(e)
-		}
+		won = err == nil
 		return lock, err
 	}
 }
@@ -310,46 +315,49 @@ func (l *Locker) usable(ctx context.Context, e *errand) error {
 	return l.met.twins()
 }
 
-// claim turns a ballot on its way into a lock, or undoes it.
-func (l *Locker) claim(ctx context.Context, e *errand, b *ballot, proposal int64, undo func() question) (*Lock, error) {
-	last, token, err := b, proposal, l.await(ctx, e, b)
-	if err == nil {
+// claim turns a ballot on its way into a lock, or undoes it: a lock that is not returned is
+// undone, also where a callback of the user panics.
+func (l *Locker) claim(ctx context.Context, e *errand, b *ballot, proposal int64, undo func() question) (k *Lock, err error) {
+	e.tail = b
+	defer func() {
+		if k == nil {
+			e.before = e.raised
+			e.raised |= b.reached()
+			l.undo(e.tail, undo())
+		}
+	}()
+	token := proposal
+	if err = l.await(ctx, e, b); err == nil {
 		t, hard, score := b.result()
 		e.seen = max(e.seen, score, proposal)
 		e.hard = t.n-hard < t.need()
 		switch t.acquisition() {
 		case acquireFenced:
 		case acquireUnfenced:
-			last, token, err = l.raise(ctx, e, b)
+			token, err = l.raise(ctx, e, b)
 		case acquireHeld:
 			err = l.missed(e, b, ErrHeld, "")
 		default:
 			err = l.missed(e, b, ErrNoQuorum, "")
 		}
 	}
+	l.observe(b, e) // while there is no lock yet: whoever panics here never gets it
 	if err == nil {
 		err = l.met.twins()
 	}
-	var k *Lock
-	if err == nil {
-		// Last of all: only what is left of the validity now was acquired.
-		now := l.now()
-		if valid := validity(e.ttl, l.opt.Drift); now.since(b.start) >= valid {
-			err = l.missed(e, b, ErrNoQuorum, "the answers came after the validity of "+short(valid)+" was over")
-		} else if k = l.hold(e, b, last, token, valid); k == nil {
-			err = l.ended(ctx, e)
-		}
-	}
 	if err != nil {
-		e.before = e.raised
-		e.raised |= b.reached()
-		defer l.undo(last, undo()) // also if the caller's Observe panics
+		return nil, err
 	}
-	if k != nil {
-		l.noteLead(e.name, b.start, token)
+	// Last of all: only what is left of the validity now was acquired.
+	valid := validity(e.ttl, l.opt.Drift)
+	if now := l.now(); now.since(b.start) >= valid {
+		return nil, l.missed(e, b, ErrNoQuorum, "the answers came after the validity of "+short(valid)+" was over")
 	}
-	l.observe(b, e)
-	return k, err
+	if k = l.hold(e, b, e.tail, token, valid); k == nil {
+		return nil, l.ended(ctx, e)
+	}
+	l.noteLead(e.name, b.start, token)
+	return k, nil
 }
 
 // await waits for a ballot to be decided; if the caller's ctx or Close end that,

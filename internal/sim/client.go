@@ -121,8 +121,8 @@ func (c *client) stoodStill(since time.Time) bool {
 	return c.paused.After(since)
 }
 
-// observe is called between two steps of an acquisition, in the caller's goroutine: behind the raise and before the
-// clock is read, and behind that and before the return. A paused process may stand still in either place.
+// observe is called between two steps of an acquisition, in the caller's goroutine: behind the raise, and behind the
+// verdict, both before the clock is read. A paused process may stand still in either place.
 //
 // It takes a moment of its own, because several of a Locker's rounds can end at one instant, with the timeout of a node
 // that all of them wait for, or in one batch; which goroutine would then draw the Locker's next random number is the scheduler's choice.

@@ -73,7 +73,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-rollback", rule: "a failed attempt is rolled back", profiles: "network,life",
-		patches: []patch{{"redlock.go", "defer l.undo(last, undo())", "if false { l.undo(last, undo()) }"}},
+		patches: []patch{{"redlock.go", "\t\t\tl.undo(e.tail, undo())\n", ""}},
 		test:    "TestAFailedAttemptIsUnlockedOnAllNodesThatMayHoldIt",
 	},
 	{
@@ -83,8 +83,21 @@ var mutants = []mutant{
 	},
 	{
 		name: "rollback-on-ctx", rule: "also when the caller's ctx is done", profiles: "life,network",
-		patches: []patch{{"redlock.go", "defer l.undo(last, undo())", "if ctx.Err() == nil { defer l.undo(last, undo()) }"}},
+		patches: []patch{{"redlock.go", "\t\t\tl.undo(e.tail, undo())\n", "\t\t\tif ctx.Err() == nil {\n\t\t\t\tl.undo(e.tail, undo())\n\t\t\t}\n"}},
 		test:    "TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack",
+	},
+	{
+		name: "observed-late", rule: "no callback runs once there is a lock", why: "no callback of the simulation panics",
+		patches: []patch{
+			{"redlock.go", "\tl.observe(b, e) // while there is no lock yet: whoever panics here never gets it\n", ""},
+			{"redlock.go", "\tl.noteLead(e.name, b.start, token)\n\treturn k, nil\n", "\tl.noteLead(e.name, b.start, token)\n\tl.observe(b, e)\n\treturn k, nil\n"},
+		},
+		test: "TestAPanicInACallbackLeavesNoLock",
+	},
+	{
+		name: "half-asked", rule: "a panic in Observe does not keep a question from the other nodes", why: "the same",
+		patches: []patch{{"ballot.go", "\t\tif i < n {\n\t\t\teach(i, n, f)\n\t\t}\n", ""}},
+		test:    "TestAPanicInObserveDoesNotStopAQuestionHalfWay",
 	},
 	{
 		name: "release-overtakes", rule: "a release goes after what was asked there before", profiles: "network",
@@ -151,7 +164,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-raise", rule: "a majority that is ours is not enough without the token", profiles: "skew,slow",
-		patches: []patch{{"redlock.go", "last, token, err = l.raise(ctx, e, b)", "_ = l.raise"}},
+		patches: []patch{{"redlock.go", "token, err = l.raise(ctx, e, b)", "_ = l.raise"}},
 	},
 	{
 		name: "raise-equal-counts", rule: "in a raise, too, only a register that moved counts", profiles: "skew,slow",
@@ -175,7 +188,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "unmeasured-raise", rule: "the validity is measured after the raise, too", why: "a raise would have to take longer than the validity that is left, on a majority",
-		patches: []patch{{"redlock.go", "now.since(b.start) >= valid {", "last == b && now.since(b.start) >= valid {"}},
+		patches: []patch{{"redlock.go", "now.since(b.start) >= valid {", "e.tail == b && now.since(b.start) >= valid {"}},
 		test:    "TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired",
 	},
 	{
