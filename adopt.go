@@ -26,6 +26,9 @@ import (
 // so in the midst of an adoption that fails, its value is put back for what is left of
 // the ttl, and nobody removes it.
 func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration) (*Lock, error) {
+	if err := l.admit(ctx, OpAdopt, key); err != nil {
+		return nil, err
+	}
 	if value == "" || len(value) > maxKeyBytes {
 		return nil, fmt.Errorf("redlock: adopt %q: the value has %d bytes: give the one that the holder stores, see Lock.Value", clip(key), len(value))
 	}

@@ -195,6 +195,47 @@ func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
 	})
 }
 
+// Also where something else is wrong with the call.
+func TestEveryWrongCallAfterCloseIsErrClosed(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		k := try(t, l, "jobs/42", time.Hour)
+		checkIs(t, "Close", l.Close())
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, call := range []struct {
+			what string
+			ctx  context.Context
+			key  string
+			ttl  time.Duration
+		}{
+			{"with a ctx that is done", done, "a", time.Minute},
+			{"with an empty key", t.Context(), "", time.Minute},
+			{"with a key of ours", t.Context(), "{a}:fence", time.Minute},
+			{"with a negative ttl", t.Context(), "a", -1},
+		} {
+			is := func(method string, err error) {
+				t.Helper()
+				checkIs(t, method+" "+call.what, err, redlock.ErrClosed)
+				checkIsNot(t, method+" "+call.what, err, context.Canceled)
+			}
+			_, err := l.TryAcquire(call.ctx, call.key, call.ttl)
+			is("TryAcquire", err)
+			_, err = l.Acquire(call.ctx, call.key, call.ttl)
+			is("Acquire", err)
+			is("Run", l.Run(call.ctx, call.key, call.ttl, func(context.Context, *redlock.Lock) error { return nil }))
+			_, err = l.Adopt(call.ctx, call.key, "", call.ttl)
+			is("Adopt", err)
+			_, err = l.Inspect(call.ctx, call.key)
+			is("Inspect", err)
+			is("Extend", k.Extend(call.ctx))
+			held, stop := k.KeepAlive(call.ctx)
+			is("KeepAlive", context.Cause(held))
+			stop()
+		}
+	})
+}
+
 func TestClosePaysWhatIsOwedToNodesThatAnswer(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})

@@ -29,6 +29,9 @@ type failedExtension struct {
 // If ctx ends the wait the extension goes on and may still succeed. Where the lock is
 // lost because Until passed, the error has the votes of the last extension that failed.
 func (k *Lock) Extend(ctx context.Context) error {
+	if err := k.acquired().l.admit(ctx, OpExtend, k.name.key); err != nil {
+		return err
+	}
 	asked := k.l.now()
 	for {
 		if ctx.Err() != nil {
@@ -207,6 +210,12 @@ func (vs vigils) cancel(cause error) {
 // ends the renewal, not the lock, and may be called more than once. Many locks are
 // kept alive by timers, not by goroutines of their own.
 func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop context.CancelFunc) {
+	if err := k.acquired().l.admit(ctx, OpExtend, k.name.key); err != nil {
+		ctx = context.WithoutCancel(ctx) // whose own end, if it came first, would be the cause
+		held, cancel := context.WithCancelCause(ctx)
+		cancel(err)
+		return held, func() {}
+	}
 	held, cancel := context.WithCancelCause(ctx)
 	v := &vigil{held: held, cancel: cancel}
 	k.mu.Lock()

@@ -428,8 +428,12 @@ func TestInspectShowsWhoQueuesInOrder(t *testing.T) {
 			s.strangers(heldLong, s.all()...)
 			names := []string{"zeta", "beta", "alpha", "omega"}
 			var ws []*waiting
-			for _, name := range names {
-				ws = append(ws, s.settled(s.locker(redlock.Options{Name: name, Fair: fair}), heldLong))
+			for i, name := range names {
+				opt, opts := redlock.Options{Name: name, Fair: fair}, []redlock.AcquireOption(nil)
+				if i%2 == 1 { // labels of calls, and of Lockers
+					opt.Name, opts = "", append(opts, redlock.WithLabel(name))
+				}
+				ws = append(ws, s.settled(s.locker(opt), heldLong, opts...))
 			}
 			observer := s.locker(redlock.Options{})
 			st, err := observer.Inspect(s.ctx, job)

@@ -224,14 +224,16 @@ func (l *Locker) closeWait() time.Duration {
 // Close ends waits and KeepAlive contexts with ErrClosed, releases what is still held,
 // waits for that and for what is owed to nodes, and closes the clients that Open made.
 // It takes at most two node timeouts (two seconds by default). Every later call on the
-// Locker is ErrClosed, a second Close too. Connections of clients given to New are
-// theirs to close.
+// Locker is ErrClosed, a second Close too, whatever else is wrong with the call; so are
+// Extend and the cause of KeepAlive's contexts, and Release tells what came of the
+// release that Close made. Connections of clients given to New are theirs to close.
 //
 // Once a majority of the nodes has answered, Close does not wait for a node that has
 // left a question unanswered for a quarter of the node timeout or, if that is more, for
 // three of its round trips. Such a node may keep what it had granted, or grant it when
 // it wakes: it expires there with its ttl, and alone it keeps nobody from the lock.
 func (l *Locker) Close() error {
+	l.made()
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()

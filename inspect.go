@@ -17,7 +17,8 @@ type Status struct {
 	Fence  int64         // the highest register met: no token given out so far is greater; 0: none
 
 	// Queue is who waits for it, first to last, by their labels, as a majority of the
-	// nodes knows them: one for each Locker, at most a hundred.
+	// nodes knows them: one for each Locker, at most a hundred. Callers that wait in one
+	// Locker share its place, which has the label of the first of them.
 	Queue []string
 
 	Nodes []NodeStatus // in New's order
@@ -38,6 +39,9 @@ type NodeStatus struct {
 // ErrNoQuorum if fewer than a majority answered, and the Status tells what is known
 // all the same; the error of ctx; ErrClosed; or what is wrong with the key.
 func (l *Locker) Inspect(ctx context.Context, key string) (Status, error) {
+	if err := l.admit(ctx, OpInspect, key); err != nil {
+		return Status{Key: key}, err
+	}
 	name, err := nameKey(l.opt.KeyPrefix, key)
 	if err != nil {
 		return Status{}, err

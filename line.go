@@ -39,6 +39,7 @@ type waits struct {
 type room struct {
 	name        *lockKey
 	first, last *waiter
+	label       string    // of its place: that of the first caller to stand here
 	place       string    // in the nodes' queues; "": none yet
 	channel     string    // on which it is told; "": the ears were not asked to listen
 	queued      bool      // the place may be in a queue
@@ -145,7 +146,7 @@ func (w *waits) join(e *errand) {
 	m.errand = e
 	r := w.rooms[name.full]
 	if r == nil {
-		r = &room{name: name}
+		r = &room{name: name, label: e.label}
 		w.rooms[name.full] = r
 	}
 	m.room, m.prev = r, r.last
@@ -299,7 +300,7 @@ func (w *waits) place(e *errand) string {
 // placed is the room's place, which has a name from now on. Needs w.mu.
 func (w *waits) placed(r *room) string {
 	if r.place == "" {
-		r.place = w.l.opt.Name + ":" + w.l.rand.uuid()
+		r.place = r.label + ":" + w.l.rand.uuid()
 	}
 	return r.place
 }

@@ -51,25 +51,33 @@ const (
 	stateLost     // finally
 )
 
+// acquired is k itself. It panics for a Lock that no acquisition has returned.
+func (k *Lock) acquired() *Lock {
+	if k == nil || k.l == nil {
+		panic("redlock: this Lock was never acquired: use the one that Acquire, TryAcquire, Adopt or Run gives with a nil error")
+	}
+	return k
+}
+
 // Key is the key as it was given to the Locker, without Options.KeyPrefix.
-func (k *Lock) Key() string { return k.name.key }
+func (k *Lock) Key() string { return k.acquired().name.key }
 
 // Value is what the nodes store for this holder: "label:uuid", new for every
 // acquisition. Adopt takes it to take the lock over.
-func (k *Lock) Value() string { return k.value }
+func (k *Lock) Value() string { return k.acquired().value }
 
 // Fence is the fencing token: strictly greater than that of every holder of the
 // key whose acquisition had returned before this one began, whatever clocks and
 // delays do, as long as a majority of the nodes keeps its registers. A store that
 // refuses writes with a smaller token than it has seen is safe even from a holder
 // that sleeps past Until. (Kleppmann, How to do distributed locking, 2016.)
-func (k *Lock) Fence() int64 { return k.fence }
+func (k *Lock) Fence() int64 { return k.acquired().fence }
 
 // Until is when the lock must no longer be believed in, on the steady clock; only
 // an answered extension moves it, and only forward. Prefer Valid, which minds the
 // wall clock as well.
 func (k *Lock) Until() time.Time {
-	k.mu.Lock()
+	k.acquired().mu.Lock()
 	defer k.mu.Unlock()
 	return k.start.at.Add(k.valid)
 }
@@ -80,7 +88,7 @@ func (k *Lock) Until() time.Time {
 // Options.Grace a lock whose contexts ended for lack of a renewal is valid until
 // Until.
 func (k *Lock) Valid() bool {
-	k.mu.Lock()
+	k.acquired().mu.Lock()
 	defer k.mu.Unlock()
 	return k.isValid()
 }
@@ -160,6 +168,9 @@ func (k *Lock) forget(b *ballot) {
 // A ctx that is done already does not shorten the wait, which the node timeout
 // bounds; one that ends during it does, with its error, and the release goes on.
 func (k *Lock) Release(ctx context.Context) error {
+	if k.acquired(); ctx == nil {
+		panic("redlock: Release with a nil ctx: pass context.Background(), or a context with a deadline")
+	}
 	asked := k.beginRelease(nil)
 	if asked == nil {
 		k.mu.Lock()
@@ -281,7 +292,7 @@ func (k *Lock) unreleased(b *ballot) (hint string) {
 // nothing. A lock that is past its Until cannot be left: it is lost then, and Release
 // returns ErrLost.
 func (k *Lock) LeaveToExpire() {
-	if k.l.begin() {
+	if k.acquired().l.begin() {
 		defer k.l.end()
 	}
 	k.mu.Lock()

@@ -176,3 +176,74 @@ func TestAnAttemptGoesAfterEveryRollback(t *testing.T) {
 		s.clean(l)
 	})
 }
+
+// Each mistake of a program is one panic that says what is wrong, before anything is sent.
+func TestMistakesOfTheProgramPanic(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		k := try(t, l, "jobs/42", time.Hour)
+		time.Sleep(3 * time.Second) // its registers have been given a life
+		for i := range 3 {
+			c.Node(i).Record(true)
+		}
+		ctx := t.Context()
+		var none context.Context
+		fn := func(context.Context, *redlock.Lock) error { return nil }
+		for _, mistakes := range []struct {
+			says  string
+			calls map[string]func()
+		}{
+			{"nil ctx", map[string]func(){
+				"TryAcquire": func() { l.TryAcquire(none, "a", time.Minute) },
+				"Acquire":    func() { l.Acquire(none, "a", time.Minute) },
+				"Run":        func() { l.Run(none, "a", time.Minute, fn) },
+				"Adopt":      func() { l.Adopt(none, "a", "x", time.Minute) },
+				"Inspect":    func() { l.Inspect(none, "a") },
+				"Extend":     func() { k.Extend(none) },
+				"KeepAlive":  func() { k.KeepAlive(none) },
+				"Release":    func() { k.Release(none) },
+			}},
+			{"nil fn", map[string]func(){"Run": func() { l.Run(ctx, "a", time.Minute, nil) }}},
+			{"New or Open", map[string]func(){
+				"TryAcquire":        func() { new(redlock.Locker).TryAcquire(ctx, "a", time.Minute) },
+				"Acquire":           func() { new(redlock.Locker).Acquire(ctx, "a", time.Minute) },
+				"Run":               func() { new(redlock.Locker).Run(ctx, "a", time.Minute, fn) },
+				"Adopt":             func() { new(redlock.Locker).Adopt(ctx, "a", "x", time.Minute) },
+				"Inspect":           func() { new(redlock.Locker).Inspect(ctx, "a") },
+				"Close":             func() { new(redlock.Locker).Close() },
+				"TryAcquire of nil": func() { (*redlock.Locker)(nil).TryAcquire(ctx, "a", time.Minute) },
+				"Close of nil":      func() { (*redlock.Locker)(nil).Close() },
+			}},
+			{"never acquired", map[string]func(){
+				"Key":            func() { new(redlock.Lock).Key() },
+				"Value":          func() { new(redlock.Lock).Value() },
+				"Fence":          func() { new(redlock.Lock).Fence() },
+				"Until":          func() { new(redlock.Lock).Until() },
+				"Valid":          func() { new(redlock.Lock).Valid() },
+				"Extend":         func() { new(redlock.Lock).Extend(ctx) },
+				"KeepAlive":      func() { new(redlock.Lock).KeepAlive(ctx) },
+				"Release":        func() { new(redlock.Lock).Release(ctx) },
+				"LeaveToExpire":  func() { new(redlock.Lock).LeaveToExpire() },
+				"Release of nil": func() { (*redlock.Lock)(nil).Release(ctx) },
+				"Valid of nil":   func() { (*redlock.Lock)(nil).Valid() },
+			}},
+		} {
+			for name, call := range mistakes.calls {
+				func() {
+					defer func() {
+						got, _ := recover().(string)
+						if !strings.HasPrefix(got, "redlock: ") || !strings.Contains(got, mistakes.says) {
+							t.Errorf("%s: got the panic %q, want one that begins with redlock: and says %q", name, got, mistakes.says)
+						}
+					}()
+					call()
+				}()
+			}
+		}
+		time.Sleep(time.Second)
+		for i := range 3 {
+			check(t, "commands of these calls", len(c.Node(i).Log()), 0)
+		}
+		check(t, "Valid of the lock", k.Valid(), true)
+	})
+}

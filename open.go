@@ -27,7 +27,7 @@ const (
 
 // Open is New over clients that it makes, one for each URL, and that Close closes.
 // A URL is redis://[user:password@]host:port[/db], rediss:// for TLS, unix://path,
-// or just host:port. It does not dial.
+// or just host:port; a list of them in one string is refused. It does not dial.
 //
 // The clients never send a command twice, dial once at a time, take two round trips
 // to set a connection up, and give a read as long as two node timeouts.
@@ -74,12 +74,16 @@ func open(opt Options, urls []string, now clock, rand *source) (*Locker, error) 
 // clientOptions reads a URL. Its error never shows the password.
 func clientOptions(url string, nodeTimeout time.Duration) (*redis.Options, error) {
 	var o *redis.Options
+	const list = "give each node an argument of its own"
 	switch {
 	case url == "":
 		return nil, errors.New("the URL is empty: want redis://host:port, rediss://host:port, unix:///path or host:port")
 	case !strings.Contains(url, "://"):
 		if strings.ContainsAny(url, "@?") {
 			return nil, errors.New("a URL with a user, a password or options needs its scheme, as in redis://user:password@host:port")
+		}
+		if strings.Contains(url, ",") {
+			return nil, fmt.Errorf("%q is a list: %s", safeURL(url), list)
 		}
 		host, port, err := net.SplitHostPort(url)
 		if err != nil || port == "" {
@@ -96,7 +100,13 @@ func clientOptions(url string, nodeTimeout time.Duration) (*redis.Options, error
 			if strings.ContainsAny(url, "@?%") {
 				err = errors.New("malformed (in a user name, a password or an option, write anything but letters and digits as %XX)")
 			}
+			if strings.Contains(url, ",") {
+				err = fmt.Errorf("%w (if it is a list, %s)", err, list)
+			}
 			return nil, fmt.Errorf("%q: %w", safeURL(url), err)
+		}
+		if o.Network != "unix" && strings.Contains(o.Addr, ",") {
+			return nil, fmt.Errorf("%q is a list: %s", safeURL(url), list)
 		}
 	}
 	if nodeTimeout <= 0 {

@@ -69,8 +69,8 @@ type Options struct {
 	// Redlock clients of the same key are excluded, too. No NUL byte.
 	KeyPrefix string
 
-	// Name is who we are: what Inspect and the errors of others show as the holder;
-	// "" means host:pid. No NUL byte; at most 1 KiB.
+	// Name is who we are: what Inspect and the errors of others show as the holder, or
+	// as one who waits, unless WithLabel says otherwise; "" means host:pid. No NUL byte; at most 1 KiB.
 	Name string
 
 	// Observe, if not nil, is called after every round with what was asked and
@@ -142,9 +142,9 @@ type AcquireOption func(*acquireOptions)
 
 type acquireOptions struct{ label string }
 
-// WithLabel sets what goes before the uuid in the lock's value and what Inspect
-// and the errors of others show as its holder; the default is Options.Name. At
-// most 1 KiB, no NUL byte.
+// WithLabel sets what goes before the uuid in the lock's value: what Inspect and the
+// errors of others show as its holder, and as one who waits for it (see Status.Queue).
+// The default is Options.Name. At most 1 KiB, no NUL byte.
 func WithLabel(label string) AcquireOption {
 	return func(o *acquireOptions) { o.label = label }
 }

@@ -294,6 +294,11 @@ func TestAddressesThatAreNoneAreRefused(t *testing.T) {
 		{"redis://h:1/db", []string{`"redis://h:1/db"`, "database"}},
 		{"redis://h:1?nonsense=1", []string{"redis://"}},
 		{"unix://", []string{`"unix://"`, "path"}},
+		{"a:1,b:1,c:1", []string{`"a:1,b:1,c:1" is a list`, "each node an argument of its own"}},
+		{"a,b,c", []string{"each node an argument of its own"}},
+		{"a,b,c:1", []string{"each node an argument of its own"}},
+		{"redis://a:1,redis://b:1", []string{"each node an argument of its own"}},
+		{"redis://a,b:1", []string{"each node an argument of its own"}},
 		{"://", []string{`"://"`}},
 	} {
 		t.Run(c.url, func(t *testing.T) {
@@ -329,7 +334,6 @@ func TestOneAddressTwiceIsRefused(t *testing.T) {
 	}
 	for _, urls := range [][]string{{"h:1", "redis://h:1"}, {":7", "redis://localhost:7"}} {
 		t.Run(strings.Join(urls, " and "), func(t *testing.T) {
-			t.Skip(`not yet: host:port has the network "", the URL "tcp"`)
 			l, err := Open(Options{}, urls...)
 			if l != nil {
 				l.Close()
@@ -365,6 +369,8 @@ var leakyURLs = []struct {
 	{"redis://user:hunter2\\@h:1", []string{"hunter2"}},
 	{"redis://user:hunter%zz2@h:1", []string{"hunter", "%zz"}},
 	{"redis://h:1?password=hunter2", []string{"hunter2"}},
+	{"redis://:hunter2@a,b:1", []string{"hunter2"}},
+	{"redis://:hun,ter2@h:port", []string{"hun", "ter2"}},
 	{"user:hunter2@h", []string{"hunter2"}}, // accepted, as are host "user" and port "hunter2@h"
 	{"hunter2@h:1", []string{"hunter2"}},    // accepted: then it is the node's name in every error
 }

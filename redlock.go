@@ -15,6 +15,9 @@ import (
 // A Locker takes locks that a majority of its nodes agree on. It is safe for
 // concurrent use, and meant to be shared: the callers' requests travel to a node
 // in common batches.
+//
+// Its methods, and those of a Lock, panic for what only a mistake of the program can
+// be: a nil ctx, a nil fn, a Locker or a Lock that this package did not return.
 type Locker struct {
 	opt   Options
 	lanes []*lane
@@ -85,6 +88,26 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 	return l, nil
 }
 
+// admit comes first in every call: on a closed Locker it is ErrClosed, whatever else is
+// wrong with it, and what only a mistake of the program explains is a panic.
+func (l *Locker) admit(ctx context.Context, op Op, key string) error {
+	l.made()
+	switch {
+	case ctx == nil:
+		panic("redlock: nil ctx: pass context.Background(), or a context with a deadline")
+	case l.isClosed():
+		return &endedError{what: fmt.Sprintf("redlock: %s %q", op, clip(key)), why: []error{ErrClosed}}
+	}
+	return nil
+}
+
+// made panics for a Locker that has no nodes.
+func (l *Locker) made() {
+	if l == nil || l.closing == nil {
+		panic("redlock: this Locker was never made: use the one that New or Open returns with a nil error")
+	}
+}
+
 // An errand is one call of TryAcquire, Acquire or Adopt, over all its attempts.
 type errand struct {
 	op      Op
@@ -147,6 +170,9 @@ func (l *Locker) errand(op Op, key string, ttl time.Duration, opts []AcquireOpti
 // validity is refused with the smallest that would do; fractions of a millisecond
 // are rounded up on the nodes; more than 24 days are refused.
 func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (*Lock, error) {
+	if err := l.admit(ctx, OpAcquire, key); err != nil {
+		return nil, err
+	}
 	e, err := l.errand(OpAcquire, key, ttl, opts)
 	if err != nil {
 		return nil, err
@@ -199,6 +225,9 @@ func tied(err error) bool {
 // answer with errors that time does not heal (WRONGTYPE, NOAUTH, WRONGPASS, NOPERM,
 // READONLY) that no majority can be had.
 func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (*Lock, error) {
+	if err := l.admit(ctx, OpAcquire, key); err != nil {
+		return nil, err
+	}
 	e, err := l.errand(OpAcquire, key, ttl, opts)
 	if err != nil {
 		return nil, err
@@ -528,6 +557,9 @@ func (l *Locker) lastLeaving(name *lockKey) *ballot {
 // Until that the lock had, and nothing tells fn when that comes. A panic in fn releases the lock and goes on. fn must not outlive its
 // context: what it does later is not protected, unless by lock.Fence.
 func (l *Locker) Run(ctx context.Context, key string, ttl time.Duration, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
+	if fn == nil {
+		panic("redlock: Run with a nil fn")
+	}
 	lock, err := l.Acquire(ctx, key, ttl, opts...)
 	if err != nil {
 		return err

@@ -38,15 +38,15 @@ type waiting struct {
 }
 
 // waiter begins an Acquire of the stage's lock.
-func (s *stage) waiter(l *redlock.Locker, ttl time.Duration) *waiting {
-	return s.waiterOf(l, job, ttl)
+func (s *stage) waiter(l *redlock.Locker, ttl time.Duration, opts ...redlock.AcquireOption) *waiting {
+	return s.waiterOf(l, job, ttl, opts...)
 }
 
-func (s *stage) waiterOf(l *redlock.Locker, key string, ttl time.Duration) *waiting {
+func (s *stage) waiterOf(l *redlock.Locker, key string, ttl time.Duration, opts ...redlock.AcquireOption) *waiting {
 	ctx, stop := context.WithCancel(s.ctx)
 	w := &waiting{stage: s, ended: make(chan struct{}), stop: stop}
 	go func() {
-		w.lock, w.err = l.Acquire(ctx, key, ttl)
+		w.lock, w.err = l.Acquire(ctx, key, ttl, opts...)
 		w.at = time.Now()
 		close(w.ended)
 	}()
@@ -54,9 +54,9 @@ func (s *stage) waiterOf(l *redlock.Locker, key string, ttl time.Duration) *wait
 }
 
 // settled is a waiter that has found the lock held and hears of its release.
-func (s *stage) settled(l *redlock.Locker, ttl time.Duration) *waiting {
+func (s *stage) settled(l *redlock.Locker, ttl time.Duration, opts ...redlock.AcquireOption) *waiting {
 	s.Helper()
-	w := s.waiter(l, ttl)
+	w := s.waiter(l, ttl, opts...)
 	time.Sleep(200 * time.Millisecond)
 	w.waits("after 200 ms")
 	for i := range s.c.Len() {
