@@ -475,6 +475,9 @@ func TestRealHungNodeIsBounded(t *testing.T) {
 				default:
 				}
 				k, err := l.TryAcquire(context.Background(), fmt.Sprintf("job/%d/%d", w, i), time.Minute)
+				if errors.Is(err, redlock.ErrNoQuorum) { // on a busy machine the others may be late, too
+					continue
+				}
 				if err != nil {
 					t.Error(err)
 					return
@@ -494,15 +497,18 @@ func TestRealHungNodeIsBounded(t *testing.T) {
 	if most > before+workers+60 {
 		t.Errorf("%d goroutines, %d before", most, before)
 	}
+	if cycles.Load() == 0 {
+		t.Error("no lock was acquired beside the hung node")
+	}
 	if n := l.Owed(0); n > 16384 {
 		t.Errorf("owed %d", n)
 	}
 	r.servers[0].Cont()
 	start := time.Now()
-	realUntil(t, time.Second, "use of the node", func() bool { return !l.Down(0) })
+	realUntil(t, 10*time.Second, "use of the node", func() bool { return !l.Down(0) })
 	t.Logf("in use %v after waking", time.Since(start).Round(time.Millisecond))
-	realUntil(t, 2*time.Second, "rest", func() bool { return realAtRest(l, 3) })
-	r.clean(t, time.Second)
+	realUntil(t, 10*time.Second, "rest", func() bool { return realAtRest(l, 3) })
+	r.clean(t, 5*time.Second)
 }
 
 // Names that are used once and never again: on the servers a register of each is left,

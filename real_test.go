@@ -258,11 +258,27 @@ func realAcquire(t testing.TB, l *redlock.Locker, key string, ttl time.Duration)
 	return k
 }
 
+// realRelease releases a lock. On a busy machine a majority may answer too late; then it
+// is asked again, as a user would.
 func realRelease(t testing.TB, k *redlock.Lock) {
 	t.Helper()
-	if err := k.Release(context.Background()); err != nil {
+	if err := realAgain(func() error { return k.Release(context.Background()) }); err != nil {
 		t.Errorf("Release: %v", err)
 	}
+}
+
+// realExtend is the same for Extend.
+func realExtend(t testing.TB, what string, k *redlock.Lock) {
+	t.Helper()
+	if err := realAgain(func() error { return k.Extend(context.Background()) }); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// realAgain repeats a call for as long as too few nodes answer it.
+func realAgain(f func() error) (err error) {
+	realWait(10*time.Second, func() bool { err = f(); return !errors.Is(err, redlock.ErrNoQuorum) })
+	return err
 }
 
 func realIs(t testing.TB, what string, err error, want ...error) {
