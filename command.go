@@ -409,7 +409,12 @@ func neverLeft(err error) bool {
 // has neither, and then the pipeline's own error says why: where a connection can
 // not be set up because the server refuses the password, for one, go-redis leaves
 // the commands untouched. Taken for a nil reply, that would be a granted lock.
+//
+// Nothing is believed that a client read before it panicked.
 func result(c *command, exec error) (any, error) {
+	if _, panicked := exec.(*panicError); panicked {
+		return nil, exec
+	}
 	v, err := c.Val(), c.Err()
 	if c.null && v == nil {
 		return nil, redis.Nil

@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -32,7 +31,8 @@ const (
 	redialFirst = 20 * time.Millisecond
 	redialMost  = time.Second
 
-	// redialRefused is the pause after a node said no, for want of a permission say.
+	// redialRefused is the pause after a node said no, for want of a permission say, or
+	// its client panicked.
 	redialRefused = 30 * time.Second
 )
 
@@ -155,7 +155,10 @@ func (e *ear) channels() (all []string) {
 // subscribed holds one connection until it fails or nothing is wanted any more. It
 // reports whether anything was heard on it, and whether the node refused.
 func (e *ear) subscribed(ctx context.Context, channels []string) (heard, refused bool) {
-	sub := e.node.Subscribe(ctx, channels...) // dials
+	sub, err := e.subscribe(ctx, channels) // dials
+	if err != nil {
+		return false, true
+	}
 	// From here on it would dial anew behind our back, holding a lock that its other
 	// methods wait for. With a ctx that is done it can not, and for all else it only asks
 	// a ctx for its deadline.
@@ -165,14 +168,15 @@ func (e *ear) subscribed(ctx context.Context, channels []string) (heard, refused
 	e.last = time.Time{}
 	e.mu.Unlock()
 	broken := make(chan struct{})
+	var why error
 	go func() {
 		defer close(broken)
-		why, said := explain(e.hear(noDial, sub))
-		refused = said && !why.heals
+		why = e.hear(noDial, sub)
 	}()
-	e.keep(ctx, noDial, sub, broken)
-	sub.Close()
+	lost := e.keep(ctx, noDial, sub, broken)
+	sub.close()
 	<-broken
+	refused = lasts(lost) || lasts(why)
 	e.mu.Lock()
 	var deaf []string
 	for c, yes := range e.want {
@@ -189,10 +193,19 @@ func (e *ear) subscribed(ctx context.Context, channels []string) (heard, refused
 	return heard, refused
 }
 
+// lasts reports whether what ended a subscription would end the next one as well.
+func lasts(err error) bool {
+	if _, panicked := err.(*panicError); panicked || err == nil {
+		return panicked
+	}
+	why, said := explain(err)
+	return said && !why.heals
+}
+
 // hear takes in what the node says until the connection fails.
-func (e *ear) hear(noDial context.Context, sub *redis.PubSub) error {
+func (e *ear) hear(noDial context.Context, sub subscription) error {
 	for {
-		m, err := sub.Receive(noDial)
+		m, err := sub.receive(noDial)
 		if err != nil {
 			return err
 		}
@@ -216,20 +229,20 @@ func (e *ear) hear(noDial context.Context, sub *redis.PubSub) error {
 }
 
 // keep tells the node what else to say, and asks a silent one for a sign of life. It
-// returns when the connection is of no use any more.
-func (e *ear) keep(ctx, noDial context.Context, sub *redis.PubSub, broken <-chan struct{}) {
+// returns when the connection is of no use any more, with what the client said of that.
+func (e *ear) keep(ctx, noDial context.Context, sub subscription, broken <-chan struct{}) error {
 	asked := time.Now() // dialling is bound by the client's timeouts, an answer by ours
 	look := time.NewTimer(pongWait)
 	defer look.Stop()
 	for {
 		select {
 		case <-broken:
-			return
+			return nil
 		case <-ctx.Done():
-			return
+			return nil
 		case <-e.changed:
-			if !e.change(noDial, sub) {
-				return
+			if more, err := e.change(noDial, sub); !more {
+				return err
 			}
 		case <-look.C:
 			e.mu.Lock()
@@ -238,10 +251,10 @@ func (e *ear) keep(ctx, noDial context.Context, sub *redis.PubSub, broken <-chan
 			now := time.Now()
 			switch silent := now.Sub(last); {
 			case last.Before(asked) && now.Sub(asked) >= pongWait:
-				return // half-open
+				return nil // half-open
 			case silent >= pingEvery:
-				if sub.Ping(noDial) != nil {
-					return
+				if err := sub.ping(noDial); err != nil {
+					return err
 				}
 				asked = now
 				look.Reset(pongWait)
@@ -254,24 +267,54 @@ func (e *ear) keep(ctx, noDial context.Context, sub *redis.PubSub, broken <-chan
 	}
 }
 
-// change tells the node what is to be heard from now on; false: there is nothing, or
-// the node was not to be told.
-func (e *ear) change(noDial context.Context, sub *redis.PubSub) bool {
+// change tells the node what is to be heard from now on. It reports whether there is
+// anything, and the node was told.
+func (e *ear) change(noDial context.Context, sub subscription) (listen bool, err error) {
 	e.mu.Lock()
 	fresh := slices.DeleteFunc(e.fresh, func(c string) bool { _, wanted := e.want[c]; return !wanted })
 	stale := slices.DeleteFunc(e.stale, func(c string) bool { _, wanted := e.want[c]; return wanted })
 	e.fresh, e.stale = nil, nil
-	idle := len(e.want) == 0
+	listen = len(e.want) > 0
 	e.mu.Unlock()
-	if idle {
-		return false
+	if listen && len(stale) > 0 {
+		err = sub.unsubscribe(noDial, stale)
 	}
-	var errs []error
-	if len(stale) > 0 {
-		errs = append(errs, sub.Unsubscribe(noDial, stale...))
+	if listen && err == nil && len(fresh) > 0 {
+		err = sub.subscribe(noDial, fresh)
 	}
-	if len(fresh) > 0 {
-		errs = append(errs, sub.Subscribe(noDial, fresh...))
-	}
-	return errors.Join(errs...) == nil
+	return listen && err == nil, err
+}
+
+// subscribe begins a subscription.
+func (e *ear) subscribe(ctx context.Context, channels []string) (sub subscription, err error) {
+	defer caught(&err)
+	return subscription{e.node.Subscribe(ctx, channels...)}, nil
+}
+
+// A subscription is what a client made of it. Its methods return a panic as an error.
+type subscription struct{ pubsub *redis.PubSub }
+
+func (s subscription) receive(ctx context.Context) (m any, err error) {
+	defer caught(&err)
+	return s.pubsub.Receive(ctx)
+}
+
+func (s subscription) ping(ctx context.Context) (err error) {
+	defer caught(&err)
+	return s.pubsub.Ping(ctx)
+}
+
+func (s subscription) subscribe(ctx context.Context, channels []string) (err error) {
+	defer caught(&err)
+	return s.pubsub.Subscribe(ctx, channels...)
+}
+
+func (s subscription) unsubscribe(ctx context.Context, channels []string) (err error) {
+	defer caught(&err)
+	return s.pubsub.Unsubscribe(ctx, channels...)
+}
+
+func (s subscription) close() (err error) {
+	defer caught(&err)
+	return s.pubsub.Close()
 }

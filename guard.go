@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // The restart guard. A node that forgets what it granted must grant nothing until no
@@ -50,9 +48,11 @@ func newGuard(opt Options, nodes []Node) (*guard, error) {
 		return nil, nil
 	}
 	for i, n := range nodes {
-		switch n.(type) {
-		case *redis.ClusterClient, *redis.Ring:
+		switch kindOf(n) {
+		case kindCluster, kindRing:
 			return nil, fmt.Errorf("redlock: node %d (%s) is a %T: it stands for several servers, and Options.RestartGuard watches one each; leave it 0, or give single masters", i+1, nodeName(i, n), n)
+		case kindUnknown:
+			return nil, fmt.Errorf("redlock: node %d is a %T, which does not tell whether it stands for one server, as Options.RestartGuard needs; give it the method Options() *redis.Options of its client, or embed the client", i+1, n)
 		}
 	}
 	return &guard{age: opt.RestartGuard, mark: bootMark(opt.KeyPrefix)}, nil

@@ -3,8 +3,6 @@ package redlock
 import (
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // The lines: who waits in this Locker, in which order, and who speaks for them. What
@@ -105,7 +103,7 @@ func (m *waiter) poke() {
 func newWaits(l *Locker) *waits {
 	w := &waits{l: l, rooms: make(map[string]*room), byEar: make(map[string]*room), ears: make([]*ear, len(l.lanes))}
 	for i, ln := range l.lanes {
-		if _, ring := ln.node.(*redis.Ring); ring {
+		if ln.kind == kindRing {
 			continue // a subscription there is to one shard, and panics without any
 		}
 		if s, ok := ln.node.(subscriber); ok {

@@ -19,6 +19,11 @@ import (
 // *redis.ClusterClient, failover clients and go-redis auto-pipeliners all are
 // Nodes. It must be safe for concurrent use, and is not closed by a Locker that
 // New made.
+//
+// A wrapper of such a client is recognised by its Options method, or by the client
+// that it embeds. One of which neither tells what it is may hide a Ring: it is refused
+// with Options.RestartGuard and for keys that have a brace but no {tag}. If a Node
+// panics, its vote counts as unknown.
 type Node interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner
@@ -109,6 +114,7 @@ type flight struct {
 	sent   time.Time
 	number uint64 // 1 for the lane's first
 	stuck  bool   // given up: it has lost its place among the lane's flights
+	fell   bool   // the client panicked, and may not have let go of what it was given
 }
 
 // Locks are taken in this order: a Lock's mu, the Locker's mu or a lane's mu, a
@@ -121,6 +127,7 @@ type flight struct {
 type lane struct {
 	name    string
 	node    Node
+	kind    nodeKind
 	direct  bool // a pipeline goes over one connection to one server
 	guarded bool // grants are under a guard
 	i       int
@@ -152,34 +159,11 @@ type lane struct {
 }
 
 func newLane(i int, node Node, met *roster, guarded bool) *lane {
-	_, direct := node.(*redis.Client) // any other may split it
+	_, direct := node.(*redis.Client) // any other may split it, wrappers of one included
 	return &lane{
-		name: nodeName(i, node), node: node, direct: direct, guarded: guarded, i: i, met: met,
+		name: nodeName(i, node), node: node, kind: kindOf(node), direct: direct, guarded: guarded, i: i, met: met,
 		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
-}
-
-// nodeName is the address by which errors call a node.
-func nodeName(i int, node Node) string {
-	switch c := node.(type) {
-	case interface{ Options() *redis.Options }:
-		if o := c.Options(); o != nil && o.Addr != "" {
-			return o.Addr
-		}
-	case interface{ Options() *redis.ClusterOptions }:
-		if o := c.Options(); o != nil && len(o.Addrs) > 0 {
-			return o.Addrs[0]
-		}
-	case interface{ Options() *redis.RingOptions }:
-		if o := c.Options(); o != nil && len(o.Addrs) > 0 {
-			var names []string
-			for name := range o.Addrs {
-				names = append(names, name)
-			}
-			return slices.Min(names)
-		}
-	}
-	return fmt.Sprintf("node%d", i+1)
 }
 
 // sameNode reports whether two Nodes are one client.
@@ -420,7 +404,7 @@ func (ln *lane) fly() {
 		hello := !ln.known
 		ln.mu.Unlock()
 
-		info, err := f.exec(hello, ln.guarded, ln.direct)
+		info, err := f.exec(ln, hello)
 		took := time.Since(f.sent)
 
 		ln.mu.Lock()
@@ -455,7 +439,7 @@ func (ln *lane) board() *flight {
 	if i := len(ln.spare) - 1; i >= 0 {
 		f, ln.spare = ln.spare[i], ln.spare[:i]
 	} else {
-		f = &flight{pipe: ln.node.Pipeline()}
+		f = new(flight)
 	}
 	f.calls = append(f.calls, ln.queue[:n]...)
 	f.sent = time.Now()
@@ -476,11 +460,14 @@ func (ln *lane) board() *flight {
 
 // recycle keeps a landed flight for later, empty.
 func (ln *lane) recycle(f *flight, ready []*call) {
+	clear(ready)
+	if f.fell {
+		return
+	}
 	clear(f.calls)
 	clear(f.asked)
 	clear(f.lands)
 	clear(f.cmds)
-	clear(ready)
 	f.calls, f.asked, f.lands, f.cmds, f.ready, f.stuck = f.calls[:0], f.asked[:0], f.lands[:0], f.cmds[:0], ready[:0], false
 	if len(ln.spare) < maxFlights {
 		ln.spare = append(ln.spare, f)
@@ -494,19 +481,17 @@ type landing struct {
 	again bool // not executed: send it again, in the other form
 }
 
-// exec sends the batch and reads all answers. hello: introduce ourselves first.
-// guarded: grants are under a guard; direct: all of it goes over one connection to one
-// server.
-func (f *flight) exec(hello, guarded, direct bool) (info *introduction, err error) {
-	ctx := context.Background()
+// exec sends the batch to the lane's node and reads all answers. hello: asks it first
+// what it is.
+func (f *flight) exec(ln *lane, hello bool) (info *introduction, err error) {
 	var who *command
 	if hello {
 		c := newCommand([]any{"info", "server"})
 		who = &c
 		f.cmds = append(f.cmds, who)
 	}
-	if guarded {
-		f.check(direct)
+	if ln.guarded {
+		f.check(ln.direct)
 	}
 	f.asked = slices.Grow(f.asked, len(f.calls))[:len(f.calls)] // at once: go-redis gets pointers into it
 	for i, c := range f.calls {
@@ -517,8 +502,8 @@ func (f *flight) exec(hello, guarded, direct bool) (info *introduction, err erro
 			}
 		}
 	}
-	_ = f.pipe.BatchProcess(ctx, f.cmds...) // only queues
-	_, err = f.pipe.Exec(ctx)
+	err = f.exchange(ln.node)
+	_, f.fell = err.(*panicError)
 	if hello {
 		info = introduce(who, err)
 	}
@@ -526,10 +511,22 @@ func (f *flight) exec(hello, guarded, direct bool) (info *introduction, err erro
 		rep := c.q.read(f.asked[i][:], c.plain, err)
 		f.lands = append(f.lands, landing{rep: rep, again: rep.again(c.q, c.evaled, c.plain)})
 	}
-	if guarded {
+	if ln.guarded {
 		f.doubt()
 	}
 	return info, err
+}
+
+// exchange has the node's client send the batch.
+func (f *flight) exchange(node Node) (err error) {
+	defer caught(&err)
+	ctx := context.Background()
+	if f.pipe == nil {
+		f.pipe = node.Pipeline()
+	}
+	_ = f.pipe.BatchProcess(ctx, f.cmds...) // only queues
+	_, err = f.pipe.Exec(ctx)
+	return err
 }
 
 // land settles the calls of a flight with what it brought.

@@ -894,3 +894,109 @@ func TestWhatWaitsInOurOwnQueueIsNotHeldAgainstTheNode(t *testing.T) {
 		}
 	})
 }
+
+// A frail node is a client that panics in one of its methods, while a test says so.
+type frail struct {
+	*redis.Client
+	fails atomic.Pointer[string] // the name of the method; nil: none
+}
+
+func (n *frail) fail(method string) {
+	if m := n.fails.Load(); m != nil && *m == method {
+		var client *redis.Client
+		client.Options() // a nil pointer, as in a wrapper with a fault
+	}
+}
+
+func (n *frail) Process(ctx context.Context, cmd redis.Cmder) error {
+	n.fail("Process")
+	return n.Client.Process(ctx, cmd)
+}
+
+func (n *frail) Pipeline() redis.Pipeliner {
+	n.fail("Pipeline")
+	return &frailPipeline{n.Client.Pipeline(), n}
+}
+
+func (n *frail) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	n.fail("Subscribe")
+	if m := n.fails.Load(); m != nil && *m == "Receive" {
+		return nil // its methods panic
+	}
+	return n.Client.Subscribe(ctx, channels...)
+}
+
+type frailPipeline struct {
+	redis.Pipeliner
+	n *frail
+}
+
+func (p *frailPipeline) BatchProcess(ctx context.Context, cmds ...redis.Cmder) error {
+	p.n.fail("BatchProcess")
+	return p.Pipeliner.BatchProcess(ctx, cmds...)
+}
+
+func (p *frailPipeline) Exec(ctx context.Context) ([]redis.Cmder, error) {
+	p.n.fail("before Exec")
+	defer p.n.fail("after Exec")
+	return p.Pipeliner.Exec(ctx)
+}
+
+// A panic in a client's code is a failed answer of that node, which may have been sent.
+func TestAPanicOfAClientIsOneNodesFailedAnswer(t *testing.T) {
+	for _, method := range []string{"Pipeline", "BatchProcess", "before Exec", "after Exec", "Process", "Subscribe", "Receive"} {
+		t.Run(method, func(t *testing.T) {
+			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+				nodes := asNodes(c.Clients())
+				bad := &frail{Client: c.Clients()[0]}
+				nodes[0] = bad
+				l, err := redlock.New(redlock.Options{}, nodes...)
+				checkIs(t, "New", err)
+				defer l.Close()
+				k := try(t, l, "before", time.Minute)
+				time.Sleep(time.Second)
+
+				bad.fails.Store(&method)
+				checkIs(t, "Extend", k.Extend(t.Context()))
+				checkIs(t, "Release", k.Release(t.Context()))
+				k = try(t, l, "meanwhile", time.Minute)
+				alone, err := redlock.New(redlock.Options{}, bad)
+				checkIs(t, "New", err)
+				defer alone.Close()
+				if k, err := alone.TryAcquire(t.Context(), "alone", time.Minute); err == nil {
+					checkIs(t, "Release", k.Release(t.Context()))
+					check(t, method+" is no part of it", slices.Contains([]string{"Process", "Subscribe", "Receive"}, method), true)
+				} else {
+					checkIs(t, "TryAcquire", err, redlock.ErrNoQuorum)
+					check(t, "votes", answersOf(err), "unknown")
+					if text := fmt.Sprint(err); !strings.Contains(text, "client panicked: runtime error: invalid memory address") || !strings.Contains(text, ".go:") {
+						t.Errorf("got %q, want what panicked, and where", text)
+					}
+				}
+				// A waiter, of another Locker that would have to hear the node.
+				waiter, err := redlock.New(redlock.Options{}, nodes...)
+				checkIs(t, "New", err)
+				defer waiter.Close()
+				next := background(func() error {
+					k, err := waiter.Acquire(t.Context(), "meanwhile", time.Minute)
+					if err == nil {
+						err = k.Release(t.Context())
+					}
+					return err
+				})
+				c.Node(0).Partition() // so that it is PINGed, too
+				time.Sleep(3 * time.Second)
+				checkIs(t, "Release", k.Release(t.Context()))
+				checkIs(t, "Acquire", <-next)
+
+				c.Node(0).Heal()
+				bad.fails.Store(nil)
+				time.Sleep(30 * time.Second) // the pause before a subscription is tried again
+				checkClean(t, c, l, waiter)
+				check(t, "owed by the one with this node alone", alone.Owed(0), 0)
+				k = try(t, alone, "afterwards", time.Minute)
+				checkIs(t, "Release", k.Release(t.Context()))
+			})
+		})
+	}
+}

@@ -61,8 +61,9 @@ type Options struct {
 	// INFO, and one key, {redlock}:boot, on each node; a node that is new, or tells
 	// nothing of itself, begins with the quarantine. Such a node's vote reads
 	// "quarantined 12s"; what is held is extended and released there all the same.
-	// Rings and Redis Clusters are refused: they are several servers each. (Redis page,
-	// Performance, Crash Recovery and fsync: delayed restarts.) See docs/restarts.md.
+	// Rings and Redis Clusters are refused: they are several servers each; and so is a
+	// wrapper that does not tell what it is, see Node. (Redis page, Performance, Crash
+	// Recovery and fsync: delayed restarts.) See docs/restarts.md.
 	RestartGuard time.Duration
 
 	// KeyPrefix goes before every key. "" leaves the key as it is, so that other

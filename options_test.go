@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"strings"
@@ -423,5 +424,113 @@ func TestOpenClosesWhatItMade(t *testing.T) {
 	}
 	if err := l.Close(); err != ErrClosed {
 		t.Errorf("the second Close: got %v, want ErrClosed", err)
+	}
+}
+
+// Wrappers of clients. Those that embed one have its methods; the others hide them.
+type (
+	aroundClient    struct{ *redis.Client }
+	aroundRing      struct{ *redis.Ring }
+	aroundCluster   struct{ *redis.ClusterClient }
+	aroundPipeliner struct{ *redis.AutoPipeliner }
+	aroundAny       struct{ redis.UniversalClient }
+	aroundNode      struct{ Node }
+	aroundItself    struct {
+		Node
+		*aroundItself
+	}
+	hidden struct{ node Node }
+	// optionsOf is a wrapper as in the documentation: it hides all but tells what it is.
+	optionsOf struct {
+		hidden
+		client *redis.Client
+	}
+	// disguised says that it is a client, and is a Ring.
+	disguised struct{ aroundRing }
+)
+
+func (h hidden) Process(ctx context.Context, cmd redis.Cmder) error { return h.node.Process(ctx, cmd) }
+func (h hidden) Pipeline() redis.Pipeliner                          { return h.node.Pipeline() }
+func (o optionsOf) Options() *redis.Options                         { return o.client.Options() }
+func (disguised) Options() *redis.Options                           { return &redis.Options{Addr: "liar:1"} }
+
+// What a Node stands for is seen through wrappers, and decides what is refused, by what
+// name it is called, and whether it is listened to.
+func TestWrappedClientsAreRecognised(t *testing.T) {
+	client := newNode(t)
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"shard-1": "127.0.0.1:1"}})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:7001"}})
+	pipeliner, err := client.AutoPipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []io.Closer{ring, cluster, pipeliner} {
+		defer c.Close()
+	}
+	itself := &aroundItself{Node: ring}
+	itself.aroundItself = itself
+	for _, c := range []struct {
+		name    string
+		node    Node
+		kind    nodeKind
+		address string
+		direct  bool
+		heard   bool
+	}{
+		{"a client", client, kindSingle, "127.0.0.1:1", true, true},
+		{"a Ring", ring, kindRing, "shard-1", false, false},
+		{"a cluster", cluster, kindCluster, "127.0.0.1:7001", false, true},
+		{"an auto-pipeliner", pipeliner, kindPipeliner, "node1", false, true},
+		{"a wrapped client", aroundClient{client}, kindSingle, "127.0.0.1:1", false, true},
+		{"a pointer to one", &aroundClient{client}, kindSingle, "127.0.0.1:1", false, true},
+		{"a wrapped Ring", aroundRing{ring}, kindRing, "shard-1", false, false},
+		{"a wrapped cluster", aroundCluster{cluster}, kindCluster, "127.0.0.1:7001", false, true},
+		{"a wrapped auto-pipeliner", aroundPipeliner{pipeliner}, kindPipeliner, "node1", false, true},
+		{"a client as a UniversalClient", aroundAny{client}, kindSingle, "127.0.0.1:1", false, true},
+		{"a Ring as a UniversalClient", aroundAny{ring}, kindRing, "shard-1", false, false},
+		{"a cluster as a UniversalClient", &aroundAny{cluster}, kindCluster, "127.0.0.1:7001", false, true},
+		{"a wrapper in a wrapper", aroundNode{&aroundAny{ring}}, kindRing, "shard-1", false, false},
+		{"a wrapper that embeds itself", itself, kindRing, "shard-1", false, false},
+		{"a Ring that says it is a client", disguised{aroundRing{ring}}, kindRing, "liar:1", false, false},
+		{"a wrapper that hides all but its options", optionsOf{hidden{client}, client}, kindSingle, "127.0.0.1:1", false, false},
+		{"a wrapper that hides all", hidden{ring}, kindUnknown, "node1", false, false},
+		{"a wrapper of nothing", aroundRing{}, kindRing, "node1", false, false},
+		{"a wrapper of no interface", &aroundAny{}, kindUnknown, "node1", false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, err := New(Options{}, c.node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			ln := l.lanes[0]
+			if ln.kind != c.kind || ln.name != c.address || ln.direct != c.direct || (l.waits.ears[0] != nil) != c.heard {
+				t.Errorf("got kind %d, name %s, direct %v, heard %v; want %d, %s, %v, %v", ln.kind, ln.name, ln.direct, l.waits.ears[0] != nil, c.kind, c.address, c.direct, c.heard)
+			}
+			_, err = l.errand(OpAcquire, "a{b", time.Second, nil)
+			if split := c.kind == kindRing || c.kind == kindUnknown; split {
+				says(t, err, "a{b", "{tag}", "Ring", "node 1 ("+c.address+")")
+			} else if err != nil {
+				t.Errorf("a key with a lone brace: %v", err)
+			}
+			_, err = l.errand(OpAcquire, "a{b}", time.Second, nil)
+			if err != nil {
+				t.Errorf("a key with a tag: %v", err)
+			}
+			l, err = New(Options{RestartGuard: time.Minute}, c.node)
+			if l != nil {
+				l.Close()
+			}
+			switch c.kind {
+			case kindRing, kindCluster:
+				says(t, err, "node 1 (", "RestartGuard", "several servers", fmt.Sprintf("%T", c.node))
+			case kindUnknown:
+				says(t, err, "node 1 is a "+fmt.Sprintf("%T", c.node), "RestartGuard", "Options() *redis.Options")
+			default:
+				if err != nil {
+					t.Errorf("under a guard: %v", err)
+				}
+			}
+		})
 	}
 }

@@ -149,11 +149,7 @@ func (ln *lane) runProbe() {
 		if open < maxProbes {
 			open++
 			go func(sent time.Time) {
-				ping := newCommand([]any{"ping"})
-				err := ln.node.Process(context.Background(), &ping)
-				if err == nil {
-					err = ping.Err() // a deferred auto-pipeliner only has it queued so far
-				}
+				err := ping(ln.node)
 				pongs <- pong{sent: sent, err: err, took: time.Since(sent)}
 			}(time.Now())
 		}
@@ -181,6 +177,15 @@ func (ln *lane) runProbe() {
 		default:
 		}
 	}
+}
+
+func ping(node Node) (err error) {
+	defer caught(&err)
+	c := newCommand([]any{"ping"})
+	if err := node.Process(context.Background(), &c); err != nil {
+		return err
+	}
+	return c.Err() // a deferred auto-pipeliner only has it queued so far
 }
 
 // alive reports whether the node said anything: LOADING and NOAUTH are answers.
@@ -357,20 +362,17 @@ func (ln *lane) underway(last uint64) bool {
 // payDebts sends the questions in one pipeline, and once more those whose script
 // the node does not know.
 func payDebts(node Node, batch []*debt) []reply {
-	ctx := context.Background()
 	got := make([]reply, len(batch))
 	todo := make([]int, len(batch))
 	for i := range todo {
 		todo[i] = i
 	}
 	for _, asText := range []bool{false, true} {
-		pipe := node.Pipeline()
 		cmds := make([][2]command, len(todo))
 		for n, i := range todo {
 			cmds[n][0] = newCommand(batch[i].q.args(0, asText, false, false))
-			_ = pipe.Process(ctx, &cmds[n][0]) // only queues
 		}
-		_, err := pipe.Exec(ctx)
+		err := pay(node, cmds)
 		var again []int
 		for n, i := range todo {
 			got[i] = batch[i].q.read(cmds[n][:], false, err)
@@ -383,4 +385,16 @@ func payDebts(node Node, batch []*debt) []reply {
 		}
 	}
 	return got
+}
+
+// pay sends commands in one pipeline.
+func pay(node Node, cmds [][2]command) (err error) {
+	defer caught(&err)
+	ctx := context.Background()
+	pipe := node.Pipeline()
+	for i := range cmds {
+		_ = pipe.Process(ctx, &cmds[i][0]) // only queues
+	}
+	_, err = pipe.Exec(ctx)
+	return err
 }

@@ -99,6 +99,41 @@ func TestRealClients(t *testing.T) {
 	all.mortal(t, time.Minute)
 }
 
+// A Ring all of whose shards are down panics where one subscribes to it. In a wrapper it
+// is a Ring all the same, and where the wrapper hides it, the panic is that node's alone.
+func TestRealRingWithoutShards(t *testing.T) {
+	t.Parallel()
+	r := realStart(t, 2)
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"down": "127.0.0.1:1"}, HeartbeatFrequency: 10 * time.Millisecond})
+	defer ring.Close()
+	realUntil(t, 10*time.Second, "the Ring to know", func() bool { return ring.Len() == 0 })
+	type embeds struct{ *redis.Ring }
+	type universal struct{ redis.UniversalClient }
+	for _, node := range []redlock.Node{embeds{ring}, universal{ring}, hidesRing{ring}} {
+		key := fmt.Sprintf("%T", node)
+		nodes := []redlock.Node{r.servers[0].Client(), r.servers[1].Client(), node}
+		a, b := realNew(t, redlock.Options{}, nodes...), realNew(t, redlock.Options{}, nodes...)
+		k := realAcquire(t, a, key, time.Minute)
+		next := realWaiter(t, b, key, time.Minute)
+		realUntil(t, 5*time.Second, "the other nodes to be listened to", func() bool { return b.Heard(0) > 0 && b.Heard(1) > 0 })
+		check(t, key+": channels heard of the Ring", b.Heard(2), 0)
+		got, _ := realHandOver(t, k, next)
+		realRelease(t, got)
+	}
+	r.clean(t, 2*time.Second)
+}
+
+// hidesRing is a wrapper that cannot be seen through.
+type hidesRing struct{ ring *redis.Ring }
+
+func (h hidesRing) Process(ctx context.Context, cmd redis.Cmder) error {
+	return h.ring.Process(ctx, cmd)
+}
+func (h hidesRing) Pipeline() redis.Pipeliner { return h.ring.Pipeline() }
+func (h hidesRing) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	return h.ring.Subscribe(ctx, channels...)
+}
+
 // realSentinel starts a sentinel that watches s, and a client that asks it.
 func realSentinel(t *testing.T, s *realredis.Server) *redis.Client {
 	t.Helper()

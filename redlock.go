@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // A Locker takes locks that a majority of its nodes agree on. It is safe for
@@ -25,7 +23,7 @@ type Locker struct {
 	waits *waits
 	now   clock
 	rand  *source
-	ring  bool        // a node is a Ring
+	split *lane       // a node that may be a Ring; nil: none
 	guard *guard      // nil: off
 	owned []io.Closer // the clients that Open made
 
@@ -79,10 +77,11 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 		return nil, err
 	}
 	for i, n := range nodes {
-		if _, ok := n.(*redis.Ring); ok {
-			l.ring = true
+		ln := newLane(i, n, &l.met, l.guard != nil)
+		if ln.kind == kindRing || ln.kind == kindUnknown {
+			l.split = ln
 		}
-		l.lanes = append(l.lanes, newLane(i, n, &l.met, l.guard != nil))
+		l.lanes = append(l.lanes, ln)
 	}
 	l.waits = newWaits(l)
 	return l, nil
@@ -150,8 +149,12 @@ func (l *Locker) errand(op Op, key string, ttl time.Duration, opts []AcquireOpti
 	if err := l.guard.admits(ttl); err != nil {
 		return nil, err
 	}
-	if l.ring && splitBraces(name.full) {
-		return nil, fmt.Errorf("redlock: the key %q has a brace but no {tag}: a Ring would put it and what stands beside it on different shards", clip(key))
+	if ln := l.split; ln != nil && splitBraces(name.full) {
+		is := "a Ring"
+		if ln.kind == kindUnknown {
+			is = fmt.Sprintf("a %T that does not tell whether it is a Ring", ln.node)
+		}
+		return nil, fmt.Errorf("redlock: the key %q has a brace but no {tag}: a Ring would put it and what stands beside it on different shards, and node %d (%s) is %s", clip(key), ln.i+1, ln.name, is)
 	}
 	return &errand{op: op, name: name, ttl: ttl, label: o.label, began: l.now()}, nil
 }

@@ -125,6 +125,21 @@ var mutants = []mutant{
 		test:    "TestClientsThatRetryDoNotSendOurCommandsAgain",
 	},
 	{
+		name: "panic-through", rule: "a panic in a client's code is one node's failed answer", why: "the simulated clients do not panic",
+		patches: []patch{{"client.go", "v := recover()", "var v any"}},
+		test:    "TestAPanicOfAClientIsOneNodesFailedAnswer",
+	},
+	{
+		name: "panic-believed", rule: "nothing is believed that a client read before it panicked", why: "the same",
+		patches: []patch{{"command.go", "panicked := exec.(*panicError); panicked {", "panicked := exec.(*panicError); panicked && false {"}},
+		test:    "TestAPanicOfAClientIsOneNodesFailedAnswer",
+	},
+	{
+		name: "ring-wrapped", rule: "a Ring is recognised in wrappers", why: "there is no Ring in it",
+		patches: []patch{{"client.go", "if v.Type().Field(i).Anonymous && !embeddedIn(", "if v.Type().Field(i).Anonymous && depth < 0 && !embeddedIn("}},
+		test:    "TestWrappedClientsAreRecognised",
+	},
+	{
 		name: "extend-after-until", rule: "an extension counts only if it is complete before the old Until", why: "answers between the old Until and the end of the keys are a matter of the drift, some milliseconds",
 		patches: []patch{{"extend.go", "case k.left(now) <= 0:\n\t\t// Also where", "case k.left(now) <= -time.Hour:\n\t\t// Also where"}},
 		test:    "TestAnExtensionThatIsCompleteAfterTheOldUntilIsLost",
@@ -327,7 +342,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "half-open", rule: "a silent subscription is pinged, and given up without an answer", why: "the pause under the announcements makes up for it",
-		patches: []patch{{"ear.go", "\t\t\t\treturn // half-open", "\t\t\t\tlook.Reset(pingEvery)"}},
+		patches: []patch{{"ear.go", "\t\t\t\treturn nil // half-open", "\t\t\t\tlook.Reset(pingEvery)"}},
 		test:    "TestAQuietLinkIsPingedAndAHalfOpenOneGivenUp",
 	},
 	{
