@@ -28,6 +28,7 @@ func (w *world) claim(c *client, task, key int, called instant, ttl time.Duratio
 	if at, ok := w.lost[k.Value]; ok {
 		k.Forgotten = at
 	}
+	k.edge.extends = w.mayExtend(task)
 	w.enterLocked(k)
 	w.mu.Unlock()
 	w.started(k)

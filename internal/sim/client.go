@@ -51,6 +51,9 @@ func (c *client) connect() {
 			c.nodes = append(c.nodes, d)
 		}
 	}
+	if c.w.s.Edges {
+		c.distrust()
+	}
 }
 
 // start makes the process's Locker, also another one after Close.
@@ -61,6 +64,9 @@ func (c *client) start() {
 	opt := redlock.Options{Name: fmt.Sprintf("c%d.%d", c.i, c.life), Observe: c.observe, Fair: c.w.s.Fair, RestartGuard: c.w.s.Guard, Grace: c.w.s.Grace}
 	if c.i < len(c.w.s.Clients) {
 		opt.NodeTimeout = c.w.s.Clients[c.i].NodeTimeout
+		if c.w.s.Clients[c.i].Panics > 0 {
+			opt.Retry = c.retry
+		}
 	}
 	l, err := newLocker(opt, nil, c.wallNow, mix(c.w.s.Seed, uint64(c.i), uint64(c.life)), c.nodes...)
 	if err != nil {
@@ -131,10 +137,15 @@ func (c *client) observe(r redlock.Round) {
 	case redlock.OpAcquire, redlock.OpRaise:
 		c.gate()
 	case redlock.OpExtend, redlock.OpLook:
+	case redlock.OpAdopt:
+		if !c.w.s.Edges { // elsewhere one adopts at a time
+			return
+		}
 	default:
 		return
 	}
 	time.Sleep(moment(c.w.s.Seed, uint64(c.i), uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key)))
+	c.panics(uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key))
 }
 
 // moment is some microseconds, known by what it is for.
@@ -214,6 +225,8 @@ func outcome(err error) string {
 	switch {
 	case err == nil:
 		return "ok"
+	case err == errThrown:
+		return "panic"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return "ctx"
 	case errors.Is(err, redlock.ErrHeld):

@@ -131,6 +131,12 @@ func (w *world) strike(f Fault) (end func()) {
 	case NoPublish:
 		n.FailCommand("PUBLISH", "NOPERM this user has no permissions to access one of the channels")
 		return w.last("no-publish", f, func() { n.FailCommand("PUBLISH", "") })
+	case Deny:
+		return w.deny(f)
+	case Foreign:
+		return w.foreign(f)
+	case Throw:
+		return w.throw(f)
 	case Flush:
 		w.forget(f.Node%w.c.Len(), n.FlushAll)
 	case Rate:

@@ -31,7 +31,7 @@ func Generate(p *Profile, seed uint64) *Schedule {
 	}
 	if len(p.Faults) > 0 {
 		for at := time.Duration(0); at < p.Length; at += gap(d, p.FaultEvery) {
-			if f := p.fault(d, sch, at); at%weather < storm {
+			if f := p.fault(d, sch, at); at%weather < p.storm() {
 				sch.Faults = append(sch.Faults, f)
 			}
 		}
@@ -42,7 +42,7 @@ func Generate(p *Profile, seed uint64) *Schedule {
 // environment draws all but the tasks and the faults.
 func environment(d drawer, p *Profile, seed uint64) *Schedule {
 	n := p.Nodes[d.IntN(len(p.Nodes), "nodes")]
-	sch := &Schedule{Profile: p.Name, Seed: seed, Nodes: n, Keys: p.Keys, Ears: p.Ears, Fair: p.Fair, Unsafe: p.Unsafe, Grows: p.Away, Grace: p.Grace, Lead: between(d, p.Lead, "lead")}
+	sch := &Schedule{Profile: p.Name, Seed: seed, Nodes: n, Keys: p.Keys, Ears: p.Ears, Fair: p.Fair, Unsafe: p.Unsafe, Grows: p.Away, Grace: p.Grace, Edges: p.Edges, Alone: p.Alone, Lead: between(d, p.Lead, "lead")}
 	if p.Guard {
 		sch.Guard, sch.Grows = p.TTL[1], true
 	}
@@ -66,6 +66,9 @@ func environment(d drawer, p *Profile, seed uint64) *Schedule {
 		c := Client{NodeTimeout: time.Duration(p.Timeout * float64(p.TTL[0]))}
 		if p.Skew > 0 {
 			c.Wall = between(d, [2]time.Duration{-p.Skew, p.Skew}, "skew")
+		}
+		if p.Edges {
+			c.Panics, c.Wrapped = 30*d.IntN(2, "panics"), d.IntN(4, "wrapped") == 0
 		}
 		sch.Clients = append(sch.Clients, c)
 	}
@@ -93,6 +96,11 @@ func (p *Profile) task(d drawer, sch *Schedule, at time.Duration) Task {
 		t.Times = 1 + d.IntN(8, "times")
 		t.Hold = between(d, [2]time.Duration{t.TTL / 4, t.TTL}, "hold")
 		t.Wait = 2 * t.TTL
+	case Rush:
+		t.Times = 2 + d.IntN(5, "adopters")
+		t.Late = time.Duration(d.IntN(2, "at the release"))
+	case Again:
+		t.Wait = 2 * t.TTL
 	case Keep, Within, Die:
 		t.Hold = between(d, [2]time.Duration{0, 4 * t.TTL}, "hold")
 		t.Wait = 2 * t.TTL
@@ -104,11 +112,19 @@ func (p *Profile) task(d drawer, sch *Schedule, at time.Duration) Task {
 		t.Wait = between(d, [2]time.Duration{1, 3 * ms}, "wait")
 		t.Late = between(d, [2]time.Duration{0, 2 * ms}, "late")
 	}
+	if p.Edges {
+		switch t.Do {
+		case Rush, Join, Fickle, Adopt:
+			t.TTL = []time.Duration{t.TTL, t.TTL, time.Minute, longLife}[d.IntN(4, "long")]
+		}
+	}
 	if p.Job > 0 { // so short that many wait for each other
 		if t.Do != Last {
 			t.Hold = between(d, [2]time.Duration{0, p.Job}, "hold")
 		}
-		t.Times = min(t.Times, 2)
+		if t.Do != Rush {
+			t.Times = min(t.Times, 2)
+		}
 	}
 	if p.Minority && t.Do == Try {
 		t.Wait = 4 * t.TTL // what it takes is judged, not cut off
@@ -141,6 +157,11 @@ func (p *Profile) fault(d drawer, sch *Schedule, at time.Duration) Fault {
 		f.By, f.For = between(d, [2]time.Duration{-p.TTL[1], p.TTL[1]}, "by"), 0
 	case Wall:
 		f.By, f.For = between(d, [2]time.Duration{-p.Skew, p.Skew}, "by"), 0
+	case Foreign:
+		f.N = 1 + d.IntN(sch.Nodes, "foreign")
+		f.By = []time.Duration{0, 0, 2 * s, time.Minute}[d.IntN(4, "foreign ttl")]
+	case Deny:
+		f.N, f.All = d.IntN(len(permissions), "permission"), d.IntN(2, "everywhere") == 0
 	case Lose:
 		if p.Away {
 			f.For = p.TTL[1] + p.TTL[1]/10 + time.Second
@@ -154,6 +175,17 @@ const (
 	weather = 40 * time.Second
 	storm   = 25 * time.Second
 )
+
+// longLife is a ttl that is very different from the others.
+const longLife = 24 * time.Hour
+
+// storm is how long faults strike; then it is calm until the weather changes.
+func (p *Profile) storm() time.Duration {
+	if p.Storm > 0 {
+		return p.Storm
+	}
+	return storm
+}
 
 // gap is the time to the next of what happens every so often; exponential would be right, this is near enough.
 func gap(d drawer, every time.Duration) time.Duration {

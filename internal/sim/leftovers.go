@@ -10,7 +10,7 @@ func (w *world) leftovers() {
 	settled := w.settled()
 	time.Sleep(settled)
 	w.eachKey(func(node, key int, s stored) {
-		if s.value != "" && !w.mayStay(s.value) {
+		if s.value != "" && (!w.mayStay(s.value) || w.isOthers(s.value)) {
 			w.wrong("I4", key, "%v after the last release %s has %s = %s", settled, nodeName(node), keyName(key), s.value)
 		}
 	})
@@ -51,6 +51,8 @@ func (w *world) settled() time.Duration {
 		switch f.Do {
 		case Loading, ReadOnly, OOM: // answered by an error, a clean-up is tried again after up to 16 s
 			return 25 * time.Second
+		case Deny: // likewise; a storm with these is so short that up to 8 s pass
+			return 15 * time.Second
 		}
 	}
 	return 6 * time.Second
@@ -108,7 +110,7 @@ func (w *world) eachKey(f func(node, key int, s stored)) {
 func (w *world) mayStay(value string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, gone := w.shutAt[labelOf(value)]; gone {
+	if at, gone := w.shutAt[labelOf(value)]; gone && !w.cleansUp(at) {
 		return true
 	}
 	for _, f := range w.s.Faults {
@@ -117,7 +119,7 @@ func (w *world) mayStay(value string) bool {
 		}
 	}
 	k := w.live[value]
-	return k != nil && k.Why == "left to expire"
+	return k != nil && (k.Why == "left to expire" || k.edge.torn) || w.others[value]
 }
 
 // mortalsOnly: registers without a ttl are a documented exception where a process ended without a word or was closed

@@ -35,6 +35,9 @@ type Profile struct {
 	Lasting  bool          // some ttls are long
 	Guard    bool          // Options.RestartGuard of the longest ttl, and I1 is judged whatever nodes forget
 	Away     bool          // a node that lost its data stays away for the longest ttl, and a second
+	Edges    bool          // half of the clients have callbacks that panic, some have nodes of a foreign type
+	Alone    int           // keys that nobody acquires at the end
+	Storm    time.Duration // how long faults strike; 0: the usual
 }
 
 type weighted[T any] struct {
@@ -144,6 +147,19 @@ var Profiles = []*Profile{
 		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 1, Length: 120 * s, TTL: [2]time.Duration{500 * ms, 3 * s}, Skew: 3 * s,
 		Every: 300 * ms, Tasks: []weighted[Behaviour]{{4, Adopt}, {3, Acquire}, {2, Keep}, {2, Extend}, {1, Vulture}},
 		FaultEvery: 1500 * ms, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: network, Least: 10,
+	},
+	{
+		Name: "edges", About: "several adopt at once, in one Locker too; callbacks and clients panic; permissions are missing; values of others, also without a ttl", Edges: true, Lasting: true,
+		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 2, Alone: 1, Length: 120 * s, TTL: [2]time.Duration{500 * ms, 4 * s}, Storm: 10 * s,
+		Every: 200 * ms, Tasks: []weighted[Behaviour]{{6, Rush}, {2, Adopt}, {5, Try}, {3, Acquire}, {2, Extend}, {2, Keep}, {1, Leave}, {3, Cancel}, {1, Quit}, {1, Again}},
+		FaultEvery: 300 * ms, FaultFor: [2]time.Duration{20 * ms, 2 * s}, Least: 10,
+		Faults: []weighted[Strike]{{6, Deny}, {5, Foreign}, {3, EvictFence}, {1, Flush}, {2, Throw}, {2, DropReply}, {1, LoseReply}, {1, Pause}, {1, Restart}},
+	},
+	{
+		Name: "leavers", About: "waiters whose contexts end when the lock is handed to them, one after the other; Lockers are closed; callbacks panic", Edges: true, Lasting: true, Untimed: true, Ears: true,
+		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{1, 3}, Keys: 1, Length: 60 * s, TTL: [2]time.Duration{500 * ms, 2 * s}, Skew: 3 * s, Storm: 10 * s,
+		Every: 500 * ms, Crowd: 8, Tasks: append([]weighted[Behaviour]{{16, Join}, {6, Fickle}, {2, Rush}, {1, Leave}, {1, Close}, {1, Quit}}, waiting...), Job: 60 * ms, Least: 10,
+		FaultEvery: 1 * s, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: []weighted[Strike]{{3, Throw}, {2, ResetEars}, {2, NoPublish}, {1, DropReply}},
 	},
 	{
 		Name: "life", Lasting: true, Untimed: true, // Close wakes everybody at one instant

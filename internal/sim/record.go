@@ -26,6 +26,7 @@ type holding struct {
 	*Claim
 	lock *redlock.Lock
 	held context.Context // of its KeepAlive or Run; in the bubble only
+	edge edge
 }
 
 // newRecord begins one, now.
@@ -54,7 +55,7 @@ func (r *record) struck(format string, args ...any) {
 // then on others see it.
 func (r *record) granted(client, task, key int, called instant, ttl time.Duration, lock *redlock.Lock) *holding {
 	until := lock.Until().Sub(r.began)
-	return &holding{lock: lock, Claim: &Claim{
+	return &holding{lock: lock, edge: newEdge(), Claim: &Claim{
 		Client: client, Task: task, Key: key, Value: lock.Value(), Fence: lock.Fence(), TTL: ttl,
 		Called: called, Start: until - validity(ttl), Got: r.now(), Until: until, Ended: never, Forgotten: never, Adopting: never,
 		Why: "until",

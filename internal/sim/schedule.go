@@ -30,6 +30,9 @@ type Schedule struct {
 	Prompt []int // if not nil: faults strike these nodes only, a minority, and I5 is judged by latency
 	Grows  bool  // registers are lost, but fences grow all the same (I2, its second half)
 
+	Edges bool // code of the user's panics, and values of others stand in the way: see edges.go, and stays.go for its judges
+	Alone int  // of the keys, the last so many are not acquired once the faults are over, which would clean up beside them
+
 	least int // acquisitions, or the run means nothing
 }
 
@@ -37,6 +40,8 @@ type Schedule struct {
 type Client struct {
 	Wall        time.Duration // how far its wall clock is ahead
 	NodeTimeout time.Duration // of its Options
+	Panics      int           // of so many callbacks one panics; 0: none does
+	Wrapped     bool          // its nodes are of a foreign type, which hides what they can do
 }
 
 // A Task is what a goroutine of a client does from At on.
@@ -71,6 +76,10 @@ const (
 	Die     Behaviour = "die"     // the process ends while it holds the lock
 	Close   Behaviour = "close"   // closes the Locker while it is in use, and starts another
 	Inspect Behaviour = "inspect"
+	Rush    Behaviour = "rush"  // several callers adopt the same value at once, in one Locker and in others
+	Join    Behaviour = "join"  // comes just before its own process releases the lock, and gives up about then
+	Quit    Behaviour = "quit"  // leaves the lock to expire from within Run
+	Again   Behaviour = "again" // releases, and once more after Until
 )
 
 // A Fault strikes at At and is over after For.
@@ -84,6 +93,7 @@ type Fault struct {
 	By      time.Duration // how slow, or how far a clock is set
 	Back    time.Duration // how slow the replies are
 	Rate    float64
+	All     bool // every node
 }
 
 // A Strike is what kind of fault it is.
@@ -122,6 +132,9 @@ const (
 	MuteEars    Strike = "mute-ears"   // nothing more is heard on them
 	SlowEars    Strike = "slow-ears"   // what is said on them takes By longer
 	NoPublish   Strike = "no-publish"  // announcements are refused
+	Deny        Strike = "deny"        // the node's user lacks a permission: of the N-th in permissions
+	Foreign     Strike = "foreign"     // N nodes have a value of somebody else's at the key, with a ttl of By; 0: without
+	Throw       Strike = "throw"       // of the client's calls to the node, every fourth panics
 )
 
 func (t Task) String() string {
@@ -145,9 +158,9 @@ func (f Fault) String() string {
 	switch f.Do {
 	case Wall, Pause, Vanish, Kill:
 		s += fmt.Sprintf(" c%d", f.Client)
-	case CutLink:
+	case CutLink, Throw:
 		s += fmt.Sprintf(" c%d-%s", f.Client, nodeName(f.Node))
-	case Evict, EvictFence, EvictQueue:
+	case Evict, EvictFence, EvictQueue, Foreign:
 		s += fmt.Sprintf(" %s k%d", nodeName(f.Node), f.Key)
 	default:
 		s += " " + nodeName(f.Node)
@@ -158,6 +171,13 @@ func (f Fault) String() string {
 	switch f.Do {
 	case DropRequest, DropReply, LoseReply, EvictQueue:
 		s += fmt.Sprintf(" n=%d", f.N)
+	case Deny:
+		s += fmt.Sprintf(" %v", f.permission())
+		if f.All {
+			s += " everywhere"
+		}
+	case Foreign:
+		s += fmt.Sprintf(" n=%d ttl=%v", f.N, f.By)
 	case Slow:
 		s += fmt.Sprintf(" by %v and %v", f.By, f.Back)
 	case Wall, Jump, SlowEars:

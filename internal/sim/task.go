@@ -40,7 +40,7 @@ func (w *world) task(i int) {
 		d.extends(d.acquire(true))
 	case Keep, Die:
 		d.keep(d.acquire(true))
-	case Within:
+	case Within, Quit:
 		d.run()
 	case Last:
 		d.last(d.acquire(true))
@@ -52,6 +52,12 @@ func (w *world) task(i int) {
 		}
 	case Adopt:
 		d.adopt()
+	case Rush:
+		d.rush()
+	case Join:
+		d.join()
+	case Again:
+		d.again(d.acquire(true))
 	case Cancel:
 		d.cancel()
 	case Fickle:
@@ -95,7 +101,7 @@ func (d *doing) call(name string, f func() error) error {
 		d.w.waits(d)
 		defer d.w.served(d)
 	}
-	err := f()
+	err := recovered(f)
 	o.Returned, o.Outcome = d.w.now(), outcome(err)
 	if err != nil {
 		o.Text = err.Error()
@@ -144,9 +150,10 @@ func (d *doing) release(k *holding) {
 	if k == nil || !d.step() {
 		return
 	}
+	d.w.gather(d)
 	d.w.end(k, "release")
 	d.w.releasing(k)
-	d.call("Release", func() error { return k.lock.Release(context.Background()) })
+	d.giveBack(k)
 }
 
 func (d *doing) write(k *holding) { d.w.write(d.c, k) }
@@ -262,11 +269,20 @@ func (d *doing) run() {
 			mine = d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 			d.w.served(d)
 			d.w.watchLoss(d.c, mine, held)
+			if d.Do == Quit {
+				lock.LeaveToExpire()
+				d.why(mine, "left to expire")
+				return nil
+			}
 			d.hold(held, mine)
 			d.w.end(mine, "run") // the library's release comes after this
+			d.c.panics(uint64(mine.Fence))
 			return nil
 		})
 	})
+	if d.Do == Quit && mine != nil && errors.Is(err, redlock.ErrLost) {
+		d.w.wrong("errors", d.Key, "c%d left the lock to expire, and Run says: %v", d.Client, err)
+	}
 	if err == nil && mine == nil {
 		d.w.wrong("errors", d.Key, "Run returned nil and has not called fn")
 	}
@@ -307,20 +323,33 @@ func (d *doing) adopt() {
 	if giver == nil || !d.step() {
 		return
 	}
-	d.w.adopting(giver)
+	d.adoptFrom(giver, giver.Value)
+}
+
+// adoptFrom takes over a value, that of giver or, if there is none, one of somebody else.
+func (d *doing) adoptFrom(giver *holding, value string) {
+	if giver != nil {
+		d.w.adopting(giver)
+	}
+	label := d.c.label()
 	called := d.w.now()
 	var lock *redlock.Lock
 	d.call("Adopt", func() (err error) {
 		ctx, stop := d.patience()
 		defer stop()
-		lock, err = d.c.locker().Adopt(ctx, keyName(d.Key), giver.Value, d.TTL)
+		lock, err = d.c.locker().Adopt(ctx, keyName(d.Key), value, d.TTL)
 		return err
 	})
 	if lock == nil {
+		d.w.notAdopted(giver, label)
 		return
 	}
-	d.w.endAt(giver, called, "handed over")
-	d.short(d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock))
+	if giver != nil {
+		d.w.endAt(giver, called, "handed over")
+	}
+	k := d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
+	d.w.inherits(k)
+	d.short(k)
 }
 
 // cancel gives up in the midst of an acquisition, and of the release if it was quicker.
@@ -361,7 +390,7 @@ func (d *doing) fickle() {
 	var lock *redlock.Lock
 	called := d.w.now()
 	d.call("Acquire", func() (err error) {
-		lock, err = d.c.locker().Acquire(ctx, keyName(d.Key), d.TTL)
+		lock, err = d.c.locker().Acquire(d.slowly(ctx), keyName(d.Key), d.TTL)
 		return err
 	})
 	if lock != nil {

@@ -25,7 +25,8 @@ type world struct {
 	clients []*client
 	tasks   sync.WaitGroup
 	faults  sync.WaitGroup
-	calm    chan struct{} // closed when no fault strikes any more
+	looks   sync.WaitGroup // at the nodes, until it is calm for good
+	calm    chan struct{}  // closed when no fault strikes any more
 
 	// These are guarded by mu, as the record is.
 	lost   map[string]instant // values that a majority no longer carries since then
@@ -37,6 +38,9 @@ type world struct {
 	death  instant          // of the last client that died by a fault
 	queue  map[int]waiter   // who waits, by task
 	fickle map[int][]func() // by key: who gives up at the next release
+	join   map[int][]joiner // by key: who comes just before the next release
+	others map[string]bool  // values that are somebody else's
+	throws map[[2]int]int   // by client and node: faults under way that have its calls panic
 }
 
 // Run plays a schedule in a bubble and returns what was seen. It does not judge. trace: count and hash every command
@@ -47,7 +51,7 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 	redlocktest.BubbleFunc(t, func() {
 		w := &world{
 			s: s, c: redlocktest.NewSeeded(t, s.Nodes, s.Seed), record: newRecord(s), calm: make(chan struct{}),
-			lost: map[string]instant{}, store: map[int]*fenced{}, depth: map[string]int{}, queue: map[int]waiter{}, fickle: map[int][]func(){}, death: -time.Hour, drops: make([]int, s.Nodes),
+			lost: map[string]instant{}, store: map[int]*fenced{}, depth: map[string]int{}, queue: map[int]waiter{}, fickle: map[int][]func(){}, join: map[int][]joiner{}, others: map[string]bool{}, throws: map[[2]int]int{}, death: -time.Hour, drops: make([]int, s.Nodes),
 		}
 		h = w.h
 		tracers := w.watchNodes(trace)
@@ -62,12 +66,18 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 		}
 		w.saveEverySecond()
 		w.faults.Go(w.audit)
+		if s.Edges {
+			w.faults.Go(w.keepOthers)
+			w.looks.Go(w.watchStays)
+		}
 		if !s.Unsafe { // keys may outlive their ttl
 			w.faults.Go(w.watchWaiters)
 		}
 		w.tasks.Wait()
 		w.faults.Wait()
 		close(w.calm)
+		w.looks.Wait()
+		w.removeOthers()
 		w.revive()
 		w.leftovers()
 		w.shut()
@@ -110,8 +120,12 @@ func (w *world) revive() {
 	fresh := w.newClient(len(w.clients))
 	w.clients = append(w.clients, fresh)
 	const slack = 5 * time.Second
-	bound := w.s.longest() + w.s.longest()/10 + slack + w.quarantine()
-	for key := range w.s.Keys {
+	ttl := w.s.longest()
+	if w.s.Edges { // nobody dies who has adopted for longer
+		ttl = min(ttl, time.Minute)
+	}
+	bound := ttl + ttl/10 + slack + w.quarantine()
+	for key := range w.s.Keys - w.s.Alone {
 		c := fresh
 		for i := range w.clients { // an old hand if there is one: it knows nodes that were down
 			if old := w.clients[(key+i)%len(w.clients)]; !old.isDead() {

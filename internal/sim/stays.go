@@ -1,0 +1,167 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+)
+
+// The judges of what is played in edges.go. They look at the nodes every few milliseconds, also while faults strike: what
+// a value is entitled to depends on nobody but its own holder.
+
+// watchStays sees to it that no value lives longer on a node than it would have if nobody had tried to adopt it, that
+// none of ours is there without a ttl, and that none comes back after its release.
+func (w *world) watchStays() {
+	const every = 20 * time.Millisecond
+	stays := map[stay]instant{} // until when, at most
+	said := map[stay]bool{}
+	for {
+		w.eachKey(func(node, key int, s stored) {
+			if s.value == "" {
+				return
+			}
+			at := stay{node, s.value}
+			if text := w.judgeStay(stays, at, s); text != "" && !said[at] {
+				said[at] = true
+				w.wrong("I4", key, "%s has %s = %s %s", nodeName(node), keyName(key), s.value, text)
+			}
+		})
+		select {
+		case <-w.calm:
+			return
+		case <-time.After(every + w.spread(7, len(stays))):
+		}
+	}
+}
+
+// A stay is that of a value on a node.
+type stay struct {
+	node  int
+	value string
+}
+
+// judgeStay says what is wrong with what a node has, "" if nothing is, and keeps until when it may be there.
+func (w *world) judgeStay(stays map[stay]instant, at stay, s stored) string {
+	const grain = 5 * time.Millisecond
+	now := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k, others := w.live[at.value], w.others[at.value]
+	over := now + s.left
+	if s.left == 0 {
+		over = never
+		if !others {
+			return "without a ttl"
+		}
+	}
+	most, known := stays[at]
+	extended := k != nil && k.edge.extends
+	if !known || over < most || extended {
+		stays[at] = over
+	}
+	switch {
+	case known && !extended && over > most && over-most > grain:
+		return fmt.Sprintf("until %v: it was there until %v before somebody tried to adopt it", over, most)
+	case k == nil: // an attempt that has not returned, or came to nothing; or somebody else's
+	case !k.edge.inherits && s.left > k.TTL+grain:
+		return fmt.Sprintf("for %v: its ttl is %v", s.left, k.TTL)
+	case k.edge.back < now-time.Second && w.open == 0 && now-w.quiet > w.settled() && !k.edge.torn:
+		return fmt.Sprintf("for %v: its release was answered at %v", s.left, k.edge.back)
+	}
+	return ""
+}
+
+// An edge is what these judges know of a claim.
+type edge struct {
+	extends  bool    // its holder may move its expiry
+	inherits bool    // it was adopted, with what was left of the life of the value before it, if that is more
+	back     instant // when its release was answered: it was ours until then
+	gone     bool    // a release was not answered by a majority, but executed by one before Until
+	tried    instant // when an adoption in another Locker failed
+	torn     bool    // and puts it back after its release, as the doc of Adopt says
+}
+
+func newEdge() edge { return edge{back: never, tried: -never} }
+
+func (w *world) mayExtend(task int) bool {
+	if task < 0 || task >= len(w.s.Tasks) {
+		return false
+	}
+	switch w.s.Tasks[task].Do {
+	case Extend, Keep, Within, Die:
+		return true
+	}
+	return false
+}
+
+func (w *world) inherits(k *holding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k.edge.inherits = true
+}
+
+// notAdopted notes that an adoption of a giver's value, if it has one, came to nothing.
+func (w *world) notAdopted(k *holding, label string) {
+	if k == nil || label == labelOf(k.Value) {
+		return
+	}
+	now := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k.edge.tried = now
+	k.edge.torn = k.edge.torn || k.Ended != never
+}
+
+// giveBack releases a lock and judges the answer.
+func (d *doing) giveBack(k *holding) {
+	called := d.w.now()
+	err := d.call("Release", func() error { return k.lock.Release(context.Background()) })
+	if d.w.s.Edges {
+		d.w.released(k, called, err)
+	}
+}
+
+func (w *world) released(k *holding, called instant, err error) {
+	now, has := w.now(), 0
+	for i := range w.c.Len() {
+		if v, _ := w.c.Node(i).Get(keyName(k.Key)); v == k.Value {
+			has++
+		}
+	}
+	const early = 5 * time.Millisecond // a loss is told as long before Until, at the most
+	most, inTime := has > w.c.Len()/2, time.Until(k.lock.Until()) > early
+	w.mu.Lock()
+	k.edge.torn = k.edge.torn || k.edge.tried > called-w.settled()
+	excused := k.Forgotten != never || k.Adopting != never
+	gone := k.edge.gone
+	switch {
+	case err == nil:
+		k.edge.back = min(k.edge.back, now)
+	case errors.Is(err, redlock.ErrNoQuorum):
+		k.edge.gone = gone || inTime && !most
+	}
+	w.mu.Unlock()
+	if !errors.Is(err, redlock.ErrLost) || excused {
+		return
+	}
+	switch {
+	case inTime && most:
+		w.wrong("I4", k.Key, "c%d: the release says lost, and %d nodes have %s: %v", k.Client, has, k.Value, err)
+	case gone:
+		w.wrong("I4", k.Key, "c%d: the release says lost, and it had been released in time: %v", k.Client, err)
+	}
+}
+
+// cleansUp reports that a Locker which was closed at that instant has taken everything back by now: it did not end without
+// a word, and no fault was near. Needs mu.
+func (w *world) cleansUp(at instant) bool {
+	if !w.s.Edges || at == never {
+		return false
+	}
+	const near = 3 * time.Second
+	return w.now() > at+near && !slices.ContainsFunc(w.s.Faults, func(f Fault) bool { return f.At < at+near && f.At+f.For > at-near })
+}
