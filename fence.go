@@ -36,6 +36,16 @@ const (
 	// raiseHeadroom is the least by which a raised token is above the registers, in
 	// µs, so that contenders' proposals do not overtake it meanwhile.
 	raiseHeadroom = 1000
+
+	// raisePart: a raise takes at most this part of the numbers that are left below
+	// 2^53, or one, however long its round took. Halved, they last half as long where
+	// registers are near the end; a round of a second is limited from 2^31 numbers on.
+	raisePart = 1024
+
+	// leadRoom is how many numbers are left below 2^53 where registers are no longer
+	// remembered as ahead. Who is refused there is told to remove them: a Locker that
+	// remembered them would refuse in turn, or put them back.
+	leadRoom = 1 << 20
 )
 
 // maxLeads bounds the keys whose registers are remembered as ahead of our clock.
@@ -53,7 +63,8 @@ func (l *Locker) lead(name *lockKey) int64 {
 	return l.leads[name.full]
 }
 
-// noteLead keeps what an acquisition learned for the next one.
+// noteLead keeps what an acquisition learned for the next one. It is a hint: a proposal
+// above it can always be made.
 func (l *Locker) noteLead(name *lockKey, start instant, token int64) {
 	if ahead := token > start.wall; !ahead && l.leading.Load() == 0 {
 		return
@@ -61,7 +72,7 @@ func (l *Locker) noteLead(name *lockKey, start instant, token int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case token <= start.wall:
+	case token <= start.wall || token > maxToken-leadRoom:
 		delete(l.leads, name.full)
 	case l.leads == nil || len(l.leads) >= maxLeads:
 		l.leads = map[string]int64{name.full: token}
@@ -92,9 +103,8 @@ func propose(start instant, seen int64) int64 {
 // which what comes after has to wait for, also with an error.
 func (l *Locker) raise(ctx context.Context, e *errand, b *ballot) (token int64, err error) {
 	for range maxRaises {
-		took := l.now().since(b.start)
-		token = min(e.seen+max(raiseHeadroom, 2*int64(took/time.Microsecond)), maxToken-1)
-		if token <= e.seen {
+		token = raisedAbove(e.seen, l.now().since(b.start))
+		if token == 0 {
 			e.hard = true
 			return 0, l.missed(e, e.tail, ErrNoQuorum, tokensUsedUp)
 		}
@@ -119,6 +129,17 @@ func (l *Locker) raise(ctx context.Context, e *errand, b *ballot) (token int64, 
 		reason = ErrHeld
 	}
 	return 0, l.missed(e, e.tail, reason, "no majority agreed on a fencing token")
+}
+
+// raisedAbove is the token to raise registers to that stand at seen, where a round takes
+// this long. 0: there is no such number below 2^53-1.
+func raisedAbove(seen int64, took time.Duration) int64 {
+	room := maxToken - 1 - seen
+	if room <= 0 {
+		return 0
+	}
+	headroom := max(raiseHeadroom, 2*int64(took/time.Microsecond))
+	return seen + min(headroom, max(room/raisePart, 1))
 }
 
 // raised counts only registers that moved to the token.

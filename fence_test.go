@@ -609,3 +609,69 @@ func TestALeadOfTheRegistersIsNotPaidForTwice(t *testing.T) {
 		}
 	})
 }
+
+// What is remembered of the registers is a hint. It refuses nothing by itself: where they
+// are removed, as the error says, the lock is to be had, by whoever remembers them, too.
+func TestRegistersThatWereRemovedAreForgotten(t *testing.T) {
+	const top = int64(1) << 53
+	remove := func(s *stage) {
+		for i := range 3 {
+			s.do(i, "DEL", jobRegister)
+		}
+	}
+	byTheClock := func(s *stage, what string, l *redlock.Locker) {
+		s.Helper()
+		k := s.take(l, 30*time.Second)
+		if k.Fence() > micros() {
+			s.Errorf("%s, registers removed: got token %d, want one of the clock, %d", what, k.Fence(), micros())
+		}
+		s.is("Release", k.Release(s.ctx), nil)
+		time.Sleep(time.Second)
+	}
+	t.Run("a slow round near the end does not use the numbers up", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{NodeTimeout: 5 * time.Second})
+			const room = 3_000_000
+			s.setRegister(top-room, 0, 1, 2)
+			s.slow(time.Second, 0, 1, 2)
+			last := top - room
+			for range 50 {
+				k := s.take(l, 30*time.Second)
+				if k.Fence() <= last || k.Fence() > top-room/2 {
+					t.Fatalf("token: got %d after %d, %d numbers before the end", k.Fence(), last, top-k.Fence())
+				}
+				last = k.Fence()
+				s.is("Release", k.Release(s.ctx), nil)
+				time.Sleep(5 * time.Second)
+			}
+			s.slow(0, 0, 1, 2)
+			remove(s)
+			s.is("Release", s.take(l, 30*time.Second).Release(s.ctx), nil)
+		})
+	})
+	t.Run("the last numbers", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+			s.setRegister(top-8, 0, 1, 2)
+			s.is("Release", s.take(b, 30*time.Second).Release(s.ctx), nil)
+			var err error
+			for n := 0; err == nil; n++ {
+				if n > 8 {
+					t.Fatal("more tokens than there are numbers")
+				}
+				time.Sleep(time.Second)
+				var k *redlock.Lock
+				if k, err = a.TryAcquire(s.ctx, job, 30*time.Second); err == nil {
+					s.is("Release", k.Release(s.ctx), nil)
+				}
+			}
+			s.is("TryAcquire at the end", err, redlock.ErrNoQuorum)
+			s.says(err, "remove them")
+			time.Sleep(time.Second)
+			remove(s)
+			byTheClock(s, "who was refused", a)
+			byTheClock(s, "another who had met them", b)
+			byTheClock(s, "the first again", a)
+		})
+	})
+}

@@ -186,6 +186,16 @@ var mutants = []mutant{
 		patches: []patch{{"lua/raise.lua", "'CH', ARGV[2], 'f') == 1 then", "'CH', ARGV[2], 'f') >= 0 then"}},
 	},
 	{
+		name: "lead-refuses", rule: "what is remembered of registers refuses nothing", why: "no simulated register stands near 2^53",
+		patches: []patch{{"fence.go", "case token <= start.wall || token > maxToken-leadRoom:", "case token <= start.wall:"}},
+		test:    "TestRegistersThatWereRemovedAreForgotten",
+	},
+	{
+		name: "raise-uses-up", rule: "a raise takes a small part of the numbers that are left", why: "the same",
+		patches: []patch{{"fence.go", "return seen + min(headroom, max(room/raisePart, 1))", "return seen + min(headroom, room)"}},
+		test:    "TestRegistersThatWereRemovedAreForgotten",
+	},
+	{
 		name: "shrink", rule: "registers only grow", profiles: "skew",
 		patches: []patch{{"command.go", `q.add("zadd", name.args.fence, "gt", "ch", proposal, "f")`, `q.add("zadd", name.args.fence, "ch", proposal, "f")`}},
 	},
