@@ -238,6 +238,39 @@ func TestDownNodeGetsPingsAndNothingElseUntilItAnswersOne(t *testing.T) {
 	}
 }
 
+// A PING that left before the last timeout says nothing about what the node has been since:
+// it stays down until a later one is answered.
+func TestOnlyAPingSentAfterTheLastTimeoutClearsANode(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
+		n := c.Node(2)
+		began := time.Now()
+		var over atomic.Bool
+		n.OnCommand(func(args []string) {
+			since := time.Since(began)
+			switch w := word(args); {
+			case w == "acquire" || w == "ping" && since > 80*time.Millisecond:
+				for !over.Load() { // it hangs
+					time.Sleep(10 * time.Millisecond)
+				}
+			case w == "ping":
+				time.Sleep(100*time.Millisecond - since)
+			}
+		})
+		try(t, l, "first", 10*time.Second) // times out at 50 ms, and PINGs leave
+		time.Sleep(30*time.Millisecond - time.Since(began))
+		try(t, l, "second", 10*time.Second)                  // on another connection; times out at 80 ms
+		time.Sleep(110*time.Millisecond - time.Since(began)) // the PINGs of before that are answered
+		check(t, "PINGs that left before the last timeout are there", count(heard(n, ""), "ping") > 0, true)
+		check(t, "the node is down though they were answered", l.Down(2), true)
+		time.Sleep(500 * time.Millisecond)
+		check(t, "the node is down half a second later", l.Down(2), true)
+		over.Store(true)
+		_, up := within(time.Second, func() bool { return !l.Down(2) })
+		check(t, "the node is used again when a later PING is answered", up, true)
+	})
+}
+
 func TestDownNodeFailsCallsAtOnce(t *testing.T) {
 	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})

@@ -115,6 +115,11 @@ var mutants = []mutant{
 		test:    "TestRollbackOfWhatHadNoAnswerGoesOutOnlyAfterAPing",
 	},
 	{
+		name: "stale-ping", rule: "only a PING sent after the last timeout clears a node", why: "the next timeout takes it out of use again, and a minority's faults cost nothing",
+		patches: []patch{{"owed.go", "ln.stuck >= maxStuck || ln.downSince.After(p.sent)", "ln.stuck >= maxStuck"}},
+		test:    "TestOnlyAPingSentAfterTheLastTimeoutClearsANode",
+	},
+	{
 		name: "no-second-look", rule: "a second look", why: "the same",
 		patches: []patch{{"node.go", "ln.owe(c, lookAgain)", "_ = lookAgain"}},
 		test:    "TestSecondLookFindsTheAcquireThatCameAfterTheRelease",
