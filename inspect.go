@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -101,7 +102,7 @@ func (b *ballot) status() Status {
 			if b == -1 {
 				b = maxTTL
 			}
-			return int(a - b)
+			return cmp.Compare(a, b) // the difference does not fit an int of 32 bits
 		})
 		s.Held, s.Value, s.Holder = true, value, Label(value)
 		s.Left = ds[len(ds)-need] // when so many have expired, need-1 are left
