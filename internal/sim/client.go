@@ -133,6 +133,7 @@ func (c *client) stoodStill(since time.Time) bool {
 // It takes a moment of its own, because several of a Locker's rounds can end at one instant, with the timeout of a node
 // that all of them wait for, or in one batch; which goroutine would then draw the Locker's next random number is the scheduler's choice.
 func (c *client) observe(r redlock.Round) {
+	defer c.panics(uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key))
 	switch r.Op {
 	case redlock.OpAcquire, redlock.OpRaise:
 		c.gate()
@@ -145,7 +146,6 @@ func (c *client) observe(r redlock.Round) {
 		return
 	}
 	time.Sleep(moment(c.w.s.Seed, uint64(c.i), uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key)))
-	c.panics(uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key))
 }
 
 // moment is some microseconds, known by what it is for.
