@@ -358,6 +358,7 @@ func explain(err error) (e *nodeError, said bool) {
 	if i := strings.LastIndex(e.text, " script: "); i > 0 && strings.Contains(e.text[i:], "@user_script") {
 		e.text = e.text[:i]
 	}
+	e.text, _, _ = strings.Cut(e.text, ", with args beginning with") // a lock's value is among them
 	if e.text != "" {
 		e.text = quoteValue(e.text)
 	}
@@ -649,7 +650,7 @@ func readTurn(v any, err error, value string) reply {
 		r.holder = who
 		r.stored = who == value // as in readAcquire
 	case int64(2):
-		r.err = newNodeError("the turn of "+quoteValue(Label(who)), nil)
+		r.err = newNodeError("the turn of "+holderName(who), nil)
 	default:
 		return strange(askTurn, v)
 	}

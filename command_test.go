@@ -399,7 +399,8 @@ var nodeErrors = []struct {
 	{"TRYAGAIN Multiple keys request during rehashing of slot", "", true},
 	{"MOVED 3999 127.0.0.1:6381", "", true},
 	{"ASK 3999 127.0.0.1:6381", "", true},
-	{"ERR unknown command 'ZADD', with args beginning with: ", "", false},
+	{"ERR unknown command 'ZADD', with args beginning with: ", "ERR unknown command 'ZADD'", false},
+	{"ERR unknown command 'evalsha', with args beginning with: 'sha' '2' 'k' '" + mine + "' ", "ERR unknown command 'evalsha'", false}, // a lock's value is a secret
 	{"ERR syntax error", "", true},
 	{"ERR something that nobody knows", "", true},
 	{"  LOADING padded \r\n", "LOADING padded", true},

@@ -3,7 +3,9 @@ package redlock
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -12,13 +14,13 @@ import (
 type Status struct {
 	Key    string
 	Held   bool          // a majority of the nodes holds one and the same value
-	Value  string        // that value; else ""
-	Holder string        // its label, or all of a value that is not ours
-	Left   time.Duration // until it is over on so many of these that they are no majority; -1: never, by a stranger's hand
+	Value  string        // that value, for Adopt; else "". A secret of the holder, not for logs
+	Holder string        // its label; "" if another client has stored it, whose value may be a secret
+	Left   time.Duration // until it is over on so many of these that they are no majority; -1: it has no ttl, and so no lock library has set it
 	Fence  int64         // the highest register met: no token given out so far is greater; 0: none
 
-	// Queue is who waits for it, first to last, by their labels, as a majority of the
-	// nodes knows them: one for each Locker, at most a hundred. Callers that wait in one
+	// Queue is who waits for it, first to last, by their labels ("" for a place that is not
+	// of this library), as a majority of the nodes knows them: one for each Locker, at most a hundred. Callers that wait in one
 	// Locker share its place, which has the label of the first of them.
 	Queue []string
 
@@ -29,10 +31,53 @@ type Status struct {
 // A NodeStatus is what one node said of a lock.
 type NodeStatus struct {
 	Node  string
-	Value string        // "": none
-	Left  time.Duration // until it expires there; -1: never
+	Value string        // "": none; else a secret of whoever stored it
+	Left  time.Duration // until it expires there; -1: never, it has no ttl
 	Fence int64         // its register; 0: none
 	Err   error         // it gave no answer, or one that makes no sense
+}
+
+// String is the Status in one line, without the Values: their labels at most. (An
+// encoding, as JSON, has them.)
+func (s Status) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q ", clip(s.Key))
+	if s.Held {
+		b.WriteString("held by " + holderName(s.Value) + ", " + leftText(s.Left))
+	} else {
+		b.WriteString("not held")
+	}
+	fmt.Fprintf(&b, ", fence %d", s.Fence)
+	for i, n := range s.Nodes {
+		if i == 0 {
+			b.WriteString(" (")
+		} else {
+			b.WriteString(", ")
+		}
+		b.WriteString(n.String())
+	}
+	if len(s.Nodes) > 0 {
+		b.WriteString(")")
+	}
+	return b.String()
+}
+
+// String is what the node said in a few words, without the Value.
+func (n NodeStatus) String() string {
+	switch {
+	case n.Err != nil:
+		return n.Node + " " + n.Err.Error()
+	case n.Value == "" && n.Left == 0:
+		return n.Node + " free"
+	}
+	return n.Node + " held by " + holderName(n.Value) + ", " + leftText(n.Left)
+}
+
+func leftText(left time.Duration) string {
+	if left < 0 {
+		return noTTL
+	}
+	return short(left) + " left"
 }
 
 // Inspect asks all nodes who holds the lock key, and changes nothing. It waits for

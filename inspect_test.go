@@ -2,6 +2,11 @@ package redlock_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +25,9 @@ func TestInspectTellsWhoHoldsTheLock(t *testing.T) {
 		s.is("Inspect", err, nil)
 		if !st.Held || st.Key != job || st.Value != k.Value() || st.Holder != "web-1" || st.Fence != k.Fence() {
 			t.Errorf("got %+v, want held by web-1 with %s and %d", st, k.Value(), k.Fence())
+		}
+		if got, want := fmt.Sprint(k), fmt.Sprintf("lock %q, fence %d", job, k.Fence()); got != want {
+			t.Errorf("the lock: got %s, want %s", got, want)
 		}
 		if st.Left > 6*time.Second || st.Left < 5990*time.Millisecond {
 			t.Errorf("left: got %v, want 6s", st.Left)
@@ -107,8 +115,8 @@ func TestInspectSaysHeldOnlyOfAMajority(t *testing.T) {
 		s.node(4).Set(job, "y", time.Minute)
 		st, err = l.Inspect(s.ctx, job)
 		s.is("Inspect", err, nil)
-		if !st.Held || st.Value != "y" || st.Holder != "y" {
-			t.Errorf("three hold y: got %+v, want held by y", st)
+		if !st.Held || st.Value != "y" || st.Holder != "" {
+			t.Errorf("three hold y: got %+v, want held by y, which has no label", st)
 		}
 	})
 }
@@ -202,5 +210,120 @@ func TestAnInspectionThatIsCancelledReturnsAtOnce(t *testing.T) {
 		l.Close()
 		_, err = l.Inspect(s.ctx, job)
 		s.is("Inspect after Close", err, redlock.ErrClosed)
+	})
+}
+
+// A client of another library stores a token that releases its lock, and no ttl, say.
+// Nothing that we print may have it.
+func TestValuesOfOtherClientsAreNotTold(t *testing.T) {
+	const secret = "c2VjcmV0LXRva2Vu"
+	for _, fair := range []bool{false, true} {
+		onStage(t, 3, func(s *stage) {
+			var printed []string
+			var mu sync.Mutex
+			note := func(v any) {
+				mu.Lock()
+				defer mu.Unlock()
+				printed = append(printed, fmt.Sprintf("%v %+v", v, v))
+			}
+			l := s.locker(redlock.Options{Fair: fair, Observe: func(r redlock.Round) { note(r) }})
+			for i := range 3 {
+				s.node(i).Set(job, secret, time.Hour)
+				s.do(i, "ZADD", jobQueue, fmt.Sprint(s.node(i).Now().UnixMicro()), secret+"-waits")
+				s.do(i, "ZADD", jobLapse, fmt.Sprint(s.node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits")
+			}
+			st, err := l.Inspect(s.ctx, job)
+			s.is("Inspect", err, nil)
+			note(st)
+			if !st.Held || st.Value != secret || st.Holder != "" || st.Nodes[0].Value != secret {
+				s.Errorf("got %+v, want it held, by the raw value, and without a label", st)
+			}
+			if !slices.Equal(st.Queue, []string{""}) {
+				s.Errorf("queue: got %q, want one without a label", st.Queue)
+			}
+			_, err = l.TryAcquire(s.ctx, job, time.Second)
+			s.is("TryAcquire", err, redlock.ErrHeld)
+			s.says(err, "held by another client (")
+			note(err)
+			var q *redlock.QuorumError
+			if !errors.As(err, &q) || q.Round.Holder() != secret {
+				s.Errorf("got the holder %q, want the raw value for programs", q.Round.Holder())
+			}
+			ctx, cancel := context.WithTimeout(s.ctx, time.Second)
+			defer cancel()
+			_, err = l.Acquire(ctx, job, time.Second)
+			s.is("Acquire", err, context.DeadlineExceeded)
+			s.says(err, "held by another client (")
+			note(err)
+			for i := range 3 { // free, but for those who queue
+				s.do(i, "DEL", job)
+				s.do(i, "ZADD", jobQueue, "1", secret+"-waits")
+				s.do(i, "ZADD", jobLapse, fmt.Sprint(s.node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits")
+			}
+			if _, err = l.TryAcquire(s.ctx, job, time.Second); fair {
+				s.says(err, "the turn of another client")
+				note(err)
+			}
+			for _, text := range printed {
+				if strings.Contains(text, secret) {
+					s.Errorf("fair=%v: the value is in %s", fair, text)
+				}
+			}
+		})
+	}
+}
+
+// A key without a ttl never becomes free by itself: whoever waits for it is told.
+func TestAKeyWithoutTTLIsToldAsSuch(t *testing.T) {
+	const told = "no ttl: not set by a lock library"
+	for _, c := range []struct {
+		name string
+		ttls []time.Duration // 0: none
+		want bool
+	}{
+		{"on all", []time.Duration{0, 0, 0, 0, 0}, true},
+		{"on so many that no majority is left", []time.Duration{0, 0, 0, time.Hour, time.Hour}, true},
+		{"on fewer", []time.Duration{0, 0, time.Hour, time.Hour, time.Hour}, false},
+		{"on none", []time.Duration{time.Hour, time.Hour, time.Hour, time.Hour, time.Hour}, false},
+	} {
+		for _, fair := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, fair=%v", c.name, fair), func(t *testing.T) {
+				onStage(t, 5, func(s *stage) {
+					l := s.locker(redlock.Options{Fair: fair})
+					for i, ttl := range c.ttls {
+						s.node(i).Set(job, "customer json", ttl)
+					}
+					ctx, cancel := context.WithTimeout(s.ctx, time.Second)
+					defer cancel()
+					_, err := l.Acquire(ctx, job, time.Second)
+					s.is("Acquire", err, redlock.ErrHeld)
+					some := c.ttls[0] == 0 && c.ttls[4] != 0 // which of them a look hears first is chance
+					if got := strings.Contains(err.Error(), "held by another client, "+told+" ("); got != c.want && !some {
+						s.Errorf("got %v, want it to say %q: %v", err, told, c.want)
+					}
+					st, err := l.Inspect(s.ctx, job)
+					s.is("Inspect", err, nil)
+					if (st.Left == -1) != c.want || strings.Contains(strings.Split(st.String(), " (")[0], told) != c.want {
+						s.Errorf("got %v with %v left, want -1 and %q: %v", st, st.Left, told, c.want)
+					}
+				})
+			})
+		}
+	}
+	t.Run("and not any more when it has one", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			s.strangers(0, s.all()...)
+			w := s.waiter(l, time.Second)
+			time.Sleep(time.Second)
+			s.strangers(time.Hour, s.all()...)
+			time.Sleep(10 * time.Second)
+			w.stop()
+			<-w.ended
+			s.is("Acquire", w.err, redlock.ErrHeld)
+			if strings.Contains(w.err.Error(), told) {
+				s.Errorf("got %v, though it has a ttl by now", w.err)
+			}
+		})
 	})
 }

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -72,6 +73,10 @@ func (k *Lock) Value() string { return k.acquired().value }
 // refuses writes with a smaller token than it has seen is safe even from a holder
 // that sleeps past Until. (Kleppmann, How to do distributed locking, 2016.)
 func (k *Lock) Fence() int64 { return k.acquired().fence }
+
+// String names the lock by its key and its fence, and not by its value, which is a
+// secret: by it the lock can be taken over.
+func (k *Lock) String() string { return fmt.Sprintf("lock %q, fence %d", clip(k.Key()), k.Fence()) }
 
 // Until is when the lock must no longer be believed in, on the steady clock; only
 // an answered extension moves it, and only forward. Prefer Valid, which minds the

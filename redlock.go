@@ -412,7 +412,7 @@ func (l *Locker) await(ctx context.Context, e *errand, b *ballot) error {
 
 // missed is the error of an attempt that was decided against us.
 func (l *Locker) missed(e *errand, b *ballot, reason error, hint string) error {
-	e.last = &QuorumError{Round: l.round(b, e), Err: reason, hint: hint}
+	e.last = &QuorumError{Round: l.round(b, e), Err: reason, hint: hint, endless: b.endless()}
 	return e.last
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/google/uuid"
 )
 
 // An Op is what a Round asked of the nodes.
@@ -79,12 +81,13 @@ func (a Answer) String() string {
 type Vote struct {
 	Node   string        // the node's address, or its number if it tells none
 	Answer Answer        //
-	Holder string        // the value met on the key where Answer is No and another holds it; else empty
+	Holder string        // the value met on the key where Answer is No and another holds it, which may be a secret; else empty
 	Err    error         // why the answer is Unknown, or No without a Holder
 	Took   time.Duration // from the start of the round to the answer
 }
 
-// String is the vote as errors show it: "a yes 0.4ms", "b held", "c timeout 50ms".
+// String is the vote as errors show it: "a yes 0.4ms", "b held", "c timeout 50ms". It
+// has nothing of the Holder.
 func (v Vote) String() string {
 	switch {
 	case v.Answer == Yes:
@@ -113,7 +116,8 @@ func short(d time.Duration) string {
 }
 
 // A Round is one question put to all nodes at once, and their answers. Errors
-// carry the round that decided them, observers are given every one.
+// carry the round that decided them, observers are given every one. Printed by package
+// fmt it shows no Vote's Holder; an encoding, as JSON, has it.
 type Round struct {
 	Op      Op
 	Key     string
@@ -125,8 +129,9 @@ type Round struct {
 	Attempt int           // acquire: 1 for the first
 }
 
-// Holder is the value that a majority of the nodes named as the one in the way,
-// or "" if none is named by a majority. Label is the readable part of it.
+// Holder is the value that a majority of the nodes named as the one in the way, or ""
+// if none is named by a majority. It is a secret of its holder, who can be made to lose
+// the lock by it, and is not for logs: Label is the part that may be shown.
 func (r Round) Holder() string {
 	for i, v := range r.Votes {
 		if v.Holder == "" {
@@ -181,7 +186,8 @@ type QuorumError struct {
 	Round Round
 	Err   error // ErrHeld, ErrNoQuorum or ErrLost
 
-	hint string // what to add to the reason, such as when the rest expires
+	hint    string // what to add to the reason, such as when the rest expires
+	endless bool   // held by a key that does not expire, as far as is known
 }
 
 func (e *QuorumError) reason() string {
@@ -192,7 +198,10 @@ func (e *QuorumError) reason() string {
 	if e.Err == ErrHeld {
 		reason = "held"
 		if h := e.Round.Holder(); h != "" {
-			reason = "held by " + quoteValue(Label(h))
+			reason = "held by " + holderName(h)
+		}
+		if e.endless {
+			reason += ", " + noTTL
 		}
 	}
 	switch {
@@ -227,20 +236,33 @@ func (e *QuorumError) Unwrap() []error {
 // uuidLen is the length of a uuid's text, which ends every value of ours.
 const uuidLen = 36
 
-// Label is the part of a lock's value before its uuid, which says whose it is, such
-// as a Vote's or a Round's Holder; a value of another library is given whole.
+// Label is the part before the uuid of a value that this library has stored, which says
+// whose it is: the text of WithLabel or Options.Name. A value is a Lock's Value, a Vote's
+// or a Round's Holder, or a Status' Value. Any other value gives "": it is what another
+// client has stored, and may be a secret, as redsync's, by which its lock is released.
 func Label(value string) string {
 	if ours(value) {
 		return value[:len(value)-uuidLen-1]
 	}
-	return value
+	return ""
 }
 
-// ours reports whether a value looks like "label:uuid".
+// ours reports whether a value is "label:uuid".
 func ours(value string) bool {
 	i := len(value) - uuidLen - 1
-	return i >= 0 && value[i] == ':' && value[i+9] == '-' && value[i+14] == '-' && value[i+19] == '-' && value[i+24] == '-'
+	return i >= 0 && value[i] == ':' && uuid.Validate(value[i+1:]) == nil
 }
+
+// holderName is what texts say of who stored a value: nothing of it but its label.
+func holderName(value string) string {
+	if ours(value) {
+		return quoteValue(Label(value))
+	}
+	return "another client"
+}
+
+// noTTL is told of a key that never expires: every lock library sets a ttl.
+const noTTL = "no ttl: not set by a lock library"
 
 // clip bounds what a key or a value takes of an error's text.
 func clip(s string) string {

@@ -194,11 +194,12 @@ func TestLabelsAreShownPlainlyOnlyWhereTheyArePlain(t *testing.T) {
 		{valueOf("héllo wörld"), "héllo wörld"},
 		{valueOf("a:b"), "a:b"},
 		{valueOf(""), `""`},
-		{"redsync-random==", "redsync-random=="},
+		{"redsync-random==", "another client"},
 		{valueOf("a\nb"), `"a\nb"`},
 		{valueOf("\x1b[2J"), `"\x1b[2J"`},
 		{valueOf("\x7f"), `"\x7f"`},
-		{"\xff\xfe", `"\xff\xfe"`},
+		{"\xff\xfe", "another client"},
+		{valueOf("\xff\xfe"), `"\xff\xfe"`},
 		{valueOf(strings.Repeat("n", 1000)), strings.Repeat("n", 200) + "..."},
 	} {
 		if got := shownHolder(c.value); got != c.want {
@@ -251,11 +252,13 @@ func TestTheLabelIsWhatStandsBeforeTheUUID(t *testing.T) {
 		{valueOf(""), "", true},
 		{valueOf("a:b:c"), "a:b:c", true},
 		{"", "", false},
-		{"web", "web", false},
-		{"11111111-2222-4333-8444-555555555555", "11111111-2222-4333-8444-555555555555", false}, // a uuid without a label, as other libraries store
-		{"web_11111111-2222-4333-8444-555555555555", "web_11111111-2222-4333-8444-555555555555", false},
-		{"web:11111111_2222-4333-8444-555555555555", "web:11111111_2222-4333-8444-555555555555", false},
-		{"web:11111111-2222-4333-8444_555555555555", "web:11111111-2222-4333-8444_555555555555", false},
+		{"web", "", false},
+		{"11111111-2222-4333-8444-555555555555", "", false}, // a uuid without a label, as other libraries store
+		{"web_11111111-2222-4333-8444-555555555555", "", false},
+		{"web:11111111_2222-4333-8444-555555555555", "", false},
+		{"web:11111111-2222-4333-8444_555555555555", "", false},
+		{"web:s3cr3t!!-2222-4333-8444-555555555555", "", false},
+		{"web:11111111-2222-4333-8444-55555555555g", "", false},
 	} {
 		if got, is := Label(c.value), ours(c.value); got != c.label || is != c.ours {
 			t.Errorf("%q: got %q, ours=%v; want %q, %v", c.value, got, is, c.label, c.ours)
@@ -265,6 +268,42 @@ func TestTheLabelIsWhatStandsBeforeTheUUID(t *testing.T) {
 	for range 100 {
 		if v := "l:" + src.uuid(); !ours(v) || Label(v) != "l" {
 			t.Errorf("%q is not known as ours", v)
+		}
+	}
+}
+
+// A value is a secret of whoever stored it: with redsync's its lock is released.
+func TestValuesAreNeverPrinted(t *testing.T) {
+	const ours = "web-1:11111111-2222-4333-8444-555555555555"
+	for _, value := range []string{"c2VjcmV0LXRva2Vu==", `{"customer":"secret","card":"4111"}`, "sec:ret", "secret", "99999999-2222-4333-8444-555555555555", ours} {
+		vote := Vote{Node: "a", Answer: No, Holder: value}
+		round := Round{Op: OpAcquire, Key: "k", Need: 1, Votes: []Vote{vote}}
+		node := NodeStatus{Node: "a", Value: value, Left: -1, Fence: 3}
+		status := Status{Key: "k", Held: true, Value: value, Holder: Label(value), Left: -1, Fence: 3, Nodes: []NodeStatus{node}, Round: round}
+		who := "another client"
+		if value == ours {
+			who = "web-1"
+		}
+		for what, c := range map[string]struct {
+			v    any
+			says string
+		}{
+			"the error":      {&QuorumError{Round: round, Err: ErrHeld}, "held by " + who + " ("},
+			"its copy":       {QuorumError{Round: round, Err: ErrHeld}, ""},
+			"the round":      {round, "a held"},
+			"the vote":       {vote, "a held"},
+			"the status":     {status, `"k" held by ` + who + ", no ttl: not set by a lock library"},
+			"a pointer":      {&status, who},
+			"a node":         {node, "a held by " + who},
+			"the nodes":      {status.Nodes, who},
+			"those of a map": {map[string]Status{"x": status}, who},
+		} {
+			for _, verb := range []string{"%v", "%+v", "%s"} {
+				got := fmt.Sprintf(verb, c.v)
+				if strings.Contains(got, value) || strings.Contains(got, "secret") || !strings.Contains(got, c.says) {
+					t.Errorf("%s of %s by %s: got %s, want %q and nothing of the value", what, value, verb, got, c.says)
+				}
+			}
 		}
 	}
 }

@@ -241,12 +241,25 @@ func (l *Locker) lookIfFree(ctx context.Context, e *errand) error {
 	if err := l.await(ctx, e, b); err != nil {
 		return err
 	}
-	if t, _, _ := b.result(); t.refused() && e.last == nil {
-		l.missed(e, b, ErrHeld, "") // a try would have known by whom
+	if t, _, _ := b.result(); t.refused() {
+		l.stillHeld(e, b)
 	}
 	l.waits.looked(e, b)
 	l.observe(b, e)
 	return nil
+}
+
+// stillHeld notes for the error of the call what a look knows beside the last try, or
+// without one: whether the lock ever expires. A try knows by whom it is held.
+func (l *Locker) stillHeld(e *errand, b *ballot) {
+	switch {
+	case e.last == nil:
+		l.missed(e, b, ErrHeld, "")
+	case e.last.Err == ErrHeld:
+		told := *e.last
+		told.endless = b.endless()
+		e.last = &told
+	}
 }
 
 // question is what the leader looks by: from its place in the queues, if it would hear
@@ -299,6 +312,20 @@ func (b *ballot) left() time.Duration {
 	}
 	slices.Sort(all)
 	return all[b.t.need()-1]
+}
+
+// endless reports that the key has no ttl on so many nodes that it never becomes free on
+// a majority. Only looks and turns ask for it.
+func (b *ballot) endless() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for i := range b.calls {
+		if c := &b.calls[i]; c.voted && c.rep.answer == No && c.rep.err == nil && c.rep.left == -1 {
+			n++
+		}
+	}
+	return b.t.n-n < b.t.need()
 }
 
 // expiresIn is for how long a key is there of which PTTL says ms: up to a millisecond
