@@ -331,7 +331,12 @@ func Example_quiet() {
 func Example_metrics() {
 	rounds := expvar.NewMap("redlock_rounds")   // by what was asked
 	unknown := expvar.NewMap("redlock_unknown") // by node: votes that were no answer
+	vain := expvar.NewInt("redlock_vain")       // waits without a lock
 	opt := redlock.Options{Observe: func(r redlock.Round) {
+		if r.Op == redlock.OpAcquire && r.Attempt == 0 {
+			vain.Add(1)
+			return
+		}
 		rounds.Add(r.Op.String(), 1)
 		for _, v := range r.Votes {
 			if v.Answer == redlock.Unknown {

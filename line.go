@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -17,6 +18,10 @@ const (
 	// linger is how long announcements are listened to after the last waiter left:
 	// under contention another will come soon.
 	linger = 10 * time.Second
+
+	// maxBefore bounds how many are counted of those who stand before a caller that gives
+	// up: where thousands do so at once, each would walk the whole line.
+	maxBefore = 100
 )
 
 // A waits is the lines of a Locker, by key, and its ears.
@@ -57,6 +62,9 @@ type room struct {
 	heardBy uint64        // nodes whose announcements are heard, as bits
 	hearing time.Time     // since when these are a majority; zero: they are not
 	pace    time.Duration // how long the last try took
+	saw     *QuorumError  // what the line's last decided round came to; nil: none, or has says more
+	has     *ballot       // the round by which a caller of the line got the lock; nil: none since
+	freeing string        // the value of the lock of ours whose release began last
 	clock   int64         // fair: the nodes' time
 	told    time.Time     // fair: when it was
 }
@@ -199,6 +207,9 @@ func (w *waits) leave(e *errand) *ballot {
 	}
 	m.prev, m.next = nil, nil
 	r.due = r.due || m.trying
+	if r.first == nil {
+		r.saw, r.has, r.freeing = nil, nil, "" // nobody keeps it up to date from now on
+	}
 	if m.trying && r.handed > 0 && r.first == nil {
 		w.placed(r)
 		r.queued = true // as in handOver, where it had none yet
@@ -228,6 +239,47 @@ func (w *waits) leave(e *errand) *ballot {
 	return nil
 }
 
+// keep has everybody in the line know what a decided round of its leader came to.
+func (w *waits) keep(e *errand, q *QuorumError) {
+	if e.place.room == nil { // TryAcquire and Adopt
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.place.room.saw, e.place.room.has = q, nil
+}
+
+// known is what is known in the line of why a caller does not have the lock, and how many
+// stand before the caller there; nil: no round was decided. The wait and the attempt are
+// the caller's own.
+func (w *waits) known(e *errand) (q *QuorumError, before int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := e.place.room
+	for m := e.place.prev; m != nil && before < maxBefore; m = m.prev {
+		before++
+	}
+	switch {
+	case r.has != nil:
+		q = &QuorumError{Round: r.has.round(), Err: ErrHeld}
+		for i := range q.Round.Votes {
+			if v := &q.Round.Votes[i]; v.Answer == Yes { // to the one, and a no to the next
+				v.Answer, v.Holder = No, r.has.q.value
+			}
+		}
+	case r.saw == nil || r.saw == e.last:
+		return e.last, before
+	default:
+		q = new(*r.saw)
+		q.Round.Votes = slices.Clone(q.Round.Votes)
+	}
+	if r.freeing != "" && r.freeing == q.Round.Holder() {
+		q.hint = "being released"
+	}
+	q.Round.Wait, q.Round.Attempt = w.l.now().since(e.began), e.attempt
+	return q, before
+}
+
 // handOver prepares an attempt of the next in line, to be sent right behind the release
 // of a lock of this Locker, so that the lock changes hands in one round; nil: it is
 // to be released for all. Both are what they always are: if the attempt overtakes the
@@ -238,7 +290,11 @@ func (w *waits) handOver(k *Lock) (next *ballot, place string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.rooms[k.name.full]
-	if r == nil || r.first == nil || w.l.opt.Fair || w.l.isClosed() {
+	if r == nil || r.first == nil {
+		return nil, ""
+	}
+	r.freeing = k.value
+	if w.l.opt.Fair || w.l.isClosed() {
 		return nil, ""
 	}
 	m := r.first

@@ -75,8 +75,10 @@ type Options struct {
 	Name string
 
 	// Observe, if not nil, is called after every round with what was asked and
-	// answered. It is called from many goroutines, must not block and must not call
-	// the Locker or its Locks.
+	// answered, and after every call of Acquire that waited in vain: every caller's wait
+	// is seen, also of those who stood behind others and asked nothing (see Round). It is
+	// called from many goroutines, must not block and must not call the Locker or its
+	// Locks.
 	//
 	// The rounds of a call that waits for them (OpAcquire, OpRaise, OpAdopt, OpLook and
 	// OpInspect) are observed on the goroutine of that call, before it returns. A panic

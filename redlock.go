@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -224,7 +225,9 @@ func tied(err error) bool {
 // Lockers there is no order, unless Options.Fair makes one.
 //
 // Errors are those of TryAcquire, but ErrHeld and ErrNoQuorum only once ctx is
-// done, together with the error of ctx; or ErrNoQuorum at once where so many nodes
+// done, together with the error of ctx: for every caller, also one that stood behind
+// others and made no attempt, with the votes of the last round that was decided in its
+// line, if there was one. Or ErrNoQuorum at once where so many nodes
 // answer with errors that time does not heal (WRONGTYPE, NOAUTH, WRONGPASS, NOPERM,
 // READONLY) that no majority can be had.
 func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (*Lock, error) {
@@ -239,29 +242,69 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 		return nil, l.ended(ctx, e)
 	}
 	defer l.end() // Close waits for all below, leaving the line included
+	lock, vain, err := l.inLine(ctx, e)
+	if vain != nil { // after the line was left: nobody else waits for Observe
+		l.opt.Observe(*vain)
+	}
+	return lock, err
+}
+
+// inLine waits and tries until there is a lock, or an error. vain is for Observe: the wait
+// ended without a try that would tell of it.
+func (l *Locker) inLine(ctx context.Context, e *errand) (lock *Lock, vain *Round, err error) {
 	e.place.turn.came = e.began.at
 	l.waits.join(e)
-	won := false
-	defer func() { l.leaveLine(e, won) }()
+	defer func() { l.leaveLine(e, lock != nil) }()
 	for {
 		if err := l.wait(ctx, e); err != nil {
-			return nil, err
+			return nil, l.inVain(e), err
 		}
-		lock, err := l.try(ctx, e)
-		won = err == nil
+		tries := e.attempt
+		lock, err = l.try(ctx, e)
 		l.waits.tried(ctx, e, lock, err)
 		var missed *QuorumError
 		switch {
 		case err == nil:
-			return lock, nil
+			return lock, nil, nil
 		case !errors.As(err, &missed) || e.hard:
 		case ctx.Err() != nil || l.isClosed():
 			err = l.ended(ctx, e) // also where that came behind the verdict
 		default:
 			continue
 		}
-		return nil, err
+		if e.attempt == tries {
+			vain = l.inVain(e)
+		}
+		return nil, vain, err
 	}
+}
+
+// inVain is the Round that tells of a wait without a lock: its votes are those last known.
+// nil: nobody observes.
+func (l *Locker) inVain(e *errand) *Round {
+	if l.opt.Observe == nil {
+		return nil
+	}
+	r := Round{Key: e.name.key, Need: majority(len(l.lanes)), Start: e.began.at}
+	if q, _ := l.known(e); q != nil {
+		r = q.Round
+		r.Votes = slices.Clone(r.Votes) // the error has the others
+	} else {
+		for _, ln := range l.lanes {
+			r.Votes = append(r.Votes, Vote{Node: ln.name})
+		}
+	}
+	r.Op, r.Wait, r.Attempt = e.op, l.now().since(e.began), 0
+	return &r
+}
+
+// known is what is known of why an errand has no lock, and how many callers stand before
+// it in the line.
+func (l *Locker) known(e *errand) (q *QuorumError, before int) {
+	if e.place.room == nil {
+		return e.last, 0
+	}
+	return l.waits.known(e)
 }
 
 // try is an attempt, or what comes of the one that was handed to us.
@@ -404,7 +447,7 @@ func (l *Locker) await(ctx context.Context, e *errand, b *ballot) error {
 	if !b.abandon() {
 		return nil // decided at the same instant
 	}
-	if e.last == nil { // else the round before knew more than this one
+	if q, _ := l.known(e); q == nil { // else the round before knew more than this one
 		e.last = &QuorumError{Round: l.round(b, e), Err: ErrNoQuorum}
 	}
 	return l.ended(ctx, e)
@@ -413,6 +456,7 @@ func (l *Locker) await(ctx context.Context, e *errand, b *ballot) error {
 // missed is the error of an attempt that was decided against us.
 func (l *Locker) missed(e *errand, b *ballot, reason error, hint string) error {
 	e.last = &QuorumError{Round: l.round(b, e), Err: reason, hint: hint, endless: b.endless()}
+	l.waits.keep(e, e.last)
 	return e.last
 }
 
@@ -442,7 +486,8 @@ func (l *Locker) ended(ctx context.Context, e *errand) error {
 	} else {
 		err.why = append(err.why, ErrClosed)
 	}
-	err.last = e.last
+	err.last, err.before = l.known(e)
+	err.inLine = e.place.room != nil
 	return err
 }
 
@@ -452,6 +497,8 @@ type endedError struct {
 	why      []error
 	after    time.Duration
 	attempts int
+	inLine   bool         // of callers that wait; only the first of them asks the nodes
+	before   int          // how many stand before it there
 	last     *QuorumError // of the last round; nil: none was sent
 }
 
@@ -465,7 +512,19 @@ func (e *endedError) Error() string {
 	if e.last == nil {
 		return s
 	}
-	s += fmt.Sprintf(" after %s, attempt %d", short(e.after), e.attempts)
+	s += " after " + short(e.after)
+	switch {
+	case e.attempts > 0 || !e.inLine:
+		s += fmt.Sprintf(", attempt %d", e.attempts)
+	case e.before == 0:
+		s += ", without an attempt"
+	case e.before == 1:
+		s += ", behind 1 caller of this process"
+	case e.before < maxBefore:
+		s += fmt.Sprintf(", behind %d callers of this process", e.before)
+	default:
+		s += fmt.Sprintf(", behind %d or more callers of this process", e.before)
+	}
 	return s + ": " + e.last.reason() + " (" + e.last.Round.votes() + ")"
 }
 

@@ -118,6 +118,10 @@ func short(d time.Duration) string {
 // A Round is one question put to all nodes at once, and their answers. Errors
 // carry the round that decided them, observers are given every one. Printed by package
 // fmt it shows no Vote's Holder; an encoding, as JSON, has it.
+//
+// An OpAcquire with Attempt 0 is no question. It reports that a call of Acquire waited in
+// vain: Wait says how long, and the votes are those that were last known, of a round that
+// another caller may have asked for, or pending ones where none is known.
 type Round struct {
 	Op      Op
 	Key     string
@@ -126,7 +130,7 @@ type Round struct {
 	Start   time.Time     // before the first request left; a loss: of the acquisition or extension that held the lock
 	Took    time.Duration // from Start until it was decided
 	Wait    time.Duration // acquire: how long the caller has waited so far, all attempts
-	Attempt int           // acquire: 1 for the first
+	Attempt int           // acquire: 1 for the first; 0: this caller did not ask for the round
 }
 
 // Holder is the value that a majority of the nodes named as the one in the way, or ""

@@ -252,13 +252,14 @@ func (l *Locker) lookIfFree(ctx context.Context, e *errand) error {
 // stillHeld notes for the error of the call what a look knows beside the last try, or
 // without one: whether the lock ever expires. A try knows by whom it is held.
 func (l *Locker) stillHeld(e *errand, b *ballot) {
-	switch {
-	case e.last == nil:
+	switch q, _ := l.known(e); {
+	case q == nil:
 		l.missed(e, b, ErrHeld, "")
-	case e.last.Err == ErrHeld:
-		told := *e.last
+	case q.Err == ErrHeld && q.endless != b.endless():
+		told := *q
 		told.endless = b.endless()
 		e.last = &told
+		l.waits.keep(e, e.last)
 	}
 }
 
@@ -359,6 +360,7 @@ func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 			r.learn(e.ballot)
 		}
 		r.asked, r.foreign, r.behind = k.start.at, false, true
+		r.saw, r.has = nil, e.ballot
 		// Who is next takes its own place, behind those who waited longer.
 		r.at, r.try = now.Add(lookFirst), false
 		return

@@ -1101,3 +1101,159 @@ func TestNoCallbackRunsUnderALockOfOurs(t *testing.T) {
 		}
 	}
 }
+
+// Many callers of one process wait for one key, and only the first of them asks the
+// nodes. All are told what it saw, and every wait is observed.
+func TestEveryCallerOfALineIsToldWhatTheLeaderSaw(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		onStage(t, 3, func(s *stage) {
+			const callers, patience = 50, time.Second
+			var mu sync.Mutex
+			var vain []redlock.Round
+			longest := time.Duration(0)
+			l := s.locker(redlock.Options{Fair: fair, Observe: func(r redlock.Round) {
+				mu.Lock()
+				defer mu.Unlock()
+				longest = max(longest, r.Wait)
+				if r.Op == redlock.OpAcquire && r.Attempt == 0 {
+					vain = append(vain, r)
+				}
+			}})
+			k := s.take(s.locker(redlock.Options{Name: "the-holder"}), heldLong)
+			ctx, cancel := context.WithTimeout(s.ctx, patience)
+			defer cancel()
+			errs := make(chan error, callers)
+			for range callers {
+				go func() {
+					_, err := l.Acquire(ctx, job, heldLong)
+					errs <- err
+				}()
+			}
+			leaders := 0
+			for range callers {
+				err := <-errs
+				checkIs(t, "Acquire", err, context.DeadlineExceeded, redlock.ErrHeld)
+				s.says(err, "deadline exceeded after 1s", "held by the-holder (2 of 3 votes needed; ")
+				var q *redlock.QuorumError
+				if !errors.As(err, &q) {
+					t.Fatalf("got %v, want a *QuorumError in it", err)
+				}
+				if q.Round.Holder() != k.Value() || len(q.Round.Votes) != 3 || q.Round.Op != redlock.OpAcquire || q.Round.Key != job {
+					t.Errorf("got the round %+v, want three votes for %s", q.Round, k.Value())
+				}
+				if strings.Contains(err.Error(), ", attempt ") {
+					leaders++
+				} else if q.Round.Attempt != 0 || q.Round.Wait != patience {
+					t.Errorf("%v: got attempt %d, wait %v, want the caller's own figures: 0 and %v", err, q.Round.Attempt, q.Round.Wait, patience)
+				}
+			}
+			if leaders != 1 {
+				t.Errorf("%d callers say that they have asked, want one", leaders)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if len(vain) != callers {
+				t.Errorf("fair %v: %d waits in vain were observed, want %d", fair, len(vain), callers)
+			}
+			for _, r := range vain {
+				if r.Wait != patience || r.Holder() != k.Value() || len(r.Votes) != 3 || r.Need != 2 || r.Key != job {
+					t.Errorf("observed %+v, want a wait of %v for %s", r, patience, k.Value())
+				}
+			}
+		})
+	}
+}
+
+// Where a caller stands when it gives up.
+func TestAnErrorSaysWhatItsCallerWaitedFor(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{Name: "ours"})
+		other := s.take(s.locker(redlock.Options{Name: "the-holder"}), heldLong)
+		first := s.settled(l, heldLong)
+		second := s.settled(l, heldLong)
+		third := s.settled(l, heldLong)
+		fourth := s.settled(l, heldLong)
+		third.gives(context.Canceled, redlock.ErrHeld)
+		s.says(third.err, "context canceled after 400ms, behind 2 callers of this process: held by the-holder (")
+		// From now on another caller of the same process has it.
+		first.gets("released", s.quietly(other), promptly)
+		time.Sleep(time.Second)
+		fourth.gives(context.Canceled, redlock.ErrHeld)
+		s.says(fourth.err, ", behind 1 caller of this process: held by ours (2 of 3 votes needed; ")
+		var q *redlock.QuorumError
+		if !errors.As(fourth.err, &q) || q.Round.Holder() != first.lock.Value() || answersOf(fourth.err) != "no no no" {
+			t.Errorf("got %v, want the votes of a lock that is held by %s", fourth.err, first.lock.Value())
+		}
+		fifth := s.settled(l, heldLong)
+		second.gives(context.Canceled, redlock.ErrHeld)
+		s.says(second.err, ", without an attempt: held by ours (")
+		// The release takes its time.
+		for i := range 3 {
+			s.once(i, "release", func() { time.Sleep(100 * time.Millisecond) })
+		}
+		sixth := s.settled(l, heldLong)
+		released := s.quietly(first.lock)
+		time.Sleep(50 * time.Millisecond)
+		sixth.gives(context.Canceled, redlock.ErrHeld)
+		s.says(sixth.err, ", behind 1 caller of this process: held by ours, being released (")
+		fifth.gets("released slowly", released, 100*time.Millisecond+promptly)
+		s.is("Release", fifth.lock.Release(s.ctx), nil)
+		s.clean(l)
+	})
+}
+
+// Nothing is told that is not known: no round was decided yet, or only one of a line that
+// is long gone.
+func TestNothingIsToldOfALockThatNobodyCouldAskFor(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		vain := make(chan redlock.Round, 3)
+		l := s.locker(redlock.Options{NodeTimeout: 10 * time.Second, Observe: func(r redlock.Round) {
+			if r.Op == redlock.OpAcquire && r.Attempt == 0 {
+				vain <- r
+			}
+		}})
+		s.strangers(time.Second, s.all()...)
+		s.settled(l, heldLong).gives(redlock.ErrHeld)
+		if r := <-vain; r.Holder() != otherValue {
+			t.Errorf("observed %+v, want the other's lock", r)
+		}
+		time.Sleep(2 * time.Second)
+		for i := range 3 {
+			s.node(i).Hang()
+		}
+		s.waiter(l, heldLong)
+		time.Sleep(time.Millisecond)
+		second := s.waiter(l, heldLong)
+		time.Sleep(time.Second)
+		second.gives(context.Canceled)
+		checkIsNot(t, "Acquire behind one that has no answer", second.err, redlock.ErrHeld, redlock.ErrNoQuorum)
+		if got, want := second.err.Error(), `redlock: acquire "jobs/42": context canceled`; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		r := <-vain
+		if len(r.Votes) != 3 || r.Need != 2 || r.Wait != time.Second {
+			t.Errorf("observed %+v, want three votes and the wait of a second", r)
+		}
+		for _, v := range r.Votes {
+			if v.Node == "" || v.Answer != redlock.Pending || v.Holder != "" {
+				t.Errorf("observed %v, want a vote that is pending", v)
+			}
+		}
+	})
+}
+
+// That too few nodes answer is told to all, as well.
+func TestEveryCallerOfALineIsToldThatThereIsNoQuorum(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		for i := range 2 {
+			s.node(i).Fail("LOADING Redis is loading the dataset in memory")
+		}
+		s.waiter(l, heldLong)
+		time.Sleep(time.Second)
+		second := s.waiter(l, heldLong)
+		time.Sleep(time.Second)
+		second.gives(context.Canceled, redlock.ErrNoQuorum)
+		s.says(second.err, "after 1s, behind 1 caller of this process: no quorum (2 of 3 votes needed; ", "LOADING")
+	})
+}

@@ -134,6 +134,9 @@ func (c *client) stoodStill(since time.Time) bool {
 // that all of them wait for, or in one batch; which goroutine would then draw the Locker's next random number is the scheduler's choice.
 func (c *client) observe(r redlock.Round) {
 	defer c.panics(uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key))
+	if r.Op == redlock.OpAcquire && r.Attempt == 0 {
+		return // a wait in vain: nothing was asked
+	}
 	switch r.Op {
 	case redlock.OpAcquire, redlock.OpRaise:
 		c.gate()

@@ -371,6 +371,16 @@ var mutants = []mutant{
 		test:    "TestWhatIsHandedToAWaiterThatGaveUpIsNotSent",
 	},
 	{
+		name: "untold", rule: "every caller of a line is told what its leader saw", why: "what errors say is not judged",
+		patches: []patch{{"line.go", "\te.place.room.saw, e.place.room.has = q, nil\n", ""}},
+		test:    "TestEveryCallerOfALineIsToldWhatTheLeaderSaw",
+	},
+	{
+		name: "told-stale", rule: "whoever waits behind a lock of its own process is told of that one", why: "the same",
+		patches: []patch{{"wait.go", "\t\tr.saw, r.has = nil, e.ballot\n", ""}},
+		test:    "TestAnErrorSaysWhatItsCallerWaitedFor",
+	},
+	{
 		name: "retry-locked", rule: "no callback runs under a lock of ours", why: "the simulated clients have no Options.Retry",
 		patches: []patch{{"wait.go", "\tlongest := w.l.longestPause(e)\n\tw.mu.Lock()\n", "\tw.mu.Lock()\n\tlongest := w.l.longestPause(e)\n"}},
 		test:    "TestNoCallbackRunsUnderALockOfOurs",
