@@ -20,9 +20,14 @@ import (
 // acquisition has returned: where Inspect shows one that is still being acquired, its
 // acquisition may yet return a lock, which is valid until its Until beside the adopted.
 //
+// A key without a ttl, which this library never makes, is adopted with one.
+//
 // Errors are those of TryAcquire, with ErrLost where too many nodes hold another
-// value or none. A failed adoption puts the old value back where it had replaced it,
-// with the ttl that is left. The giver should not release what it gives away: if it does
+// value or none. A failed adoption puts the old value back where it had replaced it, and
+// that value expires when it would have expired without the adoption, whatever the two
+// ttls are: each node notes that time beside the lock, so this also holds where no reply
+// came. Only a node that has lost the fence register meanwhile keeps the key for the
+// adopter's ttl. The giver should not release what it gives away: if it does
 // so in the midst of an adoption that fails, its value is put back for what is left of
 // the ttl, and nobody removes it.
 func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration) (*Lock, error) {

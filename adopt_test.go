@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -454,5 +455,197 @@ func TestAReleaseWaitsForARestoreThatIsOwed(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.carry("afterwards", "", s.all()...)
 		s.clean(l)
+	})
+}
+
+// What a failed adoption puts back lives for as long as it would have lived without it: never longer, or a dead holder's
+// lock would stand for the adopter's ttl; never shorter, or the giver would believe in what has expired.
+func TestAFailedAdoptionGivesBackTheLifeThatWasLeft(t *testing.T) {
+	const ttl, longer = 30 * time.Second, 24 * time.Hour
+	faults := map[string]func(s *stage, l *redlock.Locker, k *redlock.Lock){
+		"cancelled": func(s *stage, l *redlock.Locker, k *redlock.Lock) {
+			s.slow(40*time.Millisecond, s.all()...)
+			ctx, cancel := context.WithTimeout(s.ctx, 10*time.Millisecond)
+			defer cancel()
+			_, err := l.Adopt(ctx, job, k.Value(), longer)
+			s.is("Adopt", err, context.DeadlineExceeded)
+		},
+		"replies lost": func(s *stage, l *redlock.Locker, k *redlock.Lock) {
+			for i := range 2 {
+				s.once(i, "adopt", func() { s.node(i).DropReplies(1) })
+			}
+			_, err := l.Adopt(s.ctx, job, k.Value(), longer)
+			s.is("Adopt", err, redlock.ErrNoQuorum)
+		},
+		"hung before they executed it": func(s *stage, l *redlock.Locker, k *redlock.Lock) {
+			for i := range 2 {
+				s.once(i, "adopt", func() { s.node(i).Hang() })
+			}
+			_, err := l.Adopt(s.ctx, job, k.Value(), longer)
+			s.is("Adopt", err, redlock.ErrNoQuorum)
+			time.Sleep(2 * time.Second)
+			for i := range 2 {
+				s.node(i).Resume()
+			}
+		},
+		"two missing": func(s *stage, l *redlock.Locker, k *redlock.Lock) {
+			s.node(0).Evict(job)
+			s.node(1).Evict(job)
+			_, err := l.Adopt(s.ctx, job, k.Value(), longer)
+			s.is("Adopt", err, redlock.ErrLost)
+		},
+	}
+	for name, fault := range faults {
+		for _, again := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s, %d adoptions", name, again), func(t *testing.T) {
+				onStage(t, 3, func(s *stage) {
+					a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+					given := s.take(a, ttl)
+					taken := time.Now()
+					time.Sleep(oneTrip)
+					for range again {
+						fault(s, b, given)
+						for i := range 3 {
+							s.mend(i)
+						}
+						if name != "two missing" {
+							time.Sleep(time.Second)
+						}
+					}
+					time.Sleep(time.Second)
+					for i := range 3 {
+						if v, _ := s.node(i).Get(job); v == "" && name == "two missing" && i < 2 {
+							continue
+						} else if v != given.Value() && time.Since(taken) < ttl {
+							t.Errorf("node %d holds %q, want the giver's value", i, v)
+							continue
+						}
+						// A node of these tests tells times in whole milliseconds, each rounded down.
+						want := ttl - time.Since(taken)
+						if left := s.node(i).TTL(job); left > want+2*oneTrip || left < want-3*time.Millisecond*time.Duration(again) {
+							t.Errorf("node %d: the giver's key has %v left, want %v", i, left, want)
+						}
+					}
+					time.Sleep(max(0, ttl+oneTrip-time.Since(taken)))
+					s.carry("when the giver's ttl is over", "", s.all()...)
+				})
+			})
+		}
+	}
+}
+
+// A giver's life that ends before the restore comes is not begun anew.
+func TestAFailedAdoptionPutsBackNothingThatWouldHaveExpired(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+		given := s.take(a, time.Second)
+		time.Sleep(oneTrip)
+		s.slow(40*time.Millisecond, s.all()...)
+		ctx, cancel := context.WithTimeout(s.ctx, 30*time.Millisecond)
+		defer cancel()
+		_, err := b.Adopt(ctx, job, given.Value(), time.Hour)
+		s.is("Adopt", err, context.DeadlineExceeded)
+		for i := range 3 { // they have executed it, and nobody knows
+			s.node(i).Refuse(true)
+		}
+		time.Sleep(3 * time.Second)
+		for i := range 3 {
+			s.mend(i)
+		}
+		time.Sleep(5 * time.Second)
+		s.carry("afterwards", "", s.all()...)
+		s.clean(b)
+	})
+}
+
+// The loser of two who adopt the lock of a dead holder must not keep it from being acquired.
+func TestTheLoserOfTwoAdoptersLeavesTheDeadHoldersLife(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		a, b, c := s.locker(redlock.Options{}), s.locker(redlock.Options{}), s.locker(redlock.Options{})
+		dead := s.take(a, 10*time.Second)
+		time.Sleep(oneTrip)
+		// Each takes one node first; the third node answers neither.
+		s.node(2).Hang()
+		s.slow(20*time.Millisecond, 1)
+		first := background(func() error { _, err := b.Adopt(s.ctx, job, dead.Value(), time.Hour); return err })
+		time.Sleep(time.Millisecond)
+		s.slow(0, 1)
+		s.slow(20*time.Millisecond, 0)
+		_, err := c.Adopt(s.ctx, job, dead.Value(), time.Hour)
+		if err == nil || <-first == nil {
+			t.Fatal("one has adopted it: this tests what both leave behind")
+		}
+		s.mend(0)
+		s.mend(1)
+		time.Sleep(12 * time.Second) // node 2 stays hung: of the others each one counts
+		next := s.locker(redlock.Options{})
+		k, err := next.TryAcquire(s.ctx, job, time.Second)
+		s.is("TryAcquire when the dead holder's ttl is over", err, nil)
+		if err == nil {
+			s.is("Release", k.Release(s.ctx), nil)
+		}
+		s.mend(2)
+	})
+}
+
+// A key that somebody has set without a ttl, by hand say, and that stays so unless the adoption succeeds.
+func TestWhatHasNoTTLIsAdoptedWithOne(t *testing.T) {
+	forever := func(s *stage) {
+		for i := range 3 {
+			s.node(i).Set(job, otherValue, 0)
+		}
+	}
+	t.Run("adopted", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			forever(s)
+			k, err := l.Adopt(s.ctx, job, otherValue, 10*time.Second)
+			s.is("Adopt", err, nil)
+			time.Sleep(oneTrip)
+			for i := range 3 {
+				if left := s.node(i).TTL(job); left <= 0 || left > 10*time.Second {
+					t.Errorf("node %d: %s has %v left, want the adopter's 10s", i, k.Value(), left)
+				}
+			}
+			time.Sleep(11 * time.Second)
+			s.carry("when the ttl is over", "", s.all()...)
+		})
+	})
+	t.Run("given back", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.locker(redlock.Options{})
+			forever(s)
+			s.slow(40*time.Millisecond, s.all()...)
+			ctx, cancel := context.WithTimeout(s.ctx, 10*time.Millisecond)
+			defer cancel()
+			_, err := l.Adopt(ctx, job, otherValue, 10*time.Second)
+			s.is("Adopt", err, context.DeadlineExceeded)
+			time.Sleep(time.Minute)
+			s.carry("afterwards", otherValue, s.all()...)
+			for i := range 3 {
+				if left := s.node(i).TTL(job); left != 0 {
+					t.Errorf("node %d: the key has %v left, want no ttl, as before", i, left)
+				}
+			}
+		})
+	})
+}
+
+// Our own value can lose its ttl by somebody else's PERSIST; an extension gives it one again.
+func TestAnExtensionGivesATTLToWhatHasNone(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		k := s.take(l, 10*time.Second)
+		time.Sleep(oneTrip)
+		for i := range 3 {
+			s.do(i, "PERSIST", job)
+		}
+		s.is("Extend", k.Extend(s.ctx), nil)
+		time.Sleep(oneTrip)
+		for i := range 3 {
+			if left := s.node(i).TTL(job); left <= 0 || left > 10*time.Second {
+				t.Errorf("node %d: the key has %v left, want 10s", i, left)
+			}
+		}
 	})
 }

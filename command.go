@@ -175,13 +175,15 @@ func rollbackQuestion(name *lockKey, value string, ttl time.Duration) question {
 
 func adoptQuestion(g *guard, name *lockKey, old, value string, ttl time.Duration, proposal int64) question {
 	q := question{kind: askAdopt, value: value, ttl: ttl}
-	q.evalGrant(g, adoptScript, []any{name.args.full, name.args.fence}, old, value, px(ttl), proposal)
+	least, given := registerPX(ttl)
+	q.evalGrant(g, adoptScript, []any{name.args.full, name.args.fence}, old, value, px(ttl), proposal, least, given)
 	return q
 }
 
 func restoreQuestion(name *lockKey, old, value string, ttl time.Duration) question {
 	q := question{kind: askRestore, value: value, back: old, ttl: ttl}
-	q.eval(adoptScript, name, value, old, 0, "")
+	least, given := registerPX(ttl)
+	q.eval(restoreScript, name, value, old, least, given)
 	return q
 }
 
@@ -471,10 +473,6 @@ func (q *question) read(cmds []command, plain bool, exec error) reply {
 		return readLook(v, err)
 	case askWait:
 		return readWait(v, err)
-	case askRestore:
-		if parts, ok := v.([]any); ok && len(parts) > 0 {
-			v = parts[0]
-		}
 	case askHeal:
 		switch {
 		case errors.Is(err, redis.Nil):

@@ -319,10 +319,10 @@ func TestScriptsAnswersAreRead(t *testing.T) {
 		{"release: another's", askRelease, int64(0), no, ""},
 		{"release: nothing there", askRelease, int64(-1), missing, "missing"},
 		{"rollback: ours", askRollback, int64(1), yes, ""},
-		{"restore: done", askRestore, []any{int64(1), int64(0)}, yes, ""},
-		{"restore: another's", askRestore, []any{int64(0), theirs}, no, ""},
-		{"restore: nothing there", askRestore, []any{int64(-1)}, missing, "missing"},
-		{"restore: an empty list", askRestore, []any{}, strange, "unexpected reply []interface {}"},
+		{"restore: done", askRestore, int64(1), yes, ""},
+		{"restore: another's", askRestore, int64(0), no, ""},
+		{"restore: nothing there", askRestore, int64(-1), missing, "missing"},
+		{"restore: a list", askRestore, []any{int64(1)}, strange, "unexpected reply []interface {}"},
 		{"raise: moved", askRaise, []any{int64(1)}, reply{answer: Yes, fenced: true, sent: true}, ""},
 		{"raise: not below", askRaise, []any{int64(2), "1700000000123456"}, reply{answer: Yes, score: 1700000000123456, sent: true}, ""},
 		{"raise: not below, and no score", askRaise, []any{int64(2)}, strange, "unexpected reply []interface {}"},
@@ -669,8 +669,8 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 		askHeal:     {"set jobs/42 " + mine + " nx px 1000"},
 		askRelease:  {queued(releaseScript) + " " + mine + " {jobs/42}:release " + theirs + " 2"},
 		askRollback: {sha(releaseScript) + " " + mine},
-		askAdopt:    {sha(adoptScript) + " " + theirs + " " + mine + " 1000 7"},
-		askRestore:  {sha(adoptScript) + " " + mine + " " + theirs + " 0 "},
+		askAdopt:    {sha(adoptScript) + " " + theirs + " " + mine + " 1000 7 86400000 90000000"},
+		askRestore:  {sha(restoreScript) + " " + mine + " " + theirs + " 86400000 90000000"},
 		askTouch:    {sha(touchScript)},
 		askInspect:  {queued(inspectScript)},
 		askTurn:     {queued(turnScript) + " " + mine + " 1000 7 " + theirs + " 1800000000000001 2000 15000 {jobs/42}:release"},
@@ -725,6 +725,8 @@ func TestTheLifeOfALongTTLIsSpelledOut(t *testing.T) {
 		"release":          {releaseQuestion(name, mine, ttl, tellWaiters, ""), mine + " {jobs/42}:release  2 " + life},
 		"release, a place": {releaseQuestion(name, mine, ttl, 0, theirs), mine + " {jobs/42}:release " + theirs + " 0 " + life},
 		"rollback":         {rollbackQuestion(name, mine, ttl), mine + "    " + life},
+		"adopt":            {adoptQuestion(nil, name, theirs, mine, ttl, 7), theirs + " " + mine + " 172800000 7 " + life},
+		"restore":          {restoreQuestion(name, theirs, mine, ttl), mine + " " + theirs + " " + life},
 		"touch":            {touchQuestion(name, ttl), life},
 	} {
 		args := c.q.args(0, false, false, false)
@@ -747,7 +749,7 @@ func TestWhatIsAskedUnderAGuard(t *testing.T) {
 		want string
 	}{
 		{acquireQuestion(g, name, mine, time.Second, 7), acquireScript, acquireLua, "3 jobs/42 {jobs/42}:fence {redlock}:boot " + mine + " 1000 7 60000 "},
-		{adoptQuestion(g, name, theirs, mine, time.Second, 7), adoptScript, adoptLua, "3 jobs/42 {jobs/42}:fence {redlock}:boot " + theirs + " " + mine + " 1000 7 60000 "},
+		{adoptQuestion(g, name, theirs, mine, time.Second, 7), adoptScript, adoptLua, "3 jobs/42 {jobs/42}:fence {redlock}:boot " + theirs + " " + mine + " 1000 7 86400000 90000000 60000 "},
 		{turnQuestion(g, name, mine, time.Second, 7, theirs, 12), turnScript, turnLua, "5 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:lapse {redlock}:boot " + mine + " 1000 7 " + theirs + " 12 2000 15000 {jobs/42}:release 60000 "},
 	} {
 		sha := c.s.guarded.sha

@@ -59,7 +59,7 @@ func onStage(t *testing.T, n int, f func(s *stage)) {
 // luaNames are the scripts by their hash, read past the library.
 var luaNames = sync.OnceValue(func() map[string]string {
 	names := make(map[string]string)
-	for _, name := range []string{"extend", "release", "raise", "adopt", "inspect", "touch", "turn", "wait", "leave", "acquire", "guard"} {
+	for _, name := range []string{"extend", "release", "raise", "adopt", "restore", "inspect", "touch", "turn", "wait", "leave", "acquire", "guard"} {
 		sum := sha1.Sum([]byte(luaText(name)))
 		names[hex.EncodeToString(sum[:])] = name
 	}
@@ -294,11 +294,8 @@ func verb(args []string) string {
 			id = hex.EncodeToString(sum[:])
 		}
 		script := luaNames()[id]
-		switch last := args[len(args)-1]; {
-		case script == "release" && args[2] == "2":
+		if script == "release" && args[2] == "2" {
 			return "rollback"
-		case script == "adopt" && last == "":
-			return "restore"
 		}
 		return script
 	}

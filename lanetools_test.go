@@ -263,7 +263,7 @@ func shaOf(script string) string { return fmt.Sprintf("%x", sha1.Sum([]byte(scri
 // scriptNames are the library's scripts by hash.
 var scriptNames = sync.OnceValue(func() map[string]string {
 	names := make(map[string]string)
-	for _, name := range []string{"raise", "extend", "release", "adopt", "inspect"} {
+	for _, name := range []string{"raise", "extend", "release", "adopt", "restore", "inspect"} {
 		body, err := os.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			panic(err)

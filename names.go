@@ -32,7 +32,7 @@ type lockKey struct {
 	// The names as commands take them: put into an interface once, and not by each.
 	args struct {
 		full    any
-		fence   any // the fence register, a sorted set with one member
+		fence   any // the fence register: a sorted set of f and lua/adopt.lua's notes
 		queue   any // the queue of waiters, by their tickets
 		lapse   any // and when each of their places is over
 		channel any

@@ -81,6 +81,14 @@ func TestRealPermissionsOfTheDocs(t *testing.T) {
 		left.LeaveToExpire()
 		realUntil(t, 2*time.Second, "rest", func() bool { return realAtRest(a, 3) && realAtRest(b, 3) })
 		r.do(t, []int{0, 1, 2}, "del", "jobs/44")
+		// An adoption that fails on two of three, and is undone on the third.
+		given := realAcquire(t, a, "jobs/45", time.Minute)
+		realUntil(t, 2*time.Second, "the lock on all nodes", func() bool { return r.count(t, "jobs/45", given.Value()) == 3 })
+		r.do(t, []int{0, 1}, "del", "jobs/45")
+		_, err = b.Adopt(t.Context(), "jobs/45", given.Value(), time.Hour)
+		realIs(t, "Adopt", err, redlock.ErrLost)
+		realUntil(t, 2*time.Second, "the giver's value back", func() bool { return r.count(t, "jobs/45", given.Value()) == 1 })
+		realRelease(t, given)
 	}
 	for i, c := range r.admin {
 		log, err := c.Do(t.Context(), "acl", "log").Slice()

@@ -366,6 +366,59 @@ func TestRealAdoptCancelled(t *testing.T) {
 	r.clean(t, 2*time.Second)
 }
 
+// What an adoption that is cancelled at any instant puts back ends when it would have ended, to the millisecond in which
+// the script was executed; what had no end has none.
+//
+// Attack 84.
+func TestRealAFailedAdoptionGivesBackTheEnd(t *testing.T) {
+	r := realStart(t, 3)
+	a, b := r.open(t, redlock.Options{Name: "a"}), r.open(t, redlock.Options{Name: "b"})
+	rnd := realSeed(t)
+	ends := func(key string) (all []int64) {
+		for i, c := range r.admin {
+			ms, err := c.Do(t.Context(), "pexpiretime", key).Int64()
+			if err != nil {
+				t.Skipf("server %d: %v", i, err) // before 7.0
+			}
+			all = append(all, ms)
+		}
+		return all
+	}
+	failed := 0
+	for i := range 200 {
+		key, value := fmt.Sprintf("job/%d", i), fmt.Sprintf("by hand %d", i)
+		if i%4 == 0 {
+			r.do(t, nil, "set", key, value)
+		} else {
+			value = realAcquire(t, a, key, time.Minute).Value()
+			realUntil(t, 2*time.Second, "the lock on all nodes", func() bool { return r.count(t, key, value) == 3 })
+		}
+		before := ends(key)
+		ctx, cancel := context.WithCancel(context.Background())
+		stop := time.AfterFunc(time.Duration(rnd.IntN(600))*time.Microsecond, cancel)
+		k, err := b.Adopt(ctx, key, value, 24*time.Hour)
+		stop.Stop()
+		cancel()
+		if err == nil {
+			realRelease(t, k)
+			continue
+		}
+		failed++
+		realUntil(t, 5*time.Second, "restoring", func() bool { return realAtRest(b, 3) })
+		if r.count(t, key, value) != 3 {
+			t.Fatalf("%s: got %q, want %q back", key, r.get(t, key), value)
+		}
+		for j, ms := range ends(key) {
+			if d := ms - before[j]; d < 0 || d > 1 {
+				t.Errorf("%s on server %d: ends at %d, want %d", key, j, ms, before[j])
+			}
+		}
+	}
+	if failed < 10 {
+		t.Errorf("%d of 200 failed: this tests nothing", failed)
+	}
+}
+
 // All of a lock's methods at once.
 //
 // Attack 63.

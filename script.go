@@ -26,11 +26,12 @@ func newScript(name, body string) *script {
 var scriptSHA = map[string]string{
 	"acquire":         "4bb36acad777aac42c4cf17c88758cfd3151ad2d",
 	"guarded acquire": "903f91a521d2e497f19f561676860e997eee932e",
-	"extend":          "e17d56ebe5faa82417ecd46eef140ee3fcb490a7",
-	"release":         "a01100066e5ae20df156f8f08af4c48173d371f0",
+	"extend":          "65708e478ffcd0bc773d14377dda89f560efae60",
+	"release":         "4a8b01145bde25d87fd1d3ab3891deb7bbc63773",
 	"raise":           "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc",
-	"adopt":           "fd0f06f1165049b81c35af400e786234aa14a05c",
-	"guarded adopt":   "a4aba7d2840f4f1b4d4bbb2b8319bfb2d81a2806",
+	"adopt":           "c830611b0feca0e9b75faae889da145c57f54005",
+	"guarded adopt":   "01ddc39a5e88d7e3b9880bf3013b5cec82b7239b",
+	"restore":         "fd6577085c3c95a3065576df769ee69b93cd11e3",
 	"touch":           "b3cf9fe7de82aff07bca487df9dc5ae2f501a8f1",
 	"inspect":         "8dd22fd38579b74e66584e9a1ceceaa31d2d71ab",
 	"turn":            "dcd2c4017576bdce378113d8f9596d794c1e523d",
@@ -60,6 +61,8 @@ var (
 	raiseLua string
 	//go:embed lua/adopt.lua
 	adoptLua string
+	//go:embed lua/restore.lua
+	restoreLua string
 	//go:embed lua/touch.lua
 	touchLua string
 	//go:embed lua/inspect.lua
@@ -76,6 +79,7 @@ var (
 	releaseScript = newScript("release", releaseLua)
 	raiseScript   = newScript("raise", raiseLua)
 	adoptScript   = newGrant("adopt", adoptLua)
+	restoreScript = newScript("restore", restoreLua)
 	touchScript   = newScript("touch", touchLua)
 	inspectScript = newScript("inspect", inspectLua)
 	turnScript    = newGrant("turn", turnLua)

@@ -119,10 +119,10 @@ func TestScriptExtend(t *testing.T) {
 		s.answers("extend", extend(s), 1)
 		s.leaves("afterwards", "ours", 9*sec, "77", 25*time.Hour)
 	})
-	onScript(t, "does not give an end to a key that has none", func(s *stage) {
+	onScript(t, "gives an end to a key that has none", func(s *stage) {
 		s.node(0).Set(job, "ours", 0)
 		s.answers("extend", extend(s), 1)
-		s.leaves("afterwards", "ours", 0, "77", day)
+		s.leaves("afterwards", "ours", 5*sec, "77", day)
 	})
 	onScript(t, "never lowers the register", func(s *stage) {
 		s.node(0).Set(job, "ours", sec)
@@ -631,42 +631,71 @@ func TestScriptWait(t *testing.T) {
 }
 
 func TestScriptAdopt(t *testing.T) {
-	adopt := func(s *stage, ms, token string) any { return s.eval("adopt", "theirs", "ours", ms, token) }
-	onScript(t, "held: the new value, the ttl, the register moved", func(s *stage) {
+	adopt := func(s *stage, ms, token string) any {
+		return s.eval("adopt", "theirs", "ours", ms, token, "86000000", "86400000")
+	}
+	// notes checks the members of the register but f, with their scores.
+	notes := func(s *stage, want ...any) {
+		s.Helper()
+		var got []any
+		for _, m := range s.do(0, "ZRANGE", jobRegister, "0", "-1").([]any) {
+			if m != "f" {
+				got = append(got, m, s.do(0, "ZSCORE", jobRegister, m.(string)))
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			s.Errorf("notes in the register: got %v, want %v", got, want)
+		}
+	}
+	onScript(t, "held: the new value, the ttl, the register moved and given a life", func(s *stage) {
 		s.node(0).Set(job, "theirs", sec)
 		s.do(0, "ZADD", jobRegister, "76", "f")
 		s.answers("adopt", adopt(s, "5000", "77"), 1, 1)
-		s.leaves("afterwards", "ours", 5*sec, "77", 0)
+		s.leaves("afterwards", "ours", 5*sec, "77", day)
+		notes(s, "ours", fmt.Sprint(s.ms()+1000))
 	})
 	for _, at := range []string{"77", "78"} {
 		onScript(t, "the register stands at "+at+": done, and says that it was not below", func(s *stage) {
 			s.node(0).Set(job, "theirs", sec)
 			s.do(0, "ZADD", jobRegister, at, "f")
 			s.answers("adopt", adopt(s, "5000", "77"), 1, 0)
-			s.leaves("afterwards", "ours", 5*sec, at, 0)
+			s.leaves("afterwards", "ours", 5*sec, at, day)
 		})
 	}
 	onScript(t, "never shortens a ttl", func(s *stage) {
 		s.node(0).Set(job, "theirs", 9*sec)
 		adopt(s, "5000", "77")
-		s.leaves("afterwards", "ours", 9*sec, "77", 0)
+		s.leaves("afterwards", "ours", 9*sec, "77", day)
+		notes(s, "ours", fmt.Sprint(s.ms()+9000))
 	})
-	onScript(t, "back: the ttl that is left, the register left alone", func(s *stage) {
-		s.node(0).Set(job, "theirs", 3*sec)
-		s.do(0, "ZADD", jobRegister, "76", "f")
-		s.answers("restore", adopt(s, "0", ""), 1, 0)
-		s.leaves("afterwards", "ours", 3*sec, "76", 0)
-	})
-	onScript(t, "does not give an end to a key that has none", func(s *stage) {
+	onScript(t, "gives an end to a key that has none, and notes that it had none", func(s *stage) {
 		s.node(0).Set(job, "theirs", 0)
 		adopt(s, "5000", "77")
-		s.leaves("afterwards", "ours", 0, "77", 0)
+		s.leaves("afterwards", "ours", 5*sec, "77", day)
+		notes(s, "ours", "0")
+	})
+	onScript(t, "a register's life that is long enough is left alone", func(s *stage) {
+		s.node(0).Set(job, "theirs", sec)
+		s.do(0, "ZADD", jobRegister, "76", "f")
+		s.do(0, "PEXPIRE", jobRegister, "86100000")
+		adopt(s, "5000", "77")
+		s.leaves("afterwards", "ours", 5*sec, "77", 86100*sec)
+	})
+	onScript(t, "of earlier notes only that of the value that is replaced stays", func(s *stage) {
+		s.node(0).Set(job, "theirs", 9*sec)
+		for i, m := range []string{"older", "theirs", "oldest"} {
+			s.do(0, "ZADD", jobRegister, fmt.Sprint(i+1), m)
+		}
+		adopt(s, "5000", "77")
+		notes(s, "theirs", "2", "ours", fmt.Sprint(s.ms()+9000))
+		s.leaves("afterwards", "ours", 9*sec, "77", day)
 	})
 	onScript(t, "a third one's: nothing is touched, and its value told", func(s *stage) {
 		s.node(0).Set(job, "a third", sec)
 		s.do(0, "ZADD", jobRegister, "5", "f")
 		s.answers("adopt", adopt(s, "5000", "77"), 0, "a third")
 		s.leaves("afterwards", "a third", sec, "5", 0)
+		notes(s)
 	})
 	onScript(t, "missing: nothing is made", func(s *stage) {
 		s.answers("adopt", adopt(s, "5000", "77"), -1)
@@ -676,18 +705,119 @@ func TestScriptAdopt(t *testing.T) {
 		s.node(0).Set(job, "theirs", sec)
 		adopt(s, "5000", "77")
 		s.answers("adopt", adopt(s, "9000", "99"), 0, "ours")
-		s.leaves("afterwards", "ours", 5*sec, "77", 0)
+		s.leaves("afterwards", "ours", 5*sec, "77", day)
+		notes(s, "ours", fmt.Sprint(s.ms()+1000))
 	})
 	onScript(t, "a register of another type: nothing is done", func(s *stage) {
 		s.node(0).Set(job, "theirs", sec)
 		s.do(0, "SET", jobRegister, "word")
-		if v, err := s.node(0).Do("EVAL", luaText("adopt"), "2", job, jobRegister, "theirs", "ours", "5000", "77"); err == nil {
+		if v, err := s.node(0).Do("EVAL", luaText("adopt"), "2", job, jobRegister, "theirs", "ours", "5000", "77", "86000000", "86400000"); err == nil {
 			s.Errorf("adopt: got %v, want an error", v)
 		}
 		if got, _ := s.node(0).Get(job); got != "theirs" || s.node(0).TTL(job) != sec {
 			s.Errorf("the lock holds %q for %v, want it untouched", got, s.node(0).TTL(job))
 		}
 	})
+}
+
+func TestScriptRestore(t *testing.T) {
+	adopted := func(s *stage, ttl time.Duration) {
+		s.node(0).Set(job, "theirs", ttl)
+		s.eval("adopt", "theirs", "ours", "5000", "77", "86000000", "86400000")
+	}
+	restore := func(s *stage) any { return s.eval("restore", "ours", "theirs", "86000000", "86400000") }
+	note := func(s *stage) {
+		s.Helper()
+		if v := s.do(0, "ZSCORE", jobRegister, "ours"); v != nil {
+			s.Errorf("the note stays in the register: %v", v)
+		}
+	}
+	for _, ttl := range []time.Duration{3 * sec, 9 * sec} { // the adopter's was longer, or shorter
+		onScript(t, fmt.Sprintf("ours: the old value, with what is left of its %v", ttl), func(s *stage) {
+			adopted(s, ttl)
+			time.Sleep(2 * sec)
+			s.answers("restore", restore(s), 1)
+			s.leaves("afterwards", "theirs", ttl-2*sec, "77", day-2*sec)
+			note(s)
+		})
+	}
+	onScript(t, "a second delivery touches nothing", func(s *stage) {
+		adopted(s, 3*sec)
+		restore(s)
+		s.answers("restore", restore(s), 0)
+		s.leaves("afterwards", "theirs", 3*sec, "77", day)
+	})
+	onScript(t, "the old value would have expired: nothing", func(s *stage) {
+		adopted(s, 3*sec)
+		time.Sleep(3 * sec)
+		s.answers("restore", restore(s), 1)
+		s.leaves("afterwards", "", 0, "77", day-3*sec)
+		note(s)
+	})
+	onScript(t, "it had no end: it has none", func(s *stage) {
+		adopted(s, 0)
+		s.answers("restore", restore(s), 1)
+		s.leaves("afterwards", "theirs", 0, "77", day)
+		note(s)
+	})
+	onScript(t, "an extension of the adopter's in between changes nothing", func(s *stage) {
+		adopted(s, 3*sec)
+		s.eval("extend", "ours", "60000", "77", "86000000", "86400000")
+		time.Sleep(sec)
+		s.answers("restore", restore(s), 1)
+		s.leaves("afterwards", "theirs", 2*sec, "77", day-sec)
+	})
+	onScript(t, "the clock was set in between: as if it had stayed", func(s *stage) {
+		adopted(s, 9*sec)
+		s.node(0).JumpClock(2 * sec)
+		s.answers("restore", restore(s), 1)
+		s.leaves("afterwards", "theirs", 7*sec, "77", day-2*sec)
+	})
+	onScript(t, "two adoptions that fail, undone in turn", func(s *stage) {
+		adopted(s, 3*sec)
+		s.eval("adopt", "ours", "a third", "60000", "78", "86000000", "86400000")
+		time.Sleep(sec)
+		s.answers("restore", s.eval("restore", "a third", "ours", "86000000", "86400000"), 1)
+		s.leaves("the first adopter's", "ours", 4*sec, "78", day-sec)
+		s.answers("restore", restore(s), 1)
+		s.leaves("the giver's", "theirs", 2*sec, "78", day-sec)
+	})
+	for what, lose := range map[string][]string{"was lost": {"DEL", jobRegister}, "is of another type": {"SET", jobRegister, "word", "PX", "86400000"}} {
+		onScript(t, "the register "+what+": the ttl that is there", func(s *stage) {
+			adopted(s, 3*sec)
+			s.do(0, lose...)
+			s.answers("restore", restore(s), 1)
+			if got, _ := s.node(0).Get(job); got != "theirs" || s.node(0).TTL(job) != 5*sec {
+				s.Errorf("the lock holds %q for %v, want theirs for 5s", got, s.node(0).TTL(job))
+			}
+		})
+	}
+	onScript(t, "another's: the register gets a life", func(s *stage) {
+		s.node(0).Set(job, "a third", sec)
+		s.do(0, "ZADD", jobRegister, "5", "f")
+		s.answers("restore", restore(s), 0)
+		s.leaves("afterwards", "a third", sec, "5", day)
+	})
+	onScript(t, "missing: the same, and nothing is made", func(s *stage) {
+		s.do(0, "ZADD", jobRegister, "5", "f")
+		s.answers("restore", restore(s), -1)
+		s.leaves("afterwards", "", 0, "5", day)
+	})
+	for _, refused := range []string{"pexpireat", "set"} {
+		onScript(t, "refused "+refused+": never a value without an end, and done by the next", func(s *stage) {
+			adopted(s, 3*sec)
+			s.node(0).FailCommand(refused, "NOPERM no "+refused)
+			if v, err := s.node(0).Do("EVAL", luaText("restore"), "2", job, jobRegister, "ours", "theirs", "86000000", "86400000"); err == nil {
+				s.Errorf("restore: got %v, want an error", v)
+			}
+			if left := s.node(0).TTL(job); left <= 0 {
+				s.Errorf("the lock has no end")
+			}
+			s.node(0).FailCommand(refused, "")
+			s.answers("restore", restore(s), 1)
+			s.leaves("afterwards", "theirs", 3*sec, "77", day)
+		})
+	}
 }
 
 func TestScriptInspect(t *testing.T) {

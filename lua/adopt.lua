@@ -1,12 +1,21 @@
--- If the lock K holds value ARGV[1], puts ARGV[2] in its place with at least ARGV[3] ms to live (0: the ttl that is left) and moves the register up to ARGV[4] (empty: leaves it); {1, 1}: done and moved, {1, 0}: done, the register was not below, {0, value}: another's value, {-1}: nothing there.
+-- If the lock K holds value ARGV[1], puts ARGV[2] in its place with at least ARGV[3] ms to live, moves the register up to ARGV[4], and notes in it when ARGV[1] would have expired, for lua/restore.lua; a register with less than ARGV[5] ms to live gets ARGV[6] ms, so that the note outlives ARGV[2]. {1, 1}: done and moved, {1, 0}: done, the register was not below, {0, value}: another's value, {-1}: nothing there. Never shortens a ttl; what has none gets one.
 local held = redis.call('GET', KEYS[1])
 if held == false then return {-1} end
 if held ~= ARGV[1] then return {0, held} end
--- First, for it may be refused (another type, no memory), and then nothing is done.
-local moved = 0
-if ARGV[4] ~= '' then moved = redis.call('ZADD', KEYS[2], 'GT', 'CH', ARGV[4], 'f') end
+-- The clock after the ttl: if it ticks in between, the note is late by that, and never early.
 local left = redis.call('PTTL', KEYS[1])
-if left >= 0 and left < tonumber(ARGV[3]) then
+local time = redis.call('TIME')
+local ends = 0 -- never
+if left >= 0 then ends = time[1] * 1000 + math.floor(time[2] / 1000) + left end
+-- First, for it may be refused (another type, no memory), and then nothing is done.
+local moved = redis.call('ZADD', KEYS[2], 'GT', 'CH', ARGV[4], 'f')
+-- Notes of earlier adoptions. That of ARGV[1] stays: its own adoption may yet fail, and be undone after this one.
+for _, member in ipairs(redis.call('ZRANGE', KEYS[2], 0, 15)) do
+  if member ~= 'f' and member ~= ARGV[1] then redis.call('ZREM', KEYS[2], member) end
+end
+redis.call('ZADD', KEYS[2], string.format('%.0f', ends), ARGV[2])
+if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[5]) then redis.call('PEXPIRE', KEYS[2], ARGV[6]) end
+if left < tonumber(ARGV[3]) then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 else
   redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL')

@@ -1,11 +1,10 @@
--- If the lock K holds our value, gives it at least ARGV[2] ms to live and the register at least our fence, and ARGV[5] ms (absent: 25 hours) where it has less than ARGV[4] (a day); 1: done, 0: another's value, -1: nothing there. Never shortens a ttl, never creates the lock.
+-- If the lock K holds our value, gives it at least ARGV[2] ms to live and the register at least our fence, and ARGV[5] ms (absent: 25 hours) where it has less than ARGV[4] (a day); 1: done, 0: another's value, -1: nothing there. Never shortens a ttl, gives one to a lock that has none, never creates the lock.
 local held = redis.call('GET', KEYS[1])
 if held == false then return -1 end
 if held ~= ARGV[1] then return 0 end
-local left = redis.call('PTTL', KEYS[1])
 -- Also where nothing is to be gained: a script that has written is not refused for
 -- want of memory, and ZADD would be.
-if left >= 0 and left <= tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+if redis.call('PTTL', KEYS[1]) <= tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 -- An error of the register must not read as one of the lock.
 local raised = redis.pcall('ZADD', KEYS[2], 'GT', ARGV[3], 'f')
 if type(raised) == 'table' and raised.err then return redis.error_reply('FENCE ' .. raised.err) end

@@ -53,6 +53,7 @@ var mutants = []mutant{
 	{
 		name: "adopt-any", rule: "an adoption replaces the given value only", profiles: "adopt",
 		patches: []patch{{"lua/adopt.lua", "if held ~= ARGV[1] then return {0, held} end", ""}},
+		test:    "TestScriptAdopt",
 	},
 	{
 		name: "half", rule: "a majority is N/2+1", profiles: "calm,network",
@@ -303,6 +304,26 @@ var mutants = []mutant{
 		test:    "TestAFailedAdoptionGivesTheLockBack",
 	},
 	{
+		name: "restore-longer", rule: "with the life that was left", why: "locks of one run have about the same ttl, and what is left behind is looked for 6 s after the last fault",
+		patches: []patch{{"lua/restore.lua", "if ends then redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', ends)) end", ""}},
+		test:    "TestAFailedAdoptionGivesBackTheLifeThatWasLeft",
+	},
+	{
+		name: "restore-anew", rule: "and nothing that would have expired", why: "the same",
+		patches: []patch{{"lua/restore.lua", "ARGV[2], 'XX', 'KEEPTTL')", "ARGV[2], 'KEEPTTL')"}},
+		test:    "TestAFailedAdoptionPutsBackNothingThatWouldHaveExpired",
+	},
+	{
+		name: "adopt-endless", rule: "an adopted lock has an end", why: "no simulated client sets a key without a ttl",
+		patches: []patch{{"lua/adopt.lua", "if left < tonumber(ARGV[3]) then", "if left >= 0 and left < tonumber(ARGV[3]) then"}},
+		test:    "TestWhatHasNoTTLIsAdoptedWithOne",
+	},
+	{
+		name: "extend-endless", rule: "an extended lock has an end", why: "nobody takes a key's ttl away",
+		patches: []patch{{"lua/extend.lua", "if redis.call('PTTL', KEYS[1]) <= tonumber(ARGV[2]) then", "local left = redis.call('PTTL', KEYS[1])\nif left >= 0 and left <= tonumber(ARGV[2]) then"}},
+		test:    "TestAnExtensionGivesATTLToWhatHasNone",
+	},
+	{
 		name: "clean-up-forgotten", rule: "clean-ups of a key go after each other", why: "two of one Locker have to be under way for one key, and the later one finished first",
 		patches: []patch{{"redlock.go", "\tb.behind = l.leaving[name.full]\n", ""}},
 		test:    "TestAReleaseWaitsForEveryRestore",
@@ -425,12 +446,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "extend-shortens", rule: "an extension shortens no ttl", why: "all extensions of a lock are of one ttl, and one that comes late gives more",
-		patches: []patch{{"lua/extend.lua", "if left >= 0 and left <= tonumber(ARGV[2]) then", "if left >= 0 then"}},
+		patches: []patch{{"lua/extend.lua", "if redis.call('PTTL', KEYS[1]) <= tonumber(ARGV[2]) then", "if true then"}},
 		test:    "TestScriptExtend",
 	},
 	{
 		name: "adopt-shortens", rule: "an adoption shortens no ttl", profiles: "adopt",
-		patches: []patch{{"lua/adopt.lua", "if left >= 0 and left < tonumber(ARGV[3]) then", "if left >= 0 and ARGV[3] ~= '0' then"}},
+		patches: []patch{{"lua/adopt.lua", "if left < tonumber(ARGV[3]) then", "if true then"}},
 		test:    "TestScriptAdopt",
 	},
 	{

@@ -26,9 +26,10 @@ func init() {
 
 var lockTwins = []scriptTwin{
 	{"release", "4a8b01145bde25d87fd1d3ab3891deb7bbc63773", releaseTwin},
-	{"extend", "e17d56ebe5faa82417ecd46eef140ee3fcb490a7", extendTwin},
+	{"extend", "65708e478ffcd0bc773d14377dda89f560efae60", extendTwin},
 	{"raise", "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc", raiseTwin},
-	{"adopt", "fd0f06f1165049b81c35af400e786234aa14a05c", adoptTwin},
+	{"adopt", "c830611b0feca0e9b75faae889da145c57f54005", adoptTwin},
+	{"restore", "fd6577085c3c95a3065576df769ee69b93cd11e3", restoreTwin},
 	{"touch", "b3cf9fe7de82aff07bca487df9dc5ae2f501a8f1", touchTwin},
 }
 
@@ -99,7 +100,7 @@ func extendTwin(call twin.Call, keys, argv []string) (any, bool) {
 	case held != argv[0]:
 		return 0, true
 	}
-	if left, _ := call("PTTL", keys[0]); left.(int) >= 0 && left.(int) <= number(argv[1]) {
+	if left, _ := call("PTTL", keys[0]); left.(int) <= number(argv[1]) {
 		call("PEXPIRE", keys[0], argv[1])
 	}
 	call("ZADD", keys[1], "GT", argv[2], "f")
@@ -134,16 +135,64 @@ func adoptTwin(call twin.Call, keys, argv []string) (any, bool) {
 	case held != argv[0]:
 		return []any{0, held}, true
 	}
-	moved := any(0)
-	if argv[3] != "" {
-		moved, _ = call("ZADD", keys[1], "GT", "CH", argv[3], "f")
+	clock, err := call("TIME")
+	if err != nil {
+		return nil, false
 	}
-	if left, _ := call("PTTL", keys[0]); left.(int) >= 0 && left.(int) < number(argv[2]) {
+	left, _ := call("PTTL", keys[0])
+	ends := 0
+	if left.(int) >= 0 {
+		t := clock.([]any)
+		ends = number(t[0].(string))*1000 + number(t[1].(string))/1000 + left.(int)
+	}
+	moved, err := call("ZADD", keys[1], "GT", "CH", argv[3], "f")
+	if err != nil {
+		return nil, false
+	}
+	members, _ := call("ZRANGE", keys[1], "0", "15")
+	for _, member := range members.([]any) {
+		if member != "f" && member != argv[0] {
+			call("ZREM", keys[1], member.(string))
+		}
+	}
+	call("ZADD", keys[1], strconv.Itoa(ends), argv[1])
+	live(call, keys[1], argv, 4)
+	if left.(int) < number(argv[2]) {
 		call("SET", keys[0], argv[1], "PX", argv[2])
 	} else {
 		call("SET", keys[0], argv[1], "KEEPTTL")
 	}
 	return []any{1, moved}, true
+}
+
+func restoreTwin(call twin.Call, keys, argv []string) (any, bool) {
+	held, ok := check(call, keys)
+	if !ok {
+		return nil, false
+	}
+	live(call, keys[1], argv, 2)
+	switch held {
+	case nil:
+		return -1, true
+	case argv[0]:
+	default:
+		return 0, true
+	}
+	switch ends, _ := call("ZSCORE", keys[1], argv[0]); ends {
+	case "0":
+		call("SET", keys[0], argv[1])
+	case nil:
+		call("SET", keys[0], argv[1], "XX", "KEEPTTL")
+	default:
+		at, err := strconv.ParseFloat(ends.(string), 64)
+		if err != nil {
+			return nil, false
+		}
+		call("PEXPIREAT", keys[0], strconv.FormatFloat(at, 'f', 0, 64))
+		call("SET", keys[0], argv[1], "XX", "KEEPTTL")
+	}
+	call("ZREM", keys[1], argv[0])
+	return 1, true
 }
 
 func touchTwin(call twin.Call, keys, argv []string) (any, bool) {

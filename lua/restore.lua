@@ -1,0 +1,17 @@
+-- If the lock K holds ARGV[1], the value of an adoption that failed, puts back ARGV[2], which that had replaced, with the end that it had, as lua/adopt.lua noted it in the register: never, or then; deletes the lock if that has passed. Where the note was lost with the register the ttl stays as it is. Done or not, a register with less than ARGV[3] ms to live gets ARGV[4] ms. 1: done, 0: another's value, -1: nothing there.
+if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[2], ARGV[4]) end
+local held = redis.call('GET', KEYS[1])
+if held == false then return -1 end
+if held ~= ARGV[1] then return 0 end
+-- Not call: a register that was overwritten must not read as a lock that was.
+local ends = redis.pcall('ZSCORE', KEYS[2], ARGV[1])
+ends = type(ends) == 'string' and tonumber(ends)
+if ends == 0 then
+  redis.call('SET', KEYS[1], ARGV[2])
+else
+  -- The end before the value: in any other order an error in between could leave ARGV[2] without an end. XX: the lock may be gone by that.
+  if ends then redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', ends)) end
+  redis.call('SET', KEYS[1], ARGV[2], 'XX', 'KEEPTTL')
+end
+redis.pcall('ZREM', KEYS[2], ARGV[1])
+return 1
