@@ -206,6 +206,10 @@ func (vs vigils) cancel(cause error) {
 // until Until, Valid says so, but it is not renewed any more; a Release frees it
 // before.
 //
+// Calls that are given the context are made under the lock: an Acquire of the same key
+// by the same Locker fails with ErrNested while the lock is held, since nobody but its
+// holder could end that wait.
+//
 // A renewal that too few nodes answer is tried again while the lock is valid. stop
 // ends the renewal, not the lock, and may be called more than once. Many locks are
 // kept alive by timers, not by goroutines of their own.
@@ -216,7 +220,7 @@ func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop contex
 		cancel(err)
 		return held, func() {}
 	}
-	held, cancel := context.WithCancelCause(ctx)
+	held, cancel := context.WithCancelCause(k.under(ctx))
 	v := &vigil{held: held, cancel: cancel}
 	k.mu.Lock()
 	var after func()

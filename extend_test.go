@@ -1519,6 +1519,91 @@ func TestRunReleasesWhenFnPanicsOrExits(t *testing.T) {
 	})
 }
 
+// A lock is not reentrant: who asks for it again under the lock would wait for itself.
+func TestALockIsNotReentrant(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l, other := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+		under := func(context.Context, *redlock.Lock) error {
+			t.Error("the inner fn is called")
+			return nil
+		}
+		refused := func(what string, ctx context.Context, fence int64) {
+			t.Helper()
+			for i := range 3 {
+				s.node(i).Record(true)
+			}
+			ctx, stop := context.WithTimeout(ctx, time.Second)
+			defer stop()
+			_, acquire := l.Acquire(ctx, job, time.Second)
+			_, try := l.TryAcquire(ctx, job, time.Minute)
+			run := l.Run(ctx, job, time.Second, under)
+			for name, err := range map[string]error{"Acquire": acquire, "TryAcquire": try, "Run": run} {
+				checkIs(t, what+": "+name, err, redlock.ErrNested)
+				checkIsNot(t, what+": "+name, err, redlock.ErrHeld, redlock.ErrNoQuorum, context.Canceled)
+				s.says(err, `redlock: acquire "jobs/42": `, fmt.Sprintf("fence %d", fence), "not reentrant")
+			}
+			if sent := s.told(0, "acquire"); len(sent) > 0 {
+				t.Errorf("%s: got %v sent, want nothing", what, sent)
+			}
+		}
+		began := time.Now()
+		s.is("Run", l.Run(s.ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			refused("within Run", ctx, lock.Fence())
+			derived, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Hour)
+			defer stop()
+			refused("by a derived context", derived, lock.Fence())
+			s.is("Run of another key", l.Run(ctx, "other", time.Second, func(ctx context.Context, _ *redlock.Lock) error {
+				refused("within Run of another key within Run", ctx, lock.Fence())
+				return nil
+			}), nil)
+			held, end := lock.KeepAlive(context.Background())
+			defer end()
+			refused("by a context of KeepAlive", held, lock.Fence())
+			if !lock.Valid() {
+				t.Error("the outer lock is not valid any more")
+			}
+			// What is not detected: another Locker, another chain of calls.
+			_, err := other.TryAcquire(ctx, job, time.Second)
+			s.is("TryAcquire by another Locker", err, redlock.ErrHeld)
+			_, err = l.TryAcquire(s.ctx, job, time.Second)
+			s.is("TryAcquire with another context", err, redlock.ErrHeld)
+			return nil
+		}), nil)
+		if d := time.Since(began); d > promptly {
+			t.Errorf("it took %v, want nobody to wait", d)
+		}
+		for _, end := range []struct {
+			how string
+			f   func(lock *redlock.Lock)
+		}{
+			{"released", func(lock *redlock.Lock) { s.is("Release", lock.Release(s.ctx), nil) }},
+			{"lost", func(lock *redlock.Lock) {
+				for i := range 3 {
+					s.node(i).Evict(job)
+				}
+				s.is("Extend", lock.Extend(s.ctx), redlock.ErrLost)
+			}},
+		} {
+			err := l.Run(s.ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				end.f(lock)
+				k, err := l.Acquire(context.WithoutCancel(ctx), job, time.Second)
+				s.is("Acquire once the outer lock is "+end.how, err, nil)
+				s.is("Release", k.Release(s.ctx), nil)
+				return nil
+			})
+			s.is("Run of a lock that is "+end.how, err, redlock.ErrLost)
+		}
+		s.is("Run", l.Run(s.ctx, job, time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			k, err := l.Adopt(ctx, job, lock.Value(), time.Second) // it does not wait
+			s.is("Adopt of the lock itself", err, nil)
+			k.LeaveToExpire()
+			return nil
+		}), redlock.ErrLost)
+		time.Sleep(time.Second)
+		s.clean(l)
+	})
+}
+
 // Attack 85.
 func TestRunWithAContextThatEndsReleasesAllTheSame(t *testing.T) {
 	onStage(t, 3, func(s *stage) {

@@ -438,3 +438,44 @@ func (k *Lock) lossError() error {
 }
 
 var errReleased = errors.New("redlock: released")
+
+// A chain is what a context from KeepAlive or Run says of the calls that it is passed to:
+// under which locks they are made, the innermost first.
+type chain struct {
+	lock  *Lock
+	outer *chain
+}
+
+type chainKey struct{}
+
+func chainOf(ctx context.Context) *chain {
+	c, _ := ctx.Value(chainKey{}).(*chain)
+	return c
+}
+
+// under is ctx for calls that are made under the lock.
+func (k *Lock) under(ctx context.Context) context.Context {
+	return context.WithValue(ctx, chainKey{}, &chain{lock: k, outer: chainOf(ctx)})
+}
+
+// nested is the error of an acquisition by a call that is made under the same lock.
+func (l *Locker) nested(ctx context.Context, e *errand) error {
+	for c := chainOf(ctx); c != nil; c = c.outer {
+		if k := c.lock; k.l == l && k.name.full == e.name.full && k.Valid() {
+			return &nestedError{op: e.op, lock: k}
+		}
+	}
+	return nil
+}
+
+// A nestedError is ErrNested with the lock that is held.
+type nestedError struct {
+	op   Op
+	lock *Lock
+}
+
+func (e *nestedError) Error() string {
+	return fmt.Sprintf("redlock: %s %q: held by this call chain, with fence %d: a lock is not reentrant, use the one that is held", e.op, clip(e.lock.name.key), e.lock.fence)
+}
+
+func (e *nestedError) Unwrap() error { return ErrNested }

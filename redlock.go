@@ -160,6 +160,15 @@ func (l *Locker) errand(op Op, key string, ttl time.Duration, opts []AcquireOpti
 	return &errand{op: op, name: name, ttl: ttl, label: o.label, began: l.now()}, nil
 }
 
+// acquireErrand is the errand of TryAcquire and Acquire.
+func (l *Locker) acquireErrand(ctx context.Context, key string, ttl time.Duration, opts []AcquireOption) (*errand, error) {
+	e, err := l.errand(OpAcquire, key, ttl, opts)
+	if err != nil {
+		return nil, err
+	}
+	return e, l.nested(ctx, e)
+}
+
 // TryAcquire takes the lock key for ttl if it is free, and does not wait for it.
 //
 // All nodes are asked at once; the answer is there when a majority has said yes,
@@ -169,15 +178,15 @@ func (l *Locker) errand(op Op, key string, ttl time.Duration, opts []AcquireOpti
 // background, also when ctx is done (step 5).
 //
 // Errors: a *QuorumError with ErrHeld (another holder has it) or ErrNoQuorum (too
-// few nodes answered); the error of ctx if that ended the call; ErrClosed; or what
-// is wrong with key or ttl, without anything having been sent. A ttl that leaves no
+// few nodes answered); the error of ctx if that ended the call; ErrClosed; or, without
+// anything having been sent, ErrNested, or what is wrong with key or ttl. A ttl that leaves no
 // validity is refused with the smallest that would do; fractions of a millisecond
 // are rounded up on the nodes; more than 24 days are refused.
 func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (*Lock, error) {
 	if err := l.admit(ctx, OpAcquire, key); err != nil {
 		return nil, err
 	}
-	e, err := l.errand(OpAcquire, key, ttl, opts)
+	e, err := l.acquireErrand(ctx, key, ttl, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -230,11 +239,17 @@ func tied(err error) bool {
 // line, if there was one. Or ErrNoQuorum at once where so many nodes
 // answer with errors that time does not heal (WRONGTYPE, NOAUTH, WRONGPASS, NOPERM,
 // READONLY) that no majority can be had.
+//
+// A lock is not reentrant. If ctx comes from Run or KeepAlive of a lock of the same key
+// that this Locker holds, Acquire fails with ErrNested at once, for it would wait for
+// itself. (Each acquisition has a fencing token of its own, and the inner release would
+// take the lock from the outer call.) This is known by the context only: a call with
+// another context, or by another Locker, waits like everybody else.
 func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (*Lock, error) {
 	if err := l.admit(ctx, OpAcquire, key); err != nil {
 		return nil, err
 	}
-	e, err := l.errand(OpAcquire, key, ttl, opts)
+	e, err := l.acquireErrand(ctx, key, ttl, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -612,7 +627,8 @@ func (l *Locker) lastLeaving(name *lockKey) *ballot {
 // The result is nil only if fn returned nil and the lock was held until then. It
 // is fn's error, joined with ErrLost if the lock was lost before fn returned, also
 // where fn returned within Options.Grace, while the lock was still held; or the error
-// of Acquire, and fn was not called. A release that too few nodes
+// of Acquire, and fn was not called; ErrNested if ctx is that of a Run of the same key.
+// A release that too few nodes
 // answered is no error of Run: fn's work was done under the lock, and the rest
 // expires. If fn calls lock.LeaveToExpire while the lock is held, Run does not release it,
 // and the lock counts as held to the end. What fn does after that is protected until the

@@ -177,6 +177,9 @@ var (
 	ErrNoQuorum = errors.New("redlock: no quorum")
 	// ErrLost: the lock is no longer this holder's. Final.
 	ErrLost = errors.New("redlock: lost")
+	// ErrNested: the context of the call is that of Run or KeepAlive of the same lock,
+	// which is still held. It would wait for itself.
+	ErrNested = errors.New("redlock: held by this call chain")
 	// ErrClosed: the Locker is closed.
 	ErrClosed = errors.New("redlock: locker closed")
 )

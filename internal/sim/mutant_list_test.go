@@ -392,6 +392,11 @@ var mutants = []mutant{
 		test:    "TestWhatIsHandedToAWaiterThatGaveUpIsNotSent",
 	},
 	{
+		name: "waits-for-itself", rule: "who is under a lock does not wait for it", why: "the simulated clients do not nest calls",
+		patches: []patch{{"lock.go", "k.l == l && k.name.full == e.name.full && k.Valid() {", "false && k.l == l && k.name.full == e.name.full && k.Valid() {"}},
+		test:    "TestALockIsNotReentrant",
+	},
+	{
 		name: "untold", rule: "every caller of a line is told what its leader saw", why: "what errors say is not judged",
 		patches: []patch{{"line.go", "\te.place.room.saw, e.place.room.has = q, nil\n", ""}},
 		test:    "TestEveryCallerOfALineIsToldWhatTheLeaderSaw",
