@@ -385,6 +385,47 @@ func TestMinorityInTroubleCostsNoTime(t *testing.T) {
 	}
 }
 
+// A node of a minority is waited for only where the others are split, and its vote
+// decides: as long as it answers in time, every time; else once.
+func TestAMinorityIsWaitedForWhereItsVoteDecides(t *testing.T) {
+	const slow = 900 * time.Millisecond
+	for _, tc := range []struct {
+		name  string
+		fault func(n *redlocktest.Node)
+		split bool
+		took  [3]time.Duration // of three calls one after the other, about
+		err   error
+	}{
+		{"slow, and the others agree", func(n *redlocktest.Node) { n.Delay(slow/2, slow/2) }, false, [3]time.Duration{0, 0, 0}, nil},
+		{"slow, and the others are split", func(n *redlocktest.Node) { n.Delay(slow/2, slow/2) }, true, [3]time.Duration{slow, slow, slow}, nil},
+		{"hung, and the others agree", (*redlocktest.Node).Hang, false, [3]time.Duration{0, 0, 0}, nil},
+		{"hung, and the others are split", (*redlocktest.Node).Hang, true, [3]time.Duration{time.Second, 0, 0}, redlock.ErrNoQuorum},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+				l := warmLocker(t, c, redlock.Options{})
+				if tc.split {
+					c.Node(1).Set("jobs/42", "somebody's remains", time.Hour)
+				}
+				tc.fault(c.Node(2))
+				for i, want := range tc.took {
+					var k *redlock.Lock
+					var err error
+					d := took(func() { k, err = l.TryAcquire(t.Context(), "jobs/42", 10*time.Second) })
+					if d < want || d > want+10*time.Millisecond || tc.err == nil && err != nil || tc.err != nil && !errors.Is(err, tc.err) {
+						t.Errorf("TryAcquire number %d took %v with %v, want %v with %v", i, d, err, want, tc.err)
+					}
+					if k != nil {
+						k.Release(t.Context())
+					}
+					time.Sleep(3 * time.Second)
+				}
+				c.Node(2).Resume()
+			})
+		})
+	}
+}
+
 func TestForgottenScriptsAreSentAgainForAllOfABatch(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
