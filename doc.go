@@ -37,8 +37,12 @@
 // connection or timer of ours outlives Close by more than the clients' own timeouts.
 //
 // I5, a minority does not matter. Dead, hung, slow, restarting or erring nodes, up to N
-// less a majority, are never waited for, and memory, connections and goroutines stay
-// bounded.
+// less a majority, are not waited for where the others agree, and memory, connections
+// and goroutines stay bounded. Where the others are split (of three nodes one says yes
+// and one no, since another client or its remains are there), the open vote decides:
+// it is waited for, up to the node timeout. A node that lets that pass is not asked, nor
+// waited for, until it has answered a PING; one that is slow but in time is waited for
+// each time.
 //
 // What it does not promise. A holder that sleeps past Until without looking has lost
 // the lock and does not know it: where that must do no harm, let the store refuse
