@@ -460,6 +460,8 @@ func TestAReleaseWaitsForARestoreThatIsOwed(t *testing.T) {
 
 // What a failed adoption puts back lives for as long as it would have lived without it: never longer, or a dead holder's
 // lock would stand for the adopter's ttl; never shorter, or the giver would believe in what has expired.
+//
+// Attack 84.
 func TestAFailedAdoptionGivesBackTheLifeThatWasLeft(t *testing.T) {
 	const ttl, longer = 30 * time.Second, 24 * time.Hour
 	faults := map[string]func(s *stage, l *redlock.Locker, k *redlock.Lock){
