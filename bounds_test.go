@@ -285,3 +285,24 @@ func TestClientsWithDisjointMinoritiesGoOnAfterTheHeal(t *testing.T) {
 		checkClean(t, c, a, b)
 	})
 }
+
+// A program that leaves its locks to their ttl does not keep them all in memory.
+func TestExpiredLocksLeaveTheList(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		long := try(t, l, "long", time.Hour)
+		var short []*redlock.Lock
+		for i := range 20 {
+			short = append(short, try(t, l, fmt.Sprint("short", i), time.Second))
+		}
+		if got := l.Held(); got != 21 {
+			t.Fatalf("locks on the list: got %d, want 21", got)
+		}
+		time.Sleep(time.Minute)
+		if got := l.Held(); got != 1 {
+			t.Errorf("locks on the list a minute after 20 of 21 expired: got %d, want 1", got)
+		}
+		checkIs(t, "Release of an expired lock", short[0].Release(t.Context()), redlock.ErrLost)
+		checkIs(t, "Release", long.Release(t.Context()))
+	})
+}

@@ -24,3 +24,50 @@ func TestDebtsAreBoundedAndTheOldestGoesFirst(t *testing.T) {
 		t.Errorf("owed: got %s to %s, want the latest", first, last)
 	}
 }
+
+// The keys whose registers failed attempts have given a life are bounded: those beyond are not forgotten, but given one
+// by every attempt.
+func TestRememberedLivesAreBounded(t *testing.T) {
+	l, err := New(Options{}, &deafNode{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	due := func(i int) uint64 {
+		name, _ := nameKey("", fmt.Sprint("jobs/", i))
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.lifeDue(&errand{name: name, ttl: time.Second, raised: 1})
+	}
+	const more = 100
+	for i := range maxLives + more {
+		if due(i) != 1 {
+			t.Fatalf("the first failed attempt at key %d: its register is given no life", i)
+		}
+	}
+	defer l.renew.Stop() // nobody is asked
+	if got := len(l.lives); got != maxLives {
+		t.Errorf("remembered after %d keys: got %d, want %d", maxLives+more, got, maxLives)
+	}
+	if due(0) != 0 || due(maxLives) != 1 {
+		t.Errorf("the second attempt: got %d for a key that is remembered and %d for one that is not, want 0 and 1", due(0), due(maxLives))
+	}
+}
+
+// So are the keys whose registers are ahead of our clock.
+func TestRememberedLeadsAreBounded(t *testing.T) {
+	l, err := New(Options{}, &deafNode{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := instant{at: time.Now(), wall: 1000}
+	for i := range maxLeads + 100 {
+		name, _ := nameKey("", fmt.Sprint("jobs/", i))
+		l.noteLead(name, start, 2000)
+		if got := l.lead(name); got != 2000 {
+			t.Fatalf("key %d: got a lead of %d, want 2000", i, got)
+		}
+		if len(l.leads) > maxLeads {
+			t.Fatalf("remembered after %d keys: got %d, want at most %d", i+1, len(l.leads), maxLeads)
+		}
+	}
+}

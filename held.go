@@ -1,6 +1,8 @@
 package redlock
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -134,12 +136,13 @@ func (l *Locker) look() {
 // that may be left to expire, and those that a failed attempt has raised.
 // nodes says which, as bits; there it goes after the calls of prev, and is owed.
 // unless: not where these are rolled back.
-func (l *Locker) touch(name *lockKey, ttl time.Duration, nodes uint64, prev *ballot, unless bool, before uint64) {
+func (l *Locker) touch(name *lockKey, ttl time.Duration, nodes uint64, unless bool, before uint64, prev ...*ballot) {
 	q := touchQuestion(name, ttl)
 	q.patience = l.patience(ttl)
+	var room [4]*call
 	for i, ln := range l.lanes {
 		if nodes&(1<<i) != 0 {
-			ln.ask(&call{ln: ln, q: &q, i: i, holds: true, unless: unless, sure: before&(1<<i) != 0}, prev.lastCall(i))
+			ln.ask(&call{ln: ln, q: &q, i: i, holds: true, unless: unless, sure: before&(1<<i) != 0}, lastCalls(room[:0], i, prev)...)
 		}
 	}
 }
@@ -152,17 +155,30 @@ func (k *Lock) touch() {
 	if prev != nil {
 		nodes |= prev.reached()
 	}
-	k.l.touch(k.name, k.ttl, nodes, prev, false, 0)
+	k.l.touch(k.name, k.ttl, nodes, false, 0, prev)
 }
 
 const (
-	// livesFor is how long the registers of a key need no second look by failed
-	// attempts: those of a contended key would cost as much as the attempts.
+	// livesFor is how often failed attempts give the registers of one key a life:
+	// those of a contended key would cost as much as the attempts.
 	livesFor = time.Minute
 
-	// maxLives bounds the keys that are remembered for that.
+	// maxLives bounds the keys that are remembered for that. Beyond it every failed
+	// attempt gives its registers a life.
 	maxLives = 4096
 )
+
+// registerLives is where the registers of a key were given a life since the last
+// renewLives. Attempts that fail since then send none there, but the registers may
+// not be the same ones: a node that was flushed in between made them anew. So
+// renewLives gives them another one.
+type registerLives struct {
+	name  *lockKey
+	given uint64        // nodes, as bits
+	again uint64        // of these: where registers were raised since
+	ttl   time.Duration // the longest of those attempts
+	after []*ballot     // and their questions, as far as they are under way
+}
 
 // mortal sees to it that a failed errand leaves no register for ever: its attempts
 // raise registers also where another holds the lock, be it a client that knows
@@ -171,26 +187,61 @@ func (l *Locker) mortal(e *errand) {
 	if e.raised == 0 {
 		return
 	}
-	now := l.now()
 	l.mu.Lock()
-	given := l.lives[e.name.full]
-	if now.since(given.at) >= livesFor {
-		given = registerLives{at: now}
-	}
-	todo := e.raised &^ given.nodes
-	given.nodes |= todo
-	if len(l.lives) >= maxLives {
-		clear(l.lives)
-	}
-	l.lives[e.name.full] = given
+	todo := l.lifeDue(e)
 	l.mu.Unlock()
-	l.touch(e.name, e.ttl, todo, e.ballot, true, e.before)
+	l.touch(e.name, e.ttl, todo, true, e.before, e.ballot)
 }
 
-// registerLives is on which nodes a key's registers were given a life, and since when.
-type registerLives struct {
-	at    instant
-	nodes uint64
+// lifeDue is where the registers that an errand has raised need a life now, as bits;
+// elsewhere renewLives gives them one. Needs l.mu.
+func (l *Locker) lifeDue(e *errand) (todo uint64) {
+	g := l.lives[e.name.full]
+	if g == nil {
+		if l.closed || len(l.lives) >= maxLives {
+			return e.raised
+		}
+		g = &registerLives{name: e.name}
+		l.lives[e.name.full] = g
+		if len(l.lives) == 1 {
+			l.renew = restart(l.renew, livesFor, l.renewLives)
+		}
+	}
+	todo = e.raised &^ g.given
+	g.given |= todo
+	if again := e.raised &^ todo; again != 0 {
+		g.again |= again
+		g.ttl = max(g.ttl, e.ttl)
+		g.after = append(slices.DeleteFunc(g.after, (*ballot).finished), e.ballot)
+	}
+	return todo
+}
+
+// renewLives runs every livesFor while there is anything to remember, and once in
+// Close.
+func (l *Locker) renewLives() {
+	l.mu.Lock()
+	var due []*registerLives
+	for key, g := range l.lives {
+		delete(l.lives, key)
+		if g.again != 0 {
+			due = append(due, g)
+		}
+	}
+	switch {
+	case l.closed && l.renew != nil:
+		l.renew.Stop()
+	case len(due) > 0 && !l.closed:
+		for _, g := range due {
+			l.lives[g.name.full] = &registerLives{name: g.name, given: g.again}
+		}
+		l.renew = restart(l.renew, livesFor, l.renewLives)
+	}
+	l.mu.Unlock()
+	slices.SortFunc(due, func(a, b *registerLives) int { return strings.Compare(a.name.full, b.name.full) }) // so that a simulation can be repeated
+	for _, g := range due {
+		l.touch(g.name, g.ttl, g.again, false, 0, g.after...)
+	}
 }
 
 // silentAfter is for how long a node may leave a question unanswered before Close takes
@@ -257,6 +308,7 @@ func (l *Locker) Close() error {
 	case <-limit.C:
 		limit.Reset(0)
 	}
+	l.renewLives()
 	l.awaitIdle(limit)
 	var released []*ballot
 	for _, k := range held {

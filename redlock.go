@@ -34,11 +34,12 @@ type Locker struct {
 	mu      sync.Mutex
 	closed  bool
 	held    heldList
-	leaving map[string]*ballot       // by full key: the last clean-up; those before it finish first, see cleaning
-	restore map[string]*ballot       // by full key: of these, the last that undoes a failed adoption
-	lives   map[string]registerLives // by full key, see mortal
-	leads   map[string]int64         // by full key, see lead
-	leading atomic.Int32             // how many
+	leaving map[string]*ballot        // by full key: the last clean-up; those before it finish first, see cleaning
+	restore map[string]*ballot        // by full key: of these, the last that undoes a failed adoption
+	lives   map[string]*registerLives // by full key, see mortal
+	renew   *time.Timer               // runs while there are any
+	leads   map[string]int64          // by full key, see lead
+	leading atomic.Int32              // how many
 }
 
 // New makes a Locker over the nodes, each an independent master; the order is
@@ -73,7 +74,7 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 			}
 		}
 	}
-	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), leaving: make(map[string]*ballot), restore: make(map[string]*ballot), lives: make(map[string]registerLives)}
+	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), leaving: make(map[string]*ballot), restore: make(map[string]*ballot), lives: make(map[string]*registerLives)}
 	if l.guard, err = newGuard(opt, nodes); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package redlock_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,6 +120,84 @@ func TestTheRegistersOfAttemptsBeforeTheWinHaveALife(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		for i := range 3 {
 			lifeOf(t, c, i)
+		}
+	})
+}
+
+// Failed attempts beside a stranger's key, and between them the nodes are flushed: the second attempt makes the registers
+// anew, within the minute in which the first one has given them a life.
+func TestRegistersThatAreMadeAnewHaveALife(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, l *redlock.Locker){
+		"in time":  func(t *testing.T, l *redlock.Locker) { time.Sleep(2 * time.Minute) },
+		"at Close": func(t *testing.T, l *redlock.Locker) { checkIs(t, "Close", l.Close()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+				l := warmLocker(t, c, redlock.Options{})
+				for range 2 {
+					for i := range 3 {
+						c.Node(i).FlushAll()
+						c.Node(i).Set("k", "stranger", time.Hour)
+					}
+					_, err := l.TryAcquire(t.Context(), "k", 10*time.Second)
+					checkIs(t, "TryAcquire", err, redlock.ErrHeld)
+					time.Sleep(time.Second)
+				}
+				end(t, l)
+				for i := range 3 {
+					if _, ok := c.Node(i).Score("{k}:fence", "f"); !ok {
+						t.Fatalf("node %d has no register: this tests nothing", i)
+					}
+					lifeOf(t, c, i)
+				}
+			})
+		})
+	}
+}
+
+// Many attempts at a contended key do not send a life for its registers each.
+func TestContendedRegistersAreGivenALifeOnceAMinute(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		for i := range 3 {
+			c.Node(i).Set("k", "stranger", time.Hour)
+		}
+		const minutes = 5
+		attempts := 0
+		for began := time.Now(); time.Since(began) < minutes*time.Minute; attempts++ {
+			_, err := l.TryAcquire(t.Context(), "k", 10*time.Second)
+			checkIs(t, "TryAcquire", err, redlock.ErrHeld)
+			time.Sleep(3 * time.Second)
+		}
+		touches := 0
+		for _, cmd := range c.Node(0).Log() {
+			if strings.EqualFold(cmd.Args[0], "evalsha") && cmd.Args[3] == "k" {
+				touches++
+			}
+		}
+		if touches == 0 || touches > minutes+2 {
+			t.Errorf("%d attempts in %d minutes sent %d lives to a node, want about one a minute", attempts, minutes, touches)
+		}
+		lifeOf(t, c, 0)
+	})
+}
+
+// An adoption of a stranger's key that is cancelled: nobody else has ever given the register a life.
+func TestTheRegisterOfAFailedAdoptionHasALife(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.locker(redlock.Options{})
+		s.strangers(time.Minute, s.all()...)
+		s.slow(40*time.Millisecond, s.all()...)
+		ctx, cancel := context.WithTimeout(s.ctx, 10*time.Millisecond)
+		defer cancel()
+		_, err := l.Adopt(ctx, job, otherValue, 10*time.Second)
+		s.is("Adopt", err, context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		s.carry("afterwards", otherValue, s.all()...)
+		for i := range 3 {
+			if left := s.node(i).TTL(jobRegister); s.register(i) == 0 || left <= 0 {
+				t.Errorf("node %d: the register stands at %d and lives for %v, want a life", i, s.register(i), left)
+			}
 		}
 	})
 }

@@ -218,6 +218,39 @@ var mutants = []mutant{
 		test:    "TestARegisterOutlivesTheLastWordOnItsLockByAboutADay",
 	},
 	{
+		name: "restore-immortal", rule: "an adoption and its undoing do, too", why: "all locks that are adopted are the library's own, whose registers have a life",
+		patches: []patch{
+			{"lua/adopt.lua", "if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[5]) then redis.call('PEXPIRE', KEYS[2], ARGV[6]) end\n", ""},
+			{"lua/restore.lua", "if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[2], ARGV[4]) end\n", ""},
+		},
+		test: "TestTheRegisterOfAFailedAdoptionHasALife",
+	},
+	{
+		name: "lives-once", rule: "registers that failed attempts raise again get another life", why: "nodes have to be flushed between two failed attempts at one key within a minute, with none after it",
+		patches: []patch{{"held.go", "\t\tif g.again != 0 {\n", "\t\tif false {\n"}},
+		test:    "TestRegistersThatAreMadeAnewHaveALife",
+	},
+	{
+		name: "lives-at-close", rule: "at Close, too", why: "the same, and a Close",
+		patches: []patch{{"held.go", "\tl.renewLives()\n", ""}},
+		test:    "TestRegistersThatAreMadeAnewHaveALife",
+	},
+	{
+		name: "lives-unbounded", rule: "of so many keys that are remembered", why: "it takes thousands of keys",
+		patches: []patch{{"held.go", "if l.closed || len(l.lives) >= maxLives {", "if l.closed {"}},
+		test:    "TestRememberedLivesAreBounded",
+	},
+	{
+		name: "leads-unbounded", rule: "so many keys are remembered as ahead of our clock", why: "the same",
+		patches: []patch{{"fence.go", "case l.leads == nil || len(l.leads) >= maxLeads:", "case l.leads == nil:"}},
+		test:    "TestRememberedLeadsAreBounded",
+	},
+	{
+		name: "never-swept", rule: "expired locks leave the Locker's list", why: "they cost memory only",
+		patches: []patch{{"held.go", "if slept || h.looks%sweepEvery == 0 {", "if slept {"}},
+		test:    "TestExpiredLocksLeaveTheList",
+	},
+	{
 		name: "unmeasured-raise", rule: "the validity is measured after the raise, too", why: "a raise would have to take longer than the validity that is left, on a majority",
 		patches: []patch{{"redlock.go", "now.since(b.start) >= valid {", "e.tail == b && now.since(b.start) >= valid {"}},
 		test:    "TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired",
