@@ -135,6 +135,29 @@ func clientAddr(client any) (addr string) {
 	return ""
 }
 
+// advise adds to what a server said what to do about it, where it says that it is no
+// independent master. Time does not heal that; but a cluster's client follows a MOVED
+// itself, as a wrapper of unknown kind may, and what it lets through passes.
+func (k nodeKind) advise(e *nodeError) *nodeError {
+	if e == nil || k == kindCluster {
+		return e
+	}
+	text, heals := e.text, e.heals
+	switch code, _, _ := strings.Cut(text, " "); code {
+	case "MOVED", "CROSSSLOT":
+		text, heals = text+": "+inCluster, k != kindSingle
+	case "ASK", "TRYAGAIN", "CLUSTERDOWN":
+		text += ": " + inCluster
+	case "READONLY":
+		text = strings.TrimSuffix(text, ".") + ": pass its master"
+	default:
+		return e
+	}
+	return &nodeError{text: text, cause: e.cause, heals: heals}
+}
+
+const inCluster = "a node of a Redis Cluster: pass independent masters, or one ClusterClient as one node"
+
 // A panicError is a panic in a Node's code. It wraps nothing, whatever the value of the
 // panic is: it says neither that a server answered nor that nothing was sent.
 type panicError struct {

@@ -913,10 +913,79 @@ func TestAServersIntroduction(t *testing.T) {
 		{"never reached for a wrong password", untouched, said("WRONGPASS x"), &introduction{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := introduce(&commands(c.info)[0], c.exec); !reflect.DeepEqual(got, c.want) {
+			if got := introduce(&commands(c.info)[0], new(command), c.exec); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})
+	}
+}
+
+func TestAReplicasIntroduction(t *testing.T) {
+	const server = "# Server\r\nrun_id:0123abc\r\n"
+	for _, c := range []struct {
+		name, replication string
+		err               error
+		want              string // of which master; "": it is none
+	}{
+		{"a master", "# Replication\r\nrole:master\r\nconnected_slaves:1\r\nslave0:ip=10.0.0.2,port=6379\r\n", nil, ""},
+		{"a replica", "# Replication\r\nrole:slave\r\nmaster_host:10.0.0.1\r\nmaster_port:6379\r\n", nil, "10.0.0.1:6379"},
+		{"in other words", "role:replica\r\nmaster_host:db-1\r\nmaster_port:6380\r\n", nil, "db-1:6380"},
+		{"by IPv6", "role:slave\r\nmaster_host:::1\r\nmaster_port:6379\r\n", nil, "[::1]:6379"},
+		{"one that can be written to on all sides", "role:active-replica\r\nmaster_host:db-1\r\n", nil, ""},
+		{"nothing", "", nil, ""},
+		{"refused", "", said("NOPERM this user has no permissions"), ""},
+		{"lost", "", io.EOF, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmds := commands(got{val: server}, got{val: c.replication, err: c.err})
+			info := introduce(&cmds[0], &cmds[1], c.err)
+			if info == nil || info.runID != "0123abc" {
+				t.Fatalf("got %+v, want the run_id", info)
+			}
+			switch e := info.replica; {
+			case (e != nil) != (c.want != ""):
+				t.Errorf("got %v, want %q", e, c.want)
+			case e != nil && (e.text != "replica of "+c.want+": pass its master" || e.heals):
+				t.Errorf("got %v, heals %v", e, e.heals)
+			}
+		})
+	}
+}
+
+// What a server says that is no independent master gets a hint, unless it is behind a
+// client that deals with it.
+func TestAdvice(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		kind  nodeKind
+		want  string // what comes behind it; "": it stays as it is
+		heals bool
+	}{
+		{"MOVED 3999 10.0.0.3:6379", kindSingle, inCluster, false},
+		{"MOVED 3999 10.0.0.3:6379", kindUnknown, inCluster, true},
+		{"MOVED 3999 10.0.0.3:6379", kindPipeliner, inCluster, true},
+		{"MOVED 3999 10.0.0.3:6379", kindCluster, "", true},
+		{"CROSSSLOT Keys in request don't hash to the same slot", kindSingle, inCluster, false},
+		{"ASK 3999 10.0.0.3:6379", kindSingle, inCluster, true},
+		{"TRYAGAIN Multiple keys request during rehashing of slot", kindSingle, inCluster, true},
+		{"CLUSTERDOWN Hash slot not served", kindSingle, inCluster, true},
+		{"CLUSTERDOWN Hash slot not served", kindCluster, "", true},
+		{"READONLY You can't write against a read only replica.", kindSingle, "pass its master", false},
+		{"READONLY You can't write against a read only replica.", kindCluster, "", false},
+		{"LOADING Redis is loading the dataset in memory", kindSingle, "", true},
+		{"ERR something MOVED", kindSingle, "", true},
+	} {
+		e, _ := explain(said(c.text))
+		got, want := c.kind.advise(e), c.text
+		if c.want != "" {
+			want = strings.TrimSuffix(c.text, ".") + ": " + c.want
+		}
+		if got.text != want || got.heals != c.heals || !errors.Is(got, said(c.text)) {
+			t.Errorf("kind %d: got %q, heals %v; want %q, %v", c.kind, got.text, got.heals, want, c.heals)
+		}
+	}
+	if got := kindSingle.advise(nil); got != nil {
+		t.Errorf("no error: got %v", got)
 	}
 }
 

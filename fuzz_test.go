@@ -305,7 +305,7 @@ func FuzzIntroduce(f *testing.F) {
 	f.Add("\r\r\n\nrun_id: x ")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, info string) {
-		got := introduce(&commands(got{val: info})[0], nil)
+		got := introduce(&commands(got{val: info})[0], new(command), nil)
 		if got == nil {
 			t.Fatalf("%q: an answer is taken for none", info)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"reflect"
 	"runtime"
 	"slices"
@@ -484,11 +485,13 @@ type landing struct {
 // exec sends the batch to the lane's node and reads all answers. hello: asks it first
 // what it is.
 func (f *flight) exec(ln *lane, hello bool) (info *introduction, err error) {
-	var who *command
+	var who *[2]command
 	if hello {
-		c := newCommand([]any{"info", "server"})
-		who = &c
-		f.cmds = append(f.cmds, who)
+		who = new([2]command)
+		for i, section := range ln.kind.introductions() {
+			who[i] = newCommand([]any{"info", section})
+			f.cmds = append(f.cmds, &who[i])
+		}
 	}
 	if ln.guarded {
 		f.check(ln.direct)
@@ -505,10 +508,11 @@ func (f *flight) exec(ln *lane, hello bool) (info *introduction, err error) {
 	err = f.exchange(ln.node)
 	_, f.fell = err.(*panicError)
 	if hello {
-		info = introduce(who, err)
+		info = introduce(&who[0], &who[1], err)
 	}
 	for i, c := range f.calls {
 		rep := c.q.read(f.asked[i][:], c.plain, err)
+		rep.err = ln.kind.advise(rep.err)
 		f.lands = append(f.lands, landing{rep: rep, again: rep.again(c.q, c.evaled, c.plain)})
 	}
 	if ln.guarded {
@@ -548,8 +552,10 @@ func (ln *lane) land(f *flight, info *introduction, err error, took time.Duratio
 			ln.nudge() // alive: the probe need not wait out its pause
 		}
 	}
+	var replica *nodeError
 	if info != nil {
-		ln.known = true
+		replica = info.replica
+		ln.known = replica == nil // it is asked again until it is promoted
 		if info.runID != "" {
 			ln.twin = ln.met.meet(ln, info.runID)
 		}
@@ -562,6 +568,9 @@ func (ln *lane) land(f *flight, info *introduction, err error, took time.Duratio
 		switch {
 		case ln.twin != nil:
 			ready = ln.finish(c, reply{answer: Unknown, sent: true, stored: f.lands[i].rep.stored, err: ln.twin}, ready)
+		case replica != nil && !c.q.kind.cleans():
+			rep := f.lands[i].rep // one that may be written to has executed it
+			ready = ln.finish(c, reply{answer: Unknown, sent: rep.sent, silent: rep.silent, stored: rep.stored, err: replica}, ready)
 		case f.lands[i].again && !ln.closed:
 			c.evaled, c.plain = c.q.script != nil, c.q.script == nil
 			ln.plain = ln.plain || c.plain
@@ -733,12 +742,25 @@ func (ln *lane) close() {
 }
 
 // An introduction is what a server tells of itself on first contact.
-type introduction struct{ runID string }
+type introduction struct {
+	runID   string
+	replica *nodeError // it is one, of which master; nil: it is none, or does not tell
+}
 
-// introduce reads INFO server; nil: it was not answered. A server that answers
-// without a run_id, or refuses, is taken as it is.
-func introduce(c *command, exec error) *introduction {
-	v, err := result(c, exec)
+// introductions are the sections of INFO that are asked for on first contact; in two
+// commands, because servers before 7.0 take one section each. What a cluster or a Ring
+// answers is one of its servers' role and not the node's.
+func (k nodeKind) introductions() []string {
+	if k == kindSingle {
+		return []string{"server", "replication"}
+	}
+	return []string{"server"}
+}
+
+// introduce reads INFO server and, if it was asked for, INFO replication; nil: not
+// answered. A server that answers without a run_id, or refuses, is taken as it is.
+func introduce(server, replication *command, exec error) *introduction {
+	v, err := result(server, exec)
 	if err != nil {
 		if _, said := explain(err); said {
 			return &introduction{}
@@ -746,12 +768,33 @@ func introduce(c *command, exec error) *introduction {
 		return nil
 	}
 	text, _ := v.(string)
+	info := &introduction{runID: infoField(text, "run_id")}
+	if len(replication.Args()) == 0 {
+		return info
+	}
+	if v, err = result(replication, exec); err != nil {
+		return info
+	}
+	text, _ = v.(string)
+	switch infoField(text, "role") {
+	case "slave", "replica":
+		master := net.JoinHostPort(infoField(text, "master_host"), infoField(text, "master_port"))
+		info.replica = newNodeError("replica of "+quoteValue(master)+": pass its master", errReplica)
+		info.replica.heals = false
+	}
+	return info
+}
+
+var errReplica = errors.New("replica")
+
+// infoField is a field of an answer to INFO; "": it is not there.
+func infoField(text, name string) string {
 	for line := range strings.Lines(text) {
-		if id, ok := strings.CutPrefix(line, "run_id:"); ok {
-			return &introduction{runID: strings.TrimSpace(id)}
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
 		}
 	}
-	return &introduction{}
+	return ""
 }
 
 // A roster knows which server each lane leads to. One server under two names

@@ -969,6 +969,81 @@ func TestWhatWaitsInOurOwnQueueIsNotHeldAgainstTheNode(t *testing.T) {
 	})
 }
 
+// A replica's votes do not count, whether it lets itself be written to or not, and it is
+// named with its master. What it stored is removed, and once promoted it votes.
+func TestAReplicaIsNamedAndItsVotesDoNotCount(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		clients := c.Clients()
+		var promoted atomic.Bool
+		var asked atomic.Int64
+		for _, client := range clients[1:] { // a minority that remains is no quorum
+			client.AddHook(tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+				err := next(ctx, cmds)
+				for _, cmd := range cmds {
+					if args := cmd.Args(); args[0] == "info" && args[1] == "replication" {
+						asked.Add(1)
+						if !promoted.Load() {
+							cmd.(interface{ SetVal(any) }).SetVal("# Replication\r\nrole:slave\r\nmaster_host:10.0.0.1\r\nmaster_port:6379\r\n")
+						}
+					}
+				}
+				return err
+			}))
+		}
+		l := lockerOn(t, redlock.Options{}, clients)
+		var err error
+		d := took(func() { _, err = l.Acquire(t.Context(), "jobs/42", time.Minute) })
+		checkIs(t, "Acquire", err, redlock.ErrNoQuorum)
+		check(t, "the replicas' votes", strings.HasSuffix(answersOf(err), " unknown unknown"), true)
+		if !strings.Contains(fmt.Sprint(err), "replica of 10.0.0.1:6379: pass its master") {
+			t.Errorf("got %q, want the replica and its master named", err)
+		}
+		check(t, "Acquire waits for what time does not heal", d > time.Second, false)
+		if n, _ := l.Inspect(t.Context(), "jobs/42"); n.Nodes[1].Err == nil || n.Nodes[0].Err != nil {
+			t.Errorf("Inspect: got %v and %v, want the replica's answer refused", n.Nodes[0].Err, n.Nodes[1].Err)
+		}
+		checkClean(t, c, l)
+
+		promoted.Store(true)
+		k := try(t, l, "jobs/42", time.Minute)
+		time.Sleep(time.Second)
+		before := asked.Load()
+		checkIs(t, "Extend", k.Extend(t.Context()))
+		checkIs(t, "Release", k.Release(t.Context()))
+		checkClean(t, c, l)
+		check(t, "questions to a master for its role after the first", asked.Load()-before, 0)
+	})
+}
+
+// A wrapper of unknown kind may follow a MOVED by itself: then it passes.
+func TestMovedBehindAWrapperIsWaitedOut(t *testing.T) {
+	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
+		l, err := redlock.New(redlock.Options{}, hidesAll{c.Clients()[0]})
+		checkIs(t, "New", err)
+		defer l.Close()
+		c.Node(0).FailCommand("set", "MOVED 3999 10.0.0.3:6379")
+		time.AfterFunc(3*time.Second, func() { c.Node(0).FailCommand("set", "") })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = l.Acquire(ctx, "jobs/42", time.Minute)
+		checkIs(t, "Acquire", err, context.DeadlineExceeded, redlock.ErrNoQuorum)
+		if !strings.Contains(fmt.Sprint(err), "MOVED 3999 10.0.0.3:6379: a node of a Redis Cluster: pass") {
+			t.Errorf("got %q, want what to do about it", err)
+		}
+		k, err := l.Acquire(t.Context(), "jobs/42", time.Minute)
+		checkIs(t, "Acquire", err)
+		checkIs(t, "Release", k.Release(t.Context()))
+	})
+}
+
+// hidesAll is a wrapper that does not tell what it is.
+type hidesAll struct{ node redlock.Node }
+
+func (h hidesAll) Process(ctx context.Context, cmd redis.Cmder) error {
+	return h.node.Process(ctx, cmd)
+}
+func (h hidesAll) Pipeline() redis.Pipeliner { return h.node.Pipeline() }
+
 // A frail node is a client that panics in one of its methods, while a test says so.
 type frail struct {
 	*redis.Client

@@ -109,7 +109,7 @@ func TestRealRingWithoutShards(t *testing.T) {
 	realUntil(t, 10*time.Second, "the Ring to know", func() bool { return ring.Len() == 0 })
 	type embeds struct{ *redis.Ring }
 	type universal struct{ redis.UniversalClient }
-	for _, node := range []redlock.Node{embeds{ring}, universal{ring}, hidesRing{ring}} {
+	for _, node := range []redlock.Node{embeds{ring}, universal{ring}, hidesRing{hidesAll{ring}, ring}} {
 		key := fmt.Sprintf("%T", node)
 		nodes := []redlock.Node{r.servers[0].Client(), r.servers[1].Client(), node}
 		a, b := realNew(t, redlock.Options{}, nodes...), realNew(t, redlock.Options{}, nodes...)
@@ -124,14 +124,41 @@ func TestRealRingWithoutShards(t *testing.T) {
 }
 
 // hidesRing is a wrapper that cannot be seen through.
-type hidesRing struct{ ring *redis.Ring }
-
-func (h hidesRing) Process(ctx context.Context, cmd redis.Cmder) error {
-	return h.ring.Process(ctx, cmd)
+type hidesRing struct {
+	hidesAll
+	ring *redis.Ring
 }
-func (h hidesRing) Pipeline() redis.Pipeliner { return h.ring.Pipeline() }
+
 func (h hidesRing) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
 	return h.ring.Subscribe(ctx, channels...)
+}
+
+// A master and its replica, which may be written to here, are one server's data.
+func TestRealReplicaIsNoNode(t *testing.T) {
+	t.Parallel()
+	r := realStart(t, 2)
+	host, port, _ := net.SplitHostPort(r.servers[0].Addr())
+	r.do(t, []int{1}, "config", "set", "replica-read-only", "no")
+	r.do(t, []int{1}, "replicaof", host, port)
+	l := realOpen(t, redlock.Options{}, r.addrs()...)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		_, err := l.Acquire(ctx, "job", time.Minute)
+		realIs(t, "Acquire", err, redlock.ErrNoQuorum)
+		if ctx.Err() != nil || !strings.Contains(err.Error(), r.addrs()[1]+" replica of "+r.addrs()[0]+": pass its master") {
+			t.Errorf("got %v, want the replica and its master named, at once", err)
+		}
+		cancel()
+	}
+	r.do(t, []int{1}, "replicaof", "no", "one")
+	var k *redlock.Lock
+	realUntil(t, 10*time.Second, "the vote of the promoted", func() (ok bool) {
+		var err error
+		k, err = l.TryAcquire(t.Context(), "job", time.Minute)
+		return err == nil
+	})
+	realRelease(t, k)
+	r.clean(t, 2*time.Second)
 }
 
 // realSentinel starts a sentinel that watches s, and a client that asks it.

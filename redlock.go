@@ -242,7 +242,8 @@ func tied(err error) bool {
 // others and made no attempt, with the votes of the last round that was decided in its
 // line, if there was one. Or ErrNoQuorum at once where so many nodes
 // answer with errors that time does not heal (WRONGTYPE, NOAUTH, WRONGPASS, NOPERM,
-// READONLY) that no majority can be had.
+// READONLY; MOVED and CROSSSLOT from single nodes of a Redis Cluster), or are replicas,
+// that no majority can be had.
 //
 // A lock is not reentrant. If ctx comes from Run or KeepAlive of a lock of the same key
 // that this Locker holds, Acquire fails with ErrNested at once, for it would wait for

@@ -910,6 +910,8 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		"WRONGPASS invalid username-password pair or user is disabled.",
 		"NOPERM this user has no permissions to run the 'set' command",
 		"READONLY You can't write against a read only replica.",
+		"MOVED 3999 10.0.0.3:6379",
+		"CROSSSLOT Keys in request don't hash to the same slot",
 	} {
 		code, _, _ := strings.Cut(text, " ")
 		t.Run(code, func(t *testing.T) {
@@ -960,6 +962,9 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
 		"OOM command not allowed when used memory > 'maxmemory'.",
 		"ERR max number of clients reached",
+		"ASK 3999 10.0.0.3:6379",
+		"TRYAGAIN Multiple keys request during rehashing of slot",
+		"CLUSTERDOWN Hash slot not served",
 	} {
 		code, _, _ := strings.Cut(text, " ")
 		t.Run(code+" is waited out", func(t *testing.T) {

@@ -131,6 +131,11 @@ var mutants = []mutant{
 		test:    "TestClientsThatRetryDoNotSendOurCommandsAgain",
 	},
 	{
+		name: "replica-votes", rule: "a replica has no vote", why: "it has no replicas",
+		patches: []patch{{"node.go", "case replica != nil && !c.q.kind.cleans():", "case replica != nil && false:"}},
+		test:    "TestAReplicaIsNamedAndItsVotesDoNotCount",
+	},
+	{
 		name: "panic-through", rule: "a panic in a client's code is one node's failed answer", why: "the simulated clients do not panic",
 		patches: []patch{{"client.go", "v := recover()", "var v any"}},
 		test:    "TestAPanicOfAClientIsOneNodesFailedAnswer",
