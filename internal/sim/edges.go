@@ -291,7 +291,7 @@ func (w *world) evictOthers(node, key int, value string) {
 	}
 }
 
-// othersAt is a value of somebody else that a majority of the nodes has; "": there is none.
+// othersAt is a value of somebody else, where others have a majority of the nodes; "": they have not.
 func (w *world) othersAt(key int) string {
 	for i := range w.c.Len() {
 		if v, ok := w.c.Node(i).Get(keyName(key)); ok && w.isOthers(v) && w.anybodys(key) {

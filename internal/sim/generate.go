@@ -114,7 +114,12 @@ func (p *Profile) task(d drawer, sch *Schedule, at time.Duration) Task {
 	}
 	if p.Edges {
 		switch t.Do {
-		case Rush, Join, Fickle, Adopt:
+		case Rush, Adopt:
+			if p.Alone > 0 && t.Key == p.Keys-1 { // nobody gives the registers there a ttl by an adoption
+				t.Key--
+			}
+			fallthrough
+		case Join, Fickle:
 			t.TTL = []time.Duration{t.TTL, t.TTL, time.Minute, longLife}[d.IntN(4, "long")]
 		}
 	}

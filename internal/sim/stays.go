@@ -17,7 +17,7 @@ import (
 // none of ours is there without a ttl, and that none comes back after its release.
 func (w *world) watchStays() {
 	const every = 20 * time.Millisecond
-	stays := map[stay]instant{} // until when, at most
+	stays := map[stay]sighting{}
 	said := map[stay]bool{}
 	for {
 		w.eachKey(func(node, key int, s stored) {
@@ -25,7 +25,7 @@ func (w *world) watchStays() {
 				return
 			}
 			at := stay{node, s.value}
-			if text := w.judgeStay(stays, at, s); text != "" && !said[at] {
+			if text := w.judgeStay(stays, at, key, s); text != "" && !said[at] {
 				said[at] = true
 				w.wrong("I4", key, "%s has %s = %s %s", nodeName(node), keyName(key), s.value, text)
 			}
@@ -44,8 +44,14 @@ type stay struct {
 	value string
 }
 
+// A sighting is until when a value may be on a node, at most, and when it was last seen there.
+type sighting struct {
+	over, at instant
+	excused  bool // the node has lost what it noted about the end
+}
+
 // judgeStay says what is wrong with what a node has, "" if nothing is, and keeps until when it may be there.
-func (w *world) judgeStay(stays map[stay]instant, at stay, s stored) string {
+func (w *world) judgeStay(stays map[stay]sighting, at stay, key int, s stored) string {
 	const grain = 5 * time.Millisecond
 	now := w.now()
 	w.mu.Lock()
@@ -58,21 +64,33 @@ func (w *world) judgeStay(stays map[stay]instant, at stay, s stored) string {
 			return "without a ttl"
 		}
 	}
-	most, known := stays[at]
+	last, known := stays[at]
+	most := last.over
+	// What was noted of the value that an adoption replaced was lost with the register.
+	unknown := w.lostRegister(at.node, key, last.at)
 	extended := k != nil && k.edge.extends
-	if !known || over < most || extended {
-		stays[at] = over
+	if !known || over < most || extended || unknown {
+		last.over = over
 	}
+	last.at, last.excused = now, last.excused || unknown
+	stays[at] = last
 	switch {
-	case known && !extended && over > most && over-most > grain:
+	case known && !extended && !unknown && over > most && over-most > grain:
 		return fmt.Sprintf("until %v: it was there until %v before somebody tried to adopt it", over, most)
 	case k == nil: // an attempt that has not returned, or came to nothing; or somebody else's
-	case !k.edge.inherits && s.left > k.TTL+grain:
+	case !k.edge.inherits && !last.excused && s.left > k.TTL+grain:
 		return fmt.Sprintf("for %v: its ttl is %v", s.left, k.TTL)
 	case k.edge.back < now-time.Second && w.open == 0 && now-w.quiet > w.settled() && !k.edge.torn:
 		return fmt.Sprintf("for %v: its release was answered at %v", s.left, k.edge.back)
 	}
 	return ""
+}
+
+// lostRegister reports that a node has forgotten the register of a key since then. Needs mu.
+func (w *world) lostRegister(node, key int, since instant) bool {
+	return slices.ContainsFunc(w.h.Losses, func(l Loss) bool {
+		return l.Register && l.Node == node && l.Key == key && l.At >= since
+	})
 }
 
 // An edge is what these judges know of a claim.
@@ -126,10 +144,14 @@ func (d *doing) giveBack(k *holding) {
 }
 
 func (w *world) released(k *holding, called instant, err error) {
-	now, has := w.now(), 0
+	now, has, taken := w.now(), 0, false
 	for i := range w.c.Len() {
-		if v, _ := w.c.Node(i).Get(keyName(k.Key)); v == k.Value {
+		switch v, _ := w.c.Node(i).Get(keyName(k.Key)); v {
+		case k.Value:
 			has++
+		case "":
+		default:
+			taken = true
 		}
 	}
 	const early = 5 * time.Millisecond // a loss is told as long before Until, at the most
@@ -151,7 +173,7 @@ func (w *world) released(k *holding, called instant, err error) {
 	switch {
 	case inTime && most:
 		w.wrong("I4", k.Key, "c%d: the release says lost, and %d nodes have %s: %v", k.Client, has, k.Value, err)
-	case gone:
+	case gone && !taken: // what others have taken meanwhile counts as lost
 		w.wrong("I4", k.Key, "c%d: the release says lost, and it had been released in time: %v", k.Client, err)
 	}
 }

@@ -111,11 +111,14 @@ func (w *world) waited(key int, now instant) (since instant, ok bool) {
 	return max(since, w.quiet), since != never
 }
 
-// anybodys reports that a majority of the nodes has the key for one value.
+// anybodys reports that a majority of the nodes has the key for one value, or for clients that know nothing of us.
 func (w *world) anybodys(key int) bool {
 	count := map[string]int{}
 	for i := range w.c.Len() {
 		if v, ok := w.c.Node(i).Get(keyName(key)); ok {
+			if w.isOthers(v) {
+				v = "others"
+			}
 			count[v]++
 		}
 	}
