@@ -650,6 +650,8 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 					t.Errorf("%s: got the votes %v", what, round.Votes)
 				}
 			}
+			seen.mu.Lock()
+			defer seen.mu.Unlock()
 			for _, round := range seen.rounds {
 				if round.Op == redlock.OpLost && len(round.Votes) != 3 {
 					t.Errorf("Observe: got %+v, want the votes", round)
