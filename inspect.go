@@ -83,7 +83,8 @@ func leftText(left time.Duration) string {
 // Inspect asks all nodes who holds the lock key, and changes nothing. It waits for
 // all that answer within the node timeout. The error is a *QuorumError with
 // ErrNoQuorum if fewer than a majority answered, and the Status tells what is known
-// all the same; the error of ctx; ErrClosed; or what is wrong with the key.
+// all the same; the error of ctx; ErrClosed; or what is wrong with the key, or with the
+// nodes: one server under two names.
 func (l *Locker) Inspect(ctx context.Context, key string) (Status, error) {
 	if err := l.admit(ctx, OpInspect, key); err != nil {
 		return Status{Key: key}, err
@@ -104,6 +105,9 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Status, error) {
 	}
 	l.observe(b, e)
 	s := b.status()
+	if err := l.met.twins(); err != nil {
+		return s, err
+	}
 	if t, _, _ := b.result(); t.yes < t.need() {
 		return s, l.missed(e, b, ErrNoQuorum, "")
 	}

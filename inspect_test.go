@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/seed-ce352c9b/redlock"
 )
 
@@ -325,5 +327,28 @@ func TestAKeyWithoutTTLIsToldAsSuch(t *testing.T) {
 				s.Errorf("got %v, though it has a ttl by now", w.err)
 			}
 		})
+	})
+}
+
+// Also where a first acquire was granted before both names had answered.
+func TestInspectRefusesOneServerUnderTwoNames(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		clients := s.c.Clients()
+		again := s.c.Clients()[0]
+		again.AddHook(tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			time.Sleep(20 * time.Millisecond)
+			return next(ctx, cmds)
+		}))
+		l := s.cold(redlock.Options{}, nil, asNodes([]*redis.Client{clients[0], clients[1], again}))
+		k, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+		s.is("TryAcquire, by two servers that answered", err, nil)
+		st, err := l.Inspect(s.ctx, job)
+		s.says(err, "one server", "node-a:6379", "list every master once")
+		if !st.Held || st.Value != k.Value() || len(st.Nodes) != 3 {
+			t.Errorf("status: got %+v, want what is known", st)
+		}
+		s.is("Release", k.Release(s.ctx), nil)
+		_, err = l.TryAcquire(s.ctx, job, 10*time.Second)
+		s.says(err, "one server")
 	})
 }

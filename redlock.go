@@ -47,8 +47,11 @@ type Locker struct {
 // must be given the same nodes.
 //
 // It refuses options that contradict each other, no node, a nil one, more than
-// 64, and the same client twice. The same server reached under two names is
-// refused by the first round that meets it, and from then on.
+// 64, and the same client twice. The same server reached under two names is refused
+// once both names have answered, and from then on. Its second name has no vote, but a
+// first acquire may be granted before that is known, by a majority in which each server
+// counts once. To know before anything is locked, call Inspect, which waits for all nodes
+// that answer within the node timeout.
 func New(opt Options, nodes ...Node) (*Locker, error) {
 	return newLocker(opt, nodes, realClock, newSource())
 }

@@ -215,16 +215,12 @@ func (c runConfig) acquire(locker *redlock.Locker, signals <-chan os.Signal) (*r
 	if c.label != "" {
 		opts = append(opts, redlock.WithLabel(c.label))
 	}
-	acquire := locker.Acquire
-	if c.try {
-		acquire = locker.TryAcquire
-	}
 	var lock *redlock.Lock
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		lock, err = acquire(ctx, c.key, c.ttl, opts...)
+		lock, err = c.take(ctx, locker, opts)
 	}()
 	var sig os.Signal
 	select {
@@ -251,6 +247,50 @@ func (c runConfig) acquire(locker *redlock.Locker, signals <-chan os.Signal) (*r
 	}
 	return lock, 0
 }
+
+// take acquires the lock, and refuses a list of nodes that has one server twice. That is
+// known when both names have answered, and the first grant of a Locker, the only one of
+// ours, need not wait for them: it is sound, but not by as many servers as were meant. So
+// all nodes are asked at the same time, and those that have not answered when the lock is
+// ours have a little longer.
+func (c runConfig) take(ctx context.Context, locker *redlock.Locker, opts []redlock.AcquireOption) (*redlock.Lock, error) {
+	known := make(chan error, 1)
+	go func() {
+		_, err := locker.Inspect(ctx, c.key)
+		known <- err
+	}()
+	acquire := locker.Acquire
+	if c.try {
+		acquire = locker.TryAcquire
+	}
+	start := time.Now()
+	lock, err := acquire(ctx, c.key, c.ttl, opts...)
+	if err != nil {
+		return nil, err
+	}
+	longer := time.NewTimer(min(max(10*time.Since(start), introductionLeast), introductionMost))
+	defer longer.Stop()
+	select {
+	case err = <-known:
+	case <-longer.C:
+	case <-ctx.Done():
+	}
+	var q *redlock.QuorumError
+	if err == nil || errors.As(err, &q) || ctx.Err() != nil { // nodes that do not answer are a minority
+		return lock, nil
+	}
+	lock.Release(context.Background())
+	return nil, err
+}
+
+// How long a lock that was acquired waits for nodes that have not said which server they
+// are: ten times as long as the acquisition took, within these bounds. It is what a hung
+// node costs a run when it starts. Halved, a node that takes five times as long as the
+// others may be the same server as one of them.
+const (
+	introductionLeast = 50 * time.Millisecond
+	introductionMost  = 500 * time.Millisecond
+)
 
 // refusal is the exit status for a lock that was not had.
 func refusal(err error) int {

@@ -524,3 +524,35 @@ func TestRunOnRealServers(t *testing.T) {
 		t.Errorf("counter: got %s, want %s", got, want)
 	}
 }
+
+// The second name answers when the others have long made a majority.
+func TestRunRefusesOneServerUnderTwoNames(t *testing.T) {
+	t.Parallel()
+	servers := realredis.Start(t, 2)
+	again, err := realredis.StartProxy(servers[0].Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	again.Delay(time.Millisecond, time.Millisecond)
+	nodes := []string{servers[0].Addr(), servers[1].Addr(), again.Addr()}
+	refused := 0
+	for range 5 {
+		p := start(t, nodes, "run", "-try", "k", "--", "true")
+		switch got := p.status(); {
+		case got == exitUsage && strings.Contains(p.stderr.String(), "are one server"):
+			refused++
+		case got != 0:
+			t.Errorf("got %d, want %d: %s", got, exitUsage, p.stderr.String())
+		}
+	}
+	if refused == 0 { // not all five: a busy machine may take longer than run waits
+		t.Errorf("refused: got none of 5, want all")
+	}
+	for i, s := range servers {
+		if n := s.Client().Exists(t.Context(), "k").Val(); n != 0 {
+			t.Errorf("server %d: the lock is left", i)
+		}
+	}
+	t.Logf("%d of 5 refused", refused)
+}
