@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/proxy"
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
@@ -529,7 +530,7 @@ func TestRunOnRealServers(t *testing.T) {
 func TestRunRefusesOneServerUnderTwoNames(t *testing.T) {
 	t.Parallel()
 	servers := realredis.Start(t, 2)
-	again, err := realredis.StartProxy(servers[0].Addr())
+	again, err := proxy.Start(servers[0].Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
