@@ -14,9 +14,8 @@ type node struct {
 	p *proxy.Proxy
 }
 
-func (n *node) kill()         { n.p.Refuse(true) }
-func (n *node) hang()         { n.p.Hold(true, false) }
-func (n *node) revive() error { return n.p.Heal() }
+func (n *node) kill() { n.p.Refuse(true) }
+func (n *node) hang() { n.p.Hold(true, false) }
 
 type cluster []*node
 
