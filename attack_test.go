@@ -261,6 +261,44 @@ func TestAPanicInObserveDoesNotStopAQuestionHalfWay(t *testing.T) {
 	}
 }
 
+// Nor does it keep Close from releasing the other locks, and from ending what is ours.
+func TestAPanicInObserveDoesNotStopClose(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var armed atomic.Bool
+		l := s.locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
+			if r.Op == redlock.OpRelease && armed.CompareAndSwap(true, false) {
+				panic("the caller's own")
+			}
+		}})
+		keys := []string{"a", "b", "c"}
+		var k *redlock.Lock
+		for _, key := range keys {
+			var err error
+			if k, err = l.TryAcquire(s.ctx, key, heldLong); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 2 {
+			s.node(i).Hang()
+		}
+		k.Extend(s.ctx)
+		time.Sleep(100 * time.Millisecond)
+		armed.Store(true)
+		if !panics(func() { l.Close() }) {
+			t.Error("Close: no panic, want it to go on to the caller")
+		}
+		for _, key := range keys {
+			if v, _ := s.node(2).Get(key); v != "" {
+				t.Errorf("the third node still holds %s after Close", key)
+			}
+		}
+		if n := l.Held(); n != 0 {
+			t.Errorf("the Locker holds %d locks, want none", n)
+		}
+		s.is("a second Close", l.Close(), redlock.ErrClosed)
+	})
+}
+
 // TryAcquire that gives up in the pause after a tie does not say that ctx ended it.
 func TestAContextThatEndsInThePauseAfterATieIsTold(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {

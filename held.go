@@ -283,7 +283,7 @@ func (l *Locker) closeWait() time.Duration {
 // left a question unanswered for a quarter of the node timeout or, if that is more, for
 // three of its round trips. Such a node may keep what it had granted, or grant it when
 // it wakes: it expires there with its ttl, and alone it keeps nobody from the lock.
-func (l *Locker) Close() error {
+func (l *Locker) Close() (err error) {
 	l.made()
 	l.mu.Lock()
 	if l.closed {
@@ -310,12 +310,19 @@ func (l *Locker) Close() error {
 	}
 	l.renewLives()
 	l.awaitIdle(limit)
+	// Deferred: also if the caller's Observe panics, told of a release.
 	var released []*ballot
-	for _, k := range held {
-		if b := k.beginRelease(ErrClosed); b != nil {
+	defer func() { err = l.shutDown(released, limit) }()
+	each(0, len(held), func(i int) {
+		if b := held[i].beginRelease(ErrClosed); b != nil {
 			released = append(released, b)
 		}
-	}
+	})
+	return nil
+}
+
+// shutDown waits for the releases, within the limit, and ends what is ours.
+func (l *Locker) shutDown(released []*ballot, limit *time.Timer) error {
 	for _, b := range released {
 		select {
 		case <-b.done:
