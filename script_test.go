@@ -668,6 +668,15 @@ func TestScriptAdopt(t *testing.T) {
 		s.leaves("afterwards", "ours", 9*sec, "77", day)
 		notes(s, "ours", fmt.Sprint(s.ms()+9000))
 	})
+	onScript(t, "a server before 7.0 has no PEXPIRETIME", func(s *stage) {
+		s.node(0).FailCommand("pexpiretime", "ERR Unknown Redis command called from script")
+		s.node(0).Set(job, "theirs", sec)
+		s.answers("adopt", adopt(s, "5000", "77"), 1, 1)
+		notes(s, "ours", fmt.Sprint(s.ms()+1000))
+		s.node(0).Set(job, "theirs", 0)
+		s.answers("adopt", adopt(s, "5000", "78"), 1, 1)
+		notes(s, "ours", "0")
+	})
 	onScript(t, "gives an end to a key that has none, and notes that it had none", func(s *stage) {
 		s.node(0).Set(job, "theirs", 0)
 		adopt(s, "5000", "77")

@@ -2,11 +2,14 @@
 local held = redis.call('GET', KEYS[1])
 if held == false then return {-1} end
 if held ~= ARGV[1] then return {0, held} end
--- The clock after the ttl: if it ticks in between, the note is late by that, and never early.
 local left = redis.call('PTTL', KEYS[1])
-local time = redis.call('TIME')
-local ends = 0 -- never
-if left >= 0 then ends = time[1] * 1000 + math.floor(time[2] / 1000) + left end
+local ends = redis.pcall('PEXPIRETIME', KEYS[1])
+if type(ends) ~= 'number' then
+  -- Before Redis 7.0. The clock after the ttl: what passes in between makes the note late, never early.
+  local time = redis.call('TIME')
+  ends = left + time[1] * 1000 + math.floor(time[2] / 1000)
+end
+if left < 0 then ends = 0 end -- never
 -- First, for it may be refused (another type, no memory), and then nothing is done.
 local moved = redis.call('ZADD', KEYS[2], 'GT', 'CH', ARGV[4], 'f')
 -- Notes of earlier adoptions. That of ARGV[1] stays: its own adoption may yet fail, and be undone after this one.

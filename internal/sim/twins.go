@@ -28,7 +28,7 @@ var lockTwins = []scriptTwin{
 	{"release", "4a8b01145bde25d87fd1d3ab3891deb7bbc63773", releaseTwin},
 	{"extend", "65708e478ffcd0bc773d14377dda89f560efae60", extendTwin},
 	{"raise", "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc", raiseTwin},
-	{"adopt", "c830611b0feca0e9b75faae889da145c57f54005", adoptTwin},
+	{"adopt", "c7198562638d34363ce0252a880e7a4fb519005b", adoptTwin},
 	{"restore", "fd6577085c3c95a3065576df769ee69b93cd11e3", restoreTwin},
 	{"touch", "b3cf9fe7de82aff07bca487df9dc5ae2f501a8f1", touchTwin},
 }
@@ -135,15 +135,13 @@ func adoptTwin(call twin.Call, keys, argv []string) (any, bool) {
 	case held != argv[0]:
 		return []any{0, held}, true
 	}
-	clock, err := call("TIME")
+	left, _ := call("PTTL", keys[0])
+	ends, err := call("PEXPIRETIME", keys[0])
 	if err != nil {
 		return nil, false
 	}
-	left, _ := call("PTTL", keys[0])
-	ends := 0
-	if left.(int) >= 0 {
-		t := clock.([]any)
-		ends = number(t[0].(string))*1000 + number(t[1].(string))/1000 + left.(int)
+	if left.(int) < 0 {
+		ends = 0
 	}
 	moved, err := call("ZADD", keys[1], "GT", "CH", argv[3], "f")
 	if err != nil {
@@ -155,7 +153,7 @@ func adoptTwin(call twin.Call, keys, argv []string) (any, bool) {
 			call("ZREM", keys[1], member.(string))
 		}
 	}
-	call("ZADD", keys[1], strconv.Itoa(ends), argv[1])
+	call("ZADD", keys[1], strconv.Itoa(ends.(int)), argv[1])
 	live(call, keys[1], argv, 4)
 	if left.(int) < number(argv[2]) {
 		call("SET", keys[0], argv[1], "PX", argv[2])

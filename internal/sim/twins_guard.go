@@ -12,7 +12,7 @@ import (
 
 var guardTwins = []scriptTwin{
 	{"guard+acquire", "903f91a521d2e497f19f561676860e997eee932e", guarded(acquireTwin)},
-	{"guard+adopt", "01ddc39a5e88d7e3b9880bf3013b5cec82b7239b", guarded(adoptTwin)},
+	{"guard+adopt", "f6e1ee31587f46fa3d7df57f43283fad2b0672f6", guarded(adoptTwin)},
 	{"guard+turn", "94cea5d2ddc5f436fe1900dda9ac579fd5bdd4c4", guarded(turnTwin)},
 }
 
