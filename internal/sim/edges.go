@@ -307,11 +307,14 @@ func (w *world) isOthers(value string) bool {
 	return w.others[value]
 }
 
+// ordered begins the values of the keys that somebody else keeps.
+const ordered = "an order of "
+
 // keepOthers has the keys that are left alone at the end be somebody else's, without a ttl, whenever they are free.
 func (w *world) keepOthers() {
 	for n := 0; w.now() < w.s.Ends(); n++ {
 		for key := w.s.Keys - w.s.Alone; key < w.s.Keys; key++ {
-			value := "an order of " + keyName(key)
+			value := ordered + keyName(key)
 			w.mu.Lock()
 			w.others[value] = true
 			w.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
@@ -68,7 +69,7 @@ func (w *world) judgeStay(stays map[stay]sighting, at stay, key int, s stored) s
 	most := last.over
 	// What was noted of the value that an adoption replaced was lost with the register.
 	unknown := w.lostRegister(at.node, key, last.at)
-	extended := k != nil && k.edge.extends
+	extended := k != nil && k.edge.extends || others && strings.HasPrefix(at.value, ordered) // its owner sets it again
 	if !known || over < most || extended || unknown {
 		last.over = over
 	}
@@ -100,7 +101,7 @@ type edge struct {
 	back     instant // when its release was answered: it was ours until then
 	gone     bool    // a release was not answered by a majority, but executed by one before Until
 	tried    instant // when an adoption in another Locker failed
-	torn     bool    // and puts it back after its release, as the doc of Adopt says
+	torn     bool    // an adoption that failed may have put it back for good, as the doc of Adopt says: in another Locker, or begun behind the release
 }
 
 func newEdge() edge { return edge{back: never, tried: -never} }
@@ -123,15 +124,27 @@ func (w *world) inherits(k *holding) {
 }
 
 // notAdopted notes that an adoption of a giver's value, if it has one, came to nothing.
-func (w *world) notAdopted(k *holding, label string) {
-	if k == nil || label == labelOf(k.Value) {
+func (w *world) notAdopted(k *holding, label string, called instant) {
+	if k == nil {
 		return
 	}
 	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if label == labelOf(k.Value) {
+		k.edge.torn = k.edge.torn || called > k.Ended // what the release still owes may come before what is put back
+		return
+	}
 	k.edge.tried = now
 	k.edge.torn = k.edge.torn || k.Ended != never
+}
+
+// isTorn reports that a value may stand on some nodes though it was released.
+func (w *world) isTorn(value string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := w.live[value]
+	return k != nil && k.edge.torn
 }
 
 // giveBack releases a lock and judges the answer.

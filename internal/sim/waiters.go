@@ -116,7 +116,7 @@ func (w *world) anybodys(key int) bool {
 	count := map[string]int{}
 	for i := range w.c.Len() {
 		if v, ok := w.c.Node(i).Get(keyName(key)); ok {
-			if w.isOthers(v) {
+			if w.isOthers(v) || w.isTorn(v) {
 				v = "others"
 			}
 			count[v]++
