@@ -291,10 +291,10 @@ func (w *world) evictOthers(node, key int, value string) {
 	}
 }
 
-// othersAt is a value of somebody else, where others have a majority of the nodes; "": they have not.
+// othersAt is a value of somebody else that is stored at the key; "": there is none.
 func (w *world) othersAt(key int) string {
 	for i := range w.c.Len() {
-		if v, ok := w.c.Node(i).Get(keyName(key)); ok && w.isOthers(v) && w.anybodys(key) {
+		if v, ok := w.c.Node(i).Get(keyName(key)); ok && w.isOthers(v) {
 			return v
 		}
 	}
@@ -326,7 +326,7 @@ func (w *world) keepOthers() {
 	}
 }
 
-// removeOthers has everybody else take back what is theirs.
+// removeOthers has everybody else take back what is theirs, and an operator what nobody removes.
 func (w *world) removeOthers() {
 	if !w.s.Edges {
 		return
@@ -334,7 +334,7 @@ func (w *world) removeOthers() {
 	time.Sleep(w.settled()) // what was adopted is put back by then
 	for i := range w.c.Len() {
 		for key := range w.s.Keys {
-			if v, _ := w.c.Node(i).Get(keyName(key)); w.isOthers(v) {
+			if v, _ := w.c.Node(i).Get(keyName(key)); w.isOthers(v) || w.isTorn(v) {
 				w.evictOthers(i, key, v)
 			}
 		}

@@ -111,23 +111,27 @@ func (w *world) waited(key int, now instant) (since instant, ok bool) {
 	return max(since, w.quiet), since != never
 }
 
-// anybodys reports that a majority of the nodes has the key for one value, or for clients that know nothing of us.
+// anybodys reports that nobody can acquire the key: a majority of the nodes has it for one value, or so many have values
+// that nobody of ours removes that no majority is left.
 func (w *world) anybodys(key int) bool {
-	count := map[string]int{}
+	count, blocked := map[string]int{}, 0
+	most := w.c.Len()/2 + 1
 	for i := range w.c.Len() {
-		if v, ok := w.c.Node(i).Get(keyName(key)); ok {
-			if w.isOthers(v) || w.isTorn(v) {
-				v = "others"
-			}
+		v, ok := w.c.Node(i).Get(keyName(key))
+		switch {
+		case !ok:
+		case w.isOthers(v) || w.isTorn(v):
+			blocked++
+		default:
 			count[v]++
 		}
 	}
 	for _, n := range count {
-		if n > w.c.Len()/2 {
+		if n >= most {
 			return true
 		}
 	}
-	return false
+	return w.c.Len()-blocked < most
 }
 
 // An arrival is a call that waited: from when, until it was served or gave up.
