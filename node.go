@@ -773,7 +773,10 @@ func introduce(server, replication *command, exec error) *introduction {
 		return info
 	}
 	if v, err = result(replication, exec); err != nil {
-		return info
+		if _, said := explain(err); said {
+			return info
+		}
+		return nil
 	}
 	text, _ = v.(string)
 	switch infoField(text, "role") {
