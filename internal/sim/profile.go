@@ -149,7 +149,7 @@ var Profiles = []*Profile{
 		FaultEvery: 1500 * ms, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: network, Least: 10,
 	},
 	{
-		Name: "edges", About: "several adopt at once, in one Locker too; callbacks and clients panic; permissions are missing; values of others, also without a ttl", Edges: true, Lasting: true,
+		Name: "edges", About: "several adopt at once, in one Locker too; callbacks and clients panic; permissions are missing; values of others, also without a ttl", Edges: true, Lasting: true, Untimed: true,
 		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 3, Alone: 2, Length: 120 * s, TTL: [2]time.Duration{500 * ms, 4 * s}, Storm: 10 * s,
 		Every: 150 * ms, Tasks: []weighted[Behaviour]{{6, Rush}, {2, Adopt}, {5, Try}, {3, Acquire}, {2, Extend}, {2, Keep}, {1, Leave}, {3, Cancel}, {1, Quit}, {1, Again}},
 		FaultEvery: 300 * ms, FaultFor: [2]time.Duration{20 * ms, 2 * s}, Least: 10,

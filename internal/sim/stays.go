@@ -101,7 +101,7 @@ type edge struct {
 	back     instant // when its release was answered: it was ours until then
 	gone     bool    // a release was not answered by a majority, but executed by one before Until
 	tried    instant // when an adoption in another Locker failed
-	torn     bool    // an adoption that failed may have put it back for good, as the doc of Adopt says: in another Locker, or begun behind the release
+	torn     bool    // an adoption that failed may have put it back for good, as the doc of Adopt says: it met the release
 }
 
 func newEdge() edge { return edge{back: never, tried: -never} }
@@ -124,18 +124,18 @@ func (w *world) inherits(k *holding) {
 }
 
 // notAdopted notes that an adoption of a giver's value, if it has one, came to nothing.
-func (w *world) notAdopted(k *holding, label string, called instant) {
+func (w *world) notAdopted(k *holding, label string) {
 	if k == nil {
 		return
 	}
 	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if label == labelOf(k.Value) {
-		k.edge.torn = k.edge.torn || called > k.Ended // what the release still owes may come before what is put back
-		return
+	// In its own Locker a release that comes behind the adoption waits for what is put back; in the midst of it there is
+	// nothing yet to wait for.
+	if label != labelOf(k.Value) {
+		k.edge.tried = now
 	}
-	k.edge.tried = now
 	k.edge.torn = k.edge.torn || k.Ended != never
 }
 

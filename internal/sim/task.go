@@ -342,7 +342,7 @@ func (d *doing) adoptFrom(giver *holding, value string) {
 		return err
 	})
 	if lock == nil {
-		d.w.notAdopted(giver, label, called)
+		d.w.notAdopted(giver, label)
 		return
 	}
 	if giver != nil {
