@@ -223,6 +223,10 @@ func (k *Lock) beginRelease(cause error) *ballot {
 	earlier := k.rel // a release that too few answered
 	k.state = stateReleasing
 	ended := k.endVigils()
+	// The clean-up is noted before anything is handed over: the rollback of what is handed
+	// to a waiter that has just given up must go after it, and not it after that.
+	b := k.l.cleaning(OpRelease, k.name, releaseQuestion(k.name, k.value, k.ttl, tellWaiters, ""), k.holds|k.raised, k.doubt,
+		func(t tally) bool { return t.extension() != extendPending })
 	tell, place := tellWaiters, ""
 	var next *ballot
 	if cause == nil && earlier == nil {
@@ -230,8 +234,11 @@ func (k *Lock) beginRelease(cause error) *ballot {
 			tell, k.quiet = 0, true
 		}
 	}
-	b := k.l.cleaning(OpRelease, k.name, releaseQuestion(k.name, k.value, k.ttl, tell, place), k.holds|k.raised, k.doubt,
-		func(t tally) bool { return t.extension() != extendPending })
+	if tell != tellWaiters || place != "" {
+		patience := b.q.patience
+		b.q = releaseQuestion(k.name, k.value, k.ttl, tell, place)
+		b.q.patience = patience
+	}
 	b.gone = func() Answer { return nothingToRelease(k.left(k.l.now()) > 0, k.asked) } // neither moves any more
 	b.final = true
 	b.then = func() {
