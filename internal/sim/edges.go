@@ -170,7 +170,7 @@ func (d *doing) rush() {
 	if !d.step() {
 		return
 	}
-	if giver != nil && d.Late > 0 {
+	if giver != nil && d.Late == atRelease {
 		ctx, stop := d.patience()
 		d.w.mu.Lock()
 		d.w.fickle[d.Key] = append(d.w.fickle[d.Key], stop)
@@ -187,7 +187,7 @@ func (d *doing) rush() {
 		a := *d
 		a.i = 1_000_000 + 100*d.i + j // its moments are its own
 		a.Client = first
-		if draw(1)%3 == 0 {
+		if d.Late != andRelease && draw(1)%3 == 0 {
 			a.Client = int(draw(2) % uint64(len(d.w.s.Clients)))
 		}
 		a.c = d.w.clients[a.Client]
@@ -204,6 +204,28 @@ func (d *doing) rush() {
 		})
 	}
 	all.Wait()
+	if giver != nil && d.Late == andRelease && d.w.endIfHeld(giver) {
+		d.w.releasing(giver)
+		d.giveBack(giver)
+	}
+}
+
+// A rush may come when the holder releases, or be of the holder's own process, which releases as soon as all have failed.
+const (
+	atRelease = time.Duration(1 + iota)
+	andRelease
+)
+
+// endIfHeld notes that a holder releases, unless the claim is over.
+func (w *world) endIfHeld(k *holding) bool {
+	now := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, shut := w.shutAt[labelOf(k.Value)]; shut || k.Ended != never || k.Why == "left to expire" {
+		return false
+	}
+	k.Ended, k.Why = now, "release"
+	return true
 }
 
 // again releases, and once more when the time of the lock is over: the second answer may not know less than the first.

@@ -98,7 +98,7 @@ func (p *Profile) task(d drawer, sch *Schedule, at time.Duration) Task {
 		t.Wait = 2 * t.TTL
 	case Rush:
 		t.Times = 2 + d.IntN(5, "adopters")
-		t.Late = time.Duration(d.IntN(2, "at the release"))
+		t.Late = []time.Duration{0, atRelease, andRelease}[d.IntN(3, "and the release")]
 	case Again:
 		t.Wait = 2 * t.TTL
 	case Keep, Within, Die:

@@ -33,12 +33,12 @@ var mutants = []mutant{
 		patches: []patch{{"lua/release.lua", "if held == ARGV[1] then", "if held then"}},
 	},
 	{
-		name: "refused-is-anothers", rule: "an error in place of the value says nothing about whose the lock is", why: "simulated clients may do everything",
+		name: "refused-is-anothers", rule: "an error in place of the value says nothing about whose the lock is", profiles: "edges",
 		patches: []patch{{"lua/release.lua", "if type(held) == 'table' and not string.find(held.err, '^%-?WRONGTYPE') then return held end", ""}},
 		test:    "TestScriptRelease",
 	},
 	{
-		name: "refused-after", rule: "what a release may be refused comes before the deletion", why: "the same",
+		name: "refused-after", rule: "what a release may be refused comes before the deletion", why: "the release is told as an error, sent again and then answered: no judge looks at the first error",
 		patches: []patch{
 			{"lua/release.lua", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end\n", ""},
 			{"lua/release.lua", "if (ARGV[2] or '') == '' then return verdict end", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end\nif (ARGV[2] or '') == '' then return verdict end"},
@@ -88,7 +88,7 @@ var mutants = []mutant{
 		test:    "TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack",
 	},
 	{
-		name: "observed-late", rule: "no callback runs once there is a lock", why: "no callback of the simulation panics",
+		name: "observed-late", rule: "no callback runs once there is a lock", profiles: "edges",
 		patches: []patch{
 			{"redlock.go", "\tl.observe(b, e) // while there is no lock yet: whoever panics here never gets it\n", ""},
 			{"redlock.go", "\tl.noteLead(e.name, b.start, token)\n\treturn k, nil\n", "\tl.noteLead(e.name, b.start, token)\n\tl.observe(b, e)\n\treturn k, nil\n"},
@@ -96,7 +96,7 @@ var mutants = []mutant{
 		test: "TestAPanicInACallbackLeavesNoLock",
 	},
 	{
-		name: "half-asked", rule: "a panic in Observe does not keep a question from the other nodes", why: "the same",
+		name: "half-asked", rule: "a panic in Observe does not keep a question from the other nodes", why: "a callback that runs in the caller of a release or an extension is rare: nodes have to be down for that, and to answer at once",
 		patches: []patch{{"ballot.go", "\t\tif i < n {\n\t\t\teach(i, n, f)\n\t\t}\n", ""}},
 		test:    "TestAPanicInObserveDoesNotStopAQuestionHalfWay",
 	},
@@ -136,12 +136,12 @@ var mutants = []mutant{
 		test:    "TestAReplicaIsNamedAndItsVotesDoNotCount",
 	},
 	{
-		name: "panic-through", rule: "a panic in a client's code is one node's failed answer", why: "the simulated clients do not panic",
+		name: "panic-through", rule: "a panic in a client's code is one node's failed answer", profiles: "edges",
 		patches: []patch{{"client.go", "v := recover()", "var v any"}},
 		test:    "TestAPanicOfAClientIsOneNodesFailedAnswer",
 	},
 	{
-		name: "panic-believed", rule: "nothing is believed that a client read before it panicked", why: "the same",
+		name: "panic-believed", rule: "nothing is believed that a client read before it panicked", why: "simulated clients panic before they send, or when they have read all of it",
 		patches: []patch{{"command.go", "panicked := exec.(*panicError); panicked {", "panicked := exec.(*panicError); panicked && false {"}},
 		test:    "TestAPanicOfAClientIsOneNodesFailedAnswer",
 	},
@@ -231,12 +231,12 @@ var mutants = []mutant{
 		test: "TestTheRegisterOfAFailedAdoptionHasALife",
 	},
 	{
-		name: "lives-once", rule: "registers that failed attempts raise again get another life", why: "nodes have to be flushed between two failed attempts at one key within a minute, with none after it",
+		name: "lives-once", rule: "registers that failed attempts raise again get another life", profiles: "edges",
 		patches: []patch{{"held.go", "\t\tif g.again != 0 {\n", "\t\tif false {\n"}},
 		test:    "TestRegistersThatAreMadeAnewHaveALife",
 	},
 	{
-		name: "lives-at-close", rule: "at Close, too", why: "the same, and a Close",
+		name: "lives-at-close", rule: "at Close, too", why: "nodes have to forget registers between two failed attempts at one key, with a Close right after",
 		patches: []patch{{"held.go", "\tl.renewLives()\n", ""}},
 		test:    "TestRegistersThatAreMadeAnewHaveALife",
 	},
@@ -342,17 +342,17 @@ var mutants = []mutant{
 		test:    "TestAFailedAdoptionGivesTheLockBack",
 	},
 	{
-		name: "restore-longer", rule: "with the life that was left", why: "locks of one run have about the same ttl, and what is left behind is looked for 6 s after the last fault",
+		name: "restore-longer", rule: "with the life that was left", profiles: "edges",
 		patches: []patch{{"lua/restore.lua", "if ends then redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', ends)) end", ""}},
 		test:    "TestAFailedAdoptionGivesBackTheLifeThatWasLeft",
 	},
 	{
-		name: "restore-anew", rule: "and nothing that would have expired", why: "the same",
+		name: "restore-anew", rule: "and nothing that would have expired", why: "the time of the giver's value has to be over when that is put back",
 		patches: []patch{{"lua/restore.lua", "ARGV[2], 'XX', 'KEEPTTL')", "ARGV[2], 'KEEPTTL')"}},
 		test:    "TestAFailedAdoptionPutsBackNothingThatWouldHaveExpired",
 	},
 	{
-		name: "adopt-endless", rule: "an adopted lock has an end", why: "no simulated client sets a key without a ttl",
+		name: "adopt-endless", rule: "an adopted lock has an end", profiles: "edges",
 		patches: []patch{{"lua/adopt.lua", "if left < tonumber(ARGV[3]) then", "if left >= 0 and left < tonumber(ARGV[3]) then"}},
 		test:    "TestWhatHasNoTTLIsAdoptedWithOne",
 	},
@@ -362,7 +362,7 @@ var mutants = []mutant{
 		test:    "TestAnExtensionGivesATTLToWhatHasNone",
 	},
 	{
-		name: "clean-up-forgotten", rule: "clean-ups of a key go after each other", why: "two of one Locker have to be under way for one key, and the later one finished first",
+		name: "clean-up-forgotten", rule: "clean-ups of a key go after each other", profiles: "edges",
 		patches: []patch{{"redlock.go", "\tb.behind = l.leaving[name.full]\n", ""}},
 		test:    "TestAReleaseWaitsForEveryRestore",
 	},
@@ -420,7 +420,7 @@ var mutants = []mutant{
 		test:    "TestAQuietLinkIsPingedAndAHalfOpenOneGivenUp",
 	},
 	{
-		name: "not-declined", rule: "what is handed to one that gave up is undone", why: "the caller has to give up while what is handed to it is under way",
+		name: "not-declined", rule: "what is handed to one that gave up is undone", profiles: "leavers",
 		patches: []patch{{"redlock.go", "\tl.undo(b, rollbackQuestion(e.name, b.q.value, e.ttl))", ""}},
 		test:    "TestAHandOverThatIsNotClaimedGoesToTheNext",
 	},
