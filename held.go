@@ -136,13 +136,12 @@ func (l *Locker) look() {
 // that may be left to expire, and those that a failed attempt has raised.
 // nodes says which, as bits; there it goes after the calls of prev, and is owed.
 // unless: not where these are rolled back.
-func (l *Locker) touch(name *lockKey, ttl time.Duration, nodes uint64, unless bool, before uint64, prev ...*ballot) {
+func (l *Locker) touch(name *lockKey, ttl time.Duration, nodes uint64, unless bool, before uint64, prev *ballot) {
 	q := touchQuestion(name, ttl)
 	q.patience = l.patience(ttl)
-	var room [4]*call
 	for i, ln := range l.lanes {
 		if nodes&(1<<i) != 0 {
-			ln.ask(&call{ln: ln, q: &q, i: i, holds: true, unless: unless, sure: before&(1<<i) != 0}, lastCalls(room[:0], i, prev)...)
+			ln.ask(&call{ln: ln, q: &q, i: i, holds: true, unless: unless, sure: before&(1<<i) != 0}, prev.lastCall(i))
 		}
 	}
 }
@@ -239,8 +238,28 @@ func (l *Locker) renewLives() {
 	}
 	l.mu.Unlock()
 	slices.SortFunc(due, func(a, b *registerLives) int { return strings.Compare(a.name.full, b.name.full) }) // so that a simulation can be repeated
-	for _, g := range due {
-		l.touch(g.name, g.ttl, g.again, false, 0, g.after...)
+	l.giveLives(due)
+}
+
+// giveLives sends a node the touches of all keys in one batch: none leaves before all are
+// queued.
+func (l *Locker) giveLives(due []*registerLives) {
+	qs := make([]question, len(due))
+	for n, g := range due {
+		qs[n] = touchQuestion(g.name, g.ttl)
+		qs[n].patience = l.patience(g.ttl)
+	}
+	for i, ln := range l.lanes {
+		var ready []*call
+		ln.mu.Lock()
+		for n, g := range due {
+			if g.again&(1<<i) != 0 {
+				c := &call{ln: ln, q: &qs[n], i: i, holds: true}
+				ready = append(ready, ln.start(c, lastCalls(nil, i, g.after))...)
+			}
+		}
+		ln.mu.Unlock()
+		deliver(ready)
 	}
 }
 
