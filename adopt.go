@@ -28,8 +28,8 @@ import (
 // ttls are: each node notes that time beside the lock, so this also holds where no reply
 // came. Only a node that has lost the fence register meanwhile keeps the key for the
 // adopter's ttl. The giver should not release what it gives away: if it does
-// so in the midst of an adoption that fails, its value is put back for what is left of
-// the ttl, and nobody removes it.
+// so in the midst of an adoption by another Locker that fails, its value is put back for
+// what is left of the ttl, and nobody removes it.
 func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration) (*Lock, error) {
 	if err := l.admit(ctx, OpAdopt, key); err != nil {
 		return nil, err
@@ -48,6 +48,7 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 		return nil, l.ended(ctx, e)
 	}
 	defer l.end()
+	defer l.adopting(value)()
 	e.attempt++
 	mine := e.label + ":" + l.rand.uuid()
 	start := l.now()
@@ -69,4 +70,33 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 		missed.Err = ErrLost
 	}
 	return k, err
+}
+
+// An adoption is what a Locker knows of the adoptions of one value that are under way.
+// Where the giver's release begins meanwhile, in the same Locker, it may find the
+// adopter's value. What a failed adoption leaves is then removed like a released lock:
+// nobody would remove the giver's value if it came back.
+type adoption struct {
+	n     int  // how many
+	ended bool // the giver's release or rollback has begun
+}
+
+// adopting notes that an adoption of the value begins; done is to be called after what it
+// may have to undo has begun.
+func (l *Locker) adopting(value string) (done func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.adopts[value]
+	if a == nil {
+		a = new(adoption)
+		l.adopts[value] = a
+	}
+	a.n++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if a.n--; a.n == 0 {
+			delete(l.adopts, value)
+		}
+	}
 }

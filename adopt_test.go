@@ -458,6 +458,69 @@ func TestAReleaseWaitsForARestoreThatIsOwed(t *testing.T) {
 	})
 }
 
+// The giver's release meets the adopter's value. When the adoption fails, the giver's value must not come back: nobody
+// would remove it.
+func TestAReleaseInTheMidstOfAnAdoptionThatFails(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the giver has lost it: %v", lost), func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				var h hands
+				l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
+				k := s.take(l, time.Hour)
+				time.Sleep(oneTrip)
+				for i := range 3 {
+					s.node(i).Delay(0, 40*time.Millisecond)
+				}
+				var wg sync.WaitGroup
+				for range 2 {
+					wg.Go(func() {
+						ctx, cancel := context.WithTimeout(s.ctx, 20*time.Millisecond)
+						defer cancel()
+						_, err := l.Adopt(ctx, job, k.Value(), time.Hour)
+						s.is("Adopt", err, context.DeadlineExceeded)
+					})
+				}
+				time.Sleep(10 * time.Millisecond)
+				if lost {
+					h.setWall(2 * time.Hour)
+					s.is("Extend", k.Extend(s.ctx), redlock.ErrLost)
+				}
+				k.Release(s.ctx)
+				wg.Wait()
+				time.Sleep(5 * time.Second)
+				s.carry("afterwards", "", s.all()...)
+				s.clean(l)
+			})
+		})
+	}
+}
+
+// What this Locker was told to release, and still owes, it does not adopt: executed while the adopter's value is there,
+// the release would take nothing away.
+func TestAValueWhoseReleaseIsOwedIsNotAdopted(t *testing.T) {
+	for after := time.Duration(0); after < 600*time.Millisecond; after += 100 * time.Millisecond {
+		t.Run(after.String(), func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				l := s.locker(redlock.Options{NodeTimeout: time.Second})
+				k := s.take(l, time.Hour)
+				time.Sleep(oneTrip)
+				s.node(2).FailCommand("del", "NOPERM this user has no permissions to run the 'del' command")
+				s.is("Release", k.Release(s.ctx), nil)
+				time.Sleep(after)
+				s.node(2).Delay(0, 300*time.Millisecond)
+				s.node(2).FailCommand("del", "")
+				_, err := l.Adopt(s.ctx, job, k.Value(), time.Hour)
+				s.is("Adopt", err, redlock.ErrLost)
+				time.Sleep(10 * time.Second)
+				s.mend(2)
+				time.Sleep(10 * time.Second)
+				s.carry("afterwards", "", s.all()...)
+				s.clean(l)
+			})
+		})
+	}
+}
+
 // What a failed adoption puts back lives for as long as it would have lived without it: never longer, or a dead holder's
 // lock would stand for the adopter's ttl; never shorter, or the giver would believe in what has expired.
 //

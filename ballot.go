@@ -19,8 +19,9 @@ type ballot struct {
 	// decided says from the tally whether the votes to come still matter. Pure.
 	decided func(tally) bool
 
-	// gone says how a vote counts that comes now and says missing; nil: as missing.
-	gone func() Answer
+	// gone says how a vote counts that comes now and says that the value is not there;
+	// nil: as missing, or as a no.
+	gone func(missing bool) Answer
 
 	final  bool    // the last question about a lock: registers without a life count as held
 	cleans bool    // what comes next for the key waits for it: the Locker remembers it until it is done
@@ -120,8 +121,8 @@ func (b *ballot) sendBoth(next *ballot, before ...*ballot) {
 	})
 }
 
-// answered is what node i said and what it counted as if that was missing; ok is false
-// if it said nothing.
+// answered is what node i said and what it counted as if the value was not there; ok is
+// false if it said nothing.
 func (b *ballot) answered(i int) (rep reply, gone Answer, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,7 +157,7 @@ func (b *ballot) vote(c *call) {
 	b.mu.Lock()
 	c.voted = true
 	switch r := &c.rep; {
-	case r.missing && b.gone != nil:
+	case r.answer == No && b.gone != nil:
 		b.countGone(c)
 	case r.answer == Yes:
 		b.t.yes++
@@ -194,11 +195,11 @@ func (b *ballot) vote(c *call) {
 	}
 }
 
-// countGone counts a vote that says missing as what that meant when it came: one that
-// an earlier ballot got keeps its meaning. Needs b.mu.
+// countGone counts a vote that says that the value is not there as what that meant when
+// it came: one that an earlier ballot got keeps its meaning. Needs b.mu.
 func (b *ballot) countGone(c *call) {
 	if c.gone == Pending {
-		c.gone = b.gone()
+		c.gone = b.gone(c.rep.missing)
 	}
 	switch c.gone {
 	case Yes:

@@ -54,7 +54,7 @@ type question struct {
 	cmds     [2][]any      // one or two commands, next to each other in one pipeline
 	script   *script       // of cmds[0], if it is one
 	value    string        // our value
-	back     string        // restore: the value that it puts back
+	back     string        // restore: the value that it puts back; adopt: the one that it replaces
 	bytes    int           // about how much goes over the wire
 	ttl      time.Duration // how long what it leaves lives
 	patience               // for the answer
@@ -174,7 +174,7 @@ func rollbackQuestion(name *lockKey, value string, ttl time.Duration) question {
 }
 
 func adoptQuestion(g *guard, name *lockKey, old, value string, ttl time.Duration, proposal int64) question {
-	q := question{kind: askAdopt, value: value, ttl: ttl}
+	q := question{kind: askAdopt, value: value, back: old, ttl: ttl}
 	least, given := registerPX(ttl)
 	q.evalGrant(g, adoptScript, []any{name.args.full, name.args.fence}, old, value, px(ttl), proposal, least, given)
 	return q

@@ -159,9 +159,10 @@ func (k *Lock) forget(b *ballot) {
 // `defer lock.Release(ctx)` is always right.
 //
 // A release that was sent before Until and not answered may have been executed. If
-// such a node says after Until that the key is gone, it was released in time or has
-// expired, and nobody can tell which: the node counts neither way, and Release
-// returns ErrNoQuorum unless the other nodes decide it. Once all have answered,
+// such a node says after Until that the key is gone, or another's, it was released in
+// time or has expired, and nobody can tell which: the node counts neither way, and so does
+// one that has another's value before Until when it is asked again. Release returns
+// ErrNoQuorum unless the other nodes decide it. Once all have answered,
 // further calls return the same and send nothing.
 //
 // After the contexts of KeepAlive ended Options.Grace before Until this is a release like
@@ -239,7 +240,8 @@ func (k *Lock) beginRelease(cause error) *ballot {
 		b.q = releaseQuestion(k.name, k.value, k.ttl, tell, place)
 		b.q.patience = patience
 	}
-	b.gone = func() Answer { return nothingToRelease(k.left(k.l.now()) > 0, k.asked) } // neither moves any more
+	asked, again := k.asked, earlier != nil
+	b.gone = func(missing bool) Answer { return notOurs(missing, k.left(k.l.now()) > 0, asked, again) } // Until does not move any more
 	b.final = true
 	b.then = func() {
 		defer k.released(b)
@@ -284,7 +286,7 @@ func (k *Lock) released(b *ballot) error {
 func (k *Lock) unreleased(b *ballot) (hint string) {
 	silent, late := b.unclear()
 	if late > 0 {
-		hint = "where it is missing it was released in time or has expired"
+		hint = "where it is gone it was released in time or has expired"
 	}
 	if silent > 0 {
 		if hint != "" {

@@ -97,7 +97,7 @@ type call struct {
 	holds    bool                 // our value may be on the node
 	doubt    bool                 // and a command that would put it there may yet be executed
 	voted    bool                 // guarded by b.mu
-	gone     Answer               // what missing counted as, see ballot.gone; guarded by b.mu
+	gone     Answer               // what a value that is not there counted as, see ballot.gone; guarded by b.mu
 	rep      reply                // final once finished
 	took     time.Duration        // since the ballot's start
 	follow   atomic.Pointer[call] // the heal that this call's answer asked for
@@ -283,6 +283,8 @@ func (ln *lane) begin(c *call, ready []*call) []*call {
 		// Nobody counts it any more, and what is to be asked next waits behind it:
 		// where calls come faster than the node answers, only the last is sent.
 		return ln.finish(c, reply{answer: Unknown, err: errNotAsked}, ready)
+	case c.q.kind == askAdopt && ln.owed.takesAway(c.q.back):
+		return ln.finish(c, reply{answer: No, missing: true, err: errMissing}, ready)
 	case c.q.kind == askRaise && prior != nil && prior.rep.answer != Yes:
 		return ln.finish(c, prior.rep, ready) // not ours there: nothing to raise
 	}

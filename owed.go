@@ -97,6 +97,15 @@ func (d *debts) drop(gone func(*debt) bool) {
 // one that comes back later.
 func (d *debts) putsBack(value string) bool { return d.restores[value] > 0 }
 
+// takesAway reports whether a release or a rollback of this value is owed. An adoption of
+// it counts as missing here: that would put another value in its place, the release would
+// find nothing to take away, and if the adoption fails the value comes back for good.
+func (d *debts) takesAway(value string) bool {
+	return slices.ContainsFunc(d.list, func(one *debt) bool {
+		return one.q.value == value && (one.q.kind == askRelease || one.q.kind == askRollback)
+	})
+}
+
 // owe notes that a call's cleaning is to be sent again, not before the pause is
 // over. Needs ln.mu.
 func (ln *lane) owe(c *call, pause time.Duration) {

@@ -127,18 +127,22 @@ func (t tally) extension() extension {
 	return extendPending
 }
 
-// nothingToRelease is how a release counts a node that says the value is missing
-// there; inTime: before Until, asked: a release was asked of the nodes before Until.
+// notOurs is how a release counts a node that does not hold the value: missing: nothing
+// is there, else another's; inTime: the answer came before Until; asked: the first
+// release was sent before Until; again: this is not the first.
+//
 // Until then nobody else can have had the lock in a majority, so forgetting counts as
-// released. Later the key may have expired, been taken and been freed: missing then
-// speaks for nothing. But where a release was asked in time and its answer is not
-// known, it may have been executed in time: that is neither released nor lost.
-func nothingToRelease(inTime, asked bool) Answer {
+// released. But once a release was sent in time and its answer is not known, it may have
+// been executed: what is missing later, or another's, was then released in time or has
+// expired, and that is neither released nor lost.
+func notOurs(missing, inTime, asked, again bool) Answer {
 	switch {
-	case inTime:
+	case !asked:
+		return No
+	case inTime && missing:
 		return Yes
-	case asked:
-		return Unknown
+	case inTime && !again:
+		return No
 	}
-	return No
+	return Unknown
 }

@@ -349,23 +349,33 @@ func TestExtensionIsDecidedAsEarlyAsItCanBe(t *testing.T) {
 
 func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 	for _, c := range []struct {
-		inTime, asked bool
-		want          Answer
+		missing, inTime, asked, again bool
+		want                          Answer
 	}{
-		{true, true, Yes},
-		{true, false, Yes},
-		{false, false, No},
-		{false, true, Unknown}, // it may have been executed in time
+		{true, true, true, false, Yes},
+		{true, true, true, true, Yes},
+		{false, true, true, false, No},
+		// It may have been executed in time.
+		{true, false, true, false, Unknown},
+		{true, false, true, true, Unknown},
+		{false, false, true, false, Unknown},
+		{false, false, true, true, Unknown},
+		{false, true, true, true, Unknown},
+		// The first was sent after Until.
+		{true, false, false, false, No},
+		{true, false, false, true, No},
+		{false, false, false, false, No},
+		{false, false, false, true, No},
 	} {
-		if got := nothingToRelease(c.inTime, c.asked); got != c.want {
-			t.Errorf("missing, before Until: %v, asked before Until: %v: got %v, want %v", c.inTime, c.asked, got, c.want)
+		if got := notOurs(c.missing, c.inTime, c.asked, c.again); got != c.want {
+			t.Errorf("missing: %v, before Until: %v, asked before Until: %v, again: %v: got %v, want %v", c.missing, c.inTime, c.asked, c.again, got, c.want)
 		}
 	}
 	// The meaning is that of the instant at which the vote came, and stays.
 	for means, want := range map[Answer]extension{Yes: extended, No: extensionLost, Unknown: inconclusive} {
 		l := &Locker{lanes: make([]*lane, 3)}
 		b := l.newBallot(OpRelease, &lockKey{}, question{kind: askRelease}, realClock(), func(tally) bool { return false })
-		b.gone = func() Answer { return means }
+		b.gone = func(bool) Answer { return means }
 		for i := range 2 {
 			b.calls[i].rep = reply{answer: No, missing: true, err: errMissing}
 			b.vote(&b.calls[i])
@@ -380,7 +390,7 @@ func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 			t.Errorf("what a missing vote counted as: got %v, %v; want %v, true", gone, ok, means)
 		}
 		again := l.newBallot(OpRelease, &lockKey{}, question{kind: askRelease}, realClock(), func(tally) bool { return false })
-		again.gone = func() Answer { t.Error("asked anew what it means"); return No }
+		again.gone = func(bool) Answer { t.Error("asked anew what it means"); return No }
 		again.calls[0].rep, again.calls[0].gone = b.calls[0].rep, gone
 		again.vote(&again.calls[0])
 	}

@@ -36,6 +36,7 @@ type Locker struct {
 	held    heldList
 	leaving map[string]*ballot        // by full key: the last clean-up; those before it finish first, see cleaning
 	restore map[string]*ballot        // by full key: of these, the last that undoes a failed adoption
+	adopts  map[string]*adoption      // under way, by the value that they replace
 	lives   map[string]*registerLives // by full key, see mortal
 	renew   *time.Timer               // runs while there are any
 	leads   map[string]int64          // by full key, see lead
@@ -77,7 +78,7 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 			}
 		}
 	}
-	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), leaving: make(map[string]*ballot), restore: make(map[string]*ballot), lives: make(map[string]*registerLives)}
+	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), leaving: make(map[string]*ballot), restore: make(map[string]*ballot), adopts: make(map[string]*adoption), lives: make(map[string]*registerLives)}
 	if l.guard, err = newGuard(opt, nodes); err != nil {
 		return nil, err
 	}
@@ -593,12 +594,20 @@ func (l *Locker) cleaning(op Op, name *lockKey, q question, holds, doubt uint64,
 	}
 	b.cleans = true
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	b.behind = l.leaving[name.full]
 	l.leaving[name.full] = b
-	if q.kind == askRestore {
+	switch {
+	case q.kind != askRestore:
+		if a := l.adopts[q.value]; a != nil {
+			a.ended = true
+		}
+	case l.adopts[q.back].ended:
+		b.q = releaseQuestion(name, q.value, q.ttl, tellWaiters, "")
+		b.q.patience = q.patience
+	default:
 		l.restore[name.full] = b
 	}
-	l.mu.Unlock()
 	return b
 }
 

@@ -150,7 +150,7 @@ func TestReleaseByTooFewAsksOnlyTheSilentNodesAgain(t *testing.T) {
 func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 	// How each node takes the release before Until: o it answers, x it holds another's
 	// value, d it deletes the key and its reply is lost, s it hangs and has it later,
-	// m it answers that there is nothing.
+	// m it answers that there is nothing, a as d, and another has it before the second.
 	for _, tc := range []struct {
 		nodes string
 		early bool // the second release comes before Until, too
@@ -169,6 +169,11 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 		{"ddd", true, nil},
 		{"xdd", true, nil},
 		{"mdd", true, nil},
+		{"oaa", false, redlock.ErrNoQuorum},
+		{"oaa", true, redlock.ErrNoQuorum},
+		{"aaa", true, redlock.ErrNoQuorum},
+		{"mda", false, redlock.ErrNoQuorum},
+		{"mda", true, nil},
 	} {
 		t.Run(fmt.Sprintf("%s, again before Until: %v", tc.nodes, tc.early), func(t *testing.T) {
 			staged(t, len(tc.nodes), func(t *testing.T, c *redlocktest.Cluster) {
@@ -182,7 +187,7 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 						n.Set("jobs/42", "another", time.Minute)
 					case 'm':
 						n.Evict("jobs/42")
-					case 'd':
+					case 'd', 'a':
 						unanswered(n, "release", "jobs/42", 1)
 					case 's':
 						n.Hang()
@@ -195,8 +200,11 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 				if !tc.early {
 					time.Sleep(3 * time.Second)
 				}
-				for i := range c.Len() {
+				for i, what := range tc.nodes {
 					c.Node(i).Resume()
+					if what == 'a' {
+						c.Node(i).Set("jobs/42", "another", time.Minute)
+					}
 				}
 				time.Sleep(time.Second)
 				k.Release(t.Context())
@@ -226,22 +234,27 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 			})
 		})
 	}
-	t.Run("asked before Until, answered after", func(t *testing.T) {
-		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
-			k := try(t, l, "jobs/42", time.Second)
-			for i := range c.Len() {
-				c.Node(i).Delay(10*time.Millisecond, 10*time.Millisecond)
-			}
-			time.Sleep(time.Until(k.Until()) - 5*time.Millisecond)
-			for i := range 2 {
-				c.Node(i).Evict("jobs/42")
-			}
-			err := k.Release(t.Context())
-			checkIsNot(t, "Release", err, redlock.ErrLost)
-			checkIs(t, "Release", err, redlock.ErrNoQuorum)
+	for _, anothers := range []bool{false, true} {
+		t.Run(fmt.Sprintf("asked before Until, answered after, another's: %v", anothers), func(t *testing.T) {
+			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+				l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
+				k := try(t, l, "jobs/42", time.Second)
+				for i := range c.Len() {
+					c.Node(i).Delay(10*time.Millisecond, 10*time.Millisecond)
+				}
+				time.Sleep(time.Until(k.Until()) - 5*time.Millisecond)
+				for i := range 2 {
+					c.Node(i).Evict("jobs/42")
+					if anothers {
+						c.Node(i).Set("jobs/42", "another", time.Minute)
+					}
+				}
+				err := k.Release(t.Context())
+				checkIsNot(t, "Release", err, redlock.ErrLost)
+				checkIs(t, "Release", err, redlock.ErrNoQuorum)
+			})
 		})
-	})
+	}
 	t.Run("first asked after Until", func(t *testing.T) {
 		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 			l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})

@@ -382,13 +382,28 @@ var mutants = []mutant{
 		test:    "TestAReleaseWaitsForARestoreThatIsOwed",
 	},
 	{
+		name: "adopter-released", rule: "what a failed adoption leaves is removed where the giver was released meanwhile", why: "the release has to come within a round trip of the adoption, and that has to fail",
+		patches: []patch{{"redlock.go", "case l.adopts[q.back].ended:", "case l.adopts[q.back].ended && false:"}},
+		test:    "TestAReleaseInTheMidstOfAnAdoptionThatFails",
+	},
+	{
+		name: "adopt-owed", rule: "a value whose release is owed to a node is not adopted there", why: "the release has to be sent again within a round trip of the adoption",
+		patches: []patch{{"node.go", "case c.q.kind == askAdopt && ln.owed.takesAway(c.q.back):", "case false && ln.owed.takesAway(c.q.back):"}},
+		test:    "TestAValueWhoseReleaseIsOwedIsNotAdopted",
+	},
+	{
 		name: "released-after-until", rule: "missing at a release is released only before Until", why: "what it tells is false, but nobody acts on it",
-		patches: []patch{{"quorum.go", "\tcase inTime:\n\t\treturn Yes", "\tcase inTime || !inTime:\n\t\treturn Yes"}},
+		patches: []patch{{"quorum.go", "\tcase !asked:\n\t\treturn No\n\tcase inTime && missing:", "\tcase missing:"}},
 		test:    "TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil",
 	},
 	{
-		name: "unknown-is-lost", rule: "missing after Until counts neither way where a release was asked in time", why: "no judge looks at what Release tells, and each lock is released once",
-		patches: []patch{{"quorum.go", "\tcase asked:\n\t\treturn Unknown", "\tcase asked:\n\t\treturn No"}},
+		name: "anothers-is-lost", rule: "another's value counts neither way where a release was asked in time and is asked again", why: "the answer has to be lost, and another has to come before Until",
+		patches: []patch{{"quorum.go", "case inTime && !again:", "case inTime:"}},
+		test:    "TestReleaseAfterUntilSaysNoMoreThanIsKnown",
+	},
+	{
+		name: "unknown-is-lost", rule: "what is gone after Until counts neither way where a release was asked in time", why: "no judge looks at what Release tells, and each lock is released once",
+		patches: []patch{{"quorum.go", "\treturn Unknown\n}", "\treturn No\n}"}},
 		test:    "TestReleaseAfterUntilSaysNoMoreThanIsKnown",
 	},
 	{

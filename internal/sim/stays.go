@@ -131,11 +131,11 @@ func (w *world) notAdopted(k *holding, label string) {
 	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// In its own Locker a release that comes behind the adoption waits for what is put back; in the midst of it there is
-	// nothing yet to wait for.
-	if label != labelOf(k.Value) {
-		k.edge.tried = now
+	// A release in the same Locker waits for what is put back, or nothing is put back.
+	if label == labelOf(k.Value) {
+		return
 	}
+	k.edge.tried = now
 	k.edge.torn = k.edge.torn || k.Ended != never
 }
 
@@ -157,14 +157,10 @@ func (d *doing) giveBack(k *holding) {
 }
 
 func (w *world) released(k *holding, called instant, err error) {
-	now, has, taken := w.now(), 0, false
+	now, has := w.now(), 0
 	for i := range w.c.Len() {
-		switch v, _ := w.c.Node(i).Get(keyName(k.Key)); v {
-		case k.Value:
+		if v, _ := w.c.Node(i).Get(keyName(k.Key)); v == k.Value {
 			has++
-		case "":
-		default:
-			taken = true
 		}
 	}
 	const early = 5 * time.Millisecond // a loss is told as long before Until, at the most
@@ -186,7 +182,7 @@ func (w *world) released(k *holding, called instant, err error) {
 	switch {
 	case inTime && most:
 		w.wrong("I4", k.Key, "c%d: the release says lost, and %d nodes have %s: %v", k.Client, has, k.Value, err)
-	case gone && !taken: // what others have taken meanwhile counts as lost
+	case gone:
 		w.wrong("I4", k.Key, "c%d: the release says lost, and it had been released in time: %v", k.Client, err)
 	}
 }
