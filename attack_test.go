@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )

@@ -21,7 +21,7 @@ type ballot struct {
 
 	// gone says how a vote counts that comes now and says that the value is not there;
 	// nil: as missing, or as a no.
-	gone func(missing bool) Answer
+	gone func(missing bool) wireAnswer
 
 	final  bool    // the last question about a lock: registers without a life count as held
 	cleans bool    // what comes next for the key waits for it: the Locker remembers it until it is done
@@ -46,7 +46,7 @@ func (l *Locker) newBallot(op Op, name *lockKey, q question, start instant, deci
 	b.calls = make([]call, len(l.lanes))
 	for i := range b.calls {
 		c := &b.calls[i]
-		c.b, c.q, c.i, c.ln = b, &b.q, i, l.lanes[i]
+		c.b, c.q, c.i, c.ln, c.start = b, &b.q, i, l.lanes[i], start.at
 	}
 	return b
 }
@@ -56,21 +56,6 @@ func (l *Locker) newBallot(op Op, name *lockKey, q question, start instant, deci
 func (b *ballot) send(before ...*ballot) {
 	before = b.after(before)
 	each(0, len(b.calls), func(i int) { b.sendOne(i, before) })
-}
-
-// each calls f for i to n-1, for the rest of them also if one does not return: f may cast a
-// vote, a vote may decide a round, and then the user's Observe may panic. On the goroutine of
-// a caller who recovers from that nothing may be left half done.
-func each(i, n int, f func(i int)) {
-	defer func() {
-		if i < n {
-			each(i, n, f)
-		}
-	}()
-	for i < n {
-		i++
-		f(i - 1)
-	}
 }
 
 // after adds the clean-up that b goes after, and lets go of it: ballots that keep
@@ -123,11 +108,11 @@ func (b *ballot) sendBoth(next *ballot, before ...*ballot) {
 
 // answered is what node i said and what it counted as if the value was not there; ok is
 // false if it said nothing.
-func (b *ballot) answered(i int) (rep reply, gone Answer, ok bool) {
+func (b *ballot) answered(i int) (rep reply, gone wireAnswer, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := &b.calls[i]
-	return c.rep, c.gone, c.voted && c.rep.answer != Unknown
+	return c.rep, c.gone, c.voted && c.rep.answer != saidUnknown
 }
 
 // mayHeal: a majority said ours in this ballot, and the call's node said missing.
@@ -148,8 +133,8 @@ func (b *ballot) lastCall(i int) *call {
 	return &b.calls[i]
 }
 
-// vote counts a finished call. Lanes call it once per call, with no lock held.
-func (b *ballot) vote(c *call) {
+// Vote counts a finished call. Lanes call it once per call, with no lock held.
+func (b *ballot) Vote(c *call) {
 	if c.q.kind == askHeal {
 		b.leave()
 		return
@@ -157,16 +142,16 @@ func (b *ballot) vote(c *call) {
 	b.mu.Lock()
 	c.voted = true
 	switch r := &c.rep; {
-	case r.answer == No && b.gone != nil:
+	case r.answer == saidNo && b.gone != nil:
 		b.countGone(c)
-	case r.answer == Yes:
+	case r.answer == saidYes:
 		b.t.yes++
 		if r.fenced {
 			b.t.fenced++
 		}
-	case r.answer == No && r.missing:
+	case r.answer == saidNo && r.missing:
 		b.t.missing++
-	case r.answer == No:
+	case r.answer == saidNo:
 		b.t.no++
 	default:
 		b.t.unknown++
@@ -198,13 +183,13 @@ func (b *ballot) vote(c *call) {
 // countGone counts a vote that says that the value is not there as what that meant when
 // it came: one that an earlier ballot got keeps its meaning. Needs b.mu.
 func (b *ballot) countGone(c *call) {
-	if c.gone == Pending {
+	if c.gone == saidPending {
 		c.gone = b.gone(c.rep.missing)
 	}
 	switch c.gone {
-	case Yes:
+	case saidYes:
 		b.t.yes++
-	case No:
+	case saidNo:
 		b.t.no++
 	default:
 		b.t.unknown++
@@ -218,9 +203,9 @@ func (b *ballot) unclear() (silent, late int) {
 	defer b.mu.Unlock()
 	for i := range b.calls {
 		switch c := &b.calls[i]; {
-		case !c.voted || c.rep.answer == Unknown:
+		case !c.voted || c.rep.answer == saidUnknown:
 			silent++
-		case c.gone == Unknown:
+		case c.gone == saidUnknown:
 			late++
 		}
 	}
@@ -260,7 +245,7 @@ func (b *ballot) bind(k *Lock) bool {
 func (b *ballot) heal(c *call) *call {
 	q := healQuestion(b.name, b.q.value, b.q.ttl)
 	q.patience = b.q.patience
-	h := &call{ln: c.ln, b: b, q: &q, i: c.i}
+	h := &call{ln: c.ln, b: b, start: b.start.at, q: &q, i: c.i}
 	if !c.follow.CompareAndSwap(nil, h) {
 		return nil
 	}
@@ -296,12 +281,15 @@ func (b *ballot) result() (t tally, hard int, score int64) {
 	return b.t, b.hard, b.score
 }
 
-// isOver reports that the count has ended.
-func (b *ballot) isOver() bool {
+// IsOver reports that the count has ended.
+func (b *ballot) IsOver() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.over
 }
+
+// IsFinal reports that it is the last question about a lock.
+func (b *ballot) IsFinal() bool { return b.final }
 
 // finished reports that no call is under way any more.
 func (b *ballot) finished() bool {
@@ -373,7 +361,7 @@ func (b *ballot) round() Round {
 		if !c.voted {
 			continue
 		}
-		v.Answer, v.Holder, v.Took = c.rep.answer, c.rep.holder, c.took
+		v.Answer, v.Holder, v.Took = Answer(c.rep.answer), c.rep.holder, c.took
 		if c.rep.err != nil {
 			v.Err = c.rep.err
 		}

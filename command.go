@@ -249,7 +249,7 @@ func (c *command) SetErr(err error) {
 
 // A reply is what a node's answer to a question means.
 type reply struct {
-	answer  Answer
+	answer  wireAnswer
 	fenced  bool      // yes, and the register moved from below the proposal to it
 	missing bool      // no: nothing is stored there
 	holder  string    // no: the value that is
@@ -289,7 +289,7 @@ func (e *nodeError) Error() string { return e.text }
 func (e *nodeError) Unwrap() error { return e.cause }
 
 func newNodeError(text string, cause error) *nodeError {
-	for _, no := range []error{context.Canceled, context.DeadlineExceeded, ErrHeld, ErrNoQuorum, ErrLost, ErrClosed} {
+	for _, no := range []error{context.Canceled, context.DeadlineExceeded, errHeld, errNoQuorum, errLost, errClosed} {
 		if errors.Is(cause, no) {
 			cause = nil
 		}
@@ -435,7 +435,7 @@ func result(c *command, exec error) (any, error) {
 // error, the command was not executed and has stored nothing.
 func failure(k kind, err error) reply {
 	e, said := explain(err)
-	r := reply{answer: Unknown, err: e, sent: !neverLeft(err)}
+	r := reply{answer: saidUnknown, err: e, sent: !neverLeft(err)}
 	r.silent = r.sent && !said
 	// A proxy may word a lost reply as an error of its own: then it was executed.
 	r.stored = k.stores() && (r.silent || said && !notExecuted(e.text))
@@ -444,7 +444,7 @@ func failure(k kind, err error) reply {
 
 // strange is the reply for an answer that no Redis server gives.
 func strange(k kind, v any) reply {
-	return reply{answer: Unknown, sent: true, stored: k.stores(), err: newNodeError(fmt.Sprintf("unexpected reply %T", v), nil)}
+	return reply{answer: saidUnknown, sent: true, stored: k.stores(), err: newNodeError(fmt.Sprintf("unexpected reply %T", v), nil)}
 }
 
 // read turns the commands' results into a reply. plain: as in args.
@@ -452,7 +452,7 @@ func (q *question) read(cmds []command, plain bool, exec error) reply {
 	v, err := result(&cmds[0], exec)
 	if q.guarded() {
 		if left, ok := readQuarantine(v); ok {
-			return reply{answer: Unknown, sent: true, err: left}
+			return reply{answer: saidUnknown, sent: true, err: left}
 		}
 	}
 	switch q.kind {
@@ -476,9 +476,9 @@ func (q *question) read(cmds []command, plain bool, exec error) reply {
 	case askHeal:
 		switch {
 		case errors.Is(err, redis.Nil):
-			return reply{answer: No, sent: true}
+			return reply{answer: saidNo, sent: true}
 		case err == nil:
-			return reply{answer: Yes, sent: true, stored: true}
+			return reply{answer: saidYes, sent: true, stored: true}
 		}
 	}
 	return readOwner(q.kind, v, err)
@@ -492,22 +492,22 @@ func readAcquire(v any, err error, zadd *command, plain bool, exec error, value 
 	case err != nil && !errors.Is(err, redis.Nil):
 		return failure(askAcquire, err)
 	case plain && err != nil: // the nil reply: something is there
-		r = reply{answer: No}
+		r = reply{answer: saidNo}
 	case plain && v == "OK":
-		r = reply{answer: Yes}
+		r = reply{answer: saidYes}
 	case plain:
 		return strange(askAcquire, v)
 	case err != nil: // the nil reply: there was nothing, now there is ours
-		r = reply{answer: Yes}
+		r = reply{answer: saidYes}
 	default:
 		holder, ok := v.(string)
 		if !ok {
 			return strange(askAcquire, v)
 		}
-		r = reply{answer: No, holder: holder}
+		r = reply{answer: saidNo, holder: holder}
 	}
 	r.sent = true
-	if r.answer == No {
+	if r.answer == saidNo {
 		// Our own value in the way was put there by a second delivery that somebody
 		// else made (a proxy, a server listed twice): never a yes, but ours to remove.
 		r.stored = r.holder == value
@@ -518,7 +518,7 @@ func readAcquire(v any, err error, zadd *command, plain bool, exec error, value 
 	switch {
 	case err != nil: // a register of another type, or the connection broke in between
 		e, _ := explain(err)
-		return reply{answer: Unknown, sent: true, stored: true, err: newFenceError(e)}
+		return reply{answer: saidUnknown, sent: true, stored: true, err: newFenceError(e)}
 	case moved == int64(1):
 		r.fenced = true
 	}
@@ -539,20 +539,20 @@ func readRaise(v any, err error) reply {
 	}
 	switch parts[0] {
 	case int64(1):
-		return reply{answer: Yes, fenced: true, sent: true}
+		return reply{answer: saidYes, fenced: true, sent: true}
 	case int64(2):
 		if len(parts) < 2 {
 			return strange(askRaise, v)
 		}
 		score, e := readScore(parts[1])
 		if e != nil {
-			return reply{answer: Unknown, sent: true, err: e}
+			return reply{answer: saidUnknown, sent: true, err: e}
 		}
-		return reply{answer: Yes, score: score, sent: true}
+		return reply{answer: saidYes, score: score, sent: true}
 	case int64(0):
-		return reply{answer: No, sent: true}
+		return reply{answer: saidNo, sent: true}
 	case int64(-1):
-		return reply{answer: No, missing: true, err: errMissing, sent: true}
+		return reply{answer: saidNo, missing: true, err: errMissing, sent: true}
 	}
 	return strange(askRaise, v)
 }
@@ -568,15 +568,15 @@ func readGrant(k kind, v any, err error, value string) reply {
 	}
 	switch parts[0] {
 	case int64(1):
-		return reply{answer: Yes, fenced: len(parts) > 1 && parts[1] == int64(1), stored: true, sent: true}
+		return reply{answer: saidYes, fenced: len(parts) > 1 && parts[1] == int64(1), stored: true, sent: true}
 	case int64(0):
 		holder := ""
 		if len(parts) > 1 {
 			holder, _ = parts[1].(string)
 		}
-		return reply{answer: No, holder: holder, stored: holder == value, sent: true} // stored: as in readAcquire
+		return reply{answer: saidNo, holder: holder, stored: holder == value, sent: true} // stored: as in readAcquire
 	case int64(-1):
-		return reply{answer: No, missing: true, err: errMissing, sent: true}
+		return reply{answer: saidNo, missing: true, err: errMissing, sent: true}
 	}
 	return strange(k, v)
 }
@@ -591,9 +591,9 @@ func readLook(v any, err error) reply {
 	case !ok:
 		return strange(askLook, v)
 	case left == -2:
-		return reply{answer: Yes, sent: true}
+		return reply{answer: saidYes, sent: true}
 	}
-	return reply{answer: No, left: left, sent: true}
+	return reply{answer: saidNo, left: left, sent: true}
 }
 
 // readWait reads what PTTL says, how many are before us, and the node's time.
@@ -625,7 +625,7 @@ func readTurn(v any, err error, value string) reply {
 	}
 	r := reply{sent: true}
 	if parts[0] == int64(1) {
-		r.answer, r.stored, r.fenced = Yes, true, parts[1] == int64(1)
+		r.answer, r.stored, r.fenced = saidYes, true, parts[1] == int64(1)
 		r.clock, ok = parts[2].(int64)
 		if !ok {
 			return strange(askTurn, v)
@@ -642,7 +642,7 @@ func readTurn(v any, err error, value string) reply {
 	if !ok1 || !ok2 {
 		return strange(askTurn, v)
 	}
-	r.answer, r.left, r.before, r.clock = No, left, int(before), clock
+	r.answer, r.left, r.before, r.clock = saidNo, left, int(before), clock
 	switch parts[0] {
 	case int64(0):
 		r.holder = who
@@ -660,17 +660,17 @@ func readOwner(k kind, v any, err error) reply {
 	if err != nil {
 		r := failure(k, err)
 		if strings.HasPrefix(r.err.text, "WRONGTYPE") { // surely not our value
-			r.answer = No
+			r.answer = saidNo
 		}
 		return r
 	}
 	switch v {
 	case int64(1):
-		return reply{answer: Yes, sent: true}
+		return reply{answer: saidYes, sent: true}
 	case int64(0):
-		return reply{answer: No, sent: true}
+		return reply{answer: saidNo, sent: true}
 	case int64(-1):
-		return reply{answer: No, missing: true, err: errMissing, sent: true}
+		return reply{answer: saidNo, missing: true, err: errMissing, sent: true}
 	}
 	return strange(k, v)
 }
@@ -688,14 +688,14 @@ func readInspect(v any, err error) reply {
 	if !ok1 || !ok2 {
 		return strange(askInspect, v)
 	}
-	r := reply{answer: Yes, holder: holder, left: left, sent: true}
+	r := reply{answer: saidYes, holder: holder, left: left, sent: true}
 	if left == -2 {
 		r.missing = true
 	}
 	if parts[2] != "" {
 		score, e := readScore(parts[2])
 		if e != nil {
-			return reply{answer: Unknown, sent: true, err: e}
+			return reply{answer: saidUnknown, sent: true, err: e}
 		}
 		r.score = score
 	}
@@ -740,4 +740,8 @@ func readScore(v any) (int64, *nodeError) {
 		return 0, nil // whatever it was, every token is above it
 	}
 	return int64(f), nil
+}
+
+func timeoutError(d time.Duration) *nodeError {
+	return newNodeError("timeout "+short(d), nil)
 }

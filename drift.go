@@ -23,10 +23,6 @@ const (
 	// a ttl of a few ms is judged with no margin for either rounding.
 	expiryGrain = 2 * time.Millisecond
 
-	// maxTTL keeps px below 2^31 ms (24.8 days), which some proxies parse into 32
-	// bits: a larger one would come out as a lock of a few seconds, or as none.
-	maxTTL = 24 * 24 * time.Hour
-
 	// maxNodeTimeout caps the default of Options.NodeTimeout. A node that takes a
 	// second to answer is of no use to the quorum of a lock that is waited for.
 	maxNodeTimeout = time.Second
@@ -35,21 +31,6 @@ const (
 	// The Redis page: the timeout must be small compared to the ttl. Halved (a
 	// fifth of the ttl), two hung nodes in a row cost two fifths of the validity.
 	timeoutsPerTTL = 10
-
-	// roundTrips is the least a node is given, in its own measured round trips:
-	// one for the answer, two for a retransmission of the first segment or a
-	// stall of the scheduler. Below that a far node is suspected for its distance.
-	roundTrips = 3
-
-	// registerLife is how long a fence register outlives the last word on its
-	// lock. Where it expires, tokens grow only if the clients' wall clocks differ
-	// by less than this. Halved, clocks may differ by half a day, not a whole one.
-	registerLife = 24 * time.Hour
-
-	// registerSlack is how much of registerLife may be over before a register is
-	// given all of it anew: not every release of the same lock then has to, which is
-	// a fifth of its cost on the server. It shortens what registerLife allows.
-	registerSlack = time.Hour
 
 	// registerGrace is how long a lock is held before its registers are given a
 	// life of their own accord. Release and Extend do it anyway; this is for locks
@@ -97,21 +78,6 @@ func validity(ttl time.Duration, drift float64) time.Duration {
 	return ttl - driftOf(ttl, drift) - expiryGrain
 }
 
-// px is ttl in whole milliseconds as Redis takes it, rounded up: a key that
-// lives longer than we count on only makes others wait.
-func px(ttl time.Duration) int64 {
-	return int64((ttl + time.Millisecond - 1) / time.Millisecond)
-}
-
-// registerPX is the life that a fence register is given, in milliseconds from now,
-// where it has less than least. It is the same for all ttls up to registerSlack, and
-// the scripts know it. Below 2^31 as well, which takes a few hours from the registers
-// of the longest ttls: a proxy that cut it would make PEXPIRE delete the register.
-func registerPX(ttl time.Duration) (least, given int64) {
-	given = min(px(max(ttl, registerSlack)+registerLife), math.MaxInt32)
-	return given - px(registerSlack), given
-}
-
 // nodeTimeout is how long a node may take to answer a request for a lock of this
 // ttl, before the node's own distance is known (see patience).
 func nodeTimeout(ttl, configured time.Duration) time.Duration {
@@ -119,14 +85,6 @@ func nodeTimeout(ttl, configured time.Duration) time.Duration {
 		return configured
 	}
 	return min(ttl/timeoutsPerTTL, maxNodeTimeout)
-}
-
-// A patience bounds one node's answer: base, or three of its round trips if that
-// is more, but never more than limit, beyond which the answer could not be used.
-type patience struct{ base, limit time.Duration }
-
-func (p patience) with(rtt time.Duration) time.Duration {
-	return max(p.base, min(roundTrips*rtt, p.limit))
 }
 
 // patienceFor derives the bound from the ttl: a node that takes more than half of

@@ -91,60 +91,6 @@ func TestValidityIsTheTTLLessDriftLessGrain(t *testing.T) {
 	})
 }
 
-// Attacks 9, 61.
-func TestPxIsRoundedUpToWholeMilliseconds(t *testing.T) {
-	for ttl, want := range map[time.Duration]int64{
-		1:                             1,
-		time.Millisecond - 1:          1,
-		time.Millisecond:              1,
-		time.Millisecond + 1:          2,
-		2500 * time.Microsecond:       3,
-		10 * time.Second:              10000,
-		10*time.Second + 1:            10001,
-		maxTTL:                        24 * 86400 * 1000,
-		0:                             0,
-		1500*time.Millisecond - 1*1e5: 1500,
-	} {
-		if got := px(ttl); got != want {
-			t.Errorf("px(%v): got %d ms, want %d ms", ttl, got, want)
-		}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		ttl := drawTTL(t)
-		if got := time.Duration(px(ttl)) * time.Millisecond; got < ttl || got-ttl >= time.Millisecond {
-			t.Fatalf("px(%v) is %v: want the ttl or less than a millisecond more", ttl, got)
-		}
-	})
-}
-
-// Attack 10.
-func TestWhatIsSentAsMillisecondsFits32Bits(t *testing.T) {
-	if got := px(maxTTL); got > math.MaxInt32 {
-		t.Errorf("the longest ttl is %d ms, more than 2^31-1", got)
-	}
-	t.Run("the life of a register too", func(t *testing.T) {
-		// A proxy that cuts it would make PEXPIRE delete the register: tokens fall.
-		for _, ttl := range []time.Duration{time.Second, 23 * day, maxTTL} {
-			if _, got := registerPX(ttl); got > math.MaxInt32 || got <= px(ttl) {
-				t.Errorf("the register of a ttl of %v lives %d ms: want more than the ttl and less than 2^31", ttl, got)
-			}
-		}
-	})
-}
-
-func TestARegisterOutlivesItsLockByADay(t *testing.T) {
-	const hour = 3600 * 1000
-	for _, ttl := range []time.Duration{10 * time.Millisecond, time.Minute, time.Hour, time.Hour + 1, 20 * day} {
-		least, given := registerPX(ttl)
-		if want := max(px(ttl), hour) + 24*hour; given != want {
-			t.Errorf("ttl %v: its register is given %d ms, want %d", ttl, given, want)
-		}
-		if want := given - hour; least != want {
-			t.Errorf("ttl %v: its register is given a life below %d ms, want %d", ttl, least, want)
-		}
-	}
-}
-
 // Attacks 9, 10.
 func TestTTLsThatLeaveNothingAreRefused(t *testing.T) {
 	for _, c := range []struct {

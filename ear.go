@@ -36,15 +36,19 @@ const (
 	redialRefused = 30 * time.Second
 )
 
+// A listener is told what node i says: announcements, and for which channels it has
+// confirmed that they are heard from now on, or not any more.
+type listener interface {
+	Announced(i int, channel, value string)
+	Hears(i int, channel string, yes bool)
+}
+
 // An ear listens to one node. Its goroutines run while there is a channel to
 // listen to.
 type ear struct {
 	i    int
 	node subscriber
-	tell interface {
-		announced(i int, channel, value string)
-		hears(i int, channel string, yes bool)
-	}
+	tell listener
 
 	mu      sync.Mutex
 	want    map[string]bool // channels; true: the subscription was confirmed
@@ -58,7 +62,7 @@ type ear struct {
 	over    sync.WaitGroup
 }
 
-func newEar(i int, node subscriber, tell *waits) *ear {
+func newEar(i int, node subscriber, tell listener) *ear {
 	return &ear{i: i, node: node, tell: tell, want: make(map[string]bool), changed: make(chan struct{}, 1)}
 }
 
@@ -188,7 +192,7 @@ func (e *ear) subscribed(ctx context.Context, channels []string) (heard, refused
 	heard = !e.last.IsZero()
 	e.mu.Unlock()
 	for _, c := range deaf {
-		e.tell.hears(e.i, c, false)
+		e.tell.Hears(e.i, c, false)
 	}
 	return heard, refused
 }
@@ -220,10 +224,10 @@ func (e *ear) hear(noDial context.Context, sub subscription) error {
 		}
 		e.mu.Unlock()
 		if confirmed != "" {
-			e.tell.hears(e.i, confirmed, true)
+			e.tell.Hears(e.i, confirmed, true)
 		}
 		if m, ok := m.(*redis.Message); ok {
-			e.tell.announced(e.i, m.Channel, m.Payload)
+			e.tell.Announced(e.i, m.Channel, m.Payload)
 		}
 	}
 }

@@ -42,22 +42,6 @@ const (
 	markUnknown  = "2" // so is the script: the server may have started since
 )
 
-// newGuard is nil where there is none.
-func newGuard(opt Options, nodes []Node) (*guard, error) {
-	if opt.RestartGuard == 0 {
-		return nil, nil
-	}
-	for i, n := range nodes {
-		switch kindOf(n) {
-		case kindCluster, kindRing:
-			return nil, fmt.Errorf("redlock: node %d (%s) is a %T: it stands for several servers, and Options.RestartGuard watches one each; leave it 0, or give single masters", i+1, nodeName(i, n), n)
-		case kindUnknown:
-			return nil, fmt.Errorf("redlock: node %d is a %T, which does not tell whether it stands for one server, as Options.RestartGuard needs; give it the method Options() *redis.Options of its client, or embed the client", i+1, n)
-		}
-	}
-	return &guard{age: opt.RestartGuard, mark: bootMark(opt.KeyPrefix)}, nil
-}
-
 // admits refuses locks that would outlive the quarantine of a node that forgot them.
 func (g *guard) admits(ttl time.Duration) error {
 	if g == nil || ttl <= g.age {
@@ -86,37 +70,8 @@ func readQuarantine(v any) (*nodeError, bool) {
 	return newNodeError("quarantined "+short(d), nil), true
 }
 
-// check has the first grant of a batch compare the node's mark, or each.
-func (f *flight) check(direct bool) {
-	checked := false
-	for _, c := range f.calls {
-		if !c.q.guarded() {
-			continue
-		}
-		c.check = !checked || !direct
-		checked = true
-	}
-}
-
-// doubt takes back grants that were made on a mark that nothing has compared: the first
-// of the batch was not executed, and things changed until the next.
-func (f *flight) doubt() {
-	compared := false
-	for i, c := range f.calls {
-		switch rep := &f.lands[i].rep; {
-		case !c.q.guarded():
-		case c.check || c.evaled:
-			compared = compared || rep.answer != Unknown || rep.err.beyondTheMark()
-		case rep.answer == Yes && !compared:
-			*rep = reply{answer: Unknown, sent: true, stored: true, err: errUnchecked}
-		}
-	}
-}
-
 // beyondTheMark: the error is of what lua/guard.lua comes to after it has compared, a
 // key or a register of another type. One such must not cost its neighbours their grants.
 func (e *nodeError) beyondTheMark() bool {
 	return e != nil && (strings.HasPrefix(e.text, "WRONGTYPE") || strings.HasPrefix(e.text, "FENCE"))
 }
-
-var errUnchecked = newNodeError("restart guard: not compared", nil)

@@ -269,20 +269,6 @@ func (l *Locker) giveLives(due []*registerLives) {
 // released; doubled, a hung one delays the exit of each process that much.
 func (l *Locker) silentAfter() time.Duration { return l.closeWait() / 8 }
 
-// silentIn is after how long the node counts as silent. While nothing is under way, as
-// between two tries of what is owed to it, that time has not begun.
-func (ln *lane) silentIn(after time.Duration) time.Duration {
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
-	asked := time.Now()
-	for _, f := range ln.flights {
-		if !f.stuck && f.sent.Before(asked) {
-			asked = f.sent
-		}
-	}
-	return time.Until(asked.Add(max(after, roundTrips*ln.rtt)))
-}
-
 // closeWait is how long Close waits at most: two node timeouts.
 func (l *Locker) closeWait() time.Duration {
 	if l.opt.NodeTimeout > 0 {

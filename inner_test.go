@@ -3,6 +3,8 @@ package redlock
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -80,50 +82,38 @@ func BenchmarkInnerCycle(b *testing.B) {
 	}
 }
 
-func BenchmarkInnerNames(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := nameKey("app:", "jobs/42"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkInnerQuestions is what is said to the nodes in a cycle, put together.
-func BenchmarkInnerQuestions(b *testing.B) {
-	name, _ := nameKey("", "jobs/42")
-	value := "host-1:4711:" + strings.Repeat("x", 36)
-	b.ReportAllocs()
-	for b.Loop() {
-		a := acquireQuestion(nil, name, value, 10*time.Second, 1800000000000000)
-		r := releaseQuestion(name, value, 10*time.Second, tellWaiters, "")
-		if a.bytes == 0 || r.bytes == 0 {
-			b.Fatal("nothing is said")
-		}
-	}
-}
-
-// BenchmarkInnerReplies is what five nodes' answers to an acquire mean.
-func BenchmarkInnerReplies(b *testing.B) {
-	q := questionOf(askAcquire)
-	cmds := commands(got{err: redis.Nil}, got{val: int64(1)})
-	b.ReportAllocs()
-	for b.Loop() {
-		var t tally
-		t.n = 5
-		for range t.n {
-			if r := q.read(cmds, false, nil); r.answer == Yes {
-				t.yes++
-			}
-			_ = acquireDecided(t)
-		}
-	}
-}
-
 func BenchmarkInnerValue(b *testing.B) {
 	s := newSource()
 	b.ReportAllocs()
 	for b.Loop() {
 		_ = s.uuid()
+	}
+}
+
+// TestFIPS: a process that may use approved algorithms only can import the package and
+// take a lock. The runtime reads the setting when it starts, so another process has to.
+func TestFIPS(t *testing.T) {
+	if os.Getenv("REDLOCK_FIPS_CHILD") != "" {
+		c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		c.AddHook(yesHook{})
+		defer c.Close()
+		l, err := New(Options{}, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		k, err := l.TryAcquire(t.Context(), "jobs/42", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestFIPS$", "-test.v")
+	cmd.Env = append(os.Environ(), "GODEBUG=fips140=only", "REDLOCK_FIPS_CHILD=1")
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestFIPS") {
+		t.Errorf("with GODEBUG=fips140=only: %v\n%s", err, out)
 	}
 }

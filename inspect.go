@@ -124,7 +124,7 @@ func (b *ballot) status() Status {
 		c := &b.calls[i]
 		n := NodeStatus{Node: c.ln.name, Value: c.rep.holder, Fence: c.rep.score, Left: time.Duration(min(c.rep.left, maxTTL.Milliseconds())) * time.Millisecond}
 		switch {
-		case c.rep.answer != Yes:
+		case c.rep.answer != saidYes:
 			n.Left = 0
 			n.Err = s.Round.Votes[i].Err
 		case c.rep.left == -1:
@@ -132,7 +132,7 @@ func (b *ballot) status() Status {
 		case c.rep.missing:
 			n.Left = 0
 		}
-		if c.rep.answer == Yes && !c.rep.missing {
+		if c.rep.answer == saidYes && !c.rep.missing {
 			left[n.Value] = append(left[n.Value], n.Left)
 		}
 		s.Fence = max(s.Fence, n.Fence)

@@ -213,7 +213,7 @@ func (k *Lock) beginRelease(cause error) *ballot {
 	case stateReleasing:
 		if again := k.rel; again != nil {
 			t, _, _ := again.result()
-			if silent, _ := again.unclear(); !again.isOver() || t.extension() != inconclusive || silent == 0 {
+			if silent, _ := again.unclear(); !again.IsOver() || t.extension() != inconclusive || silent == 0 {
 				k.mu.Unlock()
 				return again
 			}
@@ -241,7 +241,7 @@ func (k *Lock) beginRelease(cause error) *ballot {
 		b.q.patience = patience
 	}
 	asked, again := k.asked, earlier != nil
-	b.gone = func(missing bool) Answer { return notOurs(missing, k.left(k.l.now()) > 0, asked, again) } // Until does not move any more
+	b.gone = func(missing bool) wireAnswer { return notOurs(missing, k.left(k.l.now()) > 0, asked, again) } // Until does not move any more
 	b.final = true
 	b.then = func() {
 		defer k.released(b)

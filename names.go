@@ -20,6 +20,10 @@ const (
 	bootSuffix    = ":boot"
 )
 
+// maxKeyBytes bounds a key with its prefix: a larger one would hold up
+// everybody's batch to the node.
+const maxKeyBytes = 64 << 10
+
 var suffixes = []string{fenceSuffix, queueSuffix, lapseSuffix, releaseSuffix, bootSuffix}
 
 // lockKey is what the nodes know a lock by. It does not change; all who deal with the

@@ -4,31 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"reflect"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
-
-// A Node is one independent Redis master. *redis.Client, *redis.Ring,
-// *redis.ClusterClient, failover clients and go-redis auto-pipeliners all are
-// Nodes. It must be safe for concurrent use, and is not closed by a Locker that
-// New made.
-//
-// A wrapper of such a client is recognised by its Options method, or by the client
-// that it embeds. One of which neither tells what it is may hide a Ring: it is refused
-// with Options.RestartGuard and for keys that have a brace but no {tag}. If a Node
-// panics, its vote counts as unknown.
-type Node interface {
-	Process(ctx context.Context, cmd redis.Cmder) error
-	Pipeline() redis.Pipeliner
-}
 
 const (
 	// maxQueue bounds the calls that wait for a place in a batch to one node. A
@@ -75,10 +58,11 @@ const (
 // A call is one question to one node. It is finished exactly once: by its answer,
 // by its deadline, or without having been sent.
 type call struct {
-	ln *lane
-	b  *ballot // gets the vote; nil if nobody counts it
-	q  *question
-	i  int // which node, in New's order
+	ln    *lane
+	b     voter // gets the vote; nil if nobody counts it
+	start time.Time
+	q     *question
+	i     int // which node, in New's order
 
 	phase    phase
 	deadline time.Time
@@ -97,10 +81,24 @@ type call struct {
 	holds    bool                 // our value may be on the node
 	doubt    bool                 // and a command that would put it there may yet be executed
 	voted    bool                 // guarded by b.mu
-	gone     Answer               // what a value that is not there counted as, see ballot.gone; guarded by b.mu
+	gone     wireAnswer           // what a value that is not there counted as, see ballot.gone; guarded by b.mu
 	rep      reply                // final once finished
 	took     time.Duration        // since the ballot's start
 	follow   atomic.Pointer[call] // the heal that this call's answer asked for
+}
+
+// A voter counts what calls come to. It is asked with the lane's mu held, except that
+// Vote is called with no lock held.
+type voter interface {
+	Vote(c *call)
+	IsOver() bool  // nobody counts the votes to come
+	IsFinal() bool // it is the last question about a lock
+}
+
+// A laneNode is what a lane needs of a client.
+type laneNode interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
 }
 
 // A flight is one pipeline under way. Its slices and its pipeline, which is empty
@@ -127,7 +125,7 @@ type flight struct {
 // one and what is owed to it (owed.go), so that it costs nobody any time.
 type lane struct {
 	name    string
-	node    Node
+	node    laneNode
 	kind    nodeKind
 	direct  bool // a pipeline goes over one connection to one server
 	guarded bool // grants are under a guard
@@ -159,18 +157,12 @@ type lane struct {
 	stopping  chan struct{}
 }
 
-func newLane(i int, node Node, met *roster, guarded bool) *lane {
+func newLane(i int, node laneNode, met *roster, guarded bool) *lane {
 	_, direct := node.(*redis.Client) // any other may split it, wrappers of one included
 	return &lane{
 		name: nodeName(i, node), node: node, kind: kindOf(node), direct: direct, guarded: guarded, i: i, met: met,
 		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
-}
-
-// sameNode reports whether two Nodes are one client.
-func sameNode(a, b Node) bool {
-	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
-	return va.Comparable() && vb.Comparable() && a == b
 }
 
 // ask puts a call to the node after others on the same node are finished. Its vote
@@ -254,7 +246,7 @@ func (ln *lane) settled(c *call, rep reply) {
 func deliver(ready []*call) {
 	each(0, len(ready), func(i int) {
 		if c := ready[i]; c.b != nil {
-			c.b.vote(c)
+			c.b.Vote(c)
 		}
 	})
 }
@@ -267,25 +259,25 @@ func (ln *lane) begin(c *call, ready []*call) []*call {
 	c.prior = nil // or each would keep all before it alive
 	switch {
 	case c.q.kind.cleans():
-		c.holds = c.holds || c.raised && c.b != nil && c.b.final
+		c.holds = c.holds || c.raised && c.b != nil && c.b.IsFinal()
 		// Nothing to undo where nothing was sent, except that a release also
 		// announces.
 		if !c.holds && c.q.kind != askRelease {
-			return ln.finish(c, reply{answer: No, err: errNotAsked}, ready)
+			return ln.finish(c, reply{answer: saidNo, err: errNotAsked}, ready)
 		}
 		// What it undoes has had no answer: it could overtake that on another
 		// connection. It waits for a sign of life. Or a restore is owed that would put
 		// back what it takes away.
 		if c.early || ln.owed.putsBack(c.q.value) {
-			return ln.finish(c, reply{answer: Unknown, err: errOwed}, ready)
+			return ln.finish(c, reply{answer: saidUnknown, err: errOwed}, ready)
 		}
-	case c.b != nil && c.superseded() && c.b.isOver():
+	case c.b != nil && c.superseded() && c.b.IsOver():
 		// Nobody counts it any more, and what is to be asked next waits behind it:
 		// where calls come faster than the node answers, only the last is sent.
-		return ln.finish(c, reply{answer: Unknown, err: errNotAsked}, ready)
+		return ln.finish(c, reply{answer: saidUnknown, err: errNotAsked}, ready)
 	case c.q.kind == askAdopt && ln.owed.takesAway(c.q.back):
-		return ln.finish(c, reply{answer: No, missing: true, err: errMissing}, ready)
-	case c.q.kind == askRaise && prior != nil && prior.rep.answer != Yes:
+		return ln.finish(c, reply{answer: saidNo, missing: true, err: errMissing}, ready)
+	case c.q.kind == askRaise && prior != nil && prior.rep.answer != saidYes:
 		return ln.finish(c, prior.rep, ready) // not ours there: nothing to raise
 	}
 	return ln.submit(c, ready)
@@ -311,11 +303,11 @@ func (c *call) superseded() bool {
 func (ln *lane) submit(c *call, ready []*call) []*call {
 	switch {
 	case ln.closed:
-		return ln.finish(c, reply{answer: Unknown, err: errLaneDone}, ready)
+		return ln.finish(c, reply{answer: saidUnknown, err: errLaneDone}, ready)
 	case ln.down != nil:
-		return ln.finish(c, reply{answer: Unknown, err: ln.down}, ready)
+		return ln.finish(c, reply{answer: saidUnknown, err: ln.down}, ready)
 	case len(ln.queue) >= maxQueue:
-		return ln.finish(c, reply{answer: Unknown, err: errBusy}, ready)
+		return ln.finish(c, reply{answer: saidUnknown, err: errBusy}, ready)
 	}
 	c.phase = queued
 	c.plain = ln.plain && c.q.kind == askAcquire && c.q.script == nil
@@ -348,7 +340,7 @@ func (ln *lane) finish(c *call, rep reply, ready []*call) []*call {
 	c.phase = finished
 	c.rep = rep
 	if c.b != nil {
-		c.took = time.Since(c.b.start.at)
+		c.took = time.Since(c.start)
 	}
 	k := c.q.kind
 	switch {
@@ -361,13 +353,13 @@ func (ln *lane) finish(c *call, rep reply, ready []*call) []*call {
 	case k.stores():
 		c.holds = c.holds || rep.stored
 		c.doubt = c.doubt || rep.stored && rep.silent
-	case k == askExtend && rep.answer == Yes:
+	case k == askExtend && rep.answer == saidYes:
 		c.holds = true // doubt stays: a heal may have put it there, and the acquire come later
 	}
 	if k.cleans() && c.holds && ln.twin == nil {
 		switch {
 		case c.owed: // since an earlier release
-		case rep.answer == Unknown:
+		case rep.answer == saidUnknown:
 			ln.owe(c, 0)
 		case c.doubt: // what puts it there may come later
 			ln.owe(c, lookAgain)
@@ -524,7 +516,7 @@ func (f *flight) exec(ln *lane, hello bool) (info *introduction, err error) {
 }
 
 // exchange has the node's client send the batch.
-func (f *flight) exchange(node Node) (err error) {
+func (f *flight) exchange(node laneNode) (err error) {
 	defer caught(&err)
 	ctx := context.Background()
 	if f.pipe == nil {
@@ -569,10 +561,10 @@ func (ln *lane) land(f *flight, info *introduction, err error, took time.Duratio
 		}
 		switch {
 		case ln.twin != nil:
-			ready = ln.finish(c, reply{answer: Unknown, sent: true, stored: f.lands[i].rep.stored, err: ln.twin}, ready)
+			ready = ln.finish(c, reply{answer: saidUnknown, sent: true, stored: f.lands[i].rep.stored, err: ln.twin}, ready)
 		case replica != nil && !c.q.kind.cleans():
 			rep := f.lands[i].rep // one that may be written to has executed it
-			ready = ln.finish(c, reply{answer: Unknown, sent: rep.sent, silent: rep.silent, stored: rep.stored, err: replica}, ready)
+			ready = ln.finish(c, reply{answer: saidUnknown, sent: rep.sent, silent: rep.silent, stored: rep.stored, err: replica}, ready)
 		case f.lands[i].again && !ln.closed:
 			c.evaled, c.plain = c.q.script != nil, c.q.script == nil
 			ln.plain = ln.plain || c.plain
@@ -649,7 +641,7 @@ func (ln *lane) expire() {
 			if overdue(c) {
 				expired = true
 				late = c.q.patience.with(ln.rtt)
-				ready = ln.finish(c, reply{answer: Unknown, err: timeoutError(late), sent: true, silent: true, stored: c.q.kind.stores()}, ready)
+				ready = ln.finish(c, reply{answer: saidUnknown, err: timeoutError(late), sent: true, silent: true, stored: c.q.kind.stores()}, ready)
 			}
 		}
 		if expired && !f.stuck {
@@ -660,7 +652,7 @@ func (ln *lane) expire() {
 	}
 	for _, c := range slices.Clone(ln.queue) {
 		if overdue(c) {
-			ready = ln.finish(c, reply{answer: Unknown, err: timeoutError(c.q.patience.with(ln.rtt))}, ready)
+			ready = ln.finish(c, reply{answer: saidUnknown, err: timeoutError(c.q.patience.with(ln.rtt))}, ready)
 		}
 	}
 	ln.queue = slices.DeleteFunc(ln.queue, func(c *call) bool { return c.phase == finished })
@@ -670,10 +662,6 @@ func (ln *lane) expire() {
 	ln.rest()
 	ln.mu.Unlock()
 	deliver(ready)
-}
-
-func timeoutError(d time.Duration) *nodeError {
-	return newNodeError("timeout "+short(d), nil)
 }
 
 // suspect takes the node out of use until it answers a PING. What waits for a
@@ -690,7 +678,7 @@ func (ln *lane) suspect(why *nodeError, ready []*call) []*call {
 	ln.queue = nil
 	for _, c := range queue {
 		if c.phase != finished {
-			ready = ln.finish(c, reply{answer: Unknown, err: ln.down}, ready)
+			ready = ln.finish(c, reply{answer: saidUnknown, err: ln.down}, ready)
 		}
 	}
 	ln.probe()
@@ -729,77 +717,18 @@ func (ln *lane) close() {
 	close(ln.stopping)
 	var ready []*call
 	for _, c := range slices.Clone(ln.queue) {
-		ready = ln.finish(c, reply{answer: Unknown, err: errLaneDone}, ready)
+		ready = ln.finish(c, reply{answer: saidUnknown, err: errLaneDone}, ready)
 	}
 	ln.queue = nil
 	for _, f := range ln.flights {
 		for _, c := range f.calls {
 			if c.phase != finished {
-				ready = ln.finish(c, reply{answer: Unknown, err: errLaneDone, sent: true, silent: true, stored: c.q.kind.stores()}, ready)
+				ready = ln.finish(c, reply{answer: saidUnknown, err: errLaneDone, sent: true, silent: true, stored: c.q.kind.stores()}, ready)
 			}
 		}
 	}
 	ln.mu.Unlock()
 	deliver(ready)
-}
-
-// An introduction is what a server tells of itself on first contact.
-type introduction struct {
-	runID   string
-	replica *nodeError // it is one, of which master; nil: it is none, or does not tell
-}
-
-// introductions are the sections of INFO that are asked for on first contact; in two
-// commands, because servers before 7.0 take one section each. What a cluster or a Ring
-// answers is one of its servers' role and not the node's.
-func (k nodeKind) introductions() []string {
-	if k == kindSingle {
-		return []string{"server", "replication"}
-	}
-	return []string{"server"}
-}
-
-// introduce reads INFO server and, if it was asked for, INFO replication; nil: not
-// answered. A server that answers without a run_id, or refuses, is taken as it is.
-func introduce(server, replication *command, exec error) *introduction {
-	v, err := result(server, exec)
-	if err != nil {
-		if _, said := explain(err); said {
-			return &introduction{}
-		}
-		return nil
-	}
-	text, _ := v.(string)
-	info := &introduction{runID: infoField(text, "run_id")}
-	if len(replication.Args()) == 0 {
-		return info
-	}
-	if v, err = result(replication, exec); err != nil {
-		if _, said := explain(err); said {
-			return info
-		}
-		return nil
-	}
-	text, _ = v.(string)
-	switch infoField(text, "role") {
-	case "slave", "replica":
-		master := net.JoinHostPort(infoField(text, "master_host"), infoField(text, "master_port"))
-		info.replica = newNodeError("replica of "+quoteValue(master)+": pass its master", errReplica)
-		info.replica.heals = false
-	}
-	return info
-}
-
-var errReplica = errors.New("replica")
-
-// infoField is a field of an answer to INFO; "": it is not there.
-func infoField(text, name string) string {
-	for line := range strings.Lines(text) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }
 
 // A roster knows which server each lane leads to. One server under two names
@@ -844,4 +773,33 @@ func (ln *lane) owedSince(c, earlier *call) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	c.owed = earlier.owed
+}
+
+// each calls f for i to n-1, for the rest of them also if one does not return: f may cast a
+// vote, a vote may decide a round, and then the user's Observe may panic. On the goroutine of
+// a caller who recovers from that nothing may be left half done.
+func each(i, n int, f func(i int)) {
+	defer func() {
+		if i < n {
+			each(i, n, f)
+		}
+	}()
+	for i < n {
+		i++
+		f(i - 1)
+	}
+}
+
+// silentIn is after how long the node counts as silent. While nothing is under way, as
+// between two tries of what is owed to it, that time has not begun.
+func (ln *lane) silentIn(after time.Duration) time.Duration {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	asked := time.Now()
+	for _, f := range ln.flights {
+		if !f.stuck && f.sent.Before(asked) {
+			asked = f.sent
+		}
+	}
+	return time.Until(asked.Add(max(after, roundTrips*ln.rtt)))
 }

@@ -2,15 +2,31 @@ package redlock
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
+
+// A Node is one independent Redis master. *redis.Client, *redis.Ring,
+// *redis.ClusterClient, failover clients and go-redis auto-pipeliners all are
+// Nodes. It must be safe for concurrent use, and is not closed by a Locker that
+// New made.
+//
+// A wrapper of such a client is recognised by its Options method, or by the client
+// that it embeds. One of which neither tells what it is may hide a Ring: it is refused
+// with Options.RestartGuard and for keys that have a brace but no {tag}. If a Node
+// panics, its vote counts as unknown.
+type Node interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
 
 const (
 	// dialTimeout bounds a dial, which goes on in the background when callers have
@@ -133,4 +149,23 @@ func safeURL(url string) string {
 		return clip(scheme) + "://***"
 	}
 	return clip(url)
+}
+
+// sameNode reports whether two Nodes are one client.
+func sameNode(a, b Node) bool {
+	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
+	return va.Comparable() && vb.Comparable() && a == b
+}
+
+// isNil also finds nil pointers in a Node.
+func isNil(n Node) bool {
+	if n == nil {
+		return true
+	}
+	v := reflect.ValueOf(n)
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Chan, reflect.Interface, reflect.Slice:
+		return v.IsNil()
+	}
+	return false
 }

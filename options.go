@@ -93,10 +93,6 @@ const (
 	// the bits of one word. Quorums beyond nine are slower and no safer.
 	maxNodes = 64
 
-	// maxKeyBytes bounds a key with its prefix: a larger one would hold up
-	// everybody's batch to the node.
-	maxKeyBytes = 64 << 10
-
 	// maxLabelBytes bounds what goes before the uuid in a value.
 	maxLabelBytes = 1 << 10
 )
@@ -150,4 +146,20 @@ type acquireOptions struct{ label string }
 // The default is Options.Name. At most 1 KiB, no NUL byte.
 func WithLabel(label string) AcquireOption {
 	return func(o *acquireOptions) { o.label = label }
+}
+
+// newGuard is nil where there is none.
+func newGuard(opt Options, nodes []Node) (*guard, error) {
+	if opt.RestartGuard == 0 {
+		return nil, nil
+	}
+	for i, n := range nodes {
+		switch kindOf(n) {
+		case kindCluster, kindRing:
+			return nil, fmt.Errorf("redlock: node %d (%s) is a %T: it stands for several servers, and Options.RestartGuard watches one each; leave it 0, or give single masters", i+1, nodeName(i, n), n)
+		case kindUnknown:
+			return nil, fmt.Errorf("redlock: node %d is a %T, which does not tell whether it stands for one server, as Options.RestartGuard needs; give it the method Options() *redis.Options of its client, or embed the client", i+1, n)
+		}
+	}
+	return &guard{age: opt.RestartGuard, mark: bootMark(opt.KeyPrefix)}, nil
 }

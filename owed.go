@@ -188,7 +188,7 @@ func (ln *lane) runProbe() {
 	}
 }
 
-func ping(node Node) (err error) {
+func ping(node laneNode) (err error) {
 	defer caught(&err)
 	c := newCommand([]any{"ping"})
 	if err := node.Process(context.Background(), &c); err != nil {
@@ -343,7 +343,7 @@ func (ln *lane) paid(batch []*debt, got []reply) (answered bool) {
 		switch r := got[i]; {
 		case r.silent || !r.sent:
 			answered = false
-		case r.answer == Unknown: // LOADING, READONLY and the like: less and less often
+		case r.answer == saidUnknown: // LOADING, READONLY and the like: less and less often
 			d.tries++
 			d.due = now.Add(lookAgain << min(d.tries, maxDoublings))
 		case d.doubt: // what puts it there may come later: with its flight, or just behind
@@ -370,7 +370,7 @@ func (ln *lane) underway(last uint64) bool {
 
 // payDebts sends the questions in one pipeline, and once more those whose script
 // the node does not know.
-func payDebts(node Node, batch []*debt) []reply {
+func payDebts(node laneNode, batch []*debt) []reply {
 	got := make([]reply, len(batch))
 	todo := make([]int, len(batch))
 	for i := range todo {
@@ -397,7 +397,7 @@ func payDebts(node Node, batch []*debt) []reply {
 }
 
 // pay sends commands in one pipeline.
-func pay(node Node, cmds [][2]command) (err error) {
+func pay(node laneNode, cmds [][2]command) (err error) {
 	defer caught(&err)
 	ctx := context.Background()
 	pipe := node.Pipeline()

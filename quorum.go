@@ -135,14 +135,14 @@ func (t tally) extension() extension {
 // released. But once a release was sent in time and its answer is not known, it may have
 // been executed: what is missing later, or another's, was then released in time or has
 // expired, and that is neither released nor lost.
-func notOurs(missing, inTime, asked, again bool) Answer {
+func notOurs(missing, inTime, asked, again bool) wireAnswer {
 	switch {
 	case !asked:
-		return No
+		return saidNo
 	case inTime && missing:
-		return Yes
+		return saidYes
 	case inTime && !again:
-		return No
+		return saidNo
 	}
-	return Unknown
+	return saidUnknown
 }

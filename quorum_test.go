@@ -350,38 +350,38 @@ func TestExtensionIsDecidedAsEarlyAsItCanBe(t *testing.T) {
 func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 	for _, c := range []struct {
 		missing, inTime, asked, again bool
-		want                          Answer
+		want                          wireAnswer
 	}{
-		{true, true, true, false, Yes},
-		{true, true, true, true, Yes},
-		{false, true, true, false, No},
+		{true, true, true, false, saidYes},
+		{true, true, true, true, saidYes},
+		{false, true, true, false, saidNo},
 		// It may have been executed in time.
-		{true, false, true, false, Unknown},
-		{true, false, true, true, Unknown},
-		{false, false, true, false, Unknown},
-		{false, false, true, true, Unknown},
-		{false, true, true, true, Unknown},
+		{true, false, true, false, saidUnknown},
+		{true, false, true, true, saidUnknown},
+		{false, false, true, false, saidUnknown},
+		{false, false, true, true, saidUnknown},
+		{false, true, true, true, saidUnknown},
 		// The first was sent after Until.
-		{true, false, false, false, No},
-		{true, false, false, true, No},
-		{false, false, false, false, No},
-		{false, false, false, true, No},
+		{true, false, false, false, saidNo},
+		{true, false, false, true, saidNo},
+		{false, false, false, false, saidNo},
+		{false, false, false, true, saidNo},
 	} {
 		if got := notOurs(c.missing, c.inTime, c.asked, c.again); got != c.want {
 			t.Errorf("missing: %v, before Until: %v, asked before Until: %v, again: %v: got %v, want %v", c.missing, c.inTime, c.asked, c.again, got, c.want)
 		}
 	}
 	// The meaning is that of the instant at which the vote came, and stays.
-	for means, want := range map[Answer]extension{Yes: extended, No: extensionLost, Unknown: inconclusive} {
+	for means, want := range map[wireAnswer]extension{saidYes: extended, saidNo: extensionLost, saidUnknown: inconclusive} {
 		l := &Locker{lanes: make([]*lane, 3)}
 		b := l.newBallot(OpRelease, &lockKey{}, question{kind: askRelease}, realClock(), func(tally) bool { return false })
-		b.gone = func(bool) Answer { return means }
+		b.gone = func(bool) wireAnswer { return means }
 		for i := range 2 {
-			b.calls[i].rep = reply{answer: No, missing: true, err: errMissing}
-			b.vote(&b.calls[i])
+			b.calls[i].rep = reply{answer: saidNo, missing: true, err: errMissing}
+			b.Vote(&b.calls[i])
 		}
-		b.calls[2].rep = reply{answer: Unknown}
-		b.vote(&b.calls[2])
+		b.calls[2].rep = reply{answer: saidUnknown}
+		b.Vote(&b.calls[2])
 		if got, _, _ := b.result(); got.extension() != want {
 			t.Errorf("two of three are missing, which counts as %v: got %+v, %d; want %d", means, got, got.extension(), want)
 		}
@@ -390,9 +390,9 @@ func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 			t.Errorf("what a missing vote counted as: got %v, %v; want %v, true", gone, ok, means)
 		}
 		again := l.newBallot(OpRelease, &lockKey{}, question{kind: askRelease}, realClock(), func(tally) bool { return false })
-		again.gone = func(bool) Answer { t.Error("asked anew what it means"); return No }
+		again.gone = func(bool) wireAnswer { t.Error("asked anew what it means"); return saidNo }
 		again.calls[0].rep, again.calls[0].gone = b.calls[0].rep, gone
-		again.vote(&again.calls[0])
+		again.Vote(&again.calls[0])
 	}
 }
 
@@ -453,21 +453,21 @@ func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
 		want tally
 		hard int
 	}{
-		{"yes", reply{answer: Yes}, tally{yes: 1}, 0},
-		{"yes with the register moved", reply{answer: Yes, fenced: true}, tally{yes: 1, fenced: 1}, 0},
-		{"no", reply{answer: No}, tally{no: 1}, 0},
-		{"no that claims a moved register", reply{answer: No, fenced: true}, tally{no: 1}, 0},
-		{"missing", reply{answer: No, missing: true, err: errMissing}, tally{missing: 1}, 0},
-		{"unknown", reply{answer: Unknown, err: soft}, tally{unknown: 1}, 0},
-		{"unknown that does not heal", reply{answer: Unknown, err: hard}, tally{unknown: 1}, 1},
-		{"unknown without a reason", reply{answer: Unknown}, tally{unknown: 1}, 0},
+		{"yes", reply{answer: saidYes}, tally{yes: 1}, 0},
+		{"yes with the register moved", reply{answer: saidYes, fenced: true}, tally{yes: 1, fenced: 1}, 0},
+		{"no", reply{answer: saidNo}, tally{no: 1}, 0},
+		{"no that claims a moved register", reply{answer: saidNo, fenced: true}, tally{no: 1}, 0},
+		{"missing", reply{answer: saidNo, missing: true, err: errMissing}, tally{missing: 1}, 0},
+		{"unknown", reply{answer: saidUnknown, err: soft}, tally{unknown: 1}, 0},
+		{"unknown that does not heal", reply{answer: saidUnknown, err: hard}, tally{unknown: 1}, 1},
+		{"unknown without a reason", reply{answer: saidUnknown}, tally{unknown: 1}, 0},
 		{"no answer at all", reply{}, tally{unknown: 1}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &Locker{lanes: make([]*lane, 3)}
 			b := l.newBallot(OpAcquire, &lockKey{}, question{kind: askAcquire}, realClock(), acquireDecided)
 			b.calls[1].rep = c.rep
-			b.vote(&b.calls[1])
+			b.Vote(&b.calls[1])
 			got, gotHard, _ := b.result()
 			c.want.n = 3
 			if got != c.want || gotHard != c.hard {
@@ -479,8 +479,8 @@ func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
 		l := &Locker{lanes: make([]*lane, 3)}
 		b := l.newBallot(OpRaise, &lockKey{}, question{kind: askRaise}, realClock(), raiseDecided)
 		for i, score := range []int64{5, 9, 7} {
-			b.calls[i].rep = reply{answer: Yes, score: score}
-			b.vote(&b.calls[i])
+			b.calls[i].rep = reply{answer: saidYes, score: score}
+			b.Vote(&b.calls[i])
 		}
 		if _, _, score := b.result(); score != 9 {
 			t.Errorf("got %d, want 9", score)

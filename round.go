@@ -6,9 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
-
-	"github.com/google/uuid"
 )
 
 // An Op is what a Round asked of the nodes.
@@ -100,21 +97,6 @@ func (v Vote) String() string {
 	return v.Node + " " + v.Answer.String()
 }
 
-// short prints a duration with as many digits as a reader has use for.
-func short(d time.Duration) string {
-	switch {
-	case d >= time.Second:
-		d = d.Round(10 * time.Millisecond)
-	case d >= 10*time.Millisecond:
-		d = d.Round(time.Millisecond)
-	case d >= time.Millisecond:
-		d = d.Round(100 * time.Microsecond)
-	default: // 0.4ms reads better than 412µs beside its neighbours
-		return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 1, 64) + "ms"
-	}
-	return d.String()
-}
-
 // A Round is one question put to all nodes at once, and their answers. Errors
 // carry the round that decided them, observers are given every one. Printed by package
 // fmt it shows no Vote's Holder; an encoding, as JSON, has it.
@@ -171,17 +153,17 @@ func (r Round) votes() string {
 
 var (
 	// ErrHeld: a majority can not be had because another holder has the lock.
-	ErrHeld = errors.New("redlock: held by another")
+	ErrHeld = errHeld
 	// ErrNoQuorum: a majority can not be had because nodes do not answer, or
 	// answer with errors.
-	ErrNoQuorum = errors.New("redlock: no quorum")
+	ErrNoQuorum = errNoQuorum
 	// ErrLost: the lock is no longer this holder's. Final.
-	ErrLost = errors.New("redlock: lost")
+	ErrLost = errLost
 	// ErrNested: the context of the call is that of Run or KeepAlive of the same lock,
 	// which is still held. It would wait for itself.
 	ErrNested = errors.New("redlock: held by this call chain")
 	// ErrClosed: the Locker is closed.
-	ErrClosed = errors.New("redlock: locker closed")
+	ErrClosed = errClosed
 )
 
 // A QuorumError says why a majority was not had, with every node's vote.
@@ -240,60 +222,8 @@ func (e *QuorumError) Unwrap() []error {
 	return errs
 }
 
-// uuidLen is the length of a uuid's text, which ends every value of ours.
-const uuidLen = 36
-
 // Label is the part before the uuid of a value that this library has stored, which says
 // whose it is: the text of WithLabel or Options.Name. A value is a Lock's Value, a Vote's
 // or a Round's Holder, or a Status' Value. Any other value gives "": it is what another
 // client has stored, and may be a secret, as redsync's, by which its lock is released.
-func Label(value string) string {
-	if ours(value) {
-		return value[:len(value)-uuidLen-1]
-	}
-	return ""
-}
-
-// ours reports whether a value is "label:uuid".
-func ours(value string) bool {
-	i := len(value) - uuidLen - 1
-	return i >= 0 && value[i] == ':' && uuid.Validate(value[i+1:]) == nil
-}
-
-// holderName is what texts say of who stored a value: nothing of it but its label.
-func holderName(value string) string {
-	if ours(value) {
-		return quoteValue(Label(value))
-	}
-	return "another client"
-}
-
-// noTTL is told of a key that never expires: every lock library sets a ttl.
-const noTTL = "no ttl: not set by a lock library"
-
-// clip bounds what a key or a value takes of an error's text.
-func clip(s string) string {
-	const most = 200
-	if len(s) <= most {
-		return s
-	}
-	cut := most
-	for cut > most-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "..."
-}
-
-// quoteValue shows a label plainly where it is plain, and quoted where it is not.
-func quoteValue(s string) string {
-	s = clip(s)
-	for _, r := range s {
-		if !strconv.IsPrint(r) || r == utf8.RuneError {
-			return strconv.Quote(s)
-		}
-	}
-	if s == "" {
-		return `""`
-	}
-	return s
-}
+func Label(value string) string { return labelOf(value) }

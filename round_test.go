@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire/wiretest"
 )
 
 const ms = time.Millisecond
 
 // valueOf is a value of this library with the label.
-func valueOf(label string) string { return label + ":11111111-2222-4333-8444-555555555555" }
-
 // heldVotes are n votes, the first k of which name the holder.
 func heldVotes(n, k int, holder string) []Vote {
 	votes := make([]Vote, n)
@@ -28,7 +28,7 @@ func heldVotes(n, k int, holder string) []Vote {
 }
 
 func TestAQuorumErrorReads(t *testing.T) {
-	web := valueOf("web-1:4123")
+	web := wiretest.ValueOf("web-1:4123")
 	held := []Vote{
 		{Node: "a", Answer: Yes, Took: 400 * time.Microsecond},
 		{Node: "b", Answer: No, Holder: web},
@@ -44,7 +44,7 @@ func TestAQuorumErrorReads(t *testing.T) {
 			`redlock: acquire "jobs/42": held by web-1:4123 (3 of 5 votes needed; a yes 0.4ms, b held, c held, d held, e timeout 50ms)`},
 		{&QuorumError{Round: Round{Op: OpAcquire, Key: "jobs/42", Need: 3, Votes: held[:4]}, Err: ErrHeld},
 			`redlock: acquire "jobs/42": held by web-1:4123 (3 of 4 votes needed; a yes 0.4ms, b held, c held, d held)`},
-		{&QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: No, Holder: web}, {Node: "b", Answer: No, Holder: valueOf("other")}, {Node: "c"}}}, Err: ErrHeld},
+		{&QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: No, Holder: web}, {Node: "b", Answer: No, Holder: wiretest.ValueOf("other")}, {Node: "c"}}}, Err: ErrHeld},
 			`redlock: acquire "k": held (2 of 3 votes needed; a held, b held, c pending)`},
 		{&QuorumError{Round: Round{Op: OpExtend, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: No, Err: errMissing}, {Node: "b", Answer: No}, {Node: "c", Answer: Yes, Took: 12345 * time.Microsecond}}}, Err: ErrLost},
 			`redlock: extend "k": lost (2 of 3 votes needed; a missing, b held, c yes 12ms)`},
@@ -158,7 +158,7 @@ func TestAHolderIsNamedOnlyByAMajority(t *testing.T) {
 		}
 	})
 	t.Run("and by one value, not by one label", func(t *testing.T) {
-		votes := heldVotes(3, 1, valueOf("web"))
+		votes := heldVotes(3, 1, wiretest.ValueOf("web"))
 		votes[1].Holder = "web:99999999-2222-4333-8444-555555555555"
 		r := Round{Op: OpAcquire, Key: "k", Need: 2, Votes: votes}
 		if got := r.Holder(); got != "" {
@@ -179,45 +179,6 @@ func TestAHolderIsNamedOnlyByAMajority(t *testing.T) {
 	if got := (Round{}).Holder(); got != "" {
 		t.Errorf("no votes: got %q", got)
 	}
-}
-
-// shownHolder is what an error says of the holder of a value.
-func shownHolder(value string) string {
-	e := &QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: No, Holder: value}}}, Err: ErrHeld}
-	s := strings.TrimPrefix(e.Error(), `redlock: acquire "k": held by `)
-	return strings.TrimSuffix(s, " (1 of 1 votes needed; a held)")
-}
-
-func TestLabelsAreShownPlainlyOnlyWhereTheyArePlain(t *testing.T) {
-	for _, c := range []struct{ value, want string }{
-		{valueOf("web-1:4123"), "web-1:4123"},
-		{valueOf("héllo wörld"), "héllo wörld"},
-		{valueOf("a:b"), "a:b"},
-		{valueOf(""), `""`},
-		{"redsync-random==", "another client"},
-		{valueOf("a\nb"), `"a\nb"`},
-		{valueOf("\x1b[2J"), `"\x1b[2J"`},
-		{valueOf("\x7f"), `"\x7f"`},
-		{"\xff\xfe", "another client"},
-		{valueOf("\xff\xfe"), `"\xff\xfe"`},
-		{valueOf(strings.Repeat("n", 1000)), strings.Repeat("n", 200) + "..."},
-	} {
-		if got := shownHolder(c.value); got != c.want {
-			t.Errorf("%q: got %s, want %s", c.value, got, c.want)
-		}
-	}
-	t.Run("nor with control characters beyond ASCII, or such as turn a line around", func(t *testing.T) {
-		for label, want := range map[string]string{"\u009b2J": `"\u009b2J"`, "\u0085": `"\u0085"`, "a\u202eb": `"a\u202eb"`, "\u2028": `"\u2028"`} {
-			if got := shownHolder(valueOf(label)); got != want {
-				t.Errorf("%q: got %s, want %s", label, got, want)
-			}
-		}
-	})
-	t.Run("and a long label of whole characters stays plain", func(t *testing.T) {
-		if got := shownHolder(valueOf(strings.Repeat("x", 199) + "éé")); strings.HasPrefix(got, `"`) {
-			t.Errorf("got %s", got)
-		}
-	})
 }
 
 func TestHugeKeysAreClipped(t *testing.T) {
@@ -248,9 +209,9 @@ func TestTheLabelIsWhatStandsBeforeTheUUID(t *testing.T) {
 		value, label string
 		ours         bool
 	}{
-		{valueOf("web-1:4123"), "web-1:4123", true},
-		{valueOf(""), "", true},
-		{valueOf("a:b:c"), "a:b:c", true},
+		{wiretest.ValueOf("web-1:4123"), "web-1:4123", true},
+		{wiretest.ValueOf(""), "", true},
+		{wiretest.ValueOf("a:b:c"), "a:b:c", true},
 		{"", "", false},
 		{"web", "", false},
 		{"11111111-2222-4333-8444-555555555555", "", false}, // a uuid without a label, as other libraries store
@@ -304,28 +265,6 @@ func TestValuesAreNeverPrinted(t *testing.T) {
 					t.Errorf("%s of %s by %s: got %s, want %q and nothing of the value", what, value, verb, got, c.says)
 				}
 			}
-		}
-	}
-}
-
-func TestDurationsAreShownInAsManyDigitsAsAReaderHasUseFor(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		0:                         "0.0ms",
-		49 * time.Microsecond:     "0.0ms",
-		412 * time.Microsecond:    "0.4ms",
-		ms:                        "1ms",
-		1249 * time.Microsecond:   "1.2ms",
-		9949 * time.Microsecond:   "9.9ms",
-		12345 * time.Microsecond:  "12ms",
-		50 * ms:                   "50ms",
-		999 * ms:                  "999ms",
-		1234 * ms:                 "1.23s",
-		90 * time.Second:          "1m30s",
-		time.Hour:                 "1h0m0s",
-		988*ms + time.Microsecond: "988ms",
-	} {
-		if got := short(d); got != want {
-			t.Errorf("%d ns: got %s, want %s", d, got, want)
 		}
 	}
 }

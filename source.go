@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"reflect"
 	"sync"
 
 	"github.com/google/uuid"
@@ -41,17 +40,4 @@ func (s *source) float() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.spread.Float64()
-}
-
-// isNil also finds nil pointers in a Node.
-func isNil(n Node) bool {
-	if n == nil {
-		return true
-	}
-	v := reflect.ValueOf(n)
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Chan, reflect.Interface, reflect.Slice:
-		return v.IsNil()
-	}
-	return false
 }

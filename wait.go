@@ -51,9 +51,9 @@ func (w *waits) listen(r *room) {
 	}
 }
 
-// hears is told by an ear that announcements on a channel are heard from now on, or
+// Hears is told by an ear that announcements on a channel are heard from now on, or
 // not any more.
-func (w *waits) hears(i int, channel string, yes bool) {
+func (w *waits) Hears(i int, channel string, yes bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.byEar[channel]
@@ -87,9 +87,9 @@ func (w *waits) actBy(r *room, at time.Time) {
 
 func (w *waits) need() int { return majority(len(w.l.lanes)) }
 
-// announced is told by an ear what node i announced: which of those who are told we
+// Announced is told by an ear what node i announced: which of those who are told we
 // are, and the value that was released.
-func (w *waits) announced(i int, channel, text string) {
+func (w *waits) Announced(i int, channel, text string) {
 	nth, value, ok := strings.Cut(text, " ")
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -307,7 +307,7 @@ func (b *ballot) left() time.Duration {
 	defer b.mu.Unlock()
 	all := make([]time.Duration, len(b.calls))
 	for i := range b.calls {
-		if c := &b.calls[i]; c.voted && c.rep.answer == No && c.rep.err == nil {
+		if c := &b.calls[i]; c.voted && c.rep.answer == saidNo && c.rep.err == nil {
 			all[i] = expiresIn(c.rep.left)
 		}
 	}
@@ -322,20 +322,11 @@ func (b *ballot) endless() bool {
 	defer b.mu.Unlock()
 	n := 0
 	for i := range b.calls {
-		if c := &b.calls[i]; c.voted && c.rep.answer == No && c.rep.err == nil && c.rep.left == -1 {
+		if c := &b.calls[i]; c.voted && c.rep.answer == saidNo && c.rep.err == nil && c.rep.left == -1 {
 			n++
 		}
 	}
 	return b.t.n-n < b.t.need()
-}
-
-// expiresIn is for how long a key is there of which PTTL says ms: up to a millisecond
-// more, and without a ttl for ever.
-func expiresIn(ms int64) time.Duration {
-	if ms < 0 || ms > maxTTL.Milliseconds() { // no end, or a stranger's that no Duration can say
-		return maxTTL
-	}
-	return time.Duration(ms+1) * time.Millisecond
 }
 
 // tried draws the conclusion from a leader's try. An attempt that its ctx ended came
