@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // Adopt takes over a lock that is held under value, as told by Lock.Value or
@@ -34,8 +36,8 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 	if err := l.admit(ctx, OpAdopt, key); err != nil {
 		return nil, err
 	}
-	if value == "" || len(value) > maxKeyBytes {
-		return nil, fmt.Errorf("redlock: adopt %q: the value has %d bytes: give the one that the holder stores, see Lock.Value", clip(key), len(value))
+	if value == "" || len(value) > wire.MaxKeyBytes {
+		return nil, fmt.Errorf("redlock: adopt %q: the value has %d bytes: give the one that the holder stores, see Lock.Value", wire.Clip(key), len(value))
 	}
 	e, err := l.errand(OpAdopt, key, ttl, nil)
 	if err != nil {
@@ -53,8 +55,8 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 	mine := e.label + ":" + l.rand.uuid()
 	start := l.now()
 	proposal := propose(start, e.seen)
-	b := l.newBallot(OpAdopt, e.name, adoptQuestion(l.guard, e.name, value, mine, ttl, proposal), start, acquireDecided)
-	b.q.patience = l.patience(ttl)
+	b := l.newBallot(OpAdopt, e.name, wire.AdoptQuestion(l.guard, e.name, value, mine, ttl, proposal), start, acquireDecided)
+	b.q.Patience = l.patience(ttl)
 	e.ballot = b
 	b.send(l.lastLeaving(e.name))
 	won := false
@@ -63,7 +65,7 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 			l.mortal(e)
 		}
 	}()
-	k, err := l.claim(ctx, e, b, proposal, func() question { return restoreQuestion(e.name, value, mine, ttl) })
+	k, err := l.claim(ctx, e, b, proposal, func() wire.Question { return wire.RestoreQuestion(e.name, value, mine, ttl) })
 	won = err == nil
 	var missed *QuorumError
 	if errors.As(err, &missed) && missed.Err == ErrHeld {

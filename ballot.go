@@ -3,6 +3,9 @@ package redlock
 import (
 	"sync"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // A ballot is one question put to all nodes at once, and the count of their
@@ -11,17 +14,17 @@ import (
 type ballot struct {
 	l     *Locker
 	op    Op
-	name  *lockKey
-	q     question
+	name  *wire.LockKey
+	q     wire.Question
 	start instant
-	calls []call // one per node, in New's order
+	calls []lane.Call // one per node, in New's order
 
 	// decided says from the tally whether the votes to come still matter. Pure.
 	decided func(tally) bool
 
 	// gone says how a vote counts that comes now and says that the value is not there;
 	// nil: as missing, or as a no.
-	gone func(missing bool) wireAnswer
+	gone func(missing bool) wire.WireAnswer
 
 	final  bool    // the last question about a lock: registers without a life count as held
 	cleans bool    // what comes next for the key waits for it: the Locker remembers it until it is done
@@ -33,20 +36,20 @@ type ballot struct {
 	score int64 // the highest register met
 	over  bool  // decided, or abandoned
 	took  time.Duration
-	open  int           // calls not finished, heals included
-	done  chan struct{} // closed when decided
-	then  func()        // called when decided, in the deciding vote's goroutine
-	late  func(c *call) // called for each vote after that
-	lock  *Lock         // whose last ballot this is
+	open  int                // calls not finished, heals included
+	done  chan struct{}      // closed when decided
+	then  func()             // called when decided, in the deciding vote's goroutine
+	late  func(c *lane.Call) // called for each vote after that
+	lock  *Lock              // whose last ballot this is
 }
 
-func (l *Locker) newBallot(op Op, name *lockKey, q question, start instant, decided func(tally) bool) *ballot {
+func (l *Locker) newBallot(op Op, name *wire.LockKey, q wire.Question, start instant, decided func(tally) bool) *ballot {
 	b := &ballot{l: l, op: op, name: name, q: q, start: start, decided: decided, open: len(l.lanes), done: make(chan struct{})}
 	b.t.n = len(l.lanes)
-	b.calls = make([]call, len(l.lanes))
+	b.calls = make([]lane.Call, len(l.lanes))
 	for i := range b.calls {
 		c := &b.calls[i]
-		c.b, c.q, c.i, c.ln, c.start = b, &b.q, i, l.lanes[i], start.at
+		c.B, c.Q, c.I, c.Ln, c.Start = b, &b.q, i, l.lanes[i], start.at
 	}
 	return b
 }
@@ -55,7 +58,7 @@ func (l *Locker) newBallot(op Op, name *lockKey, q question, start instant, deci
 // before, if there are any. No lock may be held that a vote takes.
 func (b *ballot) send(before ...*ballot) {
 	before = b.after(before)
-	each(0, len(b.calls), func(i int) { b.sendOne(i, before) })
+	lane.Each(0, len(b.calls), func(i int) { b.sendOne(i, before) })
 }
 
 // after adds the clean-up that b goes after, and lets go of it: ballots that keep
@@ -69,12 +72,12 @@ func (b *ballot) after(before []*ballot) []*ballot {
 }
 
 func (b *ballot) sendOne(i int, before []*ballot) {
-	var room [4]*call
-	b.calls[i].ln.ask(&b.calls[i], lastCalls(room[:0], i, before)...)
+	var room [4]*lane.Call
+	b.calls[i].Ln.Ask(&b.calls[i], lastCalls(room[:0], i, before)...)
 }
 
 // lastCalls adds the calls that the next one to node i has to wait for.
-func lastCalls(calls []*call, i int, before []*ballot) []*call {
+func lastCalls(calls []*lane.Call, i int, before []*ballot) []*lane.Call {
 	for _, p := range before {
 		calls = append(calls, p.lastCall(i))
 	}
@@ -84,14 +87,14 @@ func lastCalls(calls []*call, i int, before []*ballot) []*call {
 // sendAgain is send, except that what nodes answered in an earlier ballot stands.
 func (b *ballot) sendAgain(earlier *ballot, before ...*ballot) {
 	before = b.after(before)
-	each(0, len(b.calls), func(i int) {
+	lane.Each(0, len(b.calls), func(i int) {
 		if earlier != nil {
 			if rep, gone, ok := earlier.answered(i); ok {
-				b.calls[i].gone = gone
-				b.calls[i].ln.settled(&b.calls[i], rep)
+				b.calls[i].Gone = gone
+				b.calls[i].Ln.Settled(&b.calls[i], rep)
 				return
 			}
-			b.calls[i].ln.owedSince(&b.calls[i], &earlier.calls[i])
+			b.calls[i].Ln.OwedSince(&b.calls[i], &earlier.calls[i])
 		}
 		b.sendOne(i, before)
 	})
@@ -100,66 +103,66 @@ func (b *ballot) sendAgain(earlier *ballot, before ...*ballot) {
 // sendBoth is send, with another ballot's question right behind.
 func (b *ballot) sendBoth(next *ballot, before ...*ballot) {
 	before = b.after(before)
-	each(0, len(b.calls), func(i int) {
-		var room [4]*call
-		b.calls[i].ln.askBoth(&b.calls[i], &next.calls[i], lastCalls(room[:0], i, before)...)
+	lane.Each(0, len(b.calls), func(i int) {
+		var room [4]*lane.Call
+		b.calls[i].Ln.AskBoth(&b.calls[i], &next.calls[i], lastCalls(room[:0], i, before)...)
 	})
 }
 
 // answered is what node i said and what it counted as if the value was not there; ok is
 // false if it said nothing.
-func (b *ballot) answered(i int) (rep reply, gone wireAnswer, ok bool) {
+func (b *ballot) answered(i int) (rep wire.Reply, gone wire.WireAnswer, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := &b.calls[i]
-	return c.rep, c.gone, c.voted && c.rep.answer != saidUnknown
+	return c.Rep, c.Gone, c.Voted && c.Rep.Answer != wire.SaidUnknown
 }
 
 // mayHeal: a majority said ours in this ballot, and the call's node said missing.
-func (b *ballot) mayHeal(c *call) bool {
+func (b *ballot) mayHeal(c *lane.Call) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return c.voted && c.rep.missing && b.t.extension() == extended
+	return c.Voted && c.Rep.Missing && b.t.extension() == extended
 }
 
 // lastCall is the call that the next one to node i has to wait for.
-func (b *ballot) lastCall(i int) *call {
+func (b *ballot) lastCall(i int) *lane.Call {
 	if b == nil {
 		return nil
 	}
-	if f := b.calls[i].follow.Load(); f != nil {
+	if f := b.calls[i].Follow.Load(); f != nil {
 		return f
 	}
 	return &b.calls[i]
 }
 
 // Vote counts a finished call. Lanes call it once per call, with no lock held.
-func (b *ballot) Vote(c *call) {
-	if c.q.kind == askHeal {
+func (b *ballot) Vote(c *lane.Call) {
+	if c.Q.Kind == wire.AskHeal {
 		b.leave()
 		return
 	}
 	b.mu.Lock()
-	c.voted = true
-	switch r := &c.rep; {
-	case r.answer == saidNo && b.gone != nil:
+	c.Voted = true
+	switch r := &c.Rep; {
+	case r.Answer == wire.SaidNo && b.gone != nil:
 		b.countGone(c)
-	case r.answer == saidYes:
+	case r.Answer == wire.SaidYes:
 		b.t.yes++
-		if r.fenced {
+		if r.Fenced {
 			b.t.fenced++
 		}
-	case r.answer == saidNo && r.missing:
+	case r.Answer == wire.SaidNo && r.Missing:
 		b.t.missing++
-	case r.answer == saidNo:
+	case r.Answer == wire.SaidNo:
 		b.t.no++
 	default:
 		b.t.unknown++
-		if r.err != nil && !r.err.heals {
+		if r.Err != nil && !r.Err.Heals {
 			b.hard++
 		}
 	}
-	b.score = max(b.score, c.rep.score)
+	b.score = max(b.score, c.Rep.Score)
 	then, late := b.then, b.late
 	switch {
 	case b.over:
@@ -182,14 +185,14 @@ func (b *ballot) Vote(c *call) {
 
 // countGone counts a vote that says that the value is not there as what that meant when
 // it came: one that an earlier ballot got keeps its meaning. Needs b.mu.
-func (b *ballot) countGone(c *call) {
-	if c.gone == saidPending {
-		c.gone = b.gone(c.rep.missing)
+func (b *ballot) countGone(c *lane.Call) {
+	if c.Gone == wire.SaidPending {
+		c.Gone = b.gone(c.Rep.Missing)
 	}
-	switch c.gone {
-	case saidYes:
+	switch c.Gone {
+	case wire.SaidYes:
 		b.t.yes++
-	case saidNo:
+	case wire.SaidNo:
 		b.t.no++
 	default:
 		b.t.unknown++
@@ -203,9 +206,9 @@ func (b *ballot) unclear() (silent, late int) {
 	defer b.mu.Unlock()
 	for i := range b.calls {
 		switch c := &b.calls[i]; {
-		case !c.voted || c.rep.answer == saidUnknown:
+		case !c.Voted || c.Rep.Answer == wire.SaidUnknown:
 			silent++
-		case c.gone == saidUnknown:
+		case c.Gone == wire.SaidUnknown:
 			late++
 		}
 	}
@@ -242,11 +245,11 @@ func (b *ballot) bind(k *Lock) bool {
 
 // heal puts the value back on the node that said it is missing, as a call that
 // the node's next one waits for; nil: that is done already. The caller sends it.
-func (b *ballot) heal(c *call) *call {
-	q := healQuestion(b.name, b.q.value, b.q.ttl)
-	q.patience = b.q.patience
-	h := &call{ln: c.ln, b: b, start: b.start.at, q: &q, i: c.i}
-	if !c.follow.CompareAndSwap(nil, h) {
+func (b *ballot) heal(c *lane.Call) *lane.Call {
+	q := wire.HealQuestion(b.name, b.q.Value, b.q.Ttl)
+	q.Patience = b.q.Patience
+	h := &lane.Call{Ln: c.Ln, B: b, Start: b.start.at, Q: &q, I: c.I}
+	if !c.Follow.CompareAndSwap(nil, h) {
 		return nil
 	}
 	b.mu.Lock()
@@ -305,19 +308,19 @@ func (b *ballot) stored() (holds, doubt uint64) {
 	defer b.mu.Unlock()
 	for i := range b.calls {
 		c := &b.calls[i]
-		if !c.voted {
+		if !c.Voted {
 			continue
 		}
-		if f := c.follow.Load(); f != nil {
+		if f := c.Follow.Load(); f != nil {
 			holds |= 1 << i // whatever became of the heal
-			if b.open == 0 && f.doubt {
+			if b.open == 0 && f.Doubt {
 				doubt |= 1 << i
 			}
 		}
-		if c.holds {
+		if c.Holds {
 			holds |= 1 << i
 		}
-		if c.doubt {
+		if c.Doubt {
 			doubt |= 1 << i
 		}
 	}
@@ -329,7 +332,7 @@ func (b *ballot) reached() (nodes uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.calls {
-		if c := &b.calls[i]; !c.voted || c.rep.sent {
+		if c := &b.calls[i]; !c.Voted || c.Rep.Sent {
 			nodes |= 1 << i
 		}
 	}
@@ -342,7 +345,7 @@ func (b *ballot) registers() (nodes uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.calls {
-		if c := &b.calls[i]; c.voted && c.raised {
+		if c := &b.calls[i]; c.Voted && c.Raised {
 			nodes |= 1 << i
 		}
 	}
@@ -353,17 +356,17 @@ func (b *ballot) registers() (nodes uint64) {
 func (b *ballot) round() Round {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := Round{Op: b.op, Key: b.name.key, Need: b.t.need(), Start: b.start.at, Took: b.took, Votes: make([]Vote, len(b.calls))}
+	r := Round{Op: b.op, Key: b.name.Key, Need: b.t.need(), Start: b.start.at, Took: b.took, Votes: make([]Vote, len(b.calls))}
 	for i := range b.calls {
 		c := &b.calls[i]
 		v := &r.Votes[i]
-		v.Node = c.ln.name
-		if !c.voted {
+		v.Node = c.Ln.Name
+		if !c.Voted {
 			continue
 		}
-		v.Answer, v.Holder, v.Took = Answer(c.rep.answer), c.rep.holder, c.took
-		if c.rep.err != nil {
-			v.Err = c.rep.err
+		v.Answer, v.Holder, v.Took = Answer(c.Rep.Answer), c.Rep.Holder, c.Took
+		if c.Rep.Err != nil {
+			v.Err = c.Rep.Err
 		}
 	}
 	return r

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+
 	"pgregory.net/rapid"
 )
 
@@ -127,8 +129,8 @@ func TestProposalsFollowTheWallClockAndWhatWasSeen(t *testing.T) {
 		{"a clock beyond it, with registers", clockTrust + 1, now, now + 1},
 		{"the greatest clock", math.MaxInt64, 7, 8},
 		{"registers beyond the clocks that are followed", now, clockTrust + 5, clockTrust + 6},
-		{"the last token", now, maxToken - 2, maxToken - 1},
-		{"none is left", now, maxToken - 1, 0},
+		{"the last token", now, wire.MaxToken - 2, wire.MaxToken - 1},
+		{"none is left", now, wire.MaxToken - 1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := propose(instant{wall: c.wall}, c.seen); got != c.want {
@@ -137,15 +139,15 @@ func TestProposalsFollowTheWallClockAndWhatWasSeen(t *testing.T) {
 		})
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		wall, seen := rapid.Int64().Draw(t, "wall"), rapid.Int64Range(0, maxToken-1).Draw(t, "seen")
+		wall, seen := rapid.Int64().Draw(t, "wall"), rapid.Int64Range(0, wire.MaxToken-1).Draw(t, "seen")
 		p := propose(instant{wall: wall}, seen)
-		if p != 0 && (p <= seen || p < 1 || p >= maxToken) {
+		if p != 0 && (p <= seen || p < 1 || p >= wire.MaxToken) {
 			t.Fatalf("wall %d, seen %d: got %d", wall, seen, p)
 		}
-		if p == 0 && seen < maxToken-2 {
+		if p == 0 && seen < wire.MaxToken-2 {
 			t.Fatalf("wall %d, seen %d: none, although there are tokens left", wall, seen)
 		}
-		if _, e := readScore(float64(p)); e != nil {
+		if _, e := wire.ReadScore(float64(p)); e != nil {
 			t.Fatalf("the proposal %d would be refused when it is read: %v", p, e)
 		}
 	})

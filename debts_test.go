@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // The keys whose registers failed attempts have given a life are bounded: those beyond are not forgotten, but given one
@@ -14,7 +16,7 @@ func TestRememberedLivesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	due := func(i int) uint64 {
-		name, _ := nameKey("", fmt.Sprint("jobs/", i))
+		name, _ := wire.NameKey("", fmt.Sprint("jobs/", i))
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return l.lifeDue(&errand{name: name, ttl: time.Second, raised: 1})
@@ -42,7 +44,7 @@ func TestRememberedLeadsAreBounded(t *testing.T) {
 	}
 	start := instant{at: time.Now(), wall: 1000}
 	for i := range maxLeads + 100 {
-		name, _ := nameKey("", fmt.Sprint("jobs/", i))
+		name, _ := wire.NameKey("", fmt.Sprint("jobs/", i))
 		l.noteLead(name, start, 2000)
 		if got := l.lead(name); got != 2000 {
 			t.Fatalf("key %d: got a lead of %d, want 2000", i, got)

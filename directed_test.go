@@ -67,7 +67,7 @@ var luaNames = sync.OnceValue(func() map[string]string {
 })
 
 func luaText(name string) string {
-	text, err := os.ReadFile("lua/" + name + ".lua")
+	text, err := os.ReadFile("internal/wire/lua/" + name + ".lua")
 	if err != nil {
 		panic(err)
 	}

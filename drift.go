@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // Every time constant of the protocol stands here, with its unit, its source,
@@ -89,21 +91,21 @@ func nodeTimeout(ttl, configured time.Duration) time.Duration {
 
 // patienceFor derives the bound from the ttl: a node that takes more than half of
 // the validity, less Options.Grace, leaves too little of it to be worth having.
-func patienceFor(ttl, grace, configured time.Duration, drift float64) patience {
-	return patience{base: nodeTimeout(ttl, configured), limit: window(validity(ttl, drift), grace) / 2}
+func patienceFor(ttl, grace, configured time.Duration, drift float64) wire.Patience {
+	return wire.Patience{Base: nodeTimeout(ttl, configured), Limit: window(validity(ttl, drift), grace) / 2}
 }
 
 // checkTTL refuses a ttl that can not leave any validity after the drift
 // allowance, one node timeout and the grain, and names the smallest that can.
 func checkTTL(ttl, configured time.Duration, drift float64) error {
-	if ttl > maxTTL {
-		return fmt.Errorf("redlock: ttl %v is more than %v: some servers and proxies count milliseconds in 32 bits; take a shorter one and KeepAlive", ttl, maxTTL)
+	if ttl > wire.MaxTTL {
+		return fmt.Errorf("redlock: ttl %v is more than %v: some servers and proxies count milliseconds in 32 bits; take a shorter one and KeepAlive", ttl, wire.MaxTTL)
 	}
 	if ttl > 0 && validity(ttl, drift) > nodeTimeout(ttl, configured) {
 		return nil
 	}
 	advice := "none would do, lower Options.Drift or Options.NodeTimeout"
-	if least := smallestTTL(configured, drift); least <= maxTTL {
+	if least := smallestTTL(configured, drift); least <= wire.MaxTTL {
 		advice = "the smallest that would do is " + least.String()
 	}
 	return fmt.Errorf("redlock: ttl %v leaves no time to hold the lock after %.4g%% drift, a node timeout of %v and %v for rounding: %s",
@@ -121,7 +123,7 @@ func smallestTTL(configured time.Duration, drift float64) time.Duration {
 // none does up to there. A duration that fits must do so for all longer ones.
 func smallest(fits func(time.Duration) bool) time.Duration {
 	lo, hi := time.Duration(0), time.Millisecond
-	for !fits(hi) && hi < maxTTL {
+	for !fits(hi) && hi < wire.MaxTTL {
 		lo, hi = hi, 2*hi
 	}
 	for hi-lo > time.Millisecond {
@@ -148,7 +150,7 @@ func checkGrace(ttl, grace, configured time.Duration, drift float64) error {
 	if most := smallest(func(g time.Duration) bool { return !usable(ttl, g) }) - time.Millisecond; most > 0 {
 		advice = "the greatest usable Grace is " + most.String()
 	}
-	if least := smallest(func(ttl time.Duration) bool { return usable(ttl, grace) }); least <= maxTTL {
+	if least := smallest(func(ttl time.Duration) bool { return usable(ttl, grace) }); least <= wire.MaxTTL {
 		advice += ", the smallest usable ttl is " + least.String()
 	}
 	return fmt.Errorf("redlock: Options.Grace %v leaves no time for two renewals of a lock with ttl %v (validity %v, node timeout %v): %s",

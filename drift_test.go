@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+
 	"pgregory.net/rapid"
 )
 
@@ -21,7 +24,7 @@ func exactly(ttl time.Duration, drift float64) *big.Rat {
 }
 
 func drawTTL(t *rapid.T) time.Duration {
-	return time.Duration(rapid.Int64Range(1, int64(maxTTL)).Draw(t, "ttl"))
+	return time.Duration(rapid.Int64Range(1, int64(wire.MaxTTL)).Draw(t, "ttl"))
 }
 
 func drawDrift(t *rapid.T) float64 {
@@ -83,7 +86,7 @@ func TestValidityIsTheTTLLessDriftLessGrain(t *testing.T) {
 			ttl, drift := drawTTL(t), drawDrift(t)
 			// On a clock that runs 1+drift as fast as ours the key lives ttl/(1+drift) of
 			// our time, which is more than ttl*(1-drift). The grain is on top.
-			life := float64(px(ttl)) * 1e6 / (1 + drift)
+			life := float64(wire.Px(ttl)) * 1e6 / (1 + drift)
 			if valid := validity(ttl, drift); float64(valid) > life-float64(expiryGrain)+1 {
 				t.Fatalf("ttl %v, drift %v: validity %v, the key lives %v", ttl, drift, valid, time.Duration(life))
 			}
@@ -114,8 +117,8 @@ func TestTTLsThatLeaveNothingAreRefused(t *testing.T) {
 		{"a validity of a nanosecond more", 100 * time.Millisecond, 97*time.Millisecond - 1, defaultDrift, true},
 		{"all of it drift", time.Second, 0, 0.95, false},
 		{"ten seconds", 10 * time.Second, 0, defaultDrift, true},
-		{"24 days", maxTTL, 0, defaultDrift, true},
-		{"24 days and a nanosecond", maxTTL + 1, 0, defaultDrift, false},
+		{"24 days", wire.MaxTTL, 0, defaultDrift, true},
+		{"24 days and a nanosecond", wire.MaxTTL + 1, 0, defaultDrift, false},
 		{"a year", 365 * day, 0, defaultDrift, false},
 		{"the longest duration", math.MaxInt64, 0, defaultDrift, false},
 		{"the longest duration and node timeout", math.MaxInt64, math.MaxInt64, 0.999, false},
@@ -223,7 +226,7 @@ func TestPatienceIsThreeRoundTripsWhereTheTTLAllowsIt(t *testing.T) {
 		140 * time.Millisecond: 420 * time.Millisecond,
 		time.Second:            494 * time.Millisecond, // beyond half of the validity the answer is of no use
 	} {
-		if got := p.with(rtt); got != want {
+		if got := p.With(rtt); got != want {
 			t.Errorf("round trip %v: got %v, want %v", rtt, got, want)
 		}
 	}
@@ -235,14 +238,14 @@ func TestPatienceIsThreeRoundTripsWhereTheTTLAllowsIt(t *testing.T) {
 			t.Skip("refused")
 		}
 		rtt := time.Duration(rapid.Int64Range(0, int64(10*time.Second)).Draw(t, "rtt"))
-		got := patienceFor(ttl, 0, timeout, drift).with(rtt)
+		got := patienceFor(ttl, 0, timeout, drift).With(rtt)
 		if got < nodeTimeout(ttl, timeout) {
 			t.Fatalf("got %v, less than the node timeout %v", got, nodeTimeout(ttl, timeout))
 		}
 		if got >= validity(ttl, drift) {
 			t.Fatalf("got %v: of the validity %v nothing is left after one node that hangs", got, validity(ttl, drift))
 		}
-		if got < roundTrips*rtt && got < validity(ttl, drift)/2 {
+		if got < wire.RoundTrips*rtt && got < validity(ttl, drift)/2 {
 			t.Fatalf("got %v for a node at a round trip of %v, although half of the validity is %v", got, rtt, validity(ttl, drift)/2)
 		}
 	})
@@ -250,7 +253,7 @@ func TestPatienceIsThreeRoundTripsWhereTheTTLAllowsIt(t *testing.T) {
 
 func TestRenewalsAreSpreadBelowAThirdOfTheTTL(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		ttl := time.Duration(rapid.Int64Range(int64(3*time.Millisecond), int64(maxTTL)).Draw(t, "ttl"))
+		ttl := time.Duration(rapid.Int64Range(int64(3*time.Millisecond), int64(wire.MaxTTL)).Draw(t, "ttl"))
 		u := rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "u")
 		got, third := renewAfter(ttl, u), ttl/3
 		if got > third || float64(got) < float64(third)*(1-renewJitter)-1 {
@@ -266,7 +269,7 @@ func TestRenewalsAreSpreadBelowAThirdOfTheTTL(t *testing.T) {
 }
 
 func TestTwoRenewalsCanFailBeforeTheLockIsInDanger(t *testing.T) {
-	for _, ttl := range []time.Duration{50 * time.Millisecond, time.Second, 10 * time.Second, time.Hour, maxTTL} {
+	for _, ttl := range []time.Duration{50 * time.Millisecond, time.Second, 10 * time.Second, time.Hour, wire.MaxTTL} {
 		valid, hang := validity(ttl, defaultDrift), nodeTimeout(ttl, 0)
 		at := renewAfter(ttl, 0) // the latest
 		for range 2 {
@@ -301,7 +304,7 @@ func TestTwoRenewalsFitBeforeTheGraceOfEveryTTLThatIsAccepted(t *testing.T) {
 // By default, a third of the ttl leaves as much as without a grace: a third renewal
 // after two that failed.
 func TestAGraceOfAThirdOfTheTTLLeavesThreeRenewals(t *testing.T) {
-	for _, ttl := range []time.Duration{100 * time.Millisecond, time.Second, 10 * time.Second, time.Hour, maxTTL} {
+	for _, ttl := range []time.Duration{100 * time.Millisecond, time.Second, 10 * time.Second, time.Hour, wire.MaxTTL} {
 		if err := checkGrace(ttl, ttl/3, 0, defaultDrift); err != nil {
 			t.Error(err)
 		}
@@ -453,24 +456,24 @@ func TestConstantsAreInTheRelationsTheirCommentsClaim(t *testing.T) {
 	}{
 		{"half of the drift still covers quartz (0.02 %) and the slewing of NTP (0.05 %)", defaultDrift/2 > 0.0002+0.0005},
 		{"the grain covers a millisecond on either side", expiryGrain >= 2*time.Millisecond},
-		{"the longest ttl is below 2^31 ms", maxTTL < (1<<31)*time.Millisecond},
+		{"the longest ttl is below 2^31 ms", wire.MaxTTL < (1<<31)*time.Millisecond},
 		{"the node timeout is small compared to the ttl: two nodes that hang in a row leave most of it", 2.0/timeoutsPerTTL <= 0.2},
-		{"a node is given a retransmission on top of its answer", roundTrips >= 3},
-		{"half of a register's life would stand clocks half a day apart", registerLife/2 == 12*time.Hour},
-		{"a register's life is renewed while most of it is left", registerSlack <= registerLife/20},
+		{"a node is given a retransmission on top of its answer", wire.RoundTrips >= 3},
+		{"half of a register's life would stand clocks half a day apart", wire.RegisterLife/2 == 12*time.Hour},
+		{"a register's life is renewed while most of it is left", wire.RegisterSlack <= wire.RegisterLife/20},
 		{"a lock is held for a while before its registers cost anything", registerGrace >= time.Second},
 		{"after two failed renewals there is time for a third", renewalsPerValidity >= 3},
 		{"the jitter spreads renewals and leaves most of the pause", renewJitter > 0 && renewJitter <= 0.1},
 		{"two looks at the wall clock fit into the second in which a sleeper learns of its loss", 2*watchEvery <= time.Second},
 		{"the list of held locks is swept every half minute", sweepEvery*watchEvery == 30*time.Second},
 		{"pauses grow", retryFirst < retryMost},
-		{"a token is an integer that doubles count by ones to", float64(maxToken) != float64(maxToken)-1 && float64(maxToken)+1 == float64(maxToken+1) && maxToken == 1<<53-1},
-		{"a clock that is followed leaves half of the tokens above it", maxToken-clockTrust >= clockTrust-1},
+		{"a token is an integer that doubles count by ones to", float64(wire.MaxToken) != float64(wire.MaxToken)-1 && float64(wire.MaxToken)+1 == float64(wire.MaxToken+1) && wire.MaxToken == 1<<53-1},
+		{"a clock that is followed leaves half of the tokens above it", wire.MaxToken-clockTrust >= clockTrust-1},
 		{"the last clock that is followed is in 2112", time.UnixMicro(clockTrust).UTC().Year() == 2112},
 		{"the nodes that may hold a lock fit the bits of a word", maxNodes <= 64},
-		{"a key does not fill a batch", maxKeyBytes < maxBatchBytes},
-		{"a label leaves most of a value's length to spare", maxLabelBytes+1+uuidLen < maxKeyBytes},
-		{"a full queue is cleared in a sixth of a second at 100,000 calls a second", maxQueue/100000.0 <= 1.0/6},
+		{"a key does not fill a batch", wire.MaxKeyBytes < lane.MaxBatchBytes},
+		{"a label leaves most of a value's length to spare", maxLabelBytes+1+wire.UuidLen < wire.MaxKeyBytes},
+		{"a full queue is cleared in a sixth of a second at 100,000 calls a second", lane.MaxQueue/100000.0 <= 1.0/6},
 	} {
 		if !c.holds {
 			t.Errorf("no longer so: %s", c.claim)

@@ -3,6 +3,8 @@ package redlock
 import (
 	"runtime"
 	"sync"
+
+	"github.com/seed-ce352c9b/redlock/internal/lane"
 )
 
 // The seams that tests outside the package reach.
@@ -12,22 +14,22 @@ import (
 var NewSeamed = seamed
 
 // With one connection to a near node nothing could overtake anything there.
-func init() { minFlights = 2 }
+func init() { lane.MinFlights = 2 }
 
 // Owed is how many rollbacks and releases are owed to the i-th node.
 func (l *Locker) Owed(i int) int {
 	ln := l.lanes[i]
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
-	return ln.owed.len()
+	ln.Mu.Lock()
+	defer ln.Mu.Unlock()
+	return ln.Owed.Len()
 }
 
 // Down reports whether the i-th node is out of use.
 func (l *Locker) Down(i int) bool {
 	ln := l.lanes[i]
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
-	return ln.down != nil
+	ln.Mu.Lock()
+	defer ln.Mu.Unlock()
+	return ln.Down != nil
 }
 
 // Held is how many locks the Locker has on its list.
@@ -57,9 +59,9 @@ func (l *Locker) Heard(i int) (n int) {
 	if e == nil {
 		return 0
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, yes := range e.want {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	for _, yes := range e.Want {
 		if yes {
 			n++
 		}
@@ -77,16 +79,16 @@ func (l *Locker) Channels() int {
 // Pipelines is how many pipelines to the i-th node were given up and have not come back.
 func (l *Locker) Pipelines(i int) int {
 	ln := l.lanes[i]
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
-	return ln.stuck
+	ln.Mu.Lock()
+	defer ln.Mu.Unlock()
+	return ln.Stuck
 }
 
 // Unlocked reports that nobody keeps a lock of the Locker, its lines or its lanes.
 func (l *Locker) Unlocked() bool {
 	locks := []*sync.Mutex{&l.mu, &l.waits.mu}
 	for _, ln := range l.lanes {
-		locks = append(locks, &ln.mu)
+		locks = append(locks, &ln.Mu)
 	}
 	for _, mu := range locks {
 		free := false

@@ -3,6 +3,9 @@ package redlock
 import (
 	"context"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // An extending is one extension under way; a lock has at most one.
@@ -29,7 +32,7 @@ type failedExtension struct {
 // If ctx ends the wait the extension goes on and may still succeed. Where the lock is
 // lost because Until passed, the error has the votes of the last extension that failed.
 func (k *Lock) Extend(ctx context.Context) error {
-	if err := k.acquired().l.admit(ctx, OpExtend, k.name.key); err != nil {
+	if err := k.acquired().l.admit(ctx, OpExtend, k.name.Key); err != nil {
 		return err
 	}
 	asked := k.l.now()
@@ -72,7 +75,7 @@ func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error
 	case k.state == stateLost || k.state == stateReleased && k.result != nil:
 		err = k.result
 	case k.state != stateHeld:
-		err = &QuorumError{Round: Round{Op: OpExtend, Key: k.name.key}, Err: ErrLost, hint: "it was released"}
+		err = &QuorumError{Round: Round{Op: OpExtend, Key: k.name.Key}, Err: ErrLost, hint: "it was released"}
 	case k.left(now) <= 0:
 		after = k.lose(nil)
 		err = k.result
@@ -86,11 +89,11 @@ func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error
 		}
 		return nil, false, err
 	}
-	b := k.l.newBallot(OpExtend, k.name, extendQuestion(k.name, k.value, k.ttl, k.fence), now, func(t tally) bool { return t.extension() != extendPending })
-	b.q.patience = k.l.patience(k.ttl)
+	b := k.l.newBallot(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, k.ttl, k.fence), now, func(t tally) bool { return t.extension() != extendPending })
+	b.q.Patience = k.l.patience(k.ttl)
 	for i := range b.calls {
-		b.calls[i].holds = k.holds&(1<<i) != 0
-		b.calls[i].doubt = k.doubt&(1<<i) != 0
+		b.calls[i].Holds = k.holds&(1<<i) != 0
+		b.calls[i].Doubt = k.doubt&(1<<i) != 0
 	}
 	x = &extending{b: b, done: make(chan struct{})}
 	b.then = func() {
@@ -99,7 +102,7 @@ func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error
 			then(x.err)
 		}
 	}
-	b.late = func(c *call) { k.heal(b, c) }
+	b.late = func(c *lane.Call) { k.heal(b, c) }
 	prev := k.last
 	restoring := k.l.restoring(k.name)
 	k.ext = x
@@ -163,9 +166,9 @@ func (k *Lock) extended(x *extending) {
 // this round said ours, nobody else can have held the lock since (but where I1 was broken already), and nobody
 // who matters is overwritten; SET NX overwrites nobody at all. It counts from the
 // next round on: a node that had forgotten could have agreed to another meanwhile.
-func (k *Lock) heal(b *ballot, c *call) {
+func (k *Lock) heal(b *ballot, c *lane.Call) {
 	k.mu.Lock()
-	var h *call
+	var h *lane.Call
 	// After the lock is given up, or once another question has gone out behind this
 	// one, it would come out of turn and be left behind.
 	if k.state == stateHeld && k.last == b && k.left(k.l.now()) > 0 {
@@ -175,7 +178,7 @@ func (k *Lock) heal(b *ballot, c *call) {
 	}
 	k.mu.Unlock()
 	if h != nil {
-		h.ln.ask(h, c)
+		h.Ln.Ask(h, c)
 	}
 }
 
@@ -214,7 +217,7 @@ func (vs vigils) cancel(cause error) {
 // ends the renewal, not the lock, and may be called more than once. Many locks are
 // kept alive by timers, not by goroutines of their own.
 func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop context.CancelFunc) {
-	if err := k.acquired().l.admit(ctx, OpExtend, k.name.key); err != nil {
+	if err := k.acquired().l.admit(ctx, OpExtend, k.name.Key); err != nil {
 		ctx = context.WithoutCancel(ctx) // whose own end, if it came first, would be the cause
 		held, cancel := context.WithCancelCause(ctx)
 		cancel(err)

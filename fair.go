@@ -3,6 +3,8 @@ package redlock
 import (
 	"slices"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // Places and turns. Whoever waits has a place in a queue on each node, one for each
@@ -28,15 +30,15 @@ type turn struct {
 
 // askTurn is the acquire of one attempt. Only who was answered by a majority has or
 // refreshes a place: one that cannot win must not hold up those who can.
-func (l *Locker) askTurn(e *errand, value string, proposal int64) question {
+func (l *Locker) askTurn(e *errand, value string, proposal int64) wire.Question {
 	t := &e.place.turn
 	switch {
 	case t.came.IsZero() || t.ticket == 0:
-		return turnQuestion(l.guard, e.name, value, e.ttl, proposal, "", 0)
+		return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, "", 0)
 	case !t.answered: // nor do we refuse ourselves
-		return turnQuestion(l.guard, e.name, value, e.ttl, proposal, l.waits.place(e), 0)
+		return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, l.waits.place(e), 0)
 	}
-	return turnQuestion(l.guard, e.name, value, e.ttl, proposal, l.waits.place(e), t.ticket)
+	return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, l.waits.place(e), t.ticket)
 }
 
 // turnDecided has a majority answer, also where fewer noes would rule a yes out, as half
@@ -63,20 +65,20 @@ func (b *ballot) standing() (s standing) {
 	var clocks []int64
 	for i := range b.calls {
 		c := &b.calls[i]
-		if !c.voted || c.rep.clock == 0 {
+		if !c.Voted || c.Rep.Clock == 0 {
 			continue
 		}
-		half := c.took / 2
-		clocks = append(clocks, c.rep.clock-half.Microseconds())
-		before = append(before, c.rep.before)
+		half := c.Took / 2
+		clocks = append(clocks, c.Rep.Clock-half.Microseconds())
+		before = append(before, c.Rep.Before)
 		switch {
-		case c.rep.answer != saidNo:
-		case c.rep.err != nil: // the turn of another
-			if f := expiresIn(c.rep.left); s.first == 0 || f < s.first {
+		case c.Rep.Answer != wire.SaidNo:
+		case c.Rep.Err != nil: // the turn of another
+			if f := wire.ExpiresIn(c.Rep.Left); s.first == 0 || f < s.first {
 				s.first = f
 			}
 		default:
-			left[i] = expiresIn(c.rep.left)
+			left[i] = wire.ExpiresIn(c.Rep.Left)
 		}
 	}
 	need := b.t.need()
@@ -107,7 +109,7 @@ func (w *waits) planTurn(r *room, e *errand, tie bool, longest time.Duration) {
 	now := time.Now()
 	t, s := &e.place.turn, r.learn(e.ballot)
 	t.answered = s.answered
-	pause := turnEvery - w.l.spread(turnEvery/8)
+	pause := wire.TurnEvery - w.l.spread(wire.TurnEvery/8)
 	if !r.heardSince(r.asked) || w.l.opt.Retry != nil || !s.answered {
 		pause = min(pause, w.l.retryPause(longest))
 	}
@@ -141,7 +143,7 @@ func (r *room) ticket(came time.Time) int64 {
 // has just learned the nodes' time.
 func (w *waits) succeed(r *room) {
 	now := time.Now()
-	if t := &r.first.turn; t.ticket == 0 && w.l.now().at.Sub(r.told) < turnLife {
+	if t := &r.first.turn; t.ticket == 0 && w.l.now().at.Sub(r.told) < wire.TurnLife {
 		t.ticket, t.answered = r.ticket(t.came), true
 	}
 	r.at, r.try = now, true

@@ -3,6 +3,8 @@ package redlock
 import (
 	"context"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // Fencing tokens. Each node keeps a register per lock, a maximum that only grows.
@@ -54,30 +56,30 @@ const maxLeads = 4096
 // lead is how far a key's registers were seen ahead of our clock; 0: not. Without it
 // every acquisition of a lock that was once ahead would need the raise, and each
 // raise, with its headroom, would carry the registers farther from all clocks.
-func (l *Locker) lead(name *lockKey) int64 {
+func (l *Locker) lead(name *wire.LockKey) int64 {
 	if l.leading.Load() == 0 {
 		return 0
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.leads[name.full]
+	return l.leads[name.Full]
 }
 
 // noteLead keeps what an acquisition learned for the next one. It is a hint: a proposal
 // above it can always be made.
-func (l *Locker) noteLead(name *lockKey, start instant, token int64) {
+func (l *Locker) noteLead(name *wire.LockKey, start instant, token int64) {
 	if ahead := token > start.wall; !ahead && l.leading.Load() == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case token <= start.wall || token > maxToken-leadRoom:
-		delete(l.leads, name.full)
+	case token <= start.wall || token > wire.MaxToken-leadRoom:
+		delete(l.leads, name.Full)
 	case l.leads == nil || len(l.leads) >= maxLeads:
-		l.leads = map[string]int64{name.full: token}
+		l.leads = map[string]int64{name.Full: token}
 	default:
-		l.leads[name.full] = token
+		l.leads[name.Full] = token
 	}
 	l.leading.Store(int32(len(l.leads)))
 }
@@ -92,7 +94,7 @@ func propose(start instant, seen int64) int64 {
 	if now < 0 || now > clockTrust {
 		now = 0
 	}
-	if p := max(now, seen+1); p < maxToken {
+	if p := max(now, seen+1); p < wire.MaxToken {
 		return p
 	}
 	return 0
@@ -108,8 +110,8 @@ func (l *Locker) raise(ctx context.Context, e *errand, b *ballot) (token int64, 
 			e.hard = true
 			return 0, l.missed(e, e.tail, ErrNoQuorum, tokensUsedUp)
 		}
-		r := l.newBallot(OpRaise, b.name, raiseQuestion(b.name, b.q.value, b.q.ttl, token), l.now(), raiseDecided)
-		r.q.patience = b.q.patience
+		r := l.newBallot(OpRaise, b.name, wire.RaiseQuestion(b.name, b.q.Value, b.q.Ttl, token), l.now(), raiseDecided)
+		r.q.Patience = b.q.Patience
 		prev := e.tail
 		e.tail = r
 		r.send(prev)
@@ -134,7 +136,7 @@ func (l *Locker) raise(ctx context.Context, e *errand, b *ballot) (token int64, 
 // raisedAbove is the token to raise registers to that stand at seen, where a round takes
 // this long. 0: there is no such number below 2^53-1.
 func raisedAbove(seen int64, took time.Duration) int64 {
-	room := maxToken - 1 - seen
+	room := wire.MaxToken - 1 - seen
 	if room <= 0 {
 		return 0
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+
 	"github.com/seed-ce352c9b/redlock/internal/wire/wiretest"
 )
 
@@ -159,16 +161,16 @@ func FuzzStatus(f *testing.F) {
 		d := &wiretest.Feed{Bytes: b}
 		l, _, _ := listening(t, nodes)
 		defer l.Close()
-		name, _ := nameKey("", "jobs/42")
-		q := []question{
-			inspectQuestion(name), lookQuestion(name),
-			turnQuestion(nil, name, wiretest.Mine, time.Second, 7, wiretest.Theirs, 1800000000000001), waitQuestion(name, wiretest.Theirs, false),
+		name, _ := wire.NameKey("", "jobs/42")
+		q := []wire.Question{
+			wire.InspectQuestion(name), wire.LookQuestion(name),
+			wire.TurnQuestion(nil, name, wiretest.Mine, time.Second, 7, wiretest.Theirs, 1800000000000001), wire.WaitQuestion(name, wiretest.Theirs, false),
 		}[d.Byte()%4]
-		k := q.kind
+		k := q.Kind
 		bl := l.newBallot(OpInspect, name, q, l.now(), allIn)
 		values := make(map[string]int)
 		for i := range bl.calls {
-			cmds := []command{newCommand([]any{"x"}), newCommand([]any{"x"})}
+			cmds := []wire.Command{wire.NewCommand([]any{"x"}), wire.NewCommand([]any{"x"})}
 			if v := d.Value(0); v != nil {
 				cmds[0].SetVal(v)
 			}
@@ -176,22 +178,22 @@ func FuzzStatus(f *testing.F) {
 				cmds[0].SetErr(err)
 			}
 			c := &bl.calls[i]
-			c.rep = c.q.read(cmds, false, nil)
-			c.took = time.Duration(i+1) * time.Millisecond
-			if c.rep.answer == saidYes && k == askInspect && !c.rep.missing {
-				values[c.rep.holder]++
+			c.Rep = c.Q.Read(cmds, false, nil)
+			c.Took = time.Duration(i+1) * time.Millisecond
+			if c.Rep.Answer == wire.SaidYes && k == wire.AskInspect && !c.Rep.Missing {
+				values[c.Rep.Holder]++
 			}
 			bl.Vote(c)
 		}
 		st := bl.status()
-		if len(st.Nodes) != nodes || st.Fence < 0 || st.Fence >= maxToken {
+		if len(st.Nodes) != nodes || st.Fence < 0 || st.Fence >= wire.MaxToken {
 			t.Errorf("got %+v", st)
 		}
-		if k == askInspect && st.Held != (values[st.Value] >= 2) {
+		if k == wire.AskInspect && st.Held != (values[st.Value] >= 2) {
 			t.Errorf("held %v by %q, which %d of %d nodes say", st.Held, st.Value, values[st.Value], nodes)
 		}
 		bl.left()
-		if s := bl.standing(); s.answered && k != askTurn && k != askWait {
+		if s := bl.standing(); s.answered && k != wire.AskTurn && k != wire.AskWait {
 			t.Errorf("a standing by kind %d: %+v", k, s)
 		}
 		for _, v := range st.Round.Votes {

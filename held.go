@@ -5,6 +5,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+
 	"golang.org/x/sync/errgroup"
 )
 
@@ -136,12 +139,12 @@ func (l *Locker) look() {
 // that may be left to expire, and those that a failed attempt has raised.
 // nodes says which, as bits; there it goes after the calls of prev, and is owed.
 // unless: not where these are rolled back.
-func (l *Locker) touch(name *lockKey, ttl time.Duration, nodes uint64, unless bool, before uint64, prev *ballot) {
-	q := touchQuestion(name, ttl)
-	q.patience = l.patience(ttl)
+func (l *Locker) touch(name *wire.LockKey, ttl time.Duration, nodes uint64, unless bool, before uint64, prev *ballot) {
+	q := wire.TouchQuestion(name, ttl)
+	q.Patience = l.patience(ttl)
 	for i, ln := range l.lanes {
 		if nodes&(1<<i) != 0 {
-			ln.ask(&call{ln: ln, q: &q, i: i, holds: true, unless: unless, sure: before&(1<<i) != 0}, prev.lastCall(i))
+			ln.Ask(&lane.Call{Ln: ln, Q: &q, I: i, Holds: true, Unless: unless, Sure: before&(1<<i) != 0}, prev.lastCall(i))
 		}
 	}
 }
@@ -172,7 +175,7 @@ const (
 // not be the same ones: a node that was flushed in between made them anew. So
 // renewLives gives them another one.
 type registerLives struct {
-	name  *lockKey
+	name  *wire.LockKey
 	given uint64        // nodes, as bits
 	again uint64        // of these: where registers were raised since
 	ttl   time.Duration // the longest of those attempts
@@ -195,13 +198,13 @@ func (l *Locker) mortal(e *errand) {
 // lifeDue is where the registers that an errand has raised need a life now, as bits;
 // elsewhere renewLives gives them one. Needs l.mu.
 func (l *Locker) lifeDue(e *errand) (todo uint64) {
-	g := l.lives[e.name.full]
+	g := l.lives[e.name.Full]
 	if g == nil {
 		if l.closed || len(l.lives) >= maxLives {
 			return e.raised
 		}
 		g = &registerLives{name: e.name}
-		l.lives[e.name.full] = g
+		l.lives[e.name.Full] = g
 		if len(l.lives) == 1 {
 			l.renew = restart(l.renew, livesFor, l.renewLives)
 		}
@@ -232,34 +235,34 @@ func (l *Locker) renewLives() {
 		l.renew.Stop()
 	case len(due) > 0 && !l.closed:
 		for _, g := range due {
-			l.lives[g.name.full] = &registerLives{name: g.name, given: g.again}
+			l.lives[g.name.Full] = &registerLives{name: g.name, given: g.again}
 		}
 		l.renew = restart(l.renew, livesFor, l.renewLives)
 	}
 	l.mu.Unlock()
-	slices.SortFunc(due, func(a, b *registerLives) int { return strings.Compare(a.name.full, b.name.full) }) // so that a simulation can be repeated
+	slices.SortFunc(due, func(a, b *registerLives) int { return strings.Compare(a.name.Full, b.name.Full) }) // so that a simulation can be repeated
 	l.giveLives(due)
 }
 
 // giveLives sends a node the touches of all keys in one batch: none leaves before all are
 // queued.
 func (l *Locker) giveLives(due []*registerLives) {
-	qs := make([]question, len(due))
+	qs := make([]wire.Question, len(due))
 	for n, g := range due {
-		qs[n] = touchQuestion(g.name, g.ttl)
-		qs[n].patience = l.patience(g.ttl)
+		qs[n] = wire.TouchQuestion(g.name, g.ttl)
+		qs[n].Patience = l.patience(g.ttl)
 	}
 	for i, ln := range l.lanes {
-		var ready []*call
-		ln.mu.Lock()
+		var ready []*lane.Call
+		ln.Mu.Lock()
 		for n, g := range due {
 			if g.again&(1<<i) != 0 {
-				c := &call{ln: ln, q: &qs[n], i: i, holds: true}
-				ready = append(ready, ln.start(c, lastCalls(nil, i, g.after))...)
+				c := &lane.Call{Ln: ln, Q: &qs[n], I: i, Holds: true}
+				ready = append(ready, ln.Start(c, lastCalls(nil, i, g.after))...)
 			}
 		}
-		ln.mu.Unlock()
-		deliver(ready)
+		ln.Mu.Unlock()
+		lane.Deliver(ready)
 	}
 }
 
@@ -318,7 +321,7 @@ func (l *Locker) Close() (err error) {
 	// Deferred: also if the caller's Observe panics, told of a release.
 	var released []*ballot
 	defer func() { err = l.shutDown(released, limit) }()
-	each(0, len(held), func(i int) {
+	lane.Each(0, len(held), func(i int) {
 		if b := held[i].beginRelease(ErrClosed); b != nil {
 			released = append(released, b)
 		}
@@ -338,7 +341,7 @@ func (l *Locker) shutDown(released []*ballot, limit *time.Timer) error {
 	l.awaitIdle(limit)
 	deaf := l.waits.close()
 	for _, ln := range l.lanes {
-		ln.close()
+		ln.Close()
 	}
 	heard := make(chan struct{})
 	go func() { deaf(); close(heard) }()
@@ -368,14 +371,14 @@ func (l *Locker) allHeld() (all []*Lock) {
 // Once a majority of the nodes has answered everything, silent ones are not waited for.
 func (l *Locker) awaitIdle(limit *time.Timer) {
 	type rested struct {
-		ln       *lane
+		ln       *lane.Lane
 		answered bool
 	}
 	idle := make(chan rested, len(l.lanes))
-	busy := make(map[*lane]bool)
+	busy := make(map[*lane.Lane]bool)
 	for _, ln := range l.lanes {
 		busy[ln] = true
-		ln.whenIdle(func(answered bool) { idle <- rested{ln, answered} })
+		ln.WhenIdle(func(answered bool) { idle <- rested{ln, answered} })
 	}
 	answers := 0
 	for len(busy) > 0 {
@@ -383,7 +386,7 @@ func (l *Locker) awaitIdle(limit *time.Timer) {
 		if answers >= majority(len(l.lanes)) {
 			wait := time.Duration(0)
 			for ln := range busy {
-				wait = max(wait, ln.silentIn(l.silentAfter()))
+				wait = max(wait, ln.SilentIn(l.silentAfter()))
 			}
 			if wait <= 0 {
 				return

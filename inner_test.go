@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -24,7 +26,7 @@ func (yesHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return ne
 func (yesHook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(_ context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {
-			c := cmd.(*command)
+			c := cmd.(*wire.Command)
 			switch args := c.Args(); args[0] {
 			case "set":
 				c.SetErr(redis.Nil) // nothing was there

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // A Status is what the nodes said of a lock at one moment. It may be out of date
@@ -41,9 +43,9 @@ type NodeStatus struct {
 // encoding, as JSON, has them.)
 func (s Status) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%q ", clip(s.Key))
+	fmt.Fprintf(&b, "%q ", wire.Clip(s.Key))
 	if s.Held {
-		b.WriteString("held by " + holderName(s.Value) + ", " + leftText(s.Left))
+		b.WriteString("held by " + wire.HolderName(s.Value) + ", " + leftText(s.Left))
 	} else {
 		b.WriteString("not held")
 	}
@@ -70,14 +72,14 @@ func (n NodeStatus) String() string {
 	case n.Value == "" && n.Left == 0:
 		return n.Node + " free"
 	}
-	return n.Node + " held by " + holderName(n.Value) + ", " + leftText(n.Left)
+	return n.Node + " held by " + wire.HolderName(n.Value) + ", " + leftText(n.Left)
 }
 
 func leftText(left time.Duration) string {
 	if left < 0 {
-		return noTTL
+		return wire.NoTTL
 	}
-	return short(left) + " left"
+	return wire.Short(left) + " left"
 }
 
 // Inspect asks all nodes who holds the lock key, and changes nothing. It waits for
@@ -89,7 +91,7 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Status, error) {
 	if err := l.admit(ctx, OpInspect, key); err != nil {
 		return Status{Key: key}, err
 	}
-	name, err := nameKey(l.opt.KeyPrefix, key)
+	name, err := wire.NameKey(l.opt.KeyPrefix, key)
 	if err != nil {
 		return Status{}, err
 	}
@@ -97,15 +99,15 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Status, error) {
 	if err := l.usable(ctx, e); err != nil {
 		return Status{}, err
 	}
-	b := l.newBallot(OpInspect, name, inspectQuestion(name), e.began, allIn)
-	b.q.patience = patience{base: l.closeWait() / 2, limit: l.closeWait() / 2}
+	b := l.newBallot(OpInspect, name, wire.InspectQuestion(name), e.began, allIn)
+	b.q.Patience = wire.Patience{Base: l.closeWait() / 2, Limit: l.closeWait() / 2}
 	b.send(nil)
 	if err := l.await(ctx, e, b); err != nil {
 		return Status{Key: key}, err
 	}
 	l.observe(b, e)
 	s := b.status()
-	if err := l.met.twins(); err != nil {
+	if err := l.met.Twins(); err != nil {
 		return s, err
 	}
 	if t, _, _ := b.result(); t.yes < t.need() {
@@ -116,23 +118,23 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Status, error) {
 
 // status reads the answers of an inspection.
 func (b *ballot) status() Status {
-	s := Status{Key: b.name.key, Round: b.round()}
+	s := Status{Key: b.name.Key, Round: b.round()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	left := make(map[string][]time.Duration) // by value
 	for i := range b.calls {
 		c := &b.calls[i]
-		n := NodeStatus{Node: c.ln.name, Value: c.rep.holder, Fence: c.rep.score, Left: time.Duration(min(c.rep.left, maxTTL.Milliseconds())) * time.Millisecond}
+		n := NodeStatus{Node: c.Ln.Name, Value: c.Rep.Holder, Fence: c.Rep.Score, Left: time.Duration(min(c.Rep.Left, wire.MaxTTL.Milliseconds())) * time.Millisecond}
 		switch {
-		case c.rep.answer != saidYes:
+		case c.Rep.Answer != wire.SaidYes:
 			n.Left = 0
 			n.Err = s.Round.Votes[i].Err
-		case c.rep.left == -1:
+		case c.Rep.Left == -1:
 			n.Left = -1
-		case c.rep.missing:
+		case c.Rep.Missing:
 			n.Left = 0
 		}
-		if c.rep.answer == saidYes && !c.rep.missing {
+		if c.Rep.Answer == wire.SaidYes && !c.Rep.Missing {
 			left[n.Value] = append(left[n.Value], n.Left)
 		}
 		s.Fence = max(s.Fence, n.Fence)
@@ -146,10 +148,10 @@ func (b *ballot) status() Status {
 		}
 		slices.SortFunc(ds, func(a, b time.Duration) int { // -1 is the longest
 			if a == -1 {
-				a = maxTTL
+				a = wire.MaxTTL
 			}
 			if b == -1 {
-				b = maxTTL
+				b = wire.MaxTTL
 			}
 			return cmp.Compare(a, b) // the difference does not fit an int of 32 bits
 		})
@@ -165,7 +167,7 @@ func (b *ballot) queue(need int) (labels []string) {
 	on := make(map[string]int)
 	for i := range b.calls {
 		var places []string
-		if q := b.calls[i].rep.queue; q != nil {
+		if q := b.calls[i].Rep.Queue; q != nil {
 			places = *q
 		}
 		if len(places) > len(longest) {

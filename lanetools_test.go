@@ -264,7 +264,7 @@ func shaOf(script string) string { return fmt.Sprintf("%x", sha1.Sum([]byte(scri
 var scriptNames = sync.OnceValue(func() map[string]string {
 	names := make(map[string]string)
 	for _, name := range []string{"raise", "extend", "release", "adopt", "restore", "inspect"} {
-		body, err := os.ReadFile("lua/" + name + ".lua")
+		body, err := os.ReadFile("internal/wire/lua/" + name + ".lua")
 		if err != nil {
 			panic(err)
 		}

@@ -4,6 +4,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/pubsub"
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // The lines: who waits in this Locker, in which order, and who speaks for them. What
@@ -27,7 +30,7 @@ const (
 // A waits is the lines of a Locker, by key, and its ears.
 type waits struct {
 	l    *Locker
-	ears []*ear // one per node; nil: it can not be heard
+	ears []*pubsub.Ear // one per node; nil: it can not be heard
 
 	mu       sync.Mutex       // before an ear's mu
 	rooms    map[string]*room // by full key
@@ -40,7 +43,7 @@ type waits struct {
 // A room is where the line for one key stands, and what is known of the lock.
 // Guarded by waits.mu.
 type room struct {
-	name        *lockKey
+	name        *wire.LockKey
 	first, last *waiter
 	label       string    // of its place: that of the first caller to stand here
 	place       string    // in the nodes' queues; "": none yet
@@ -109,13 +112,13 @@ func (m *waiter) poke() {
 }
 
 func newWaits(l *Locker) *waits {
-	w := &waits{l: l, rooms: make(map[string]*room), byEar: make(map[string]*room), ears: make([]*ear, len(l.lanes))}
+	w := &waits{l: l, rooms: make(map[string]*room), byEar: make(map[string]*room), ears: make([]*pubsub.Ear, len(l.lanes))}
 	for i, ln := range l.lanes {
-		if ln.kind == kindRing {
+		if ln.Kind == wire.KindRing {
 			continue // a subscription there is to one shard, and panics without any
 		}
-		if s, ok := ln.node.(subscriber); ok {
-			w.ears[i] = newEar(i, s, w)
+		if s, ok := ln.Node.(pubsub.Subscriber); ok {
+			w.ears[i] = pubsub.NewEar(i, s, w)
 		}
 	}
 	return w
@@ -131,13 +134,13 @@ func (w *waits) close() (ended func()) {
 	}
 	for _, e := range w.ears {
 		if e != nil {
-			e.close()
+			e.Close()
 		}
 	}
 	return func() {
 		for _, e := range w.ears {
 			if e != nil {
-				e.over.Wait()
+				e.Over.Wait()
 			}
 		}
 	}
@@ -150,10 +153,10 @@ func (w *waits) join(e *errand) {
 	defer w.mu.Unlock()
 	m, name := &e.place, e.name
 	m.errand = e
-	r := w.rooms[name.full]
+	r := w.rooms[name.Full]
 	if r == nil {
 		r = &room{name: name, label: e.label}
-		w.rooms[name.full] = r
+		w.rooms[name.Full] = r
 	}
 	m.room, m.prev = r, r.last
 	if r.last == nil {
@@ -222,7 +225,7 @@ func (w *waits) leave(e *errand) *ballot {
 		r.first.poke()
 	case r.first != nil:
 	case r.channel == "" && !r.queued:
-		delete(w.rooms, r.name.full)
+		delete(w.rooms, r.name.Full)
 	default:
 		r.left = time.Now()
 		if !w.sweeping && !w.closed {
@@ -231,8 +234,8 @@ func (w *waits) leave(e *errand) *ballot {
 		}
 		if r.queued {
 			r.queued = false
-			r.leaving = w.l.newBallot(OpLeave, r.name, leaveQuestion(r.name, r.place, w.l.rand.uuid(), tellWaiters), w.l.now(), allIn)
-			r.leaving.q.patience = w.l.patience(e.ttl)
+			r.leaving = w.l.newBallot(OpLeave, r.name, wire.LeaveQuestion(r.name, r.place, w.l.rand.uuid(), wire.TellWaiters), w.l.now(), allIn)
+			r.leaving.q.Patience = w.l.patience(e.ttl)
 			return r.leaving
 		}
 	}
@@ -264,7 +267,7 @@ func (w *waits) known(e *errand) (q *QuorumError, before int) {
 		q = &QuorumError{Round: r.has.round(), Err: ErrHeld}
 		for i := range q.Round.Votes {
 			if v := &q.Round.Votes[i]; v.Answer == Yes { // to the one, and a no to the next
-				v.Answer, v.Holder = No, r.has.q.value
+				v.Answer, v.Holder = No, r.has.q.Value
 			}
 		}
 	case r.saw == nil || r.saw == e.last:
@@ -289,7 +292,7 @@ func (w *waits) handOver(k *Lock) (next *ballot, place string) {
 	seen := max(k.fence, w.l.lead(k.name)) // it takes the Locker's mu, which goes before ours
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.rooms[k.name.full]
+	r := w.rooms[k.name.Full]
 	if r == nil || r.first == nil {
 		return nil, ""
 	}
@@ -309,8 +312,8 @@ func (w *waits) handOver(k *Lock) (next *ballot, place string) {
 		return nil, r.place
 	}
 	value := m.errand.label + ":" + w.l.rand.uuid()
-	b := w.l.newBallot(OpAcquire, r.name, acquireQuestion(w.l.guard, r.name, value, m.errand.ttl, proposal), start, acquireDecided)
-	b.q.patience = w.l.patience(m.errand.ttl)
+	b := w.l.newBallot(OpAcquire, r.name, wire.AcquireQuestion(w.l.guard, r.name, value, m.errand.ttl, proposal), start, acquireDecided)
+	b.q.Patience = w.l.patience(m.errand.ttl)
 	m.attempt, m.proposal, m.trying = b, proposal, true
 	r.due = false
 	r.handed++
@@ -322,7 +325,7 @@ func (w *waits) handOver(k *Lock) (next *ballot, place string) {
 func (w *waits) wakeUp(b *ballot) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r := w.rooms[b.name.full]; r != nil && r.first != nil {
+	if r := w.rooms[b.name.Full]; r != nil && r.first != nil {
 		r.first.poke()
 	}
 }
@@ -382,7 +385,7 @@ func (w *waits) clear() {
 			delete(w.byEar, r.channel)
 			for _, e := range w.ears {
 				if e != nil {
-					e.ignore(r.channel)
+					e.Ignore(r.channel)
 				}
 			}
 		default:

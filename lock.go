@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // A Lock is one acquisition that is, or was, held. It exists only as acquired: it
@@ -13,7 +15,7 @@ import (
 // from any number of goroutines.
 type Lock struct {
 	l     *Locker
-	name  *lockKey
+	name  *wire.LockKey
 	value string
 	fence int64
 	ttl   time.Duration
@@ -61,7 +63,7 @@ func (k *Lock) acquired() *Lock {
 }
 
 // Key is the key as it was given to the Locker, without Options.KeyPrefix.
-func (k *Lock) Key() string { return k.acquired().name.key }
+func (k *Lock) Key() string { return k.acquired().name.Key }
 
 // Value is what the nodes store for this holder: "label:uuid", new for every
 // acquisition. Adopt takes it to take the lock over.
@@ -76,7 +78,9 @@ func (k *Lock) Fence() int64 { return k.acquired().fence }
 
 // String names the lock by its key and its fence, and not by its value, which is a
 // secret: by it the lock can be taken over.
-func (k *Lock) String() string { return fmt.Sprintf("lock %q, fence %d", clip(k.Key()), k.Fence()) }
+func (k *Lock) String() string {
+	return fmt.Sprintf("lock %q, fence %d", wire.Clip(k.Key()), k.Fence())
+}
 
 // Until is when the lock must no longer be believed in, on the steady clock; only
 // an answered extension moves it, and only forward. Prefer Valid, which minds the
@@ -106,7 +110,7 @@ func (k *Lock) left(now instant) time.Duration { return k.valid - now.since(k.st
 
 // hold makes the lock; nil: the Locker was closed meanwhile.
 func (l *Locker) hold(e *errand, b, last *ballot, token int64, valid time.Duration) *Lock {
-	k := &Lock{l: l, name: e.name, value: b.q.value, fence: token, ttl: e.ttl, start: b.start, valid: valid}
+	k := &Lock{l: l, name: e.name, value: b.q.Value, fence: token, ttl: e.ttl, start: b.start, valid: valid}
 	k.mu.Lock() // so that what Close does to it comes after
 	defer k.mu.Unlock()
 	if !l.enter(k) {
@@ -226,22 +230,22 @@ func (k *Lock) beginRelease(cause error) *ballot {
 	ended := k.endVigils()
 	// The clean-up is noted before anything is handed over: the rollback of what is handed
 	// to a waiter that has just given up must go after it, and not it after that.
-	b := k.l.cleaning(OpRelease, k.name, releaseQuestion(k.name, k.value, k.ttl, tellWaiters, ""), k.holds|k.raised, k.doubt,
+	b := k.l.cleaning(OpRelease, k.name, wire.ReleaseQuestion(k.name, k.value, k.ttl, wire.TellWaiters, ""), k.holds|k.raised, k.doubt,
 		func(t tally) bool { return t.extension() != extendPending })
-	tell, place := tellWaiters, ""
+	tell, place := wire.TellWaiters, ""
 	var next *ballot
 	if cause == nil && earlier == nil {
 		if next, place = k.l.waits.handOver(k); next != nil {
 			tell, k.quiet = 0, true
 		}
 	}
-	if tell != tellWaiters || place != "" {
-		patience := b.q.patience
-		b.q = releaseQuestion(k.name, k.value, k.ttl, tell, place)
-		b.q.patience = patience
+	if tell != wire.TellWaiters || place != "" {
+		patience := b.q.Patience
+		b.q = wire.ReleaseQuestion(k.name, k.value, k.ttl, tell, place)
+		b.q.Patience = patience
 	}
 	asked, again := k.asked, earlier != nil
-	b.gone = func(missing bool) wireAnswer { return notOurs(missing, k.left(k.l.now()) > 0, asked, again) } // Until does not move any more
+	b.gone = func(missing bool) wire.WireAnswer { return notOurs(missing, k.left(k.l.now()) > 0, asked, again) } // Until does not move any more
 	b.final = true
 	b.then = func() {
 		defer k.released(b)
@@ -334,7 +338,7 @@ func (k *Lock) lossOf(b *ballot) *QuorumError {
 	if b != nil {
 		q.Round = b.round()
 	} else {
-		q.Round, q.hint = k.expiry("its validity of " + short(k.valid) + " ended")
+		q.Round, q.hint = k.expiry("its validity of " + wire.Short(k.valid) + " ended")
 	}
 	return q
 }
@@ -354,7 +358,7 @@ func (k *Lock) lose(b *ballot) (after func()) {
 	if b == nil {
 		early = k.left(k.l.now())
 	}
-	undo := k.l.cleaning(OpRollback, k.name, rollbackQuestion(k.name, k.value, k.ttl), holds, doubt, allIn)
+	undo := k.l.cleaning(OpRollback, k.name, wire.RollbackQuestion(k.name, k.value, k.ttl), holds, doubt, allIn)
 	undo.final = true
 	undo.then = func() { k.l.observe(undo, nil) }
 	return func() {
@@ -411,7 +415,7 @@ func (k *Lock) kept() bool {
 // became of the extension that should have done it. Needs k.mu.
 func (k *Lock) expiry(what string) (r Round, why string) {
 	now := k.l.now()
-	r = Round{Op: OpLost, Key: k.name.key, Need: majority(len(k.l.lanes)), Start: k.start.at, Took: now.since(k.start)}
+	r = Round{Op: OpLost, Key: k.name.Key, Need: majority(len(k.l.lanes)), Start: k.start.at, Took: now.since(k.start)}
 	why = what
 	last := k.failed
 	if last.b == nil && k.ext != nil {
@@ -419,7 +423,7 @@ func (k *Lock) expiry(what string) (r Round, why string) {
 	}
 	if last.b != nil {
 		r.Votes = last.b.round().Votes
-		why += ", the extension sent " + short(now.since(last.b.start)) + " before " + last.why
+		why += ", the extension sent " + wire.Short(now.since(last.b.start)) + " before " + last.why
 	}
 	return r, why
 }
@@ -437,7 +441,7 @@ func (k *Lock) lossError() error {
 	case k.told != nil:
 		err = k.told
 	default:
-		err = &QuorumError{Err: ErrLost, Round: Round{Op: OpLost, Key: k.name.key}, hint: "it was released before"}
+		err = &QuorumError{Err: ErrLost, Round: Round{Op: OpLost, Key: k.name.Key}, hint: "it was released before"}
 	}
 	k.mu.Unlock()
 	if after != nil {
@@ -470,7 +474,7 @@ func (k *Lock) under(ctx context.Context) context.Context {
 // nested is the error of an acquisition by a call that is made under the same lock.
 func (l *Locker) nested(ctx context.Context, e *errand) error {
 	for c := chainOf(ctx); c != nil; c = c.outer {
-		if k := c.lock; k.l == l && k.name.full == e.name.full && k.Valid() {
+		if k := c.lock; k.l == l && k.name.Full == e.name.Full && k.Valid() {
 			return &nestedError{op: e.op, lock: k}
 		}
 	}
@@ -484,7 +488,7 @@ type nestedError struct {
 }
 
 func (e *nestedError) Error() string {
-	return fmt.Sprintf("redlock: %s %q: held by this call chain, with fence %d: a lock is not reentrant, use the one that is held", e.op, clip(e.lock.name.key), e.lock.fence)
+	return fmt.Sprintf("redlock: %s %q: held by this call chain, with fence %d: a lock is not reentrant, use the one that is held", e.op, wire.Clip(e.lock.name.Key), e.lock.fence)
 }
 
 func (e *nestedError) Unwrap() error { return ErrNested }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -146,9 +148,9 @@ func clientOptions(url string, nodeTimeout time.Duration) (*redis.Options, error
 func safeURL(url string) string {
 	scheme, _, ok := strings.Cut(url, "://")
 	if ok && strings.ContainsAny(url, "@?%") {
-		return clip(scheme) + "://***"
+		return wire.Clip(scheme) + "://***"
 	}
-	return clip(url)
+	return wire.Clip(url)
 }
 
 // sameNode reports whether two Nodes are one client.

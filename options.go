@@ -5,6 +5,9 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // Options of a Locker. The zero value of each field means its default; New
@@ -110,8 +113,8 @@ func (opt Options) withDefaults() (Options, error) {
 		return opt, fmt.Errorf("redlock: Options.RestartGuard is %v: it must not be negative (0 means off)", opt.RestartGuard)
 	case strings.ContainsRune(opt.KeyPrefix, 0):
 		return opt, fmt.Errorf("redlock: Options.KeyPrefix %q has a NUL byte: take one without", opt.KeyPrefix)
-	case len(opt.KeyPrefix) >= maxKeyBytes:
-		return opt, fmt.Errorf("redlock: Options.KeyPrefix has %d bytes: key and prefix together may have %d", len(opt.KeyPrefix), maxKeyBytes)
+	case len(opt.KeyPrefix) >= wire.MaxKeyBytes:
+		return opt, fmt.Errorf("redlock: Options.KeyPrefix has %d bytes: key and prefix together may have %d", len(opt.KeyPrefix), wire.MaxKeyBytes)
 	}
 	if opt.Drift == 0 {
 		opt.Drift = defaultDrift
@@ -149,17 +152,17 @@ func WithLabel(label string) AcquireOption {
 }
 
 // newGuard is nil where there is none.
-func newGuard(opt Options, nodes []Node) (*guard, error) {
+func newGuard(opt Options, nodes []Node) (*wire.Guard, error) {
 	if opt.RestartGuard == 0 {
 		return nil, nil
 	}
 	for i, n := range nodes {
-		switch kindOf(n) {
-		case kindCluster, kindRing:
-			return nil, fmt.Errorf("redlock: node %d (%s) is a %T: it stands for several servers, and Options.RestartGuard watches one each; leave it 0, or give single masters", i+1, nodeName(i, n), n)
-		case kindUnknown:
+		switch lane.KindOf(n) {
+		case wire.KindCluster, wire.KindRing:
+			return nil, fmt.Errorf("redlock: node %d (%s) is a %T: it stands for several servers, and Options.RestartGuard watches one each; leave it 0, or give single masters", i+1, lane.NodeName(i, n), n)
+		case wire.KindUnknown:
 			return nil, fmt.Errorf("redlock: node %d is a %T, which does not tell whether it stands for one server, as Options.RestartGuard needs; give it the method Options() *redis.Options of its client, or embed the client", i+1, n)
 		}
 	}
-	return &guard{age: opt.RestartGuard, mark: bootMark(opt.KeyPrefix)}, nil
+	return &wire.Guard{Age: opt.RestartGuard, Mark: wire.BootMark(opt.KeyPrefix)}, nil
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -47,7 +49,7 @@ func TestOptionsThatContradictAreRefused(t *testing.T) {
 		{"a negative node timeout", Options{NodeTimeout: -1}, []string{"Options.NodeTimeout", "-1ns", "not be negative", "0 means"}},
 		{"a negative restart guard", Options{RestartGuard: -time.Second}, []string{"Options.RestartGuard", "-1s", "not be negative", "0 means"}},
 		{"a prefix with a NUL", Options{KeyPrefix: "a\x00b"}, []string{"Options.KeyPrefix", `"a\x00b"`, "without"}},
-		{"a prefix that leaves no room for a key", Options{KeyPrefix: strings.Repeat("p", maxKeyBytes)}, []string{"Options.KeyPrefix", "65536 bytes", "65536"}},
+		{"a prefix that leaves no room for a key", Options{KeyPrefix: strings.Repeat("p", wire.MaxKeyBytes)}, []string{"Options.KeyPrefix", "65536 bytes", "65536"}},
 		{"a name with a NUL", Options{Name: "web\x00"}, []string{"Options.Name", `"web\x00"`, "without"}},
 		{"a name beyond 1 KiB", Options{Name: strings.Repeat("n", maxLabelBytes+1)}, []string{"Options.Name", "1025 bytes", "at most 1024"}},
 	} {
@@ -67,7 +69,7 @@ func TestOptionsAtTheirBoundsAreAccepted(t *testing.T) {
 		"almost all drift": {Drift: math.Nextafter(1, 0)},
 		"the least drift":  {Drift: math.SmallestNonzeroFloat64},
 		"negative zero":    {Drift: math.Copysign(0, -1)},
-		"a long prefix":    {KeyPrefix: strings.Repeat("p", maxKeyBytes-1)},
+		"a long prefix":    {KeyPrefix: strings.Repeat("p", wire.MaxKeyBytes-1)},
 		"a name of 1 KiB":  {Name: strings.Repeat("n", maxLabelBytes)},
 		"a binary name":    {Name: "\xff\x01"},
 	} {
@@ -136,19 +138,19 @@ func TestWhatCannotBeAskedIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for _, ttl := range []time.Duration{0, -time.Second, 1, time.Millisecond, expiryGrain, maxTTL + 1, math.MaxInt64, math.MinInt64} {
+	for _, ttl := range []time.Duration{0, -time.Second, 1, time.Millisecond, expiryGrain, wire.MaxTTL + 1, math.MaxInt64, math.MinInt64} {
 		if k, err := l.TryAcquire(t.Context(), "k", ttl); k != nil || err == nil || errors.Is(err, ErrNoQuorum) {
 			t.Errorf("ttl %v: got %v, %v", ttl, k, err)
 		}
 	}
-	for _, key := range []string{"", "{a}:fence", strings.Repeat("k", maxKeyBytes+1)} {
+	for _, key := range []string{"", "{a}:fence", strings.Repeat("k", wire.MaxKeyBytes+1)} {
 		if k, err := l.Acquire(t.Context(), key, time.Second); k != nil || err == nil || errors.Is(err, ErrNoQuorum) {
-			t.Errorf("key %q: got %v, %v", clip(key), k, err)
+			t.Errorf("key %q: got %v, %v", wire.Clip(key), k, err)
 		}
 	}
-	for _, value := range []string{"", strings.Repeat("v", maxKeyBytes+1)} {
+	for _, value := range []string{"", strings.Repeat("v", wire.MaxKeyBytes+1)} {
 		if k, err := l.Adopt(t.Context(), "k", value, time.Second); k != nil || err == nil || errors.Is(err, ErrNoQuorum) {
-			t.Errorf("value %q: got %v, %v", clip(value), k, err)
+			t.Errorf("value %q: got %v, %v", wire.Clip(value), k, err)
 		}
 	}
 	if n.used {
@@ -417,9 +419,9 @@ func TestOpenClosesWhatItMade(t *testing.T) {
 		t.Errorf("Close: %v", err)
 	}
 	for _, ln := range l.lanes {
-		ping := newCommand([]any{"ping"})
-		if err := ln.node.Process(t.Context(), &ping); !errors.Is(err, redis.ErrClosed) {
-			t.Errorf("%s: got %v, want a closed client", ln.name, err)
+		ping := wire.NewCommand([]any{"ping"})
+		if err := ln.Node.Process(t.Context(), &ping); !errors.Is(err, redis.ErrClosed) {
+			t.Errorf("%s: got %v, want a closed client", ln.Name, err)
 		}
 	}
 	if err := l.Close(); err != ErrClosed {
@@ -472,30 +474,30 @@ func TestWrappedClientsAreRecognised(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		node    Node
-		kind    nodeKind
+		kind    wire.NodeKind
 		address string
 		direct  bool
 		heard   bool
 	}{
-		{"a client", client, kindSingle, "127.0.0.1:1", true, true},
-		{"a Ring", ring, kindRing, "shard-1", false, false},
-		{"a cluster", cluster, kindCluster, "127.0.0.1:7001", false, true},
-		{"an auto-pipeliner", pipeliner, kindPipeliner, "node1", false, true},
-		{"a wrapped client", aroundClient{client}, kindSingle, "127.0.0.1:1", false, true},
-		{"a pointer to one", &aroundClient{client}, kindSingle, "127.0.0.1:1", false, true},
-		{"a wrapped Ring", aroundRing{ring}, kindRing, "shard-1", false, false},
-		{"a wrapped cluster", aroundCluster{cluster}, kindCluster, "127.0.0.1:7001", false, true},
-		{"a wrapped auto-pipeliner", aroundPipeliner{pipeliner}, kindPipeliner, "node1", false, true},
-		{"a client as a UniversalClient", aroundAny{client}, kindSingle, "127.0.0.1:1", false, true},
-		{"a Ring as a UniversalClient", aroundAny{ring}, kindRing, "shard-1", false, false},
-		{"a cluster as a UniversalClient", &aroundAny{cluster}, kindCluster, "127.0.0.1:7001", false, true},
-		{"a wrapper in a wrapper", aroundNode{&aroundAny{ring}}, kindRing, "shard-1", false, false},
-		{"a wrapper that embeds itself", itself, kindRing, "shard-1", false, false},
-		{"a Ring that says it is a client", disguised{aroundRing{ring}}, kindRing, "liar:1", false, false},
-		{"a wrapper that hides all but its options", optionsOf{hidden{client}, client}, kindSingle, "127.0.0.1:1", false, false},
-		{"a wrapper that hides all", hidden{ring}, kindUnknown, "node1", false, false},
-		{"a wrapper of nothing", aroundRing{}, kindRing, "node1", false, false},
-		{"a wrapper of no interface", &aroundAny{}, kindUnknown, "node1", false, true},
+		{"a client", client, wire.KindSingle, "127.0.0.1:1", true, true},
+		{"a Ring", ring, wire.KindRing, "shard-1", false, false},
+		{"a cluster", cluster, wire.KindCluster, "127.0.0.1:7001", false, true},
+		{"an auto-pipeliner", pipeliner, wire.KindPipeliner, "node1", false, true},
+		{"a wrapped client", aroundClient{client}, wire.KindSingle, "127.0.0.1:1", false, true},
+		{"a pointer to one", &aroundClient{client}, wire.KindSingle, "127.0.0.1:1", false, true},
+		{"a wrapped Ring", aroundRing{ring}, wire.KindRing, "shard-1", false, false},
+		{"a wrapped cluster", aroundCluster{cluster}, wire.KindCluster, "127.0.0.1:7001", false, true},
+		{"a wrapped auto-pipeliner", aroundPipeliner{pipeliner}, wire.KindPipeliner, "node1", false, true},
+		{"a client as a UniversalClient", aroundAny{client}, wire.KindSingle, "127.0.0.1:1", false, true},
+		{"a Ring as a UniversalClient", aroundAny{ring}, wire.KindRing, "shard-1", false, false},
+		{"a cluster as a UniversalClient", &aroundAny{cluster}, wire.KindCluster, "127.0.0.1:7001", false, true},
+		{"a wrapper in a wrapper", aroundNode{&aroundAny{ring}}, wire.KindRing, "shard-1", false, false},
+		{"a wrapper that embeds itself", itself, wire.KindRing, "shard-1", false, false},
+		{"a Ring that says it is a client", disguised{aroundRing{ring}}, wire.KindRing, "liar:1", false, false},
+		{"a wrapper that hides all but its options", optionsOf{hidden{client}, client}, wire.KindSingle, "127.0.0.1:1", false, false},
+		{"a wrapper that hides all", hidden{ring}, wire.KindUnknown, "node1", false, false},
+		{"a wrapper of nothing", aroundRing{}, wire.KindRing, "node1", false, false},
+		{"a wrapper of no interface", &aroundAny{}, wire.KindUnknown, "node1", false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l, err := New(Options{}, c.node)
@@ -504,11 +506,11 @@ func TestWrappedClientsAreRecognised(t *testing.T) {
 			}
 			defer l.Close()
 			ln := l.lanes[0]
-			if ln.kind != c.kind || ln.name != c.address || ln.direct != c.direct || (l.waits.ears[0] != nil) != c.heard {
-				t.Errorf("got kind %d, name %s, direct %v, heard %v; want %d, %s, %v, %v", ln.kind, ln.name, ln.direct, l.waits.ears[0] != nil, c.kind, c.address, c.direct, c.heard)
+			if ln.Kind != c.kind || ln.Name != c.address || ln.Direct != c.direct || (l.waits.ears[0] != nil) != c.heard {
+				t.Errorf("got kind %d, name %s, direct %v, heard %v; want %d, %s, %v, %v", ln.Kind, ln.Name, ln.Direct, l.waits.ears[0] != nil, c.kind, c.address, c.direct, c.heard)
 			}
 			_, err = l.errand(OpAcquire, "a{b", time.Second, nil)
-			if split := c.kind == kindRing || c.kind == kindUnknown; split {
+			if split := c.kind == wire.KindRing || c.kind == wire.KindUnknown; split {
 				says(t, err, "a{b", "{tag}", "Ring", "node 1 ("+c.address+")")
 			} else if err != nil {
 				t.Errorf("a key with a lone brace: %v", err)
@@ -522,9 +524,9 @@ func TestWrappedClientsAreRecognised(t *testing.T) {
 				l.Close()
 			}
 			switch c.kind {
-			case kindRing, kindCluster:
+			case wire.KindRing, wire.KindCluster:
 				says(t, err, "node 1 (", "RestartGuard", "several servers", fmt.Sprintf("%T", c.node))
-			case kindUnknown:
+			case wire.KindUnknown:
 				says(t, err, "node 1 is a "+fmt.Sprintf("%T", c.node), "RestartGuard", "Options() *redis.Options")
 			default:
 				if err != nil {

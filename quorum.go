@@ -1,5 +1,9 @@
 package redlock
 
+import (
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+)
+
 // This file is the arithmetic of a quorum and nothing else: no clock, no
 // network, no goroutine. What a vote means is decided in command.go, who votes
 // and when in ballot.go.
@@ -135,14 +139,14 @@ func (t tally) extension() extension {
 // released. But once a release was sent in time and its answer is not known, it may have
 // been executed: what is missing later, or another's, was then released in time or has
 // expired, and that is neither released nor lost.
-func notOurs(missing, inTime, asked, again bool) wireAnswer {
+func notOurs(missing, inTime, asked, again bool) wire.WireAnswer {
 	switch {
 	case !asked:
-		return saidNo
+		return wire.SaidNo
 	case inTime && missing:
-		return saidYes
+		return wire.SaidYes
 	case inTime && !again:
-		return saidNo
+		return wire.SaidNo
 	}
-	return saidUnknown
+	return wire.SaidUnknown
 }

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // The arithmetic of quorum.go is held against twins that are written differently
@@ -350,37 +353,37 @@ func TestExtensionIsDecidedAsEarlyAsItCanBe(t *testing.T) {
 func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 	for _, c := range []struct {
 		missing, inTime, asked, again bool
-		want                          wireAnswer
+		want                          wire.WireAnswer
 	}{
-		{true, true, true, false, saidYes},
-		{true, true, true, true, saidYes},
-		{false, true, true, false, saidNo},
+		{true, true, true, false, wire.SaidYes},
+		{true, true, true, true, wire.SaidYes},
+		{false, true, true, false, wire.SaidNo},
 		// It may have been executed in time.
-		{true, false, true, false, saidUnknown},
-		{true, false, true, true, saidUnknown},
-		{false, false, true, false, saidUnknown},
-		{false, false, true, true, saidUnknown},
-		{false, true, true, true, saidUnknown},
+		{true, false, true, false, wire.SaidUnknown},
+		{true, false, true, true, wire.SaidUnknown},
+		{false, false, true, false, wire.SaidUnknown},
+		{false, false, true, true, wire.SaidUnknown},
+		{false, true, true, true, wire.SaidUnknown},
 		// The first was sent after Until.
-		{true, false, false, false, saidNo},
-		{true, false, false, true, saidNo},
-		{false, false, false, false, saidNo},
-		{false, false, false, true, saidNo},
+		{true, false, false, false, wire.SaidNo},
+		{true, false, false, true, wire.SaidNo},
+		{false, false, false, false, wire.SaidNo},
+		{false, false, false, true, wire.SaidNo},
 	} {
 		if got := notOurs(c.missing, c.inTime, c.asked, c.again); got != c.want {
 			t.Errorf("missing: %v, before Until: %v, asked before Until: %v, again: %v: got %v, want %v", c.missing, c.inTime, c.asked, c.again, got, c.want)
 		}
 	}
 	// The meaning is that of the instant at which the vote came, and stays.
-	for means, want := range map[wireAnswer]extension{saidYes: extended, saidNo: extensionLost, saidUnknown: inconclusive} {
-		l := &Locker{lanes: make([]*lane, 3)}
-		b := l.newBallot(OpRelease, &lockKey{}, question{kind: askRelease}, realClock(), func(tally) bool { return false })
-		b.gone = func(bool) wireAnswer { return means }
+	for means, want := range map[wire.WireAnswer]extension{wire.SaidYes: extended, wire.SaidNo: extensionLost, wire.SaidUnknown: inconclusive} {
+		l := &Locker{lanes: make([]*lane.Lane, 3)}
+		b := l.newBallot(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, realClock(), func(tally) bool { return false })
+		b.gone = func(bool) wire.WireAnswer { return means }
 		for i := range 2 {
-			b.calls[i].rep = reply{answer: saidNo, missing: true, err: errMissing}
+			b.calls[i].Rep = wire.Reply{Answer: wire.SaidNo, Missing: true, Err: wire.ErrMissing}
 			b.Vote(&b.calls[i])
 		}
-		b.calls[2].rep = reply{answer: saidUnknown}
+		b.calls[2].Rep = wire.Reply{Answer: wire.SaidUnknown}
 		b.Vote(&b.calls[2])
 		if got, _, _ := b.result(); got.extension() != want {
 			t.Errorf("two of three are missing, which counts as %v: got %+v, %d; want %d", means, got, got.extension(), want)
@@ -389,9 +392,9 @@ func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 		if !ok || gone != means {
 			t.Errorf("what a missing vote counted as: got %v, %v; want %v, true", gone, ok, means)
 		}
-		again := l.newBallot(OpRelease, &lockKey{}, question{kind: askRelease}, realClock(), func(tally) bool { return false })
-		again.gone = func(bool) wireAnswer { t.Error("asked anew what it means"); return saidNo }
-		again.calls[0].rep, again.calls[0].gone = b.calls[0].rep, gone
+		again := l.newBallot(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, realClock(), func(tally) bool { return false })
+		again.gone = func(bool) wire.WireAnswer { t.Error("asked anew what it means"); return wire.SaidNo }
+		again.calls[0].Rep, again.calls[0].Gone = b.calls[0].Rep, gone
 		again.Vote(&again.calls[0])
 	}
 }
@@ -445,28 +448,28 @@ func TestNoFurtherVoteChangesAVerdictThatIsFinal(t *testing.T) {
 }
 
 func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
-	soft, hard := newNodeError("LOADING", nil), newNodeError("WRONGTYPE", nil)
-	hard.heals = false
+	soft, hard := wire.NewNodeError("LOADING", nil), wire.NewNodeError("WRONGTYPE", nil)
+	hard.Heals = false
 	for _, c := range []struct {
 		name string
-		rep  reply
+		rep  wire.Reply
 		want tally
 		hard int
 	}{
-		{"yes", reply{answer: saidYes}, tally{yes: 1}, 0},
-		{"yes with the register moved", reply{answer: saidYes, fenced: true}, tally{yes: 1, fenced: 1}, 0},
-		{"no", reply{answer: saidNo}, tally{no: 1}, 0},
-		{"no that claims a moved register", reply{answer: saidNo, fenced: true}, tally{no: 1}, 0},
-		{"missing", reply{answer: saidNo, missing: true, err: errMissing}, tally{missing: 1}, 0},
-		{"unknown", reply{answer: saidUnknown, err: soft}, tally{unknown: 1}, 0},
-		{"unknown that does not heal", reply{answer: saidUnknown, err: hard}, tally{unknown: 1}, 1},
-		{"unknown without a reason", reply{answer: saidUnknown}, tally{unknown: 1}, 0},
-		{"no answer at all", reply{}, tally{unknown: 1}, 0},
+		{"yes", wire.Reply{Answer: wire.SaidYes}, tally{yes: 1}, 0},
+		{"yes with the register moved", wire.Reply{Answer: wire.SaidYes, Fenced: true}, tally{yes: 1, fenced: 1}, 0},
+		{"no", wire.Reply{Answer: wire.SaidNo}, tally{no: 1}, 0},
+		{"no that claims a moved register", wire.Reply{Answer: wire.SaidNo, Fenced: true}, tally{no: 1}, 0},
+		{"missing", wire.Reply{Answer: wire.SaidNo, Missing: true, Err: wire.ErrMissing}, tally{missing: 1}, 0},
+		{"unknown", wire.Reply{Answer: wire.SaidUnknown, Err: soft}, tally{unknown: 1}, 0},
+		{"unknown that does not heal", wire.Reply{Answer: wire.SaidUnknown, Err: hard}, tally{unknown: 1}, 1},
+		{"unknown without a reason", wire.Reply{Answer: wire.SaidUnknown}, tally{unknown: 1}, 0},
+		{"no answer at all", wire.Reply{}, tally{unknown: 1}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := &Locker{lanes: make([]*lane, 3)}
-			b := l.newBallot(OpAcquire, &lockKey{}, question{kind: askAcquire}, realClock(), acquireDecided)
-			b.calls[1].rep = c.rep
+			l := &Locker{lanes: make([]*lane.Lane, 3)}
+			b := l.newBallot(OpAcquire, &wire.LockKey{}, wire.Question{Kind: wire.AskAcquire}, realClock(), acquireDecided)
+			b.calls[1].Rep = c.rep
 			b.Vote(&b.calls[1])
 			got, gotHard, _ := b.result()
 			c.want.n = 3
@@ -476,10 +479,10 @@ func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
 		})
 	}
 	t.Run("and keeps the highest register met", func(t *testing.T) {
-		l := &Locker{lanes: make([]*lane, 3)}
-		b := l.newBallot(OpRaise, &lockKey{}, question{kind: askRaise}, realClock(), raiseDecided)
+		l := &Locker{lanes: make([]*lane.Lane, 3)}
+		b := l.newBallot(OpRaise, &wire.LockKey{}, wire.Question{Kind: wire.AskRaise}, realClock(), raiseDecided)
 		for i, score := range []int64{5, 9, 7} {
-			b.calls[i].rep = reply{answer: saidYes, score: score}
+			b.calls[i].Rep = wire.Reply{Answer: wire.SaidYes, Score: score}
 			b.Vote(&b.calls[i])
 		}
 		if _, _, score := b.result(); score != 9 {

@@ -9,6 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // A Locker takes locks that a majority of its nodes agree on. It is safe for
@@ -19,13 +22,13 @@ import (
 // be: a nil ctx, a nil fn, a Locker or a Lock that this package did not return.
 type Locker struct {
 	opt   Options
-	lanes []*lane
-	met   roster
+	lanes []*lane.Lane
+	met   lane.Roster
 	waits *waits
 	now   clock
 	rand  *source
-	split *lane       // a node that may be a Ring; nil: none
-	guard *guard      // nil: off
+	split *lane.Lane  // a node that may be a Ring; nil: none
+	guard *wire.Guard // nil: off
 	owned []io.Closer // the clients that Open made
 
 	closing chan struct{}  // closed by Close
@@ -74,7 +77,7 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 		}
 		for j, m := range nodes[:i] {
 			if sameNode(n, m) {
-				return nil, fmt.Errorf("redlock: nodes %d and %d are the same client (%s): list every master once", j+1, i+1, nodeName(i, n))
+				return nil, fmt.Errorf("redlock: nodes %d and %d are the same client (%s): list every master once", j+1, i+1, lane.NodeName(i, n))
 			}
 		}
 	}
@@ -83,8 +86,8 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 		return nil, err
 	}
 	for i, n := range nodes {
-		ln := newLane(i, n, &l.met, l.guard != nil)
-		if ln.kind == kindRing || ln.kind == kindUnknown {
+		ln := lane.NewLane(i, n, &l.met, l.guard != nil)
+		if ln.Kind == wire.KindRing || ln.Kind == wire.KindUnknown {
 			l.split = ln
 		}
 		l.lanes = append(l.lanes, ln)
@@ -101,7 +104,7 @@ func (l *Locker) admit(ctx context.Context, op Op, key string) error {
 	case ctx == nil:
 		panic("redlock: nil ctx: pass context.Background(), or a context with a deadline")
 	case l.isClosed():
-		return &endedError{what: fmt.Sprintf("redlock: %s %q", op, clip(key)), why: []error{ErrClosed}}
+		return &endedError{what: fmt.Sprintf("redlock: %s %q", op, wire.Clip(key)), why: []error{ErrClosed}}
 	}
 	return nil
 }
@@ -116,7 +119,7 @@ func (l *Locker) made() {
 // An errand is one call of TryAcquire, Acquire or Adopt, over all its attempts.
 type errand struct {
 	op      Op
-	name    *lockKey
+	name    *wire.LockKey
 	ttl     time.Duration
 	label   string
 	began   instant
@@ -142,7 +145,7 @@ func (l *Locker) errand(op Op, key string, ttl time.Duration, opts []AcquireOpti
 	if err := checkLabel("the label", o.label); err != nil {
 		return nil, err
 	}
-	name, err := nameKey(l.opt.KeyPrefix, key)
+	name, err := wire.NameKey(l.opt.KeyPrefix, key)
 	if err != nil {
 		return nil, err
 	}
@@ -152,15 +155,15 @@ func (l *Locker) errand(op Op, key string, ttl time.Duration, opts []AcquireOpti
 	if err := checkGrace(ttl, l.opt.Grace, l.opt.NodeTimeout, l.opt.Drift); err != nil {
 		return nil, err
 	}
-	if err := l.guard.admits(ttl); err != nil {
+	if err := l.guard.Admits(ttl); err != nil {
 		return nil, err
 	}
-	if ln := l.split; ln != nil && splitBraces(name.full) {
+	if ln := l.split; ln != nil && wire.SplitBraces(name.Full) {
 		is := "a Ring"
-		if ln.kind == kindUnknown {
-			is = fmt.Sprintf("a %T that does not tell whether it is a Ring", ln.node)
+		if ln.Kind == wire.KindUnknown {
+			is = fmt.Sprintf("a %T that does not tell whether it is a Ring", ln.Node)
 		}
-		return nil, fmt.Errorf("redlock: the key %q has a brace but no {tag}: a Ring would put it and what stands beside it on different shards, and node %d (%s) is %s", clip(key), ln.i+1, ln.name, is)
+		return nil, fmt.Errorf("redlock: the key %q has a brace but no {tag}: a Ring would put it and what stands beside it on different shards, and node %d (%s) is %s", wire.Clip(key), ln.I+1, ln.Name, is)
 	}
 	return &errand{op: op, name: name, ttl: ttl, label: o.label, began: l.now()}, nil
 }
@@ -204,7 +207,7 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, 
 	for {
 		lock, err := l.attempt(ctx, e)
 		if err != nil && ctx.Err() == nil && e.attempt < maxTies && tied(err) {
-			if l.pause(ctx, l.patience(e.ttl).base/tieSpread) == nil {
+			if l.pause(ctx, l.patience(e.ttl).Base/tieSpread) == nil {
 				continue
 			}
 			err = l.ended(ctx, e)
@@ -309,13 +312,13 @@ func (l *Locker) inVain(e *errand) *Round {
 	if l.opt.Observe == nil {
 		return nil
 	}
-	r := Round{Key: e.name.key, Need: majority(len(l.lanes)), Start: e.began.at}
+	r := Round{Key: e.name.Key, Need: majority(len(l.lanes)), Start: e.began.at}
 	if q, _ := l.known(e); q != nil {
 		r = q.Round
 		r.Votes = slices.Clone(r.Votes) // the error has the others
 	} else {
 		for _, ln := range l.lanes {
-			r.Votes = append(r.Votes, Vote{Node: ln.name})
+			r.Votes = append(r.Votes, Vote{Node: ln.Name})
 		}
 	}
 	r.Op, r.Wait, r.Attempt = e.op, l.now().since(e.began), 0
@@ -339,7 +342,7 @@ func (l *Locker) try(ctx context.Context, e *errand) (*Lock, error) {
 	}
 	e.attempt++
 	e.ballot = b
-	return l.claim(ctx, e, b, proposal, func() question { return rollbackQuestion(e.name, b.q.value, e.ttl) })
+	return l.claim(ctx, e, b, proposal, func() wire.Question { return wire.RollbackQuestion(e.name, b.q.Value, e.ttl) })
 }
 
 // decline undoes an attempt that was handed to a caller and that it did not claim.
@@ -347,7 +350,7 @@ func (l *Locker) decline(e *errand, b *ballot) {
 	b.abandon() // if it has not been sent yet, it never is
 	e.before, e.ballot = e.raised, b
 	e.raised |= b.reached()
-	l.undo(b, rollbackQuestion(e.name, b.q.value, e.ttl))
+	l.undo(b, wire.RollbackQuestion(e.name, b.q.Value, e.ttl))
 }
 
 // pause waits before the next attempt, between half of longest and all of it.
@@ -383,15 +386,15 @@ func (l *Locker) attempt(ctx context.Context, e *errand) (*Lock, error) {
 	proposal := propose(start, e.seen)
 	if proposal == 0 {
 		e.hard = true
-		return nil, &QuorumError{Round: Round{Op: e.op, Key: e.name.key, Start: start.at}, Err: ErrNoQuorum, hint: tokensUsedUp}
+		return nil, &QuorumError{Round: Round{Op: e.op, Key: e.name.Key, Start: start.at}, Err: ErrNoQuorum, hint: tokensUsedUp}
 	}
-	q, decided := acquireQuestion(l.guard, e.name, value, e.ttl, proposal), acquireDecided
+	q, decided := wire.AcquireQuestion(l.guard, e.name, value, e.ttl, proposal), acquireDecided
 	if l.opt.Fair {
 		q, decided = l.askTurn(e, value, proposal), turnDecided
 	}
 	b := l.newBallot(OpAcquire, e.name, q, start, decided)
-	b.q.patience = l.patience(e.ttl)
-	undo := func() question { return rollbackQuestion(e.name, value, e.ttl) }
+	b.q.Patience = l.patience(e.ttl)
+	undo := func() wire.Question { return wire.RollbackQuestion(e.name, value, e.ttl) }
 	// To each node after what was left there by the attempt before, which would
 	// otherwise stand in our way.
 	e.ballot = b
@@ -411,12 +414,12 @@ func (l *Locker) usable(ctx context.Context, e *errand) error {
 	if ctx.Err() != nil {
 		return l.ended(ctx, e)
 	}
-	return l.met.twins()
+	return l.met.Twins()
 }
 
 // claim turns a ballot on its way into a lock, or undoes it: a lock that is not returned is
 // undone, also where a callback of the user panics.
-func (l *Locker) claim(ctx context.Context, e *errand, b *ballot, proposal int64, undo func() question) (k *Lock, err error) {
+func (l *Locker) claim(ctx context.Context, e *errand, b *ballot, proposal int64, undo func() wire.Question) (k *Lock, err error) {
 	e.tail = b
 	defer func() {
 		if k == nil {
@@ -442,7 +445,7 @@ func (l *Locker) claim(ctx context.Context, e *errand, b *ballot, proposal int64
 	}
 	l.observe(b, e) // while there is no lock yet: whoever panics here never gets it
 	if err == nil {
-		err = l.met.twins()
+		err = l.met.Twins()
 	}
 	if err != nil {
 		return nil, err
@@ -450,7 +453,7 @@ func (l *Locker) claim(ctx context.Context, e *errand, b *ballot, proposal int64
 	// Last of all: only what is left of the validity now was acquired.
 	valid := validity(e.ttl, l.opt.Drift)
 	if now := l.now(); now.since(b.start) >= valid {
-		return nil, l.missed(e, b, ErrNoQuorum, "the answers came after the validity of "+short(valid)+" was over")
+		return nil, l.missed(e, b, ErrNoQuorum, "the answers came after the validity of "+wire.Short(valid)+" was over")
 	}
 	if k = l.hold(e, b, e.tail, token, valid); k == nil {
 		return nil, l.ended(ctx, e)
@@ -501,7 +504,7 @@ func (l *Locker) observe(b *ballot, e *errand) {
 // ended is the error of a call that the caller's ctx or Close ended. It matches
 // the ctx's error, its cause, and what the last decided round came to.
 func (l *Locker) ended(ctx context.Context, e *errand) error {
-	err := &endedError{what: fmt.Sprintf("redlock: %s %q", e.op, clip(e.name.key)), after: l.now().since(e.began), attempts: e.attempt}
+	err := &endedError{what: fmt.Sprintf("redlock: %s %q", e.op, wire.Clip(e.name.Key)), after: l.now().since(e.began), attempts: e.attempt}
 	if ctx.Err() != nil {
 		err.why = append(err.why, ctx.Err())
 		if cause := context.Cause(ctx); cause != ctx.Err() {
@@ -536,7 +539,7 @@ func (e *endedError) Error() string {
 	if e.last == nil {
 		return s
 	}
-	s += " after " + short(e.after)
+	s += " after " + wire.Short(e.after)
 	switch {
 	case e.attempts > 0 || !e.inLine:
 		s += fmt.Sprintf(", attempt %d", e.attempts)
@@ -559,13 +562,13 @@ func (e *endedError) Unwrap() []error {
 	return append([]error{e.last}, e.why...)
 }
 
-func (l *Locker) patience(ttl time.Duration) patience {
+func (l *Locker) patience(ttl time.Duration) wire.Patience {
 	return patienceFor(ttl, l.opt.Grace, l.opt.NodeTimeout, l.opt.Drift)
 }
 
 // undo takes back in the background what a ballot may have stored, on each node
 // after the ballot's own call there was answered.
-func (l *Locker) undo(last *ballot, q question) {
+func (l *Locker) undo(last *ballot, q wire.Question) {
 	// In this order: a yes between the two would be missed.
 	if last.finished() {
 		if holds, _ := last.stored(); holds == 0 {
@@ -585,28 +588,28 @@ func allIn(t tally) bool { return t.open() == 0 }
 // without that order would forget one that takes longer, and a release could overtake
 // the restore that puts its value back. holds and doubt say, as bits, which nodes may
 // hold the value, beyond what the calls tell that it is sent after.
-func (l *Locker) cleaning(op Op, name *lockKey, q question, holds, doubt uint64, decided func(tally) bool) *ballot {
-	q.patience = l.patience(q.ttl)
+func (l *Locker) cleaning(op Op, name *wire.LockKey, q wire.Question, holds, doubt uint64, decided func(tally) bool) *ballot {
+	q.Patience = l.patience(q.Ttl)
 	b := l.newBallot(op, name, q, l.now(), decided)
 	for i := range b.calls {
-		b.calls[i].holds = holds&(1<<i) != 0
-		b.calls[i].doubt = doubt&(1<<i) != 0
+		b.calls[i].Holds = holds&(1<<i) != 0
+		b.calls[i].Doubt = doubt&(1<<i) != 0
 	}
 	b.cleans = true
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b.behind = l.leaving[name.full]
-	l.leaving[name.full] = b
+	b.behind = l.leaving[name.Full]
+	l.leaving[name.Full] = b
 	switch {
-	case q.kind != askRestore:
-		if a := l.adopts[q.value]; a != nil {
+	case q.Kind != wire.AskRestore:
+		if a := l.adopts[q.Value]; a != nil {
 			a.ended = true
 		}
-	case l.adopts[q.back].ended:
-		b.q = releaseQuestion(name, q.value, q.ttl, tellWaiters, "")
-		b.q.patience = q.patience
+	case l.adopts[q.Back].ended:
+		b.q = wire.ReleaseQuestion(name, q.Value, q.Ttl, wire.TellWaiters, "")
+		b.q.Patience = q.Patience
 	default:
-		l.restore[name.full] = b
+		l.restore[name.Full] = b
 	}
 	return b
 }
@@ -615,27 +618,27 @@ func (l *Locker) cleaning(op Op, name *lockKey, q question, holds, doubt uint64,
 func (l *Locker) left(b *ballot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.leaving[b.name.full] == b {
-		delete(l.leaving, b.name.full)
+	if l.leaving[b.name.Full] == b {
+		delete(l.leaving, b.name.Full)
 	}
-	if l.restore[b.name.full] == b {
-		delete(l.restore, b.name.full)
+	if l.restore[b.name.Full] == b {
+		delete(l.restore, b.name.Full)
 	}
 }
 
 // restoring is a failed adoption of the key that is being undone; nil: none. The
 // giver's next question goes to each node after it.
-func (l *Locker) restoring(name *lockKey) *ballot {
+func (l *Locker) restoring(name *wire.LockKey) *ballot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.restore[name.full]
+	return l.restore[name.Full]
 }
 
 // lastLeaving is the clean-up under way for a key; nil: none.
-func (l *Locker) lastLeaving(name *lockKey) *ballot {
+func (l *Locker) lastLeaving(name *wire.LockKey) *ballot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.leaving[name.full]
+	return l.leaving[name.Full]
 }
 
 // Run takes the lock as Acquire does, calls fn with a context that ends when the

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // An Op is what a Round asked of the nodes.
@@ -88,7 +90,7 @@ type Vote struct {
 func (v Vote) String() string {
 	switch {
 	case v.Answer == Yes:
-		return v.Node + " yes " + short(v.Took)
+		return v.Node + " yes " + wire.Short(v.Took)
 	case v.Answer == No && v.Err == nil:
 		return v.Node + " held"
 	case v.Err != nil:
@@ -153,17 +155,17 @@ func (r Round) votes() string {
 
 var (
 	// ErrHeld: a majority can not be had because another holder has the lock.
-	ErrHeld = errHeld
+	ErrHeld = wire.ErrHeld
 	// ErrNoQuorum: a majority can not be had because nodes do not answer, or
 	// answer with errors.
-	ErrNoQuorum = errNoQuorum
+	ErrNoQuorum = wire.ErrNoQuorum
 	// ErrLost: the lock is no longer this holder's. Final.
-	ErrLost = errLost
+	ErrLost = wire.ErrLost
 	// ErrNested: the context of the call is that of Run or KeepAlive of the same lock,
 	// which is still held. It would wait for itself.
 	ErrNested = errors.New("redlock: held by this call chain")
 	// ErrClosed: the Locker is closed.
-	ErrClosed = errClosed
+	ErrClosed = wire.ErrClosed
 )
 
 // A QuorumError says why a majority was not had, with every node's vote.
@@ -187,10 +189,10 @@ func (e *QuorumError) reason() string {
 	if e.Err == ErrHeld {
 		reason = "held"
 		if h := e.Round.Holder(); h != "" {
-			reason = "held by " + holderName(h)
+			reason = "held by " + wire.HolderName(h)
 		}
 		if e.endless {
-			reason += ", " + noTTL
+			reason += ", " + wire.NoTTL
 		}
 	}
 	switch {
@@ -204,7 +206,7 @@ func (e *QuorumError) reason() string {
 }
 
 func (e *QuorumError) Error() string {
-	s := fmt.Sprintf("redlock: %s %q: %s", e.Round.Op, clip(e.Round.Key), e.reason())
+	s := fmt.Sprintf("redlock: %s %q: %s", e.Round.Op, wire.Clip(e.Round.Key), e.reason())
 	if len(e.Round.Votes) > 0 {
 		s += " (" + e.Round.votes() + ")"
 	}
@@ -226,4 +228,4 @@ func (e *QuorumError) Unwrap() []error {
 // whose it is: the text of WithLabel or Options.Name. A value is a Lock's Value, a Vote's
 // or a Round's Holder, or a Status' Value. Any other value gives "": it is what another
 // client has stored, and may be a secret, as redsync's, by which its lock is released.
-func Label(value string) string { return labelOf(value) }
+func Label(value string) string { return wire.LabelOf(value) }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+
 	"github.com/seed-ce352c9b/redlock/internal/wire/wiretest"
 )
 
@@ -34,7 +36,7 @@ func TestAQuorumErrorReads(t *testing.T) {
 		{Node: "b", Answer: No, Holder: web},
 		{Node: "c", Answer: No, Holder: web},
 		{Node: "d", Answer: No, Holder: web},
-		{Node: "e", Answer: Unknown, Err: timeoutError(50 * ms)},
+		{Node: "e", Answer: Unknown, Err: wire.TimeoutError(50 * ms)},
 	}
 	for _, c := range []struct {
 		err  *QuorumError
@@ -46,9 +48,9 @@ func TestAQuorumErrorReads(t *testing.T) {
 			`redlock: acquire "jobs/42": held by web-1:4123 (3 of 4 votes needed; a yes 0.4ms, b held, c held, d held)`},
 		{&QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: No, Holder: web}, {Node: "b", Answer: No, Holder: wiretest.ValueOf("other")}, {Node: "c"}}}, Err: ErrHeld},
 			`redlock: acquire "k": held (2 of 3 votes needed; a held, b held, c pending)`},
-		{&QuorumError{Round: Round{Op: OpExtend, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: No, Err: errMissing}, {Node: "b", Answer: No}, {Node: "c", Answer: Yes, Took: 12345 * time.Microsecond}}}, Err: ErrLost},
+		{&QuorumError{Round: Round{Op: OpExtend, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: No, Err: wire.ErrMissing}, {Node: "b", Answer: No}, {Node: "c", Answer: Yes, Took: 12345 * time.Microsecond}}}, Err: ErrLost},
 			`redlock: extend "k": lost (2 of 3 votes needed; a missing, b held, c yes 12ms)`},
-		{&QuorumError{Round: Round{Op: OpRelease, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: Unknown, Err: errOwed}}}, Err: ErrNoQuorum, hint: "what is left expires by 15:04:05.000"},
+		{&QuorumError{Round: Round{Op: OpRelease, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: Unknown, Err: wire.ErrOwed}}}, Err: ErrNoQuorum, hint: "what is left expires by 15:04:05.000"},
 			`redlock: release "k": no quorum, what is left expires by 15:04:05.000 (1 of 1 votes needed; a no answer yet, owed)`},
 		{&QuorumError{Round: Round{Op: OpLost, Key: "k", Need: 3}, Err: ErrLost, hint: "its validity of 988ms ended"},
 			`redlock: lost "k": its validity of 988ms ended`},
@@ -66,9 +68,9 @@ func TestAQuorumErrorReads(t *testing.T) {
 
 func TestAQuorumErrorMatchesItsReasonAndItsVotes(t *testing.T) {
 	e := &QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 2, Votes: []Vote{
-		{Node: "a", Answer: Unknown, Err: newNodeError("EOF", io.EOF)},
-		{Node: "b", Answer: Unknown, Err: newNodeError("timeout 50ms", context.DeadlineExceeded)},
-		{Node: "c", Answer: Unknown, Err: newNodeError("odd", ErrHeld)},
+		{Node: "a", Answer: Unknown, Err: wire.NewNodeError("EOF", io.EOF)},
+		{Node: "b", Answer: Unknown, Err: wire.NewNodeError("timeout 50ms", context.DeadlineExceeded)},
+		{Node: "c", Answer: Unknown, Err: wire.NewNodeError("odd", ErrHeld)},
 		{Node: "d", Answer: Yes},
 	}}, Err: ErrNoQuorum}
 	wrapped := fmt.Errorf("my job: %w", e)
@@ -89,8 +91,8 @@ func TestAQuorumErrorMatchesItsReasonAndItsVotes(t *testing.T) {
 // Attack 86.
 func TestTheCallersContextIsMatchedExactlyWhereItEndedTheCall(t *testing.T) {
 	l := &Locker{now: realClock, closing: make(chan struct{})}
-	e := &errand{op: OpAcquire, name: &lockKey{key: "k"}, began: realClock(), attempt: 2}
-	last := &QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: Unknown, Err: newNodeError("timeout 50ms", context.DeadlineExceeded)}}}, Err: ErrNoQuorum}
+	e := &errand{op: OpAcquire, name: &wire.LockKey{Key: "k"}, began: realClock(), attempt: 2}
+	last := &QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: Unknown, Err: wire.NewNodeError("timeout 50ms", context.DeadlineExceeded)}}}, Err: ErrNoQuorum}
 	cause := errors.New("shutting down")
 	cancelled, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
@@ -182,17 +184,17 @@ func TestAHolderIsNamedOnlyByAMajority(t *testing.T) {
 }
 
 func TestHugeKeysAreClipped(t *testing.T) {
-	key := strings.Repeat("k", maxKeyBytes)
+	key := strings.Repeat("k", wire.MaxKeyBytes)
 	for _, err := range []error{
 		&QuorumError{Round: Round{Op: OpAcquire, Key: key, Need: 1}, Err: ErrHeld},
-		(&Locker{now: realClock}).ended(closedContext(t), &errand{op: OpAcquire, name: &lockKey{key: key}}),
+		(&Locker{now: realClock}).ended(closedContext(t), &errand{op: OpAcquire, name: &wire.LockKey{Key: key}}),
 	} {
 		if n := len(err.Error()); n > 400 || !strings.Contains(err.Error(), "kkk...") {
-			t.Errorf("the error has %d bytes: %s", n, clip(err.Error()))
+			t.Errorf("the error has %d bytes: %s", n, wire.Clip(err.Error()))
 		}
 	}
 	for n, want := range map[int]int{0: 0, 199: 199, 200: 200, 201: 203, 100000: 203} {
-		if got := len(clip(strings.Repeat("x", n))); got != want {
+		if got := len(wire.Clip(strings.Repeat("x", n))); got != want {
 			t.Errorf("clip of %d bytes: got %d, want %d", n, got, want)
 		}
 	}
@@ -221,13 +223,13 @@ func TestTheLabelIsWhatStandsBeforeTheUUID(t *testing.T) {
 		{"web:s3cr3t!!-2222-4333-8444-555555555555", "", false},
 		{"web:11111111-2222-4333-8444-55555555555g", "", false},
 	} {
-		if got, is := Label(c.value), ours(c.value); got != c.label || is != c.ours {
+		if got, is := Label(c.value), wire.Ours(c.value); got != c.label || is != c.ours {
 			t.Errorf("%q: got %q, ours=%v; want %q, %v", c.value, got, is, c.label, c.ours)
 		}
 	}
 	src := newSource()
 	for range 100 {
-		if v := "l:" + src.uuid(); !ours(v) || Label(v) != "l" {
+		if v := "l:" + src.uuid(); !wire.Ours(v) || Label(v) != "l" {
 			t.Errorf("%q is not known as ours", v)
 		}
 	}

@@ -82,7 +82,7 @@ const (
 )
 
 func TestEveryScriptStatesItsContractAndRunsWithoutMemory(t *testing.T) {
-	files, _ := filepath.Glob("lua/*.lua")
+	files, _ := filepath.Glob("internal/wire/lua/*.lua")
 	if len(files) != len(luaNames()) {
 		t.Errorf("scripts: got %d files, want %d tested here", len(files), len(luaNames()))
 	}

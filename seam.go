@@ -5,12 +5,14 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
 // Tests of this package call it NewSeamed (export_test.go); the simulator (internal/sim)
 // is another package and gets it through internal/seam.
-func init() { seam.NewLocker, seam.MinFlights = seamed, &minFlights }
+func init() { seam.NewLocker, seam.MinFlights = seamed, &lane.MinFlights }
 
 // seamed is New with a steady clock, a wall clock and a seed for everything random.
 // nil: the real clock.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // Waiting. The callers of Acquire for one key stand in a line, first come first
@@ -42,11 +44,11 @@ func (w *waits) listen(r *room) {
 	if r.channel != "" {
 		return
 	}
-	r.channel = r.name.channel + ":" + w.placed(r)
+	r.channel = r.name.Channel + ":" + w.placed(r)
 	w.byEar[r.channel] = r
 	for _, e := range w.ears {
 		if e != nil {
-			e.listen(r.channel)
+			e.Listen(r.channel)
 		}
 	}
 }
@@ -121,10 +123,10 @@ func (w *waits) Announced(i int, channel, text string) {
 // released is told that a lock of our own was released. Who waits here is told as
 // everybody is, in turn, unless it cannot hear that; or nobody is, for the lock was
 // handed on, and the attempt was over before: it had overtaken the release.
-func (w *waits) released(name *lockKey, quiet bool) {
+func (w *waits) released(name *wire.LockKey, quiet bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.rooms[name.full]
+	r := w.rooms[name.Full]
 	if r != nil && (r.hearing.IsZero() || quiet && r.first != nil && !r.first.trying) {
 		w.freed(r)
 	}
@@ -236,7 +238,7 @@ func (l *Locker) lookIfFree(ctx context.Context, e *errand) error {
 	}
 	e.looks++
 	b := l.newBallot(OpLook, e.name, l.waits.question(e), l.now(), looked)
-	b.q.patience = l.patience(e.ttl)
+	b.q.Patience = l.patience(e.ttl)
 	b.send(l.waits.after(e))
 	if err := l.await(ctx, e, b); err != nil {
 		return err
@@ -265,16 +267,16 @@ func (l *Locker) stillHeld(e *errand, b *ballot) {
 
 // question is what the leader looks by: from its place in the queues, if it would hear
 // what is announced to that.
-func (w *waits) question(e *errand) question {
+func (w *waits) question(e *errand) wire.Question {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := e.place.room
 	if r.hearing.IsZero() {
-		return lookQuestion(e.name)
+		return wire.LookQuestion(e.name)
 	}
 	behind := r.behind
 	r.queued, r.behind = true, false
-	return waitQuestion(e.name, r.place, behind)
+	return wire.WaitQuestion(e.name, r.place, behind)
 }
 
 // looked: yes is free, no is held.
@@ -307,8 +309,8 @@ func (b *ballot) left() time.Duration {
 	defer b.mu.Unlock()
 	all := make([]time.Duration, len(b.calls))
 	for i := range b.calls {
-		if c := &b.calls[i]; c.voted && c.rep.answer == saidNo && c.rep.err == nil {
-			all[i] = expiresIn(c.rep.left)
+		if c := &b.calls[i]; c.Voted && c.Rep.Answer == wire.SaidNo && c.Rep.Err == nil {
+			all[i] = wire.ExpiresIn(c.Rep.Left)
 		}
 	}
 	slices.Sort(all)
@@ -322,7 +324,7 @@ func (b *ballot) endless() bool {
 	defer b.mu.Unlock()
 	n := 0
 	for i := range b.calls {
-		if c := &b.calls[i]; c.voted && c.rep.answer == saidNo && c.rep.err == nil && c.rep.left == -1 {
+		if c := &b.calls[i]; c.Voted && c.Rep.Answer == wire.SaidNo && c.Rep.Err == nil && c.Rep.Left == -1 {
 			n++
 		}
 	}
@@ -360,7 +362,7 @@ func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 	took := max(q.Round.Took, time.Microsecond)
 	r.asked, r.pace = q.Round.Start, took
 	holder := q.Round.Holder()
-	r.foreign = !ours(holder)
+	r.foreign = !wire.Ours(holder)
 	tie := contested(q.Round)
 	if tie {
 		// What lasts is no tie. Somebody's remains are on a minority of the nodes, say,
@@ -373,7 +375,7 @@ func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 	switch {
 	case w.l.opt.Fair:
 		w.planTurn(r, e, tie, longest)
-	case tie && heir(q.Round, e.ballot.q.value):
+	case tie && heir(q.Round, e.ballot.q.Value):
 		// All who tied see the same votes, and only one of them goes on at once.
 		r.at, r.try = now.Add(w.l.spread(took)), true
 	case tie:

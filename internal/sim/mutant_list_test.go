@@ -30,29 +30,29 @@ var mutants = []mutant{
 	},
 	{
 		name: "release-any", rule: "a release or rollback acts on our value only", profiles: "calm,network",
-		patches: []patch{{"lua/release.lua", "if held == ARGV[1] then", "if held then"}},
+		patches: []patch{{"internal/wire/lua/release.lua", "if held == ARGV[1] then", "if held then"}},
 	},
 	{
 		name: "refused-is-anothers", rule: "an error in place of the value says nothing about whose the lock is", profiles: "edges",
-		patches: []patch{{"lua/release.lua", "if type(held) == 'table' and not string.find(held.err, '^%-?WRONGTYPE') then return held end", ""}},
+		patches: []patch{{"internal/wire/lua/release.lua", "if type(held) == 'table' and not string.find(held.err, '^%-?WRONGTYPE') then return held end", ""}},
 		test:    "TestScriptRelease",
 	},
 	{
 		name: "refused-after", rule: "what a release may be refused comes before the deletion", why: "the release is told as an error, sent again and then answered: no judge looks at the first error",
 		patches: []patch{
-			{"lua/release.lua", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end\n", ""},
-			{"lua/release.lua", "if (ARGV[2] or '') == '' then return verdict end", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end\nif (ARGV[2] or '') == '' then return verdict end"},
+			{"internal/wire/lua/release.lua", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end\n", ""},
+			{"internal/wire/lua/release.lua", "if (ARGV[2] or '') == '' then return verdict end", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end\nif (ARGV[2] or '') == '' then return verdict end"},
 		},
 		test: "TestScriptRelease",
 	},
 	{
 		name: "extend-any", rule: "an extension acts on our value only", profiles: "extend,slow",
-		patches: []patch{{"lua/extend.lua", "if held ~= ARGV[1] then return 0 end", ""}},
+		patches: []patch{{"internal/wire/lua/extend.lua", "if held ~= ARGV[1] then return 0 end", ""}},
 		test:    "TestAnothersKeyIsNeverExtended",
 	},
 	{
 		name: "adopt-any", rule: "an adoption replaces the given value only", profiles: "adopt",
-		patches: []patch{{"lua/adopt.lua", "if held ~= ARGV[1] then return {0, held} end", ""}},
+		patches: []patch{{"internal/wire/lua/adopt.lua", "if held ~= ARGV[1] then return {0, held} end", ""}},
 		test:    "TestScriptAdopt",
 	},
 	{
@@ -70,7 +70,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "overwrite", rule: "a lock is only set where there is none", profiles: "calm",
-		patches: []patch{{"command.go", `name.args.full, value, "nx", "get", "px"`, `name.args.full, value, "get", "px"`}},
+		patches: []patch{{"internal/wire/command.go", `name.args.full, value, "nx", "get", "px"`, `name.args.full, value, "get", "px"`}},
 	},
 	{
 		name: "no-rollback", rule: "a failed attempt is rolled back", profiles: "network,life",
@@ -79,7 +79,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "rollback-yes-only", rule: "also where no answer came", profiles: "network,life",
-		patches: []patch{{"node.go", "c.holds = c.holds || rep.stored\n", "c.holds = c.holds || rep.stored && !rep.silent\n"}},
+		patches: []patch{{"internal/lane/lane.go", "c.Holds = c.Holds || rep.Stored\n", "c.Holds = c.Holds || rep.Stored && !rep.Silent\n"}},
 		test:    "TestAbandonedAttemptIsOwedAlthoughTheContextIsDone",
 	},
 	{
@@ -97,7 +97,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "half-asked", rule: "a panic in Observe does not keep a question from the other nodes", why: "a callback that runs in the caller of a release or an extension is rare: nodes have to be down for that, and to answer at once",
-		patches: []patch{{"ballot.go", "\t\tif i < n {\n\t\t\teach(i, n, f)\n\t\t}\n", ""}},
+		patches: []patch{{"internal/lane/lane.go", "\t\tif i < n {\n\t\t\tEach(i, n, f)\n\t\t}\n", ""}},
 		test:    "TestAPanicInObserveDoesNotStopAQuestionHalfWay",
 	},
 	{
@@ -107,47 +107,47 @@ var mutants = []mutant{
 	},
 	{
 		name: "not-owed", rule: "what had no answer is sent again", profiles: "network,crash,minority",
-		patches: []patch{{"node.go", "ln.owe(c, 0)", "_ = c"}},
+		patches: []patch{{"internal/lane/lane.go", "ln.owe(c, 0)", "_ = c"}},
 		test:    "TestRollbackIsSentAgainUntilItIsAnswered",
 	},
 	{
 		name: "no-ping", rule: "what undoes a command without an answer waits for a sign of life", why: "a rollback would have to overtake, on a new connection, what an old one delivers after the heal",
-		patches: []patch{{"node.go", "if c.early || ln.owed", "if false || ln.owed"}},
+		patches: []patch{{"internal/lane/lane.go", "if c.early || ln.Owed", "if false || ln.Owed"}},
 		test:    "TestRollbackOfWhatHadNoAnswerGoesOutOnlyAfterAPing",
 	},
 	{
 		name: "stale-ping", rule: "only a PING sent after the last timeout clears a node", why: "the next timeout takes it out of use again, and a minority's faults cost nothing",
-		patches: []patch{{"owed.go", "ln.stuck >= maxStuck || ln.downSince.After(p.sent)", "ln.stuck >= maxStuck"}},
+		patches: []patch{{"internal/lane/owed.go", "ln.Stuck >= maxStuck || ln.downSince.After(p.sent)", "ln.Stuck >= maxStuck"}},
 		test:    "TestOnlyAPingSentAfterTheLastTimeoutClearsANode",
 	},
 	{
 		name: "no-second-look", rule: "a second look", why: "the same",
-		patches: []patch{{"node.go", "ln.owe(c, lookAgain)", "_ = lookAgain"}},
+		patches: []patch{{"internal/lane/lane.go", "ln.owe(c, lookAgain)", "_ = lookAgain"}},
 		test:    "TestSecondLookFindsTheAcquireThatCameAfterTheRelease",
 	},
 	{
 		name: "retries", rule: "nothing is sent twice by go-redis", why: "the simulated clients do not retry",
-		patches: []patch{{"command.go", "func (*command) NoRetry() bool { return true }", "func (*command) NoRetry() bool { return false }"}},
+		patches: []patch{{"internal/wire/command.go", "func (*Command) NoRetry() bool { return true }", "func (*Command) NoRetry() bool { return false }"}},
 		test:    "TestClientsThatRetryDoNotSendOurCommandsAgain",
 	},
 	{
 		name: "replica-votes", rule: "a replica has no vote", why: "it has no replicas",
-		patches: []patch{{"node.go", "case replica != nil && !c.q.kind.cleans():", "case replica != nil && false:"}},
+		patches: []patch{{"internal/lane/lane.go", "case replica != nil && !c.Q.Kind.Cleans():", "case replica != nil && false:"}},
 		test:    "TestAReplicaIsNamedAndItsVotesDoNotCount",
 	},
 	{
 		name: "panic-through", rule: "a panic in a client's code is one node's failed answer", profiles: "edges",
-		patches: []patch{{"client.go", "v := recover()", "var v any"}},
+		patches: []patch{{"internal/wire/panics.go", "v := recover()", "var v any"}},
 		test:    "TestAPanicOfAClientIsOneNodesFailedAnswer",
 	},
 	{
 		name: "panic-believed", rule: "nothing is believed that a client read before it panicked", why: "simulated clients panic before they send, or when they have read all of it",
-		patches: []patch{{"command.go", "panicked := exec.(*panicError); panicked {", "panicked := exec.(*panicError); panicked && false {"}},
+		patches: []patch{{"internal/wire/command.go", "panicked := exec.(*PanicError); panicked {", "panicked := exec.(*PanicError); panicked && false {"}},
 		test:    "TestAPanicOfAClientIsOneNodesFailedAnswer",
 	},
 	{
 		name: "ring-wrapped", rule: "a Ring is recognised in wrappers", why: "there is no Ring in it",
-		patches: []patch{{"client.go", "if v.Type().Field(i).Anonymous && !embeddedIn(", "if v.Type().Field(i).Anonymous && depth < 0 && !embeddedIn("}},
+		patches: []patch{{"internal/lane/client.go", "if v.Type().Field(i).Anonymous && !embeddedIn(", "if v.Type().Field(i).Anonymous && depth < 0 && !embeddedIn("}},
 		test:    "TestWrappedClientsAreRecognised",
 	},
 	{
@@ -162,7 +162,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "heal-alone", rule: "a node is healed only with the majority of the round", why: "it takes a lock that is extended without a majority and whose key is gone on a node that another then needs",
-		patches: []patch{{"ballot.go", "c.rep.missing && b.t.extension() == extended", "c.rep.missing"}},
+		patches: []patch{{"ballot.go", "c.Rep.Missing && b.t.extension() == extended", "c.Rep.Missing"}},
 		test:    "TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn",
 	},
 	{
@@ -173,20 +173,20 @@ var mutants = []mutant{
 	{
 		name: "apart", rule: "value and fence are counted on the same node", why: "it takes one node that says no and moves its register in a round that the others win",
 		patches: []patch{
-			{"command.go", "r.stored = r.holder == value\n", "r.stored = r.holder == value\n\t\tm, _ := result(zadd, exec)\n\t\tr.fenced = m == int64(1)\n"},
-			{"ballot.go", "\tc.voted = true\n\tswitch", "\tc.voted = true\n\tif c.rep.answer == No && c.rep.fenced {\n\t\tb.t.fenced++\n\t}\n\tswitch"},
+			{"internal/wire/command.go", "r.Stored = r.Holder == value\n", "r.Stored = r.Holder == value\n\t\tm, _ := result(zadd, exec)\n\t\tr.Fenced = m == int64(1)\n"},
+			{"ballot.go", "\tc.Voted = true\n\tswitch", "\tc.Voted = true\n\tif c.Rep.Answer == wire.SaidNo && c.Rep.Fenced {\n\t\tb.t.fenced++\n\t}\n\tswitch"},
 			{"quorum.go", "case t.fenced >= t.need():\n\t\treturn acquireFenced", "case t.fenced >= t.need() && t.yes >= t.need():\n\t\treturn acquireFenced"},
 		},
 		test: "TestValueAndTokenAreCountedOnTheSameNodes",
 	},
 	{
 		name: "raise-any", rule: "a raise acts only where the value is ours", why: "it takes a key that changes hands between an acquire and its raise",
-		patches: []patch{{"lua/raise.lua", "if held ~= ARGV[1] then return {0} end", ""}},
+		patches: []patch{{"internal/wire/lua/raise.lua", "if held ~= ARGV[1] then return {0} end", ""}},
 		test:    "TestARaiseDoesNotCountANodeThatIsNotOursAnyMore",
 	},
 	{
 		name: "equal-counts", rule: "a register that stands at the proposal does not count", profiles: "skew,slow",
-		patches: []patch{{"command.go", "\tcase moved == int64(1):\n\t\tr.fenced = true", "\tcase moved == int64(1) || moved == int64(0):\n\t\tr.fenced = true"}},
+		patches: []patch{{"internal/wire/command.go", "\tcase moved == int64(1):\n\t\tr.Fenced = true", "\tcase moved == int64(1) || moved == int64(0):\n\t\tr.Fenced = true"}},
 	},
 	{
 		name: "no-raise", rule: "a majority that is ours is not enough without the token", profiles: "skew,slow",
@@ -194,11 +194,11 @@ var mutants = []mutant{
 	},
 	{
 		name: "raise-equal-counts", rule: "in a raise, too, only a register that moved counts", profiles: "skew,slow",
-		patches: []patch{{"lua/raise.lua", "'CH', ARGV[2], 'f') == 1 then", "'CH', ARGV[2], 'f') >= 0 then"}},
+		patches: []patch{{"internal/wire/lua/raise.lua", "'CH', ARGV[2], 'f') == 1 then", "'CH', ARGV[2], 'f') >= 0 then"}},
 	},
 	{
 		name: "lead-refuses", rule: "what is remembered of registers refuses nothing", why: "no simulated register stands near 2^53",
-		patches: []patch{{"fence.go", "case token <= start.wall || token > maxToken-leadRoom:", "case token <= start.wall:"}},
+		patches: []patch{{"fence.go", "case token <= start.wall || token > wire.MaxToken-leadRoom:", "case token <= start.wall:"}},
 		test:    "TestRegistersThatWereRemovedAreForgotten",
 	},
 	{
@@ -208,25 +208,25 @@ var mutants = []mutant{
 	},
 	{
 		name: "shrink", rule: "registers only grow", profiles: "skew",
-		patches: []patch{{"command.go", `q.add("zadd", name.args.fence, "gt", "ch", proposal, "f")`, `q.add("zadd", name.args.fence, "ch", proposal, "f")`}},
+		patches: []patch{{"internal/wire/command.go", `q.add("zadd", name.args.fence, "gt", "ch", proposal, "f")`, `q.add("zadd", name.args.fence, "ch", proposal, "f")`}},
 	},
 	{
 		name: "mortal-register", rule: "a register outlives its lock", profiles: "skew",
 		patches: []patch{
-			{"drift.go", "given = min(px(max(ttl, registerSlack)+registerLife), math.MaxInt32)\n\treturn given - px(registerSlack), given", "given = px(ttl / 4)\n\treturn given, given"},
-			{"command.go", "if ttl <= registerSlack {\n\t\treturn nil", "if false {\n\t\treturn nil"},
+			{"internal/wire/time.go", "given = min(Px(max(ttl, RegisterSlack)+RegisterLife), math.MaxInt32)\n\treturn given - Px(RegisterSlack), given", "given = Px(ttl / 4)\n\treturn given, given"},
+			{"internal/wire/command.go", "if ttl <= RegisterSlack {\n\t\treturn nil", "if false {\n\t\treturn nil"},
 		},
 	},
 	{
 		name: "immortal-register", rule: "each release and rollback gives the register a life", profiles: "calm,skew",
-		patches: []patch{{"lua/release.lua", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then", "if false then"}},
+		patches: []patch{{"internal/wire/lua/release.lua", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then", "if false then"}},
 		test:    "TestARegisterOutlivesTheLastWordOnItsLockByAboutADay",
 	},
 	{
 		name: "restore-immortal", rule: "an adoption and its undoing do, too", why: "all locks that are adopted are the library's own, whose registers have a life",
 		patches: []patch{
-			{"lua/adopt.lua", "if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[5]) then redis.call('PEXPIRE', KEYS[2], ARGV[6]) end\n", ""},
-			{"lua/restore.lua", "if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[2], ARGV[4]) end\n", ""},
+			{"internal/wire/lua/adopt.lua", "if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[5]) then redis.call('PEXPIRE', KEYS[2], ARGV[6]) end\n", ""},
+			{"internal/wire/lua/restore.lua", "if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[2], ARGV[4]) end\n", ""},
 		},
 		test: "TestTheRegisterOfAFailedAdoptionHasALife",
 	},
@@ -338,32 +338,32 @@ var mutants = []mutant{
 	},
 	{
 		name: "restore-not", rule: "a failed adoption puts the old value back", profiles: "adopt",
-		patches: []patch{{"adopt.go", "return restoreQuestion(e.name, value, mine, ttl)", "return rollbackQuestion(e.name, mine, ttl)"}},
+		patches: []patch{{"adopt.go", "return wire.RestoreQuestion(e.name, value, mine, ttl)", "return wire.RollbackQuestion(e.name, mine, ttl)"}},
 		test:    "TestAFailedAdoptionGivesTheLockBack",
 	},
 	{
 		name: "restore-longer", rule: "with the life that was left", profiles: "edges",
-		patches: []patch{{"lua/restore.lua", "if ends then redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', ends)) end", ""}},
+		patches: []patch{{"internal/wire/lua/restore.lua", "if ends then redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', ends)) end", ""}},
 		test:    "TestAFailedAdoptionGivesBackTheLifeThatWasLeft",
 	},
 	{
 		name: "restore-anew", rule: "and nothing that would have expired", why: "the time of the giver's value has to be over when that is put back",
-		patches: []patch{{"lua/restore.lua", "ARGV[2], 'XX', 'KEEPTTL')", "ARGV[2], 'KEEPTTL')"}},
+		patches: []patch{{"internal/wire/lua/restore.lua", "ARGV[2], 'XX', 'KEEPTTL')", "ARGV[2], 'KEEPTTL')"}},
 		test:    "TestAFailedAdoptionPutsBackNothingThatWouldHaveExpired",
 	},
 	{
 		name: "adopt-endless", rule: "an adopted lock has an end", profiles: "edges",
-		patches: []patch{{"lua/adopt.lua", "if left < tonumber(ARGV[3]) then", "if left >= 0 and left < tonumber(ARGV[3]) then"}},
+		patches: []patch{{"internal/wire/lua/adopt.lua", "if left < tonumber(ARGV[3]) then", "if left >= 0 and left < tonumber(ARGV[3]) then"}},
 		test:    "TestWhatHasNoTTLIsAdoptedWithOne",
 	},
 	{
 		name: "extend-endless", rule: "an extended lock has an end", why: "nobody takes a key's ttl away",
-		patches: []patch{{"lua/extend.lua", "if redis.call('PTTL', KEYS[1]) <= tonumber(ARGV[2]) then", "local left = redis.call('PTTL', KEYS[1])\nif left >= 0 and left <= tonumber(ARGV[2]) then"}},
+		patches: []patch{{"internal/wire/lua/extend.lua", "if redis.call('PTTL', KEYS[1]) <= tonumber(ARGV[2]) then", "local left = redis.call('PTTL', KEYS[1])\nif left >= 0 and left <= tonumber(ARGV[2]) then"}},
 		test:    "TestAnExtensionGivesATTLToWhatHasNone",
 	},
 	{
 		name: "clean-up-forgotten", rule: "clean-ups of a key go after each other", profiles: "edges",
-		patches: []patch{{"redlock.go", "\tb.behind = l.leaving[name.full]\n", ""}},
+		patches: []patch{{"redlock.go", "\tb.behind = l.leaving[name.Full]\n", ""}},
 		test:    "TestAReleaseWaitsForEveryRestore",
 	},
 	{
@@ -373,27 +373,27 @@ var mutants = []mutant{
 	},
 	{
 		name: "restore-owed", rule: "a release waits for an owed restore of its value", why: "a node has to refuse the restore and execute the release",
-		patches: []patch{{"node.go", "if c.early || ln.owed.putsBack(c.q.value) {", "if c.early {"}},
+		patches: []patch{{"internal/lane/lane.go", "if c.early || ln.Owed.putsBack(c.Q.Value) {", "if c.early {"}},
 		test:    "TestAReleaseWaitsForARestoreThatIsOwed",
 	},
 	{
 		name: "restore-owed-later", rule: "also where the release is owed, too", why: "the same",
-		patches: []patch{{"owed.go", "!d.due.After(now) && !ln.owed.putsBack(d.q.value) {", "!d.due.After(now) {"}},
+		patches: []patch{{"internal/lane/owed.go", "!d.due.After(now) && !ln.Owed.putsBack(d.q.Value) {", "!d.due.After(now) {"}},
 		test:    "TestAReleaseWaitsForARestoreThatIsOwed",
 	},
 	{
 		name: "adopter-released", rule: "what a failed adoption leaves is removed where the giver was released meanwhile", why: "the release has to come within a round trip of the adoption, and that has to fail",
-		patches: []patch{{"redlock.go", "case l.adopts[q.back].ended:", "case l.adopts[q.back].ended && false:"}},
+		patches: []patch{{"redlock.go", "case l.adopts[q.Back].ended:", "case l.adopts[q.Back].ended && false:"}},
 		test:    "TestAReleaseInTheMidstOfAnAdoptionThatFails",
 	},
 	{
 		name: "adopt-owed", rule: "a value whose release is owed to a node is not adopted there", why: "the release has to be sent again within a round trip of the adoption",
-		patches: []patch{{"node.go", "case c.q.kind == askAdopt && ln.owed.takesAway(c.q.back):", "case false && ln.owed.takesAway(c.q.back):"}},
+		patches: []patch{{"internal/lane/lane.go", "case c.Q.Kind == wire.AskAdopt && ln.Owed.takesAway(c.Q.Back):", "case false && ln.Owed.takesAway(c.Q.Back):"}},
 		test:    "TestAValueWhoseReleaseIsOwedIsNotAdopted",
 	},
 	{
 		name: "released-after-until", rule: "missing at a release is released only before Until", why: "what it tells is false, but nobody acts on it",
-		patches: []patch{{"quorum.go", "\tcase !asked:\n\t\treturn No\n\tcase inTime && missing:", "\tcase missing:"}},
+		patches: []patch{{"quorum.go", "\tcase !asked:\n\t\treturn wire.SaidNo\n\tcase inTime && missing:", "\tcase missing:"}},
 		test:    "TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil",
 	},
 	{
@@ -403,7 +403,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "unknown-is-lost", rule: "what is gone after Until counts neither way where a release was asked in time", why: "no judge looks at what Release tells, and each lock is released once",
-		patches: []patch{{"quorum.go", "\treturn Unknown\n}", "\treturn No\n}"}},
+		patches: []patch{{"quorum.go", "\treturn wire.SaidUnknown\n}", "\treturn wire.SaidNo\n}"}},
 		test:    "TestReleaseAfterUntilSaysNoMoreThanIsKnown",
 	},
 	{
@@ -413,7 +413,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "wake-kept", rule: "a wake that is not used goes to the next in the nodes' queues", why: "the second that is told makes up for it",
-		patches: []patch{{"lua/leave.lua", "if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end", "if true then return 1 end"}},
+		patches: []patch{{"internal/wire/lua/leave.lua", "if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end", "if true then return 1 end"}},
 		test:    "TestScriptLeave",
 	},
 	{
@@ -431,12 +431,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "half-open", rule: "a silent subscription is pinged, and given up without an answer", why: "the pause under the announcements makes up for it",
-		patches: []patch{{"ear.go", "\t\t\t\treturn nil // half-open", "\t\t\t\tlook.Reset(pingEvery)"}},
+		patches: []patch{{"internal/pubsub/subscriber.go", "\t\t\t\treturn nil // half-open", "\t\t\t\tlook.Reset(pingEvery)"}},
 		test:    "TestAQuietLinkIsPingedAndAHalfOpenOneGivenUp",
 	},
 	{
 		name: "not-declined", rule: "what is handed to one that gave up is undone", profiles: "leavers",
-		patches: []patch{{"redlock.go", "\tl.undo(b, rollbackQuestion(e.name, b.q.value, e.ttl))", ""}},
+		patches: []patch{{"redlock.go", "\tl.undo(b, wire.RollbackQuestion(e.name, b.q.Value, e.ttl))", ""}},
 		test:    "TestAHandOverThatIsNotClaimedGoesToTheNext",
 	},
 	{
@@ -446,7 +446,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "waits-for-itself", rule: "who is under a lock does not wait for it", why: "the simulated clients do not nest calls",
-		patches: []patch{{"lock.go", "k.l == l && k.name.full == e.name.full && k.Valid() {", "false && k.l == l && k.name.full == e.name.full && k.Valid() {"}},
+		patches: []patch{{"lock.go", "k.l == l && k.name.Full == e.name.Full && k.Valid() {", "false && k.l == l && k.name.Full == e.name.Full && k.Valid() {"}},
 		test:    "TestALockIsNotReentrant",
 	},
 	{
@@ -466,12 +466,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "all-tie", rule: "after a tie one goes on", why: "the pauses of those who tied are random, too",
-		patches: []patch{{"wait.go", "case tie && heir(q.Round, e.ballot.q.value):", "case tie:"}},
+		patches: []patch{{"wait.go", "case tie && heir(q.Round, e.ballot.q.Value):", "case tie:"}},
 		test:    "TestOfThoseWhoTiedOneGoesOn",
 	},
 	{
 		name: "never-skipped", rule: "a place ends", profiles: "fair",
-		patches: []patch{{"lua/turn.lua", "in ipairs({{'-inf', ms - 1}, {ms + tonumber(ARGV[7]) + 1, '+inf'}}) do", "in ipairs({}) do"}},
+		patches: []patch{{"internal/wire/lua/turn.lua", "in ipairs({{'-inf', ms - 1}, {ms + tonumber(ARGV[7]) + 1, '+inf'}}) do", "in ipairs({}) do"}},
 		test:    "TestADeadHeadIsSkipped",
 	},
 	{
@@ -481,12 +481,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-turns", rule: "Fair: a node says yes to the first of its queue only", profiles: "turns",
-		patches: []patch{{"lua/turn.lua", "  if over then\n", "  if false then\n"}},
+		patches: []patch{{"internal/wire/lua/turn.lua", "  if over then\n", "  if false then\n"}},
 		test:    "TestTurnsAreInOrderOfArrival",
 	},
 	{
 		name: "turn-untold", rule: "Fair: who finds the lock free and another first tells that one", why: "all who were told of a release have to give up within half a millisecond of it, once in a thousand runs",
-		patches: []patch{{"lua/turn.lua", "    redis.pcall('PUBLISH', ARGV[8] .. ':' .. first, '1 ' .. ARGV[1])\n", ""}},
+		patches: []patch{{"internal/wire/lua/turn.lua", "    redis.pcall('PUBLISH', ARGV[8] .. ':' .. first, '1 ' .. ARGV[1])\n", ""}},
 		test:    "TestWhoFindsTheLockFreeTellsWhoseTurnItIs",
 	},
 	{
@@ -504,51 +504,51 @@ var mutants = []mutant{
 	},
 	{
 		name: "extend-shortens", rule: "an extension shortens no ttl", why: "all extensions of a lock are of one ttl, and one that comes late gives more",
-		patches: []patch{{"lua/extend.lua", "if redis.call('PTTL', KEYS[1]) <= tonumber(ARGV[2]) then", "if true then"}},
+		patches: []patch{{"internal/wire/lua/extend.lua", "if redis.call('PTTL', KEYS[1]) <= tonumber(ARGV[2]) then", "if true then"}},
 		test:    "TestScriptExtend",
 	},
 	{
 		name: "adopt-shortens", rule: "an adoption shortens no ttl", profiles: "adopt",
-		patches: []patch{{"lua/adopt.lua", "if left < tonumber(ARGV[3]) then", "if true then"}},
+		patches: []patch{{"internal/wire/lua/adopt.lua", "if left < tonumber(ARGV[3]) then", "if true then"}},
 		test:    "TestScriptAdopt",
 	},
 	{
 		name: "guard-off", rule: "a node that may have forgotten grants nothing for the guard", profiles: "guard",
-		patches: []patch{{"guard.go", "if opt.RestartGuard == 0 {", "if true {"}},
+		patches: []patch{{"options.go", "if opt.RestartGuard == 0 {", "if true {"}},
 		test:    "TestANodeThatForgotGrantsNothingForTheGuard",
 	},
 	{
 		name: "guard-half", rule: "for all of it", profiles: "guard",
-		patches: []patch{{"lua/guard.lua", "local left = since + ARGV[#ARGV - 1] - now", "local left = since + ARGV[#ARGV - 1] / 2 - now"}},
+		patches: []patch{{"internal/wire/lua/guard.lua", "local left = since + ARGV[#ARGV - 1] - now", "local left = since + ARGV[#ARGV - 1] / 2 - now"}},
 		test:    "TestAStartIsNoEarlierThanTheUptimeSays",
 	},
 	{
 		name: "guard-believes", rule: "the mark is compared with the server", profiles: "guard",
 		patches: []patch{
-			{"guard.go", "c.check = !checked || !direct", "c.check = checked && !checked"},
-			{"guard.go", "case rep.answer == Yes && !compared:", "case false:"},
-			{"command.go", "args[len(args)-1] = markUnknown", "args[len(args)-1] = markBelieved"},
+			{"internal/lane/guard.go", "c.check = !checked || !direct", "c.check = checked && !checked"},
+			{"internal/lane/guard.go", "case rep.Answer == wire.SaidYes && !compared:", "case false:"},
+			{"internal/wire/command.go", "args[len(args)-1] = markUnknown", "args[len(args)-1] = markBelieved"},
 		},
 		test: "TestANodeThatForgotGrantsNothingForTheGuard",
 	},
 	{
 		name: "guard-flushed", rule: "a server that was flushed is no older than that", profiles: "guard",
-		patches: []patch{{"lua/guard.lua", "not string.find(stats, 'cmdstat_flush')", "true"}},
+		patches: []patch{{"internal/wire/lua/guard.lua", "not string.find(stats, 'cmdstat_flush')", "true"}},
 		test:    "TestANodeThatForgotGrantsNothingForTheGuard",
 	},
 	{
 		name: "guard-once", rule: "every grant compares where connections are not known", why: "scripts that a restarted server does not know tell as much",
-		patches: []patch{{"guard.go", "c.check = !checked || !direct", "c.check = !checked"}},
+		patches: []patch{{"internal/lane/guard.go", "c.check = !checked || !direct", "c.check = !checked"}},
 		test:    "TestBehindAnUnknownNodeEveryGrantComparesTheMark",
 	},
 	{
 		name: "guard-doubtless", rule: "a grant behind one that was not executed is none", why: "its batches are small, and errors of the first rare",
-		patches: []patch{{"guard.go", "case rep.answer == Yes && !compared:", "case false:"}},
+		patches: []patch{{"internal/lane/guard.go", "case rep.Answer == wire.SaidYes && !compared:", "case false:"}},
 		test:    "TestAGrantOnAMarkThatNothingComparedIsTakenBack",
 	},
 	{
 		name: "guard-adopts", rule: "an adoption is a grant", why: "the value of a lock that was given back has to be adopted",
-		patches: []patch{{"lua/guard.lua", "if not held or held == ARGV[1] then", "if not held then"}},
+		patches: []patch{{"internal/wire/lua/guard.lua", "if not held or held == ARGV[1] then", "if not held then"}},
 		test:    "TestAnAdoptionIsAGrant",
 	},
 }

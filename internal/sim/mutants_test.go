@@ -2,13 +2,11 @@ package sim
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -165,9 +163,22 @@ func TestMutants(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	bins := binaries{sim: filepath.Join(dir, "sim.test"), root: filepath.Join(dir, "root.test")}
-	for pkg, out := range map[string]string{"./internal/sim": bins.sim, ".": bins.root} {
-		if err := build(t, overlay, pkg, out); err != nil {
+	bins := binaries{}
+	packages := []string{"internal/sim"}
+	for _, m := range list {
+		if m.test != "" {
+			packages = append(packages, m.home(t))
+		}
+	}
+	if which == "1" {
+		packages = append(packages, directedIn...)
+	}
+	for _, pkg := range packages {
+		if bins[pkg] != "" {
+			continue
+		}
+		bins[pkg] = filepath.Join(dir, strings.ReplaceAll(pkg, "/", "_")+".test")
+		if err := build(t, overlay, "./"+pkg, bins[pkg]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -194,19 +205,36 @@ func TestMutants(t *testing.T) {
 	t.Logf("%d mutants in %v", len(list), time.Since(began).Round(time.Second))
 }
 
-// binaries are the test binaries of two packages, with all mutants in them.
-type binaries struct{ sim, root string }
+// binaries are the test binaries of packages, with all mutants in them, by folder.
+type binaries map[string]string
+
+// directedIn are the folders that have the tests that mutants name.
+var directedIn = []string{".", "internal/wire", "internal/lane", "internal/pubsub"}
+
+// home is the folder of the directed test.
+func (m *mutant) home(t *testing.T) string {
+	for _, folder := range directedIn {
+		files, _ := filepath.Glob(filepath.Join(root(t), folder, "*_test.go"))
+		for _, file := range files {
+			if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), "\nfunc "+m.test+"(") {
+				return folder
+			}
+		}
+	}
+	t.Fatalf("mutant %s: there is no %s in %q", m.name, m.test, directedIn)
+	return ""
+}
 
 // control plays the library as it is over all that the mutants were played over, and the named tests.
 func control(t *testing.T, bins binaries) {
 	used := map[string]bool{}
-	tests := map[string]bool{}
+	tests := map[string][]string{}
 	for _, m := range mutants {
 		for _, p := range strings.Split(m.profiles, ",") {
 			used[p] = true
 		}
 		if m.test != "" {
-			tests[m.test] = true
+			tests[m.home(t)] = append(tests[m.home(t)], m.test)
 		}
 	}
 	var names []string
@@ -215,28 +243,33 @@ func control(t *testing.T, bins binaries) {
 			names = append(names, p.Name)
 		}
 	}
-	found, took := runner(t, bins.sim, "", strings.Join(names, ","), 5*time.Minute)
+	found, took := runner(t, bins["internal/sim"], "", strings.Join(names, ","), 5*time.Minute)
 	if found != "" {
 		t.Errorf("the library without any mutation: %s", found)
 	}
-	all := slices.Sorted(maps.Keys(tests))
-	if out, err := directed(bins, "", strings.Join(all, "|"), root(t)); err != nil {
-		t.Errorf("the library without any mutation: %v\n%s", err, out)
+	n := 0
+	for home, all := range tests {
+		n += len(all)
+		if out, err := directed(bins[home], "", strings.Join(all, "|"), filepath.Join(root(t), home)); err != nil {
+			t.Errorf("the library without any mutation: %v\n%s", err, out)
+		}
 	}
-	t.Logf("control: %d runs on each of %s in %v, and %d directed tests", mutantRuns, strings.Join(names, ", "), took.Round(time.Second), len(all))
+	t.Logf("control: %d runs on each of %s in %v, and %d directed tests", mutantRuns, strings.Join(names, ", "), took.Round(time.Second), n)
 }
 
-// directed plays tests of the root package as a mutant.
-func directed(bins binaries, mutant, tests, dir string) (out []byte, err error) {
-	cmd := exec.Command(bins.root, "-test.run=^("+tests+")$", "-test.timeout=60s")
+// directed plays tests of a package as a mutant.
+func directed(bin, mutant, tests, dir string) (out []byte, err error) {
+	cmd := exec.Command(bin, "-test.run=^("+tests+")$", "-test.timeout=60s")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "REDLOCK_MUTANT="+mutant)
 	return cmd.CombinedOutput()
 }
 
+const luaFolder = "internal/wire/lua"
+
 // directory is where a mutant's directed test runs: those of scripts read them from there.
 func (m *mutant) directory(t *testing.T) string {
-	dir, scripts := root(t), map[string]string{}
+	dir, scripts := filepath.Join(root(t), m.home(t)), map[string]string{}
 	for file, text := range m.sources(t) {
 		if strings.HasSuffix(file, ".lua") {
 			scripts[file] = text
@@ -246,7 +279,7 @@ func (m *mutant) directory(t *testing.T) string {
 		return dir
 	}
 	own := filepath.Join(t.TempDir(), m.name)
-	if err := os.CopyFS(filepath.Join(own, "lua"), os.DirFS(filepath.Join(dir, "lua"))); err != nil {
+	if err := os.CopyFS(filepath.Join(own, luaFolder), os.DirFS(filepath.Join(root(t), luaFolder))); err != nil {
 		t.Error(err)
 	}
 	for file, text := range scripts {
@@ -260,7 +293,7 @@ func (m *mutant) directory(t *testing.T) string {
 // hunt looks for a mutant and says how it was found.
 func (m *mutant) hunt(t *testing.T, bins binaries) string {
 	if m.profiles != "" {
-		found, took := runner(t, bins.sim, m.name, m.profiles, mutantLimit)
+		found, took := runner(t, bins["internal/sim"], m.name, m.profiles, mutantLimit)
 		if found != "" {
 			return fmt.Sprintf("%-22s %5.1fs  %s", m.name, took.Seconds(), found)
 		}
@@ -270,7 +303,7 @@ func (m *mutant) hunt(t *testing.T, bins binaries) string {
 		return m.name + " SURVIVES"
 	}
 	began := time.Now()
-	out, err := directed(bins, m.name, m.test, m.directory(t))
+	out, err := directed(bins[m.home(t)], m.name, m.test, m.directory(t))
 	if err == nil {
 		t.Errorf("mutant %s (without the rule: %s) survives %s", m.name, m.rule, m.test)
 		return m.name + " SURVIVES"

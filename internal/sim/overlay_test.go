@@ -51,15 +51,15 @@ func compose(t *testing.T, dir string, list []mutant) (overlay string) {
 			if script, ok := strings.CutSuffix(filepath.Base(file), ".lua"); ok {
 				if script == "guard" { // it goes before others
 					fmt.Fprintf(&all.inits, "\tif underTest == %q {\n\t\tguardLua = %s\n", m.name, strconv.Quote(texts[file]))
-					for _, made := range regexp.MustCompile(`(\w+)\s+= (newGrant\("\w+", \w+\))`).FindAllStringSubmatch(source(t, "script.go"), -1) {
+					for _, made := range regexp.MustCompile(`(\w+)\s+= (newGrant\("\w+", \w+\))`).FindAllStringSubmatch(source(t, "internal/wire/script.go"), -1) {
 						fmt.Fprintf(&all.inits, "\t\t*%s = *hashed(%s)\n", made[1], made[2])
 					}
 					fmt.Fprint(&all.inits, "\t}\n")
 					continue
 				}
-				made := regexp.MustCompile(`(\w+)\s+= (new\w+\("\w+", )` + script + `Lua\)`).FindStringSubmatch(source(t, "script.go"))
+				made := regexp.MustCompile(`(\w+)\s+= (new\w+\("\w+", )` + script + `Lua\)`).FindStringSubmatch(source(t, "internal/wire/script.go"))
 				if made == nil {
-					t.Fatalf("mutant %s: script.go does not say how %s is made", m.name, file)
+					t.Fatalf("mutant %s: internal/wire/script.go does not say how %s is made", m.name, file)
 				}
 				fmt.Fprintf(&all.inits, "\tif underTest == %q {\n\t\t*%s = *hashed(%s%s))\n\t}\n", m.name, made[1], made[2], strconv.Quote(texts[file]))
 				continue
@@ -69,16 +69,24 @@ func compose(t *testing.T, dir string, list []mutant) (overlay string) {
 	}
 	replace := map[string]string{}
 	put := func(file, text string) {
-		to := filepath.Join(dir, filepath.Base(file))
+		to := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
 		if err := os.WriteFile(to, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		replace[filepath.Join(root(t), file)] = to
 	}
+	packages := map[string]string{"internal/wire": "wire"} // by folder: those that are told which mutant they are
 	for name, c := range all.files {
 		put(name, c.text(t))
+		packages[filepath.Dir(name)] = c.file.Name.Name
 	}
-	put("mutants_overlay.go", fmt.Sprintf(overlayFile, all.inits.String()))
+	for folder, pkg := range packages {
+		text := fmt.Sprintf(overlayFile, pkg)
+		if pkg == "wire" {
+			text = fmt.Sprintf(scriptsOverlayFile, all.inits.String())
+		}
+		put(filepath.Join(folder, "mutants_overlay.go"), text)
+	}
 	b, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
@@ -90,8 +98,16 @@ func compose(t *testing.T, dir string, list []mutant) (overlay string) {
 	return overlay
 }
 
-// overlayFile is the file that the library has with its mutants and not without.
-const overlayFile = `package redlock
+// overlayFile is the file that a package of the library has with its mutants and not without.
+const overlayFile = `package %s
+
+import "os"
+
+var underTest = os.Getenv("REDLOCK_MUTANT")
+`
+
+// scriptsOverlayFile is that of package wire, which has the scripts.
+const scriptsOverlayFile = `package wire
 
 import (
 	"crypto/sha1"

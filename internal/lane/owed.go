@@ -1,9 +1,11 @@
-package redlock
+package lane
 
 import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // What is owed to a node: rollbacks and releases that have had no answer. A
@@ -21,7 +23,7 @@ const (
 	// answer. The ttl alone would not do: it runs from when the node executes the
 	// command, which a stopped one does when it wakes, and the register that it then
 	// raises has no other end. Values are unique, so a late rollback does no harm.
-	debtLife = registerLife
+	debtLife = wire.RegisterLife
 
 	// lookAgain is the pause between rollbacks of a command that was not answered:
 	// finding nothing may mean that the command is still under way on another
@@ -48,7 +50,7 @@ const (
 
 // A debt is one of them.
 type debt struct {
-	q     *question
+	q     *wire.Question
 	since time.Time // became owed: only a PING that left later counts
 	until time.Time // then it is dropped
 	due   time.Time // not before
@@ -64,11 +66,11 @@ type debts struct {
 	dropped  int            // for lack of room, since the beginning
 }
 
-func (d *debts) len() int { return len(d.list) }
+func (d *debts) Len() int { return len(d.list) }
 
 func (d *debts) add(one *debt) {
 	d.list = append(d.list, one)
-	if back := one.q.back; back != "" {
+	if back := one.q.Back; back != "" {
 		if d.restores == nil {
 			d.restores = make(map[string]int)
 		}
@@ -82,7 +84,7 @@ func (d *debts) drop(gone func(*debt) bool) {
 		if !gone(one) {
 			return false
 		}
-		if back := one.q.back; back != "" {
+		if back := one.q.Back; back != "" {
 			if d.restores[back]--; d.restores[back] == 0 {
 				delete(d.restores, back)
 			}
@@ -102,29 +104,29 @@ func (d *debts) putsBack(value string) bool { return d.restores[value] > 0 }
 // find nothing to take away, and if the adoption fails the value comes back for good.
 func (d *debts) takesAway(value string) bool {
 	return slices.ContainsFunc(d.list, func(one *debt) bool {
-		return one.q.value == value && (one.q.kind == askRelease || one.q.kind == askRollback)
+		return one.q.Value == value && (one.q.Kind == wire.AskRelease || one.q.Kind == wire.AskRollback)
 	})
 }
 
 // owe notes that a call's cleaning is to be sent again, not before the pause is
 // over. Needs ln.mu.
-func (ln *lane) owe(c *call, pause time.Duration) {
+func (ln *Lane) owe(c *Call, pause time.Duration) {
 	if ln.closed {
 		return
 	}
 	c.owed = true
 	now := time.Now()
-	if len(ln.owed.list) >= maxDebts {
-		oldest := ln.owed.list[0]
-		ln.owed.drop(func(d *debt) bool { return d == oldest })
-		ln.owed.dropped++
+	if len(ln.Owed.list) >= maxDebts {
+		oldest := ln.Owed.list[0]
+		ln.Owed.drop(func(d *debt) bool { return d == oldest })
+		ln.Owed.dropped++
 	}
-	ln.owed.add(&debt{q: c.q, since: now, until: now.Add(c.q.ttl + debtLife), due: now.Add(pause), doubt: c.doubt, under: ln.flown})
+	ln.Owed.add(&debt{q: c.Q, since: now, until: now.Add(c.Q.Ttl + debtLife), due: now.Add(pause), doubt: c.Doubt, under: ln.flown})
 	ln.probe()
 }
 
 // probe sees to it that the prober runs. Needs ln.mu.
-func (ln *lane) probe() {
+func (ln *Lane) probe() {
 	if !ln.probing && !ln.closed {
 		ln.probing = true
 		go ln.runProbe()
@@ -132,7 +134,7 @@ func (ln *lane) probe() {
 }
 
 // nudge wakes the prober from its pause. Needs ln.mu or nothing.
-func (ln *lane) nudge() {
+func (ln *Lane) nudge() {
 	if ln.probing {
 		select {
 		case ln.kick <- struct{}{}:
@@ -150,7 +152,7 @@ type pong struct {
 
 // runProbe PINGs the node until it is up and nothing is owed to it. A PING that
 // hangs is not waited for; the next one goes out beside it.
-func (ln *lane) runProbe() {
+func (ln *Lane) runProbe() {
 	pongs := make(chan pong, maxProbes) // room for all: none blocks
 	open := 0
 	pause := probeFirst
@@ -158,7 +160,7 @@ func (ln *lane) runProbe() {
 		if open < maxProbes {
 			open++
 			go func(sent time.Time) {
-				err := ping(ln.node)
+				err := ping(ln.Node)
 				pongs <- pong{sent: sent, err: err, took: time.Since(sent)}
 			}(time.Now())
 		}
@@ -189,8 +191,8 @@ func (ln *lane) runProbe() {
 }
 
 func ping(node laneNode) (err error) {
-	defer caught(&err)
-	c := newCommand([]any{"ping"})
+	defer wire.Caught(&err)
+	c := wire.NewCommand([]any{"ping"})
 	if err := node.Process(context.Background(), &c); err != nil {
 		return err
 	}
@@ -202,12 +204,12 @@ func (p pong) alive() bool {
 	if p.err == nil {
 		return true
 	}
-	_, said := explain(p.err)
+	_, said := wire.Explain(p.err)
 	return said
 }
 
 // await waits for an answer to any PING under way.
-func (ln *lane) await(pongs <-chan pong, limit time.Duration) (p pong, ok bool) {
+func (ln *Lane) await(pongs <-chan pong, limit time.Duration) (p pong, ok bool) {
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	select {
@@ -221,14 +223,14 @@ func (ln *lane) await(pongs <-chan pong, limit time.Duration) (p pong, ok bool) 
 }
 
 // pingPatience is how long a PING is waited for before another one is sent.
-func (ln *lane) pingPatience() time.Duration {
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
-	return min(max(roundTrips*ln.rtt, probeFirst), probeMost)
+func (ln *Lane) pingPatience() time.Duration {
+	ln.Mu.Lock()
+	defer ln.Mu.Unlock()
+	return min(max(wire.RoundTrips*ln.rtt, probeFirst), probeMost)
 }
 
 // doze waits for the pause to be over, a sign of life, or the end.
-func (ln *lane) doze(pause time.Duration) {
+func (ln *Lane) doze(pause time.Duration) {
 	t := time.NewTimer(pause)
 	defer t.Stop()
 	select {
@@ -241,11 +243,11 @@ func (ln *lane) doze(pause time.Duration) {
 // settle uses a PING's answer: what became owed before it left is sent, then the
 // node is used again. It reports whether the prober is done and, if not, when to
 // go on.
-func (ln *lane) settle(p pong) (done bool, wait time.Duration) {
+func (ln *Lane) settle(p pong) (done bool, wait time.Duration) {
 	for {
-		ln.mu.Lock()
+		ln.Mu.Lock()
 		batch := ln.due(p.sent, time.Now())
-		ln.mu.Unlock()
+		ln.Mu.Unlock()
 		if len(batch) == 0 {
 			break
 		}
@@ -253,18 +255,18 @@ func (ln *lane) settle(p pong) (done bool, wait time.Duration) {
 			return false, probeFirst
 		}
 	}
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
-	if ln.down != nil {
-		if ln.stuck >= maxStuck || ln.downSince.After(p.sent) {
+	ln.Mu.Lock()
+	defer ln.Mu.Unlock()
+	if ln.Down != nil {
+		if ln.Stuck >= maxStuck || ln.downSince.After(p.sent) {
 			return false, probeFirst
 		}
-		ln.down = nil
+		ln.Down = nil
 		if ln.rtt == 0 || p.took < ln.rtt {
 			ln.rtt = max(p.took, 1)
 		}
 	}
-	if ln.owed.len() > 0 { // a second look, or what became owed since
+	if ln.Owed.Len() > 0 { // a second look, or what became owed since
 		return false, ln.nextDue(time.Now())
 	}
 	ln.probing = false
@@ -273,27 +275,27 @@ func (ln *lane) settle(p pong) (done bool, wait time.Duration) {
 }
 
 // due picks what may be sent now, oldest first. Needs ln.mu.
-func (ln *lane) due(pinged, now time.Time) []*debt {
-	ln.owed.drop(func(d *debt) bool { return now.After(d.until) })
+func (ln *Lane) due(pinged, now time.Time) []*debt {
+	ln.Owed.drop(func(d *debt) bool { return now.After(d.until) })
 	var batch []*debt
 	bytes := 0
-	for _, d := range ln.owed.list {
-		if len(batch) == maxBatchCalls || bytes > maxBatchBytes {
+	for _, d := range ln.Owed.list {
+		if len(batch) == maxBatchCalls || bytes > MaxBatchBytes {
 			break
 		}
-		if !d.since.After(pinged) && !d.due.After(now) && !ln.owed.putsBack(d.q.value) {
+		if !d.since.After(pinged) && !d.due.After(now) && !ln.Owed.putsBack(d.q.Value) {
 			batch = append(batch, d)
-			bytes += d.q.bytes
+			bytes += d.q.Bytes
 		}
 	}
 	return batch
 }
 
 // nextDue is how long until something may be sent. Needs ln.mu.
-func (ln *lane) nextDue(now time.Time) time.Duration {
+func (ln *Lane) nextDue(now time.Time) time.Duration {
 	wait := lookAgain << maxDoublings
-	for _, d := range ln.owed.list {
-		if !ln.owed.putsBack(d.q.value) { // else it goes after that restore
+	for _, d := range ln.Owed.list {
+		if !ln.Owed.putsBack(d.q.Value) { // else it goes after that restore
 			wait = min(wait, d.due.Sub(now))
 		}
 	}
@@ -302,17 +304,17 @@ func (ln *lane) nextDue(now time.Time) time.Duration {
 
 // drain sends a batch of what is owed and waits for the answers, but not for
 // long. It reports whether the node answered.
-func (ln *lane) drain(batch []*debt) bool {
-	replies := make(chan []reply)
+func (ln *Lane) drain(batch []*debt) bool {
+	replies := make(chan []wire.Reply)
 	gone := make(chan struct{})
 	go func() {
-		got := payDebts(ln.node, batch)
+		got := payDebts(ln.Node, batch)
 		select {
 		case replies <- got:
 		case <-gone: // what was answered is sent once more, which does no harm
-			ln.mu.Lock()
-			ln.stuck--
-			ln.mu.Unlock()
+			ln.Mu.Lock()
+			ln.Stuck--
+			ln.Mu.Unlock()
 		}
 	}()
 	limit := time.NewTimer(drainTimeout)
@@ -324,26 +326,26 @@ func (ln *lane) drain(batch []*debt) bool {
 	case <-ln.stopping:
 	}
 	close(gone)
-	ln.mu.Lock()
-	ln.stuck++
-	ready := ln.suspect(timeoutError(drainTimeout), nil)
-	ln.mu.Unlock()
-	deliver(ready)
+	ln.Mu.Lock()
+	ln.Stuck++
+	ready := ln.suspect(wire.TimeoutError(drainTimeout), nil)
+	ln.Mu.Unlock()
+	Deliver(ready)
 	return false
 }
 
 // paid strikes off what was answered.
-func (ln *lane) paid(batch []*debt, got []reply) (answered bool) {
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
+func (ln *Lane) paid(batch []*debt, got []wire.Reply) (answered bool) {
+	ln.Mu.Lock()
+	defer ln.Mu.Unlock()
 	now := time.Now()
 	answered = true
 	paid := make(map[*debt]bool, len(batch))
 	for i, d := range batch {
 		switch r := got[i]; {
-		case r.silent || !r.sent:
+		case r.Silent || !r.Sent:
 			answered = false
-		case r.answer == saidUnknown: // LOADING, READONLY and the like: less and less often
+		case r.Answer == wire.SaidUnknown: // LOADING, READONLY and the like: less and less often
 			d.tries++
 			d.due = now.Add(lookAgain << min(d.tries, maxDoublings))
 		case d.doubt: // what puts it there may come later: with its flight, or just behind
@@ -353,13 +355,13 @@ func (ln *lane) paid(batch []*debt, got []reply) (answered bool) {
 			paid[d] = true
 		}
 	}
-	ln.owed.drop(func(d *debt) bool { return paid[d] })
+	ln.Owed.drop(func(d *debt) bool { return paid[d] })
 	return answered
 }
 
 // underway reports whether a flight up to this number has not come back. Needs
 // ln.mu.
-func (ln *lane) underway(last uint64) bool {
+func (ln *Lane) underway(last uint64) bool {
 	for _, f := range ln.flights {
 		if f.number <= last {
 			return true
@@ -370,22 +372,22 @@ func (ln *lane) underway(last uint64) bool {
 
 // payDebts sends the questions in one pipeline, and once more those whose script
 // the node does not know.
-func payDebts(node laneNode, batch []*debt) []reply {
-	got := make([]reply, len(batch))
+func payDebts(node laneNode, batch []*debt) []wire.Reply {
+	got := make([]wire.Reply, len(batch))
 	todo := make([]int, len(batch))
 	for i := range todo {
 		todo[i] = i
 	}
 	for _, asText := range []bool{false, true} {
-		cmds := make([][2]command, len(todo))
+		cmds := make([][2]wire.Command, len(todo))
 		for n, i := range todo {
-			cmds[n][0] = newCommand(batch[i].q.args(0, asText, false, false))
+			cmds[n][0] = wire.NewCommand(batch[i].q.Args(0, asText, false, false))
 		}
 		err := pay(node, cmds)
 		var again []int
 		for n, i := range todo {
-			got[i] = batch[i].q.read(cmds[n][:], false, err)
-			if got[i].again(batch[i].q, asText, false) {
+			got[i] = batch[i].q.Read(cmds[n][:], false, err)
+			if got[i].Again(batch[i].q, asText, false) {
 				again = append(again, i)
 			}
 		}
@@ -397,8 +399,8 @@ func payDebts(node laneNode, batch []*debt) []reply {
 }
 
 // pay sends commands in one pipeline.
-func pay(node laneNode, cmds [][2]command) (err error) {
-	defer caught(&err)
+func pay(node laneNode, cmds [][2]wire.Command) (err error) {
+	defer wire.Caught(&err)
 	ctx := context.Background()
 	pipe := node.Pipeline()
 	for i := range cmds {

@@ -1,4 +1,4 @@
-package redlock
+package wire
 
 import (
 	"context"
@@ -29,18 +29,18 @@ const (
 	theirs = wiretest.Theirs
 )
 
-var allKinds = []kind{askAcquire, askRaise, askExtend, askHeal, askRelease, askRollback, askAdopt, askRestore, askTouch, askInspect, askTurn, askWait, askLeave, askLook}
+var allKinds = []kind{AskAcquire, AskRaise, AskExtend, AskHeal, AskRelease, AskRollback, AskAdopt, AskRestore, AskTouch, AskInspect, AskTurn, AskWait, AskLeave, askLook}
 
 // questionOf is a question of each kind.
-func questionOf(k kind) *question {
-	name, _ := nameKey("", "jobs/42")
-	for _, q := range []question{
-		acquireQuestion(nil, name, mine, time.Second, 7), raiseQuestion(name, mine, time.Second, 7), extendQuestion(name, mine, time.Second, 7),
-		healQuestion(name, mine, time.Second), releaseQuestion(name, mine, time.Second, 2, theirs), rollbackQuestion(name, mine, time.Second),
-		adoptQuestion(nil, name, theirs, mine, time.Second, 7), restoreQuestion(name, theirs, mine, time.Second), touchQuestion(name, time.Second),
-		inspectQuestion(name), turnQuestion(nil, name, mine, time.Second, 7, theirs, 1800000000000001), leaveQuestion(name, theirs, mine, 2), waitQuestion(name, theirs, false), lookQuestion(name),
+func questionOf(k kind) *Question {
+	name, _ := NameKey("", "jobs/42")
+	for _, q := range []Question{
+		AcquireQuestion(nil, name, mine, time.Second, 7), RaiseQuestion(name, mine, time.Second, 7), ExtendQuestion(name, mine, time.Second, 7),
+		HealQuestion(name, mine, time.Second), ReleaseQuestion(name, mine, time.Second, 2, theirs), RollbackQuestion(name, mine, time.Second),
+		AdoptQuestion(nil, name, theirs, mine, time.Second, 7), RestoreQuestion(name, theirs, mine, time.Second), TouchQuestion(name, time.Second),
+		InspectQuestion(name), TurnQuestion(nil, name, mine, time.Second, 7, theirs, 1800000000000001), LeaveQuestion(name, theirs, mine, 2), WaitQuestion(name, theirs, false), LookQuestion(name),
 	} {
-		if q.kind == k {
+		if q.Kind == k {
 			return &q
 		}
 	}
@@ -54,10 +54,10 @@ type got struct {
 }
 
 // commands are commands as go-redis leaves them.
-func commands(all ...got) []command {
-	cmds := make([]command, len(all))
+func commands(all ...got) []Command {
+	cmds := make([]Command, len(all))
 	for i, g := range all {
-		cmds[i] = newCommand([]any{"x"})
+		cmds[i] = NewCommand([]any{"x"})
 		if g.val != nil {
 			cmds[i].SetVal(g.val)
 		}
@@ -68,8 +68,8 @@ func commands(all ...got) []command {
 	return cmds
 }
 
-func readAs(k kind, plain bool, first, second got, exec error) reply {
-	return questionOf(k).read(commands(first, second), plain, exec)
+func readAs(k kind, plain bool, first, second got, exec error) Reply {
+	return questionOf(k).Read(commands(first, second), plain, exec)
 }
 
 var (
@@ -104,60 +104,60 @@ func refused() error {
 }
 
 // misleading are the errors that a node's must never match.
-var misleading = []error{context.Canceled, context.DeadlineExceeded, errHeld, errNoQuorum, errLost, errClosed}
+var misleading = []error{context.Canceled, context.DeadlineExceeded, ErrHeld, ErrNoQuorum, ErrLost, ErrClosed}
 
 // checkReply states what holds of every reply, whatever the node answered.
-func checkReply(t interface{ Errorf(string, ...any) }, q *question, plain bool, r reply) {
+func checkReply(t interface{ Errorf(string, ...any) }, q *Question, plain bool, r Reply) {
 	bad := func(format string, args ...any) {
-		t.Errorf("kind %d, plain=%v: %s: %+v (error %v)", q.kind, plain, fmt.Sprintf(format, args...), r, r.err)
+		t.Errorf("kind %d, plain=%v: %s: %+v (error %v)", q.Kind, plain, fmt.Sprintf(format, args...), r, r.Err)
 	}
-	switch r.answer {
-	case saidYes, saidNo:
-		if r.silent || !r.sent {
+	switch r.Answer {
+	case SaidYes, SaidNo:
+		if r.Silent || !r.Sent {
 			bad("an answer that never came")
 		}
-	case saidUnknown:
-		if r.err == nil {
+	case SaidUnknown:
+		if r.Err == nil {
 			bad("unknown, and no reason")
 		}
 	default:
 		bad("no answer is none of the three")
 	}
-	if r.fenced && r.answer != saidYes {
+	if r.Fenced && r.Answer != SaidYes {
 		bad("a register moved where nothing was agreed")
 	}
-	if r.fenced && q.kind != askAcquire && q.kind != askRaise && q.kind != askAdopt {
+	if r.Fenced && q.Kind != AskAcquire && q.Kind != AskRaise && q.Kind != AskAdopt {
 		bad("a register moved that was not asked to")
 	}
-	if r.missing && q.kind != askInspect && r.answer != saidNo {
+	if r.Missing && q.Kind != AskInspect && r.Answer != SaidNo {
 		bad("missing, and yet no no")
 	}
-	if r.silent && !r.sent {
+	if r.Silent && !r.Sent {
 		bad("silent before it was sent")
 	}
-	if r.stored && !r.sent {
+	if r.Stored && !r.Sent {
 		bad("stored before it was sent")
 	}
-	if r.stored && !q.kind.stores() {
+	if r.Stored && !q.Kind.Stores() {
 		bad("stored by a question that stores nothing")
 	}
-	if q.kind.stores() && !r.stored && (r.answer == saidYes || r.silent) {
+	if q.Kind.Stores() && !r.Stored && (r.Answer == SaidYes || r.Silent) {
 		bad("our value may be there, and nobody is told")
 	}
-	if r.score < 0 || r.score >= maxToken {
-		bad("a register of %d", r.score)
+	if r.Score < 0 || r.Score >= MaxToken {
+		bad("a register of %d", r.Score)
 	}
-	if r.err != nil {
+	if r.Err != nil {
 		for _, no := range misleading {
-			if errors.Is(r.err, no) {
+			if errors.Is(r.Err, no) {
 				bad("its error matches %v", no)
 			}
 		}
 	}
-	if r.again(q, false, plain) && (r.answer != saidUnknown || r.stored || r.silent) {
+	if r.Again(q, false, plain) && (r.Answer != SaidUnknown || r.Stored || r.Silent) {
 		bad("sent again although it may have been executed")
 	}
-	if r.again(q, true, true) {
+	if r.Again(q, true, true) {
 		bad("sent again in the form that it had")
 	}
 }
@@ -166,13 +166,13 @@ func TestEveryReplyOfEveryShapeKeepsTheRules(t *testing.T) {
 	for _, k := range allKinds {
 		q := questionOf(k)
 		for _, plain := range []bool{false, true} {
-			if plain && k != askAcquire {
+			if plain && k != AskAcquire {
 				continue
 			}
 			for _, first := range shapes {
 				for _, second := range shapes {
 					for _, exec := range []error{nil, redis.Nil, io.EOF, said("WRONGPASS invalid username-password pair or user is disabled.")} {
-						r := q.read(commands(first, second), plain, exec)
+						r := q.Read(commands(first, second), plain, exec)
 						checkReply(t, q, plain, r)
 					}
 				}
@@ -184,10 +184,10 @@ func TestEveryReplyOfEveryShapeKeepsTheRules(t *testing.T) {
 func TestOnlyTheNilReplyGrantsALock(t *testing.T) {
 	for _, first := range shapes {
 		for _, exec := range []error{nil, io.EOF, redis.Nil, said("NOAUTH Authentication required.")} {
-			r := readAs(askAcquire, false, first, moved, exec)
+			r := readAs(AskAcquire, false, first, moved, exec)
 			want := first.val == nil && errors.Is(first.err, redis.Nil)
-			if yes := r.answer == saidYes; yes != want {
-				t.Errorf("SET NX GET answered %#v: got %v, want yes=%v", first, r.answer, want)
+			if yes := r.Answer == SaidYes; yes != want {
+				t.Errorf("SET NX GET answered %#v: got %v, want yes=%v", first, r.Answer, want)
 			}
 		}
 	}
@@ -196,23 +196,23 @@ func TestOnlyTheNilReplyGrantsALock(t *testing.T) {
 func TestWithoutGETOnlyOKGrantsALock(t *testing.T) {
 	for _, c := range []struct {
 		first got
-		want  wireAnswer
+		want  WireAnswer
 	}{
-		{got{val: "OK"}, saidYes},
-		{got{err: redis.Nil}, saidNo},
-		{untouched, saidUnknown},
-		{got{err: io.EOF}, saidUnknown},
-		{got{err: said("ERR syntax error")}, saidUnknown},
+		{got{val: "OK"}, SaidYes},
+		{got{err: redis.Nil}, SaidNo},
+		{untouched, SaidUnknown},
+		{got{err: io.EOF}, SaidUnknown},
+		{got{err: said("ERR syntax error")}, SaidUnknown},
 	} {
-		if r := readAs(askAcquire, true, c.first, moved, nil); r.answer != c.want {
-			t.Errorf("SET NX answered %#v: got %v, want %v", c.first, r.answer, c.want)
+		if r := readAs(AskAcquire, true, c.first, moved, nil); r.Answer != c.want {
+			t.Errorf("SET NX answered %#v: got %v, want %v", c.first, r.Answer, c.want)
 		}
 	}
 	t.Run("and nothing else", func(t *testing.T) {
 		for _, first := range shapes {
-			r := readAs(askAcquire, true, first, moved, nil)
-			if want := first.val == "OK" && first.err == nil; (r.answer == saidYes) != want {
-				t.Errorf("SET NX answered %#v: got %v, want yes=%v", first, r.answer, want)
+			r := readAs(AskAcquire, true, first, moved, nil)
+			if want := first.val == "OK" && first.err == nil; (r.Answer == SaidYes) != want {
+				t.Errorf("SET NX answered %#v: got %v, want yes=%v", first, r.Answer, want)
 			}
 		}
 	})
@@ -222,15 +222,15 @@ func TestACommandThatWasNeverReachedIsUnknown(t *testing.T) {
 	for _, k := range allKinds {
 		for _, exec := range []error{nil, redis.Nil, io.EOF, said("WRONGPASS invalid username-password pair or user is disabled."), said("NOAUTH Authentication required."), refused()} {
 			for _, plain := range []bool{false, true} {
-				if r := readAs(k, plain && k == askAcquire, untouched, untouched, exec); r.answer != saidUnknown || r.err == nil {
+				if r := readAs(k, plain && k == AskAcquire, untouched, untouched, exec); r.Answer != SaidUnknown || r.Err == nil {
 					t.Errorf("kind %d, the pipeline ended with %v: got %+v, want unknown", k, exec, r)
 				}
 			}
 		}
 	}
-	r := readAs(askAcquire, false, untouched, untouched, said("WRONGPASS invalid username-password pair or user is disabled."))
-	if r.err.text != "WRONGPASS invalid username-password pair or user is disabled." || r.err.heals || r.stored {
-		t.Errorf("a password that is refused: got %+v, %+v", r, r.err)
+	r := readAs(AskAcquire, false, untouched, untouched, said("WRONGPASS invalid username-password pair or user is disabled."))
+	if r.Err.Text != "WRONGPASS invalid username-password pair or user is disabled." || r.Err.Heals || r.Stored {
+		t.Errorf("a password that is refused: got %+v, %+v", r, r.Err)
 	}
 }
 
@@ -239,15 +239,15 @@ func TestTheLastWordOnACommandCounts(t *testing.T) {
 	// command's error set anew.
 	for _, c := range []struct {
 		last got
-		want wireAnswer
-	}{{got{err: io.EOF}, saidUnknown}, {got{err: said("LOADING x")}, saidUnknown}, {got{val: theirs}, saidNo}} {
+		want WireAnswer
+	}{{got{err: io.EOF}, SaidUnknown}, {got{err: said("LOADING x")}, SaidUnknown}, {got{val: theirs}, SaidNo}} {
 		cmds := commands(got{err: redis.Nil}, moved)
 		if c.last.val != nil {
 			cmds[0].SetVal(c.last.val)
 		}
 		cmds[0].SetErr(c.last.err)
-		if r := questionOf(askAcquire).read(cmds, false, nil); r.answer != c.want {
-			t.Errorf("a nil reply, then %#v: got %v, want %v", c.last, r.answer, c.want)
+		if r := questionOf(AskAcquire).Read(cmds, false, nil); r.Answer != c.want {
+			t.Errorf("a nil reply, then %#v: got %v, want %v", c.last, r.Answer, c.want)
 		}
 	}
 }
@@ -258,105 +258,105 @@ func TestAcquireReadsBothItsCommands(t *testing.T) {
 		name          string
 		plain         bool
 		first, second got
-		want          reply // without err
+		want          Reply // without err
 		err           string
 	}{
-		{"ours, and the register moved", false, granted, moved, reply{answer: saidYes, fenced: true, stored: true, sent: true}, ""},
-		{"ours, the register was not below", false, granted, unmoved, reply{answer: saidYes, stored: true, sent: true}, ""},
-		{"ours, the register is of another type", false, granted, got{err: wrong}, reply{answer: saidUnknown, stored: true, sent: true}, "fence register: " + string(wrong)},
-		{"ours, and the connection broke", false, granted, got{err: io.EOF}, reply{answer: saidUnknown, stored: true, sent: true}, "fence register: EOF"},
-		{"ours, and the register never reached", false, granted, untouched, reply{answer: saidUnknown, stored: true, sent: true}, "fence register: no reply"},
-		{"another's", false, got{val: theirs}, moved, reply{answer: saidNo, holder: theirs, sent: true}, ""},
-		{"a stranger's", false, got{val: "redsync"}, moved, reply{answer: saidNo, holder: "redsync", sent: true}, ""},
-		{"our own, from a second delivery", false, got{val: mine}, moved, reply{answer: saidNo, holder: mine, stored: true, sent: true}, ""},
-		{"an empty value", false, got{val: ""}, moved, reply{answer: saidNo, sent: true}, ""},
-		{"a number", false, got{val: int64(1)}, moved, reply{answer: saidUnknown, stored: true, sent: true}, "unexpected reply int64"},
-		{"without GET: ours", true, got{val: "OK"}, moved, reply{answer: saidYes, fenced: true, stored: true, sent: true}, ""},
-		{"without GET: another's, or our own from a second delivery", true, got{err: redis.Nil}, moved, reply{answer: saidNo, sent: true}, ""},
-		{"an error of the node", false, got{err: said("OOM command not allowed when used memory > 'maxmemory'.")}, moved, reply{answer: saidUnknown, sent: true}, "OOM command not allowed when used memory > 'maxmemory'."},
-		{"no answer", false, got{err: io.EOF}, got{err: io.EOF}, reply{answer: saidUnknown, stored: true, sent: true, silent: true}, "EOF"},
-		{"no connection", false, got{err: refused()}, got{err: refused()}, reply{answer: saidUnknown}, "connect: connection refused"},
+		{"ours, and the register moved", false, granted, moved, Reply{Answer: SaidYes, Fenced: true, Stored: true, Sent: true}, ""},
+		{"ours, the register was not below", false, granted, unmoved, Reply{Answer: SaidYes, Stored: true, Sent: true}, ""},
+		{"ours, the register is of another type", false, granted, got{err: wrong}, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "fence register: " + string(wrong)},
+		{"ours, and the connection broke", false, granted, got{err: io.EOF}, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "fence register: EOF"},
+		{"ours, and the register never reached", false, granted, untouched, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "fence register: no reply"},
+		{"another's", false, got{val: theirs}, moved, Reply{Answer: SaidNo, Holder: theirs, Sent: true}, ""},
+		{"a stranger's", false, got{val: "redsync"}, moved, Reply{Answer: SaidNo, Holder: "redsync", Sent: true}, ""},
+		{"our own, from a second delivery", false, got{val: mine}, moved, Reply{Answer: SaidNo, Holder: mine, Stored: true, Sent: true}, ""},
+		{"an empty value", false, got{val: ""}, moved, Reply{Answer: SaidNo, Sent: true}, ""},
+		{"a number", false, got{val: int64(1)}, moved, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "unexpected reply int64"},
+		{"without GET: ours", true, got{val: "OK"}, moved, Reply{Answer: SaidYes, Fenced: true, Stored: true, Sent: true}, ""},
+		{"without GET: another's, or our own from a second delivery", true, got{err: redis.Nil}, moved, Reply{Answer: SaidNo, Sent: true}, ""},
+		{"an error of the node", false, got{err: said("OOM command not allowed when used memory > 'maxmemory'.")}, moved, Reply{Answer: SaidUnknown, Sent: true}, "OOM command not allowed when used memory > 'maxmemory'."},
+		{"no answer", false, got{err: io.EOF}, got{err: io.EOF}, Reply{Answer: SaidUnknown, Stored: true, Sent: true, Silent: true}, "EOF"},
+		{"no connection", false, got{err: refused()}, got{err: refused()}, Reply{Answer: SaidUnknown}, "connect: connection refused"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			checkRead(t, readAs(askAcquire, c.plain, c.first, c.second, nil), c.want, c.err)
+			checkRead(t, readAs(AskAcquire, c.plain, c.first, c.second, nil), c.want, c.err)
 		})
 	}
 }
 
-func checkRead(t *testing.T, r, want reply, text string) {
+func checkRead(t *testing.T, r, want Reply, text string) {
 	t.Helper()
-	e := r.err
-	r.err = nil
+	e := r.Err
+	r.Err = nil
 	if !reflect.DeepEqual(r, want) {
 		t.Errorf("got  %+v\nwant %+v", r, want)
 	}
-	if (e != nil) != (text != "") || e != nil && e.text != text {
+	if (e != nil) != (text != "") || e != nil && e.Text != text {
 		t.Errorf("its error: got %v, want %q", e, text)
 	}
 }
 
 func TestScriptsAnswersAreRead(t *testing.T) {
-	yes, no := reply{answer: saidYes, sent: true}, reply{answer: saidNo, sent: true}
-	missing := reply{answer: saidNo, missing: true, sent: true}
-	strange := reply{answer: saidUnknown, sent: true}
+	yes, no := Reply{Answer: SaidYes, Sent: true}, Reply{Answer: SaidNo, Sent: true}
+	missing := Reply{Answer: SaidNo, Missing: true, Sent: true}
+	strange := Reply{Answer: SaidUnknown, Sent: true}
 	for _, c := range []struct {
 		name string
 		k    kind
 		val  any
-		want reply
+		want Reply
 		err  string
 	}{
-		{"extend: ours", askExtend, int64(1), yes, ""},
-		{"extend: another's", askExtend, int64(0), no, ""},
-		{"extend: nothing there", askExtend, int64(-1), missing, "missing"},
-		{"extend: something else", askExtend, int64(7), strange, "unexpected reply int64"},
-		{"extend: text", askExtend, "1", strange, "unexpected reply string"},
-		{"extend: a list", askExtend, []any{int64(1)}, strange, "unexpected reply []interface {}"},
-		{"release: ours", askRelease, int64(1), yes, ""},
-		{"release: another's", askRelease, int64(0), no, ""},
-		{"release: nothing there", askRelease, int64(-1), missing, "missing"},
-		{"rollback: ours", askRollback, int64(1), yes, ""},
-		{"restore: done", askRestore, int64(1), yes, ""},
-		{"restore: another's", askRestore, int64(0), no, ""},
-		{"restore: nothing there", askRestore, int64(-1), missing, "missing"},
-		{"restore: a list", askRestore, []any{int64(1)}, strange, "unexpected reply []interface {}"},
-		{"raise: moved", askRaise, []any{int64(1)}, reply{answer: saidYes, fenced: true, sent: true}, ""},
-		{"raise: not below", askRaise, []any{int64(2), "1700000000123456"}, reply{answer: saidYes, score: 1700000000123456, sent: true}, ""},
-		{"raise: not below, and no score", askRaise, []any{int64(2)}, strange, "unexpected reply []interface {}"},
-		{"raise: a register at its end", askRaise, []any{int64(2), "9007199254740991"}, strange, "fence register is 9.007199254740991e+15, the last number before 2^53 or beyond: remove it"},
-		{"raise: another's", askRaise, []any{int64(0)}, no, ""},
-		{"raise: nothing there", askRaise, []any{int64(-1)}, missing, "missing"},
-		{"raise: a number", askRaise, int64(1), strange, "unexpected reply int64"},
-		{"adopt: done and moved", askAdopt, []any{int64(1), int64(1)}, reply{answer: saidYes, fenced: true, stored: true, sent: true}, ""},
-		{"adopt: done, not moved", askAdopt, []any{int64(1), int64(0)}, reply{answer: saidYes, stored: true, sent: true}, ""},
-		{"adopt: another's", askAdopt, []any{int64(0), theirs}, reply{answer: saidNo, holder: theirs, sent: true}, ""},
-		{"adopt: nothing there", askAdopt, []any{int64(-1)}, missing, "missing"},
-		{"adopt: something else", askAdopt, []any{int64(5)}, reply{answer: saidUnknown, stored: true, sent: true}, "unexpected reply []interface {}"},
-		{"inspect: held", askInspect, []any{theirs, int64(500), "7"}, reply{answer: saidYes, holder: theirs, left: 500, score: 7, sent: true}, ""},
-		{"inspect: held without end", askInspect, []any{"x", int64(-1), ""}, reply{answer: saidYes, holder: "x", left: -1, sent: true}, ""},
-		{"inspect: free", askInspect, []any{"", int64(-2), "7"}, reply{answer: saidYes, left: -2, missing: true, score: 7, sent: true}, ""},
-		{"inspect: too short", askInspect, []any{theirs, int64(500)}, strange, "unexpected reply []interface {}"},
-		{"inspect: the ttl as text", askInspect, []any{theirs, "500", ""}, strange, "unexpected reply []interface {}"},
-		{"inspect: a register that is a word", askInspect, []any{theirs, int64(500), "word"}, strange, `fence register is no number: "word"`},
-		{"heal: stored", askHeal, "OK", reply{answer: saidYes, stored: true, sent: true}, ""},
-		{"touch: done", askTouch, int64(1), yes, ""},
+		{"extend: ours", AskExtend, int64(1), yes, ""},
+		{"extend: another's", AskExtend, int64(0), no, ""},
+		{"extend: nothing there", AskExtend, int64(-1), missing, "missing"},
+		{"extend: something else", AskExtend, int64(7), strange, "unexpected reply int64"},
+		{"extend: text", AskExtend, "1", strange, "unexpected reply string"},
+		{"extend: a list", AskExtend, []any{int64(1)}, strange, "unexpected reply []interface {}"},
+		{"release: ours", AskRelease, int64(1), yes, ""},
+		{"release: another's", AskRelease, int64(0), no, ""},
+		{"release: nothing there", AskRelease, int64(-1), missing, "missing"},
+		{"rollback: ours", AskRollback, int64(1), yes, ""},
+		{"restore: done", AskRestore, int64(1), yes, ""},
+		{"restore: another's", AskRestore, int64(0), no, ""},
+		{"restore: nothing there", AskRestore, int64(-1), missing, "missing"},
+		{"restore: a list", AskRestore, []any{int64(1)}, strange, "unexpected reply []interface {}"},
+		{"raise: moved", AskRaise, []any{int64(1)}, Reply{Answer: SaidYes, Fenced: true, Sent: true}, ""},
+		{"raise: not below", AskRaise, []any{int64(2), "1700000000123456"}, Reply{Answer: SaidYes, Score: 1700000000123456, Sent: true}, ""},
+		{"raise: not below, and no score", AskRaise, []any{int64(2)}, strange, "unexpected reply []interface {}"},
+		{"raise: a register at its end", AskRaise, []any{int64(2), "9007199254740991"}, strange, "fence register is 9.007199254740991e+15, the last number before 2^53 or beyond: remove it"},
+		{"raise: another's", AskRaise, []any{int64(0)}, no, ""},
+		{"raise: nothing there", AskRaise, []any{int64(-1)}, missing, "missing"},
+		{"raise: a number", AskRaise, int64(1), strange, "unexpected reply int64"},
+		{"adopt: done and moved", AskAdopt, []any{int64(1), int64(1)}, Reply{Answer: SaidYes, Fenced: true, Stored: true, Sent: true}, ""},
+		{"adopt: done, not moved", AskAdopt, []any{int64(1), int64(0)}, Reply{Answer: SaidYes, Stored: true, Sent: true}, ""},
+		{"adopt: another's", AskAdopt, []any{int64(0), theirs}, Reply{Answer: SaidNo, Holder: theirs, Sent: true}, ""},
+		{"adopt: nothing there", AskAdopt, []any{int64(-1)}, missing, "missing"},
+		{"adopt: something else", AskAdopt, []any{int64(5)}, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "unexpected reply []interface {}"},
+		{"inspect: held", AskInspect, []any{theirs, int64(500), "7"}, Reply{Answer: SaidYes, Holder: theirs, Left: 500, Score: 7, Sent: true}, ""},
+		{"inspect: held without end", AskInspect, []any{"x", int64(-1), ""}, Reply{Answer: SaidYes, Holder: "x", Left: -1, Sent: true}, ""},
+		{"inspect: free", AskInspect, []any{"", int64(-2), "7"}, Reply{Answer: SaidYes, Left: -2, Missing: true, Score: 7, Sent: true}, ""},
+		{"inspect: too short", AskInspect, []any{theirs, int64(500)}, strange, "unexpected reply []interface {}"},
+		{"inspect: the ttl as text", AskInspect, []any{theirs, "500", ""}, strange, "unexpected reply []interface {}"},
+		{"inspect: a register that is a word", AskInspect, []any{theirs, int64(500), "word"}, strange, `fence register is no number: "word"`},
+		{"heal: stored", AskHeal, "OK", Reply{Answer: SaidYes, Stored: true, Sent: true}, ""},
+		{"touch: done", AskTouch, int64(1), yes, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			checkRead(t, readAs(c.k, false, got{val: c.val}, untouched, nil), c.want, c.err)
 		})
 	}
 	t.Run("heal: somebody else came first", func(t *testing.T) {
-		checkRead(t, readAs(askHeal, false, got{err: redis.Nil}, untouched, redis.Nil), no, "")
+		checkRead(t, readAs(AskHeal, false, got{err: redis.Nil}, untouched, redis.Nil), no, "")
 	})
-	for _, k := range []kind{askExtend, askRelease, askRollback, askRestore} {
+	for _, k := range []kind{AskExtend, AskRelease, AskRollback, AskRestore} {
 		t.Run(fmt.Sprintf("kind %d: a key of another type is surely not ours", k), func(t *testing.T) {
 			for _, text := range []said{
 				"WRONGTYPE Operation against a key holding the wrong kind of value script: 1b3c, on @user_script:2.",
 				"ERR Error running script (call to f_1b3c): @user_script:2: WRONGTYPE Operation against a key holding the wrong kind of value",
 				"ERR Error compiling script (new function): :1: WRONGTYPE Operation against a key holding the wrong kind of value",
 			} {
-				if r := readAs(k, false, got{err: text}, untouched, text); r.answer != saidNo || r.err == nil || r.err.text != "WRONGTYPE Operation against a key holding the wrong kind of value" {
-					t.Errorf("%s: got %+v, %v", text, r, r.err)
+				if r := readAs(k, false, got{err: text}, untouched, text); r.Answer != SaidNo || r.Err == nil || r.Err.Text != "WRONGTYPE Operation against a key holding the wrong kind of value" {
+					t.Errorf("%s: got %+v, %v", text, r, r.Err)
 				}
 			}
 		})
@@ -411,18 +411,18 @@ func TestWhatANodeSaysIsClassified(t *testing.T) {
 				want = strings.TrimSpace(c.text)
 			}
 			for _, err := range []error{said(c.text), fmt.Errorf("redis: while reading: %w", said(c.text))} {
-				e, told := explain(err)
-				if !told || e.heals != c.heals || e.text != want {
-					t.Errorf("got %q, said=%v, heals=%v; want %q, true, %v", e.text, told, e.heals, want, c.heals)
+				e, told := Explain(err)
+				if !told || e.Heals != c.heals || e.Text != want {
+					t.Errorf("got %q, said=%v, heals=%v; want %q, true, %v", e.Text, told, e.Heals, want, c.heals)
 				}
-				if e.Error() != e.text {
-					t.Errorf("shown as %q, want %q", e.Error(), e.text)
+				if e.Error() != e.Text {
+					t.Errorf("shown as %q, want %q", e.Error(), e.Text)
 				}
 			}
 			// Said, and so not executed: nothing is stored, nothing is on its way. What no
 			// server says may be a proxy's word for a lost reply.
 			for _, k := range allKinds {
-				if r := failure(k, said(c.text)); r.stored != (k.stores() && c.text == "ERR something that nobody knows") || r.silent || !r.sent || r.answer != saidUnknown {
+				if r := failure(k, said(c.text)); r.Stored != (k.Stores() && c.text == "ERR something that nobody knows") || r.Silent || !r.Sent || r.Answer != SaidUnknown {
 					t.Errorf("kind %d: got %+v", k, r)
 				}
 			}
@@ -436,10 +436,10 @@ func TestWhatANodeSaysIsClassified(t *testing.T) {
 			"ERR ACL failure in script: User locks has no permissions to run the 'zadd' command script: 1b3c, on @user_script:8.",
 			"ERR ACL failure in script: No permissions to access a key script: on @user_script:1.",
 		} {
-			if e, _ := explain(text); e.heals {
+			if e, _ := Explain(text); e.Heals {
 				t.Errorf("%s: heals", text)
 			}
-			if r := failure(askTurn, text); r.stored {
+			if r := failure(AskTurn, text); r.Stored {
 				t.Errorf("%s: got that our value may be stored, want not executed", text)
 			}
 		}
@@ -453,7 +453,7 @@ func TestWhatANodeSaysIsClassified(t *testing.T) {
 			"FENCE ERR The user executing the script can't run this command or subcommand",
 			"FENCE WRONGTYPE Operation against a key holding the wrong kind of value",
 		} {
-			if e, _ := explain(text); e.heals {
+			if e, _ := Explain(text); e.Heals {
 				t.Errorf("%s: heals", text)
 			}
 		}
@@ -470,15 +470,15 @@ func TestWhatANodeSaysIsClassified(t *testing.T) {
 			{"FENCE OOM command not allowed when used memory > 'maxmemory'.", true},
 			{"FENCE ERR something that nobody knows", true},
 		} {
-			if e, _ := explain(c.text); e.heals != c.heals || e.text != string(c.text) {
-				t.Errorf("%s: got heals %v, shown as %q; want %v, unchanged", c.text, e.heals, e.text, c.heals)
+			if e, _ := Explain(c.text); e.Heals != c.heals || e.Text != string(c.text) {
+				t.Errorf("%s: got heals %v, shown as %q; want %v, unchanged", c.text, e.Heals, e.Text, c.heals)
 			}
 		}
 	})
 	t.Run("a code inside a word is none", func(t *testing.T) {
 		for _, text := range []said{"ERR no ROOM for more", "ERR TASK failed", "ERR REMOVED meanwhile"} {
-			if e, _ := explain(text); e.text != string(text) {
-				t.Errorf("%s: shown as %q", text, e.text)
+			if e, _ := Explain(text); e.Text != string(text) {
+				t.Errorf("%s: shown as %q", text, e.Text)
 			}
 		}
 	})
@@ -521,13 +521,13 @@ func TestWhatHappensOnTheWayIsUnknown(t *testing.T) {
 		{"garbage", errors.New(`redis: can't parse "x"`), true, `redis: can't parse "x"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e, told := explain(c.err)
-			if told || !e.heals || !strings.Contains(e.text, c.text) {
-				t.Errorf("got %q, said=%v, heals=%v; want %q in it, false, true", e.text, told, e.heals, c.text)
+			e, told := Explain(c.err)
+			if told || !e.Heals || !strings.Contains(e.Text, c.text) {
+				t.Errorf("got %q, said=%v, heals=%v; want %q in it, false, true", e.Text, told, e.Heals, c.text)
 			}
 			for _, k := range allKinds {
 				r := failure(k, c.err)
-				if r.answer != saidUnknown || r.sent != c.sent || r.silent != c.sent || r.stored != (c.sent && k.stores()) {
+				if r.Answer != SaidUnknown || r.Sent != c.sent || r.Silent != c.sent || r.Stored != (c.sent && k.Stores()) {
 					t.Errorf("kind %d: got %+v", k, r)
 				}
 			}
@@ -542,29 +542,29 @@ func TestNoNodesErrorMatchesAContextOrASentinel(t *testing.T) {
 	}
 	causes = append(causes, readTimeout(), &net.OpError{Op: "dial", Err: timeoutCause{}}, timeoutCause{}, os.ErrDeadlineExceeded, syscall.ETIMEDOUT)
 	for _, cause := range causes {
-		e, _ := explain(cause)
-		for _, made := range []*nodeError{e, newFenceError(e), newNodeError("down: "+e.text, e.cause), timeoutError(time.Second), errNotAsked, errOwed, errBusy, errLaneDone, errMissing} {
+		e, _ := Explain(cause)
+		for _, made := range []*NodeError{e, newFenceError(e), NewNodeError("down: "+e.Text, e.Cause), TimeoutError(time.Second), ErrNotAsked, ErrOwed, ErrBusy, ErrLaneDone, ErrMissing} {
 			for _, no := range misleading {
 				if errors.Is(made, no) {
 					t.Errorf("%v (of %T): matches %v", made, cause, no)
 				}
 			}
 		}
-		if !strings.Contains(e.text, cause.Error()) && e.text == "" {
-			t.Errorf("%v: shown as %q", cause, e.text)
+		if !strings.Contains(e.Text, cause.Error()) && e.Text == "" {
+			t.Errorf("%v: shown as %q", cause, e.Text)
 		}
 	}
 	t.Run("but what does not mislead is found", func(t *testing.T) {
-		e, _ := explain(fmt.Errorf("x: %w", io.EOF))
+		e, _ := Explain(fmt.Errorf("x: %w", io.EOF))
 		if !errors.Is(e, io.EOF) {
 			t.Errorf("%v does not match io.EOF", e)
 		}
-		e, _ = explain(refused())
+		e, _ = Explain(refused())
 		if !errors.Is(e, syscall.ECONNREFUSED) {
 			t.Errorf("%v does not match ECONNREFUSED", e)
 		}
 		var re redis.Error
-		if e, _ = explain(said("LOADING x")); !errors.As(e, &re) {
+		if e, _ = Explain(said("LOADING x")); !errors.As(e, &re) {
 			t.Errorf("%v is no redis.Error", e)
 		}
 	})
@@ -574,30 +574,30 @@ func TestOnlyWhatWasNotExecutedIsSentAgain(t *testing.T) {
 	noScript, syntax := said("NOSCRIPT No matching script. Please use EVAL."), said("ERR syntax error")
 	for _, k := range allKinds {
 		q := questionOf(k)
-		r := q.read(commands(got{err: noScript}, unmoved), false, noScript)
-		if want := q.script != nil; r.again(q, false, false) != want {
+		r := q.Read(commands(got{err: noScript}, unmoved), false, noScript)
+		if want := q.Script != nil; r.Again(q, false, false) != want {
 			t.Errorf("kind %d, NOSCRIPT: sent again=%v, want %v", k, !want, want)
 		}
-		if r.again(q, true, false) {
+		if r.Again(q, true, false) {
 			t.Errorf("kind %d: NOSCRIPT to the text itself is sent again", k)
 		}
-		r = q.read(commands(got{err: syntax}, unmoved), false, syntax)
-		if want := k == askAcquire; r.again(q, false, false) != want {
+		r = q.Read(commands(got{err: syntax}, unmoved), false, syntax)
+		if want := k == AskAcquire; r.Again(q, false, false) != want {
 			t.Errorf("kind %d, a syntax error: sent again=%v, want %v", k, !want, want)
 		}
-		if r.again(q, false, true) {
+		if r.Again(q, false, true) {
 			t.Errorf("kind %d: a syntax error in the plain form is sent again", k)
 		}
 		for _, err := range []error{io.EOF, readTimeout(), refused()} {
-			r := q.read(commands(got{err: err}, got{err: err}), false, err)
-			if r.again(q, false, false) {
+			r := q.Read(commands(got{err: err}, got{err: err}), false, err)
+			if r.Again(q, false, false) {
 				t.Errorf("kind %d: sent again after %v", k, err)
 			}
 		}
 	}
 	// The words of an error are not enough: it must have come from the node.
-	q := questionOf(askExtend)
-	if r := failure(askExtend, errors.New("NOSCRIPT says a proxy's log")); r.again(q, false, false) {
+	q := questionOf(AskExtend)
+	if r := failure(AskExtend, errors.New("NOSCRIPT says a proxy's log")); r.Again(q, false, false) {
 		t.Errorf("a text that no node said is sent again")
 	}
 }
@@ -619,10 +619,10 @@ func TestRegistersAreRead(t *testing.T) {
 		{"negative double", -5.0, 0, ""},
 		{"negative infinity", "-inf", 0, ""},
 		{"negative integer", int64(math.MinInt64), 0, ""},
-		{"the last but one", "9007199254740990", maxToken - 1, ""},
+		{"the last but one", "9007199254740990", MaxToken - 1, ""},
 		{"2^53-1", "9007199254740991", 0, "2^53"},
-		{"2^53-1 as a double", float64(maxToken), 0, "2^53"},
-		{"2^53-1 as an integer", int64(maxToken), 0, "2^53"},
+		{"2^53-1 as a double", float64(MaxToken), 0, "2^53"},
+		{"2^53-1 as an integer", int64(MaxToken), 0, "2^53"},
 		{"2^53", "9007199254740992", 0, "2^53"},
 		{"the greatest integer", int64(math.MaxInt64), 0, "2^53"},
 		{"huge", "1e300", 0, "2^53"},
@@ -640,18 +640,18 @@ func TestRegistersAreRead(t *testing.T) {
 		{"true", true, 0, "is a bool"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			score, e := readScore(c.val)
+			score, e := ReadScore(c.val)
 			if score != c.want || (e != nil) != (c.err != "") {
 				t.Fatalf("got %d, %v; want %d, error=%q", score, e, c.want, c.err)
 			}
 			if e == nil {
 				return
 			}
-			if !strings.HasPrefix(e.text, "fence register") || !strings.Contains(e.text, c.err) || len(e.text) > 1000 {
-				t.Errorf("got %q, want it to say %q", clip(e.text), c.err)
+			if !strings.HasPrefix(e.Text, "fence register") || !strings.Contains(e.Text, c.err) || len(e.Text) > 1000 {
+				t.Errorf("got %q, want it to say %q", Clip(e.Text), c.err)
 			}
-			if e.heals {
-				t.Errorf("%q heals with time", e.text)
+			if e.Heals {
+				t.Errorf("%q heals with time", e.Text)
 			}
 		})
 	}
@@ -666,50 +666,50 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 		return "evalsha " + s.sha + " 3 jobs/42 {jobs/42}:queue {jobs/42}:lapse"
 	}
 	for k, want := range map[kind][]string{
-		askAcquire:  {"set jobs/42 " + mine + " nx get px 1000", "zadd {jobs/42}:fence gt ch 7 f"},
-		askRaise:    {sha(raiseScript) + " " + mine + " 7"},
-		askExtend:   {sha(extendScript) + " " + mine + " 1000 7"},
-		askHeal:     {"set jobs/42 " + mine + " nx px 1000"},
-		askRelease:  {queued(releaseScript) + " " + mine + " {jobs/42}:release " + theirs + " 2"},
-		askRollback: {sha(releaseScript) + " " + mine},
-		askAdopt:    {sha(adoptScript) + " " + theirs + " " + mine + " 1000 7 86400000 90000000"},
-		askRestore:  {sha(restoreScript) + " " + mine + " " + theirs + " 86400000 90000000"},
-		askTouch:    {sha(touchScript)},
-		askInspect:  {queued(inspectScript)},
-		askTurn:     {queued(turnScript) + " " + mine + " 1000 7 " + theirs + " 1800000000000001 2000 15000 {jobs/42}:release"},
-		askWait:     {waits(waitScript) + " " + theirs + "  12000 15000"},
-		askLeave:    {waits(leaveScript) + " " + theirs + " {jobs/42}:release 2 " + mine},
+		AskAcquire:  {"set jobs/42 " + mine + " nx get px 1000", "zadd {jobs/42}:fence gt ch 7 f"},
+		AskRaise:    {sha(raiseScript) + " " + mine + " 7"},
+		AskExtend:   {sha(extendScript) + " " + mine + " 1000 7"},
+		AskHeal:     {"set jobs/42 " + mine + " nx px 1000"},
+		AskRelease:  {queued(releaseScript) + " " + mine + " {jobs/42}:release " + theirs + " 2"},
+		AskRollback: {sha(releaseScript) + " " + mine},
+		AskAdopt:    {sha(adoptScript) + " " + theirs + " " + mine + " 1000 7 86400000 90000000"},
+		AskRestore:  {sha(restoreScript) + " " + mine + " " + theirs + " 86400000 90000000"},
+		AskTouch:    {sha(touchScript)},
+		AskInspect:  {queued(inspectScript)},
+		AskTurn:     {queued(turnScript) + " " + mine + " 1000 7 " + theirs + " 1800000000000001 2000 15000 {jobs/42}:release"},
+		AskWait:     {waits(waitScript) + " " + theirs + "  12000 15000"},
+		AskLeave:    {waits(leaveScript) + " " + theirs + " {jobs/42}:release 2 " + mine},
 		askLook:     {"pttl jobs/42"},
 	} {
 		q := questionOf(k)
 		var said []string
-		for j := range q.cmds {
-			if args := q.args(j, false, false, false); args != nil {
+		for j := range q.Cmds {
+			if args := q.Args(j, false, false, false); args != nil {
 				said = append(said, spoken(args))
 			}
 		}
 		if !reflect.DeepEqual(said, want) {
 			t.Errorf("kind %d:\ngot  %q\nwant %q", k, said, want)
 		}
-		if q.script != nil {
-			text := q.args(0, true, false, false)
-			if text[0] != "eval" || text[1] != q.script.body || spoken(text[2:]) != spoken(q.cmds[0][2:]) {
+		if q.Script != nil {
+			text := q.Args(0, true, false, false)
+			if text[0] != "eval" || text[1] != q.Script.body || spoken(text[2:]) != spoken(q.Cmds[0][2:]) {
 				t.Errorf("kind %d: as text it is %q", k, spoken(text)[:40])
 			}
 		}
 	}
-	if got, want := spoken(questionOf(askAcquire).args(0, false, true, false)), "set jobs/42 "+mine+" nx px 1000"; got != want {
+	if got, want := spoken(questionOf(AskAcquire).Args(0, false, true, false)), "set jobs/42 "+mine+" nx px 1000"; got != want {
 		t.Errorf("for servers without NX and GET: got %q, want %q", got, want)
 	}
 	t.Run("fractions of a millisecond are rounded up in all of them", func(t *testing.T) {
-		name, _ := nameKey("", "k")
-		q := acquireQuestion(nil, name, mine, time.Second+1, 7)
-		if got := spoken(q.cmds[0]); !strings.HasSuffix(got, " px 1001") {
+		name, _ := NameKey("", "k")
+		q := AcquireQuestion(nil, name, mine, time.Second+1, 7)
+		if got := spoken(q.Cmds[0]); !strings.HasSuffix(got, " px 1001") {
 			t.Errorf("got %q", got)
 		}
 	})
 	t.Run("go-redis sends none of it twice", func(t *testing.T) {
-		if c := newCommand([]any{"x"}); !c.NoRetry() {
+		if c := NewCommand([]any{"x"}); !c.NoRetry() {
 			t.Errorf("a command is sent again by go-redis")
 		}
 	})
@@ -718,21 +718,21 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 // The register of a ttl beyond the usual has a life of its own, behind all that goes
 // before it: with the usual one it would be over before the lock.
 func TestTheLifeOfALongTTLIsSpelledOut(t *testing.T) {
-	name, _ := nameKey("", "jobs/42")
+	name, _ := NameKey("", "jobs/42")
 	const ttl, life = 48 * time.Hour, "255600000 259200000"
 	for what, c := range map[string]struct {
-		q    question
+		q    Question
 		want string
 	}{
-		"extend":           {extendQuestion(name, mine, ttl, 7), mine + " 172800000 7 " + life},
-		"release":          {releaseQuestion(name, mine, ttl, tellWaiters, ""), mine + " {jobs/42}:release  2 " + life},
-		"release, a place": {releaseQuestion(name, mine, ttl, 0, theirs), mine + " {jobs/42}:release " + theirs + " 0 " + life},
-		"rollback":         {rollbackQuestion(name, mine, ttl), mine + "    " + life},
-		"adopt":            {adoptQuestion(nil, name, theirs, mine, ttl, 7), theirs + " " + mine + " 172800000 7 " + life},
-		"restore":          {restoreQuestion(name, theirs, mine, ttl), mine + " " + theirs + " " + life},
-		"touch":            {touchQuestion(name, ttl), life},
+		"extend":           {ExtendQuestion(name, mine, ttl, 7), mine + " 172800000 7 " + life},
+		"release":          {ReleaseQuestion(name, mine, ttl, TellWaiters, ""), mine + " {jobs/42}:release  2 " + life},
+		"release, a place": {ReleaseQuestion(name, mine, ttl, 0, theirs), mine + " {jobs/42}:release " + theirs + " 0 " + life},
+		"rollback":         {RollbackQuestion(name, mine, ttl), mine + "    " + life},
+		"adopt":            {AdoptQuestion(nil, name, theirs, mine, ttl, 7), theirs + " " + mine + " 172800000 7 " + life},
+		"restore":          {RestoreQuestion(name, theirs, mine, ttl), mine + " " + theirs + " " + life},
+		"touch":            {TouchQuestion(name, ttl), life},
 	} {
-		args := c.q.args(0, false, false, false)
+		args := c.q.Args(0, false, false, false)
 		keys, _ := strconv.Atoi(args[2].(string))
 		if got := spoken(args[3+keys:]); got != c.want {
 			t.Errorf("%s: got %q, want %q", what, got, c.want)
@@ -743,20 +743,20 @@ func TestTheLifeOfALongTTLIsSpelledOut(t *testing.T) {
 // Under a guard all grants are scripts that end in the mark, the age and what to do with
 // the mark; all else is as ever.
 func TestWhatIsAskedUnderAGuard(t *testing.T) {
-	g := &guard{age: time.Minute - time.Microsecond, mark: "{redlock}:boot"}
-	name, _ := nameKey("", "jobs/42")
+	g := &Guard{Age: time.Minute - time.Microsecond, Mark: "{redlock}:boot"}
+	name, _ := NameKey("", "jobs/42")
 	for _, c := range []struct {
-		q    question
+		q    Question
 		s    *script
 		body string
 		want string
 	}{
-		{acquireQuestion(g, name, mine, time.Second, 7), acquireScript, acquireLua, "3 jobs/42 {jobs/42}:fence {redlock}:boot " + mine + " 1000 7 60000 "},
-		{adoptQuestion(g, name, theirs, mine, time.Second, 7), adoptScript, adoptLua, "3 jobs/42 {jobs/42}:fence {redlock}:boot " + theirs + " " + mine + " 1000 7 86400000 90000000 60000 "},
-		{turnQuestion(g, name, mine, time.Second, 7, theirs, 12), turnScript, turnLua, "5 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:lapse {redlock}:boot " + mine + " 1000 7 " + theirs + " 12 2000 15000 {jobs/42}:release 60000 "},
+		{AcquireQuestion(g, name, mine, time.Second, 7), acquireScript, acquireLua, "3 jobs/42 {jobs/42}:fence {redlock}:boot " + mine + " 1000 7 60000 "},
+		{AdoptQuestion(g, name, theirs, mine, time.Second, 7), adoptScript, adoptLua, "3 jobs/42 {jobs/42}:fence {redlock}:boot " + theirs + " " + mine + " 1000 7 86400000 90000000 60000 "},
+		{TurnQuestion(g, name, mine, time.Second, 7, theirs, 12), turnScript, turnLua, "5 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:lapse {redlock}:boot " + mine + " 1000 7 " + theirs + " 12 2000 15000 {jobs/42}:release 60000 "},
 	} {
 		sha := c.s.guarded.sha
-		if !c.q.guarded() || c.q.script.body != guardLua+c.body || c.s.guards || sha == c.s.sha {
+		if !c.q.Guarded() || c.q.Script.body != guardLua+c.body || c.s.guards || sha == c.s.sha {
 			t.Errorf("%s: not its guarded script", c.s.name)
 		}
 		for _, f := range []struct {
@@ -768,51 +768,51 @@ func TestWhatIsAskedUnderAGuard(t *testing.T) {
 			{true, false, "eval " + guardLua + c.body + " " + c.want + "2"},
 			{true, true, "eval " + guardLua + c.body + " " + c.want + "2"},
 		} {
-			if got := spoken(c.q.args(0, f.asText, false, f.check)); got != f.want {
+			if got := spoken(c.q.Args(0, f.asText, false, f.check)); got != f.want {
 				t.Errorf("%s:\ngot  %q\nwant %q", c.s.name, got, f.want)
 			}
 		}
-		if got := spoken(c.q.args(0, false, false, false)); !strings.HasSuffix(got, " 0") {
+		if got := spoken(c.q.Args(0, false, false, false)); !strings.HasSuffix(got, " 0") {
 			t.Errorf("%s: what the nodes share was changed: %q", c.s.name, got)
 		}
-		if c.q.args(1, false, false, false) != nil {
+		if c.q.Args(1, false, false, false) != nil {
 			t.Errorf("%s: has a second command", c.s.name)
 		}
 	}
 	for _, k := range allKinds {
-		if questionOf(k).guarded() {
+		if questionOf(k).Guarded() {
 			t.Errorf("kind %d is guarded", k)
 		}
 	}
 }
 
 func TestTheAnswersOfAGuardAreRead(t *testing.T) {
-	g := &guard{age: time.Minute - time.Microsecond, mark: "{redlock}:boot"}
-	name, _ := nameKey("", "jobs/42")
-	q := acquireQuestion(g, name, mine, time.Second, 7)
+	g := &Guard{Age: time.Minute - time.Microsecond, Mark: "{redlock}:boot"}
+	name, _ := NameKey("", "jobs/42")
+	q := AcquireQuestion(g, name, mine, time.Second, 7)
 	for _, c := range []struct {
 		name string
 		val  any
-		want reply
+		want Reply
 		text string
 	}{
-		{"ours", []any{int64(1), int64(1)}, reply{answer: saidYes, fenced: true, stored: true, sent: true}, ""},
-		{"ours, not moved", []any{int64(1), int64(0)}, reply{answer: saidYes, stored: true, sent: true}, ""},
-		{"held", []any{int64(0), theirs}, reply{answer: saidNo, holder: theirs, sent: true}, ""},
-		{"our own value is there", []any{int64(0), mine}, reply{answer: saidNo, holder: mine, stored: true, sent: true}, ""},
-		{"quarantined", []any{"quarantined", int64(11500)}, reply{answer: saidUnknown, sent: true}, "quarantined 12s"},
-		{"quarantined for little", []any{"quarantined", int64(120)}, reply{answer: saidUnknown, sent: true}, "quarantined 121ms"},
-		{"a word", []any{"quarantined", "x"}, reply{answer: saidUnknown, stored: true, sent: true}, "unexpected reply"},
-		{"another word", []any{"x", int64(1)}, reply{answer: saidUnknown, stored: true, sent: true}, "unexpected reply"},
-		{"nothing", []any{}, reply{answer: saidUnknown, stored: true, sent: true}, "unexpected reply"},
-		{"a number", int64(1), reply{answer: saidUnknown, stored: true, sent: true}, "unexpected reply"},
+		{"ours", []any{int64(1), int64(1)}, Reply{Answer: SaidYes, Fenced: true, Stored: true, Sent: true}, ""},
+		{"ours, not moved", []any{int64(1), int64(0)}, Reply{Answer: SaidYes, Stored: true, Sent: true}, ""},
+		{"held", []any{int64(0), theirs}, Reply{Answer: SaidNo, Holder: theirs, Sent: true}, ""},
+		{"our own value is there", []any{int64(0), mine}, Reply{Answer: SaidNo, Holder: mine, Stored: true, Sent: true}, ""},
+		{"quarantined", []any{"quarantined", int64(11500)}, Reply{Answer: SaidUnknown, Sent: true}, "quarantined 12s"},
+		{"quarantined for little", []any{"quarantined", int64(120)}, Reply{Answer: SaidUnknown, Sent: true}, "quarantined 121ms"},
+		{"a word", []any{"quarantined", "x"}, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "unexpected reply"},
+		{"another word", []any{"x", int64(1)}, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "unexpected reply"},
+		{"nothing", []any{}, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "unexpected reply"},
+		{"a number", int64(1), Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "unexpected reply"},
 	} {
-		rep := q.read(commands(got{val: c.val}, got{}), false, nil)
+		rep := q.Read(commands(got{val: c.val}, got{}), false, nil)
 		text := ""
-		if rep.err != nil {
-			text = rep.err.Error()
+		if rep.Err != nil {
+			text = rep.Err.Error()
 		}
-		rep.err = nil
+		rep.Err = nil
 		if !reflect.DeepEqual(rep, c.want) || !strings.HasPrefix(text, c.text) || (text == "") != (c.text == "") {
 			t.Errorf("%s: got %+v, %q, want %+v, %q", c.name, rep, text, c.want, c.text)
 		}
@@ -823,9 +823,9 @@ func TestTheAnswersOfAGuardAreRead(t *testing.T) {
 // taken for a short one, a waiter would ask without pauses.
 func TestExpiresInIsNeverShortForALongTTL(t *testing.T) {
 	for ms, want := range map[int64]time.Duration{
-		-1: maxTTL, 0: time.Millisecond, 999: time.Second, 18446744073710: maxTTL, math.MaxInt64: maxTTL,
+		-1: MaxTTL, 0: time.Millisecond, 999: time.Second, 18446744073710: MaxTTL, math.MaxInt64: MaxTTL,
 	} {
-		if got := expiresIn(ms); got != want {
+		if got := ExpiresIn(ms); got != want {
 			t.Errorf("%d ms: got %v, want %v", ms, got, want)
 		}
 	}
@@ -841,23 +841,23 @@ func TestAServersIntroduction(t *testing.T) {
 		name string
 		info got
 		exec error
-		want *introduction
+		want *Introduction
 	}{
-		{"redis", got{val: "# Server\r\nredis_version:7.0.15\r\nrun_id:0123abc\r\ntcp_port:6379\r\n"}, nil, &introduction{runID: "0123abc"}},
-		{"with bare newlines", got{val: "run_id:0123abc\n"}, nil, &introduction{runID: "0123abc"}},
-		{"without an end", got{val: "a:b\r\nrun_id:0123abc"}, nil, &introduction{runID: "0123abc"}},
-		{"another field that ends like it", got{val: "master_run_id:ff\r\n"}, nil, &introduction{}},
-		{"no run_id", got{val: "# Server\r\n"}, nil, &introduction{}},
-		{"empty", got{val: ""}, nil, &introduction{}},
-		{"a number", got{val: int64(7)}, nil, &introduction{}},
-		{"refused", got{err: said("NOPERM this user has no permissions to run the 'info' command")}, nil, &introduction{}},
+		{"redis", got{val: "# Server\r\nredis_version:7.0.15\r\nrun_id:0123abc\r\ntcp_port:6379\r\n"}, nil, &Introduction{RunID: "0123abc"}},
+		{"with bare newlines", got{val: "run_id:0123abc\n"}, nil, &Introduction{RunID: "0123abc"}},
+		{"without an end", got{val: "a:b\r\nrun_id:0123abc"}, nil, &Introduction{RunID: "0123abc"}},
+		{"another field that ends like it", got{val: "master_run_id:ff\r\n"}, nil, &Introduction{}},
+		{"no run_id", got{val: "# Server\r\n"}, nil, &Introduction{}},
+		{"empty", got{val: ""}, nil, &Introduction{}},
+		{"a number", got{val: int64(7)}, nil, &Introduction{}},
+		{"refused", got{err: said("NOPERM this user has no permissions to run the 'info' command")}, nil, &Introduction{}},
 		{"no answer", got{err: io.EOF}, io.EOF, nil},
 		{"never reached", untouched, io.EOF, nil},
 		{"never reached, and no reason", untouched, nil, nil},
-		{"never reached for a wrong password", untouched, said("WRONGPASS x"), &introduction{}},
+		{"never reached for a wrong password", untouched, said("WRONGPASS x"), &Introduction{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := introduce(&commands(c.info)[0], new(command), c.exec); !reflect.DeepEqual(got, c.want) {
+			if got := Introduce(&commands(c.info)[0], new(Command), c.exec); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})
@@ -882,21 +882,21 @@ func TestAReplicasIntroduction(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmds := commands(got{val: server}, got{val: c.replication, err: c.err})
-			info := introduce(&cmds[0], &cmds[1], c.err)
+			info := Introduce(&cmds[0], &cmds[1], c.err)
 			if c.err == io.EOF { // it is asked again
 				if info != nil {
 					t.Errorf("got %+v, want none", info)
 				}
 				return
 			}
-			if info == nil || info.runID != "0123abc" {
+			if info == nil || info.RunID != "0123abc" {
 				t.Fatalf("got %+v, want the run_id", info)
 			}
-			switch e := info.replica; {
+			switch e := info.Replica; {
 			case (e != nil) != (c.want != ""):
 				t.Errorf("got %v, want %q", e, c.want)
-			case e != nil && (e.text != "replica of "+c.want+": pass its master" || e.heals):
-				t.Errorf("got %v, heals %v", e, e.heals)
+			case e != nil && (e.Text != "replica of "+c.want+": pass its master" || e.Heals):
+				t.Errorf("got %v, heals %v", e, e.Heals)
 			}
 		})
 	}
@@ -907,34 +907,34 @@ func TestAReplicasIntroduction(t *testing.T) {
 func TestAdvice(t *testing.T) {
 	for _, c := range []struct {
 		text  string
-		kind  nodeKind
+		kind  NodeKind
 		want  string // what comes behind it; "": it stays as it is
 		heals bool
 	}{
-		{"MOVED 3999 10.0.0.3:6379", kindSingle, inCluster, false},
-		{"MOVED 3999 10.0.0.3:6379", kindUnknown, inCluster, true},
-		{"MOVED 3999 10.0.0.3:6379", kindPipeliner, inCluster, true},
-		{"MOVED 3999 10.0.0.3:6379", kindCluster, "", true},
-		{"CROSSSLOT Keys in request don't hash to the same slot", kindSingle, inCluster, false},
-		{"ASK 3999 10.0.0.3:6379", kindSingle, inCluster, true},
-		{"TRYAGAIN Multiple keys request during rehashing of slot", kindSingle, inCluster, true},
-		{"CLUSTERDOWN Hash slot not served", kindSingle, inCluster, true},
-		{"CLUSTERDOWN Hash slot not served", kindCluster, "", true},
-		{"READONLY You can't write against a read only replica.", kindSingle, "pass its master", false},
-		{"READONLY You can't write against a read only replica.", kindCluster, "", false},
-		{"LOADING Redis is loading the dataset in memory", kindSingle, "", true},
-		{"ERR something MOVED", kindSingle, "", true},
+		{"MOVED 3999 10.0.0.3:6379", KindSingle, inCluster, false},
+		{"MOVED 3999 10.0.0.3:6379", KindUnknown, inCluster, true},
+		{"MOVED 3999 10.0.0.3:6379", KindPipeliner, inCluster, true},
+		{"MOVED 3999 10.0.0.3:6379", KindCluster, "", true},
+		{"CROSSSLOT Keys in request don't hash to the same slot", KindSingle, inCluster, false},
+		{"ASK 3999 10.0.0.3:6379", KindSingle, inCluster, true},
+		{"TRYAGAIN Multiple keys request during rehashing of slot", KindSingle, inCluster, true},
+		{"CLUSTERDOWN Hash slot not served", KindSingle, inCluster, true},
+		{"CLUSTERDOWN Hash slot not served", KindCluster, "", true},
+		{"READONLY You can't write against a read only replica.", KindSingle, "pass its master", false},
+		{"READONLY You can't write against a read only replica.", KindCluster, "", false},
+		{"LOADING Redis is loading the dataset in memory", KindSingle, "", true},
+		{"ERR something MOVED", KindSingle, "", true},
 	} {
-		e, _ := explain(said(c.text))
-		got, want := c.kind.advise(e), c.text
+		e, _ := Explain(said(c.text))
+		got, want := c.kind.Advise(e), c.text
 		if c.want != "" {
 			want = strings.TrimSuffix(c.text, ".") + ": " + c.want
 		}
-		if got.text != want || got.heals != c.heals || !errors.Is(got, said(c.text)) {
-			t.Errorf("kind %d: got %q, heals %v; want %q, %v", c.kind, got.text, got.heals, want, c.heals)
+		if got.Text != want || got.Heals != c.heals || !errors.Is(got, said(c.text)) {
+			t.Errorf("kind %d: got %q, heals %v; want %q, %v", c.kind, got.Text, got.Heals, want, c.heals)
 		}
 	}
-	if got := kindSingle.advise(nil); got != nil {
+	if got := KindSingle.Advise(nil); got != nil {
 		t.Errorf("no error: got %v", got)
 	}
 }

@@ -1,10 +1,12 @@
-package redlock
+package pubsub
 
 import (
 	"context"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -14,7 +16,7 @@ import (
 // wakes waiters, who then ask the nodes; nothing depends on its being heard.
 
 // A subscriber is a Node that announcements can be heard from.
-type subscriber interface {
+type Subscriber interface {
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
@@ -45,13 +47,13 @@ type listener interface {
 
 // An ear listens to one node. Its goroutines run while there is a channel to
 // listen to.
-type ear struct {
+type Ear struct {
 	i    int
-	node subscriber
+	node Subscriber
 	tell listener
 
-	mu      sync.Mutex
-	want    map[string]bool // channels; true: the subscription was confirmed
+	Mu      sync.Mutex
+	Want    map[string]bool // channels; true: the subscription was confirmed
 	fresh   []string        // wanted since the last look, to be subscribed
 	stale   []string        // not wanted any more
 	running bool
@@ -59,21 +61,21 @@ type ear struct {
 	last    time.Time // something was heard, be it a pong
 	changed chan struct{}
 	end     context.CancelFunc
-	over    sync.WaitGroup
+	Over    sync.WaitGroup
 }
 
-func newEar(i int, node subscriber, tell listener) *ear {
-	return &ear{i: i, node: node, tell: tell, want: make(map[string]bool), changed: make(chan struct{}, 1)}
+func NewEar(i int, node Subscriber, tell listener) *Ear {
+	return &Ear{i: i, node: node, tell: tell, Want: make(map[string]bool), changed: make(chan struct{}, 1)}
 }
 
 // listen subscribes to a channel. It does not wait for anything.
-func (e *ear) listen(channel string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, ok := e.want[channel]; ok || e.closed {
+func (e *Ear) Listen(channel string) {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	if _, ok := e.Want[channel]; ok || e.closed {
 		return
 	}
-	e.want[channel] = false
+	e.Want[channel] = false
 	e.fresh = append(e.fresh, channel)
 	if e.running {
 		e.poke()
@@ -82,21 +84,21 @@ func (e *ear) listen(channel string) {
 	e.running = true
 	ctx, cancel := context.WithCancel(context.Background())
 	e.end = cancel
-	e.over.Go(func() { e.run(ctx) })
+	e.Over.Go(func() { e.run(ctx) })
 }
 
 // ignore ends the subscription to a channel.
-func (e *ear) ignore(channel string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, ok := e.want[channel]; ok {
-		delete(e.want, channel)
+func (e *Ear) Ignore(channel string) {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	if _, ok := e.Want[channel]; ok {
+		delete(e.Want, channel)
 		e.stale = append(e.stale, channel)
 		e.poke()
 	}
 }
 
-func (e *ear) poke() {
+func (e *Ear) poke() {
 	select {
 	case e.changed <- struct{}{}:
 	default:
@@ -105,18 +107,18 @@ func (e *ear) poke() {
 
 // close ends the connection. The goroutines end with it, or with the client's own
 // timeouts where they are dialling.
-func (e *ear) close() {
-	e.mu.Lock()
+func (e *Ear) Close() {
+	e.Mu.Lock()
 	e.closed = true
 	end := e.end
-	e.mu.Unlock()
+	e.Mu.Unlock()
 	if end != nil {
 		end()
 	}
 }
 
 // run keeps a connection while there is a channel to listen to.
-func (e *ear) run(ctx context.Context) {
+func (e *Ear) run(ctx context.Context) {
 	pause := redialFirst
 	for {
 		channels := e.channels()
@@ -142,15 +144,15 @@ func (e *ear) run(ctx context.Context) {
 }
 
 // channels is all that is to be listened to; nil: nothing, and run is over.
-func (e *ear) channels() (all []string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (e *Ear) channels() (all []string) {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
 	e.fresh, e.stale = nil, nil
-	if len(e.want) == 0 || e.closed {
+	if len(e.Want) == 0 || e.closed {
 		e.running = false
 		return nil
 	}
-	for c := range e.want {
+	for c := range e.Want {
 		all = append(all, c)
 	}
 	return all
@@ -158,7 +160,7 @@ func (e *ear) channels() (all []string) {
 
 // subscribed holds one connection until it fails or nothing is wanted any more. It
 // reports whether anything was heard on it, and whether the node refused.
-func (e *ear) subscribed(ctx context.Context, channels []string) (heard, refused bool) {
+func (e *Ear) subscribed(ctx context.Context, channels []string) (heard, refused bool) {
 	sub, err := e.subscribe(ctx, channels) // dials
 	if err != nil {
 		return false, true
@@ -168,9 +170,9 @@ func (e *ear) subscribed(ctx context.Context, channels []string) (heard, refused
 	// a ctx for its deadline.
 	noDial, done := context.WithCancel(ctx)
 	done()
-	e.mu.Lock()
+	e.Mu.Lock()
 	e.last = time.Time{}
-	e.mu.Unlock()
+	e.Mu.Unlock()
 	broken := make(chan struct{})
 	var why error
 	go func() {
@@ -181,16 +183,16 @@ func (e *ear) subscribed(ctx context.Context, channels []string) (heard, refused
 	sub.close()
 	<-broken
 	refused = lasts(lost) || lasts(why)
-	e.mu.Lock()
+	e.Mu.Lock()
 	var deaf []string
-	for c, yes := range e.want {
+	for c, yes := range e.Want {
 		if yes {
-			e.want[c] = false
+			e.Want[c] = false
 			deaf = append(deaf, c)
 		}
 	}
 	heard = !e.last.IsZero()
-	e.mu.Unlock()
+	e.Mu.Unlock()
 	for _, c := range deaf {
 		e.tell.Hears(e.i, c, false)
 	}
@@ -199,30 +201,30 @@ func (e *ear) subscribed(ctx context.Context, channels []string) (heard, refused
 
 // lasts reports whether what ended a subscription would end the next one as well.
 func lasts(err error) bool {
-	if _, panicked := err.(*panicError); panicked || err == nil {
+	if _, panicked := err.(*wire.PanicError); panicked || err == nil {
 		return panicked
 	}
-	why, said := explain(err)
-	return said && !why.heals
+	why, said := wire.Explain(err)
+	return said && !why.Heals
 }
 
 // hear takes in what the node says until the connection fails.
-func (e *ear) hear(noDial context.Context, sub subscription) error {
+func (e *Ear) hear(noDial context.Context, sub subscription) error {
 	for {
 		m, err := sub.receive(noDial)
 		if err != nil {
 			return err
 		}
-		e.mu.Lock()
+		e.Mu.Lock()
 		e.last = time.Now()
 		confirmed := ""
 		if s, ok := m.(*redis.Subscription); ok && s.Kind == "subscribe" {
-			if yes, wanted := e.want[s.Channel]; wanted && !yes {
-				e.want[s.Channel] = true
+			if yes, wanted := e.Want[s.Channel]; wanted && !yes {
+				e.Want[s.Channel] = true
 				confirmed = s.Channel
 			}
 		}
-		e.mu.Unlock()
+		e.Mu.Unlock()
 		if confirmed != "" {
 			e.tell.Hears(e.i, confirmed, true)
 		}
@@ -234,7 +236,7 @@ func (e *ear) hear(noDial context.Context, sub subscription) error {
 
 // keep tells the node what else to say, and asks a silent one for a sign of life. It
 // returns when the connection is of no use any more, with what the client said of that.
-func (e *ear) keep(ctx, noDial context.Context, sub subscription, broken <-chan struct{}) error {
+func (e *Ear) keep(ctx, noDial context.Context, sub subscription, broken <-chan struct{}) error {
 	asked := time.Now() // dialling is bound by the client's timeouts, an answer by ours
 	look := time.NewTimer(pongWait)
 	defer look.Stop()
@@ -249,9 +251,9 @@ func (e *ear) keep(ctx, noDial context.Context, sub subscription, broken <-chan 
 				return err
 			}
 		case <-look.C:
-			e.mu.Lock()
+			e.Mu.Lock()
 			last := e.last
-			e.mu.Unlock()
+			e.Mu.Unlock()
 			now := time.Now()
 			switch silent := now.Sub(last); {
 			case last.Before(asked) && now.Sub(asked) >= pongWait:
@@ -273,13 +275,13 @@ func (e *ear) keep(ctx, noDial context.Context, sub subscription, broken <-chan 
 
 // change tells the node what is to be heard from now on. It reports whether there is
 // anything, and the node was told.
-func (e *ear) change(noDial context.Context, sub subscription) (listen bool, err error) {
-	e.mu.Lock()
-	fresh := slices.DeleteFunc(e.fresh, func(c string) bool { _, wanted := e.want[c]; return !wanted })
-	stale := slices.DeleteFunc(e.stale, func(c string) bool { _, wanted := e.want[c]; return wanted })
+func (e *Ear) change(noDial context.Context, sub subscription) (listen bool, err error) {
+	e.Mu.Lock()
+	fresh := slices.DeleteFunc(e.fresh, func(c string) bool { _, wanted := e.Want[c]; return !wanted })
+	stale := slices.DeleteFunc(e.stale, func(c string) bool { _, wanted := e.Want[c]; return wanted })
 	e.fresh, e.stale = nil, nil
-	listen = len(e.want) > 0
-	e.mu.Unlock()
+	listen = len(e.Want) > 0
+	e.Mu.Unlock()
 	if listen && len(stale) > 0 {
 		err = sub.unsubscribe(noDial, stale)
 	}
@@ -290,8 +292,8 @@ func (e *ear) change(noDial context.Context, sub subscription) (listen bool, err
 }
 
 // subscribe begins a subscription.
-func (e *ear) subscribe(ctx context.Context, channels []string) (sub subscription, err error) {
-	defer caught(&err)
+func (e *Ear) subscribe(ctx context.Context, channels []string) (sub subscription, err error) {
+	defer wire.Caught(&err)
 	return subscription{e.node.Subscribe(ctx, channels...)}, nil
 }
 
@@ -299,26 +301,26 @@ func (e *ear) subscribe(ctx context.Context, channels []string) (sub subscriptio
 type subscription struct{ pubsub *redis.PubSub }
 
 func (s subscription) receive(ctx context.Context) (m any, err error) {
-	defer caught(&err)
+	defer wire.Caught(&err)
 	return s.pubsub.Receive(ctx)
 }
 
 func (s subscription) ping(ctx context.Context) (err error) {
-	defer caught(&err)
+	defer wire.Caught(&err)
 	return s.pubsub.Ping(ctx)
 }
 
 func (s subscription) subscribe(ctx context.Context, channels []string) (err error) {
-	defer caught(&err)
+	defer wire.Caught(&err)
 	return s.pubsub.Subscribe(ctx, channels...)
 }
 
 func (s subscription) unsubscribe(ctx context.Context, channels []string) (err error) {
-	defer caught(&err)
+	defer wire.Caught(&err)
 	return s.pubsub.Unsubscribe(ctx, channels...)
 }
 
 func (s subscription) close() (err error) {
-	defer caught(&err)
+	defer wire.Caught(&err)
 	return s.pubsub.Close()
 }

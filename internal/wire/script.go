@@ -1,4 +1,4 @@
-package redlock
+package wire
 
 import _ "embed"
 

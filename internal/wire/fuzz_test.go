@@ -1,4 +1,4 @@
-package redlock
+package wire
 
 import (
 	"errors"
@@ -24,32 +24,32 @@ func FuzzNameKey(f *testing.F) {
 	f.Add("", "{jobs/42}:fence")
 	f.Add("{", "}:queue")
 	f.Fuzz(func(t *testing.T, prefix, key string) {
-		k, err := nameKey(prefix, key)
+		k, err := NameKey(prefix, key)
 		if err != nil {
 			if k != nil || !strings.HasPrefix(err.Error(), "redlock: ") || len(err.Error()) > 2000 {
 				t.Fatalf("%q: got %+v, %v", prefix+key, k, err)
 			}
 			return
 		}
-		if k.full != prefix+key || k.key != key {
+		if k.Full != prefix+key || k.Key != key {
 			t.Fatalf("%q: got %+v", prefix+key, k)
 		}
 		for _, s := range siblings(k) {
-			if clusterSlot(s) != clusterSlot(k.full) {
-				t.Errorf("%q is in another slot than %q", s, k.full)
+			if clusterSlot(s) != clusterSlot(k.Full) {
+				t.Errorf("%q is in another slot than %q", s, k.Full)
 			}
 			if !reserved(s) {
-				t.Errorf("%q beside %q would be accepted as a key", s, k.full)
+				t.Errorf("%q beside %q would be accepted as a key", s, k.Full)
 			}
 		}
 		// The names tell the key, so no other key has them.
 		stem, ok := strings.CutSuffix(k.args.fence.(string), fenceSuffix)
 		back := strings.TrimSuffix(strings.TrimPrefix(stem, "{"), "}")
-		if strings.ContainsAny(k.full, "{}") {
+		if strings.ContainsAny(k.Full, "{}") {
 			_, back, ok = strings.Cut(stem, "}:")
 		}
-		if !ok || back != k.full {
-			t.Errorf("%q names %q, want %q", k.args.fence, back, k.full)
+		if !ok || back != k.Full {
+			t.Errorf("%q names %q, want %q", k.args.fence, back, k.Full)
 		}
 	})
 }
@@ -86,21 +86,21 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := &wiretest.Feed{Bytes: b, Errs: feedErrs()}
 		k := allKinds[int(d.Byte())%len(allKinds)]
-		plain := d.Byte()%2 == 1 && k == askAcquire
+		plain := d.Byte()%2 == 1 && k == AskAcquire
 		first := got{d.Value(0), d.Err()}
 		second := got{d.Value(0), d.Err()}
 		exec := d.Err()
 		q := questionOf(k)
-		r := q.read(commands(first, second), plain, exec)
+		r := q.Read(commands(first, second), plain, exec)
 		judged := r
-		if k == askTurn { // it moves the register in the same step as it grants
-			judged.fenced = false
-			if list, _ := first.val.([]any); r.fenced && (first.err != nil || len(list) < 3 || list[0] != int64(1) || list[1] != int64(1)) {
+		if k == AskTurn { // it moves the register in the same step as it grants
+			judged.Fenced = false
+			if list, _ := first.val.([]any); r.Fenced && (first.err != nil || len(list) < 3 || list[0] != int64(1) || list[1] != int64(1)) {
 				t.Errorf("fenced by %#v", first)
 			}
 		}
 		checkReply(t, q, plain, judged)
-		if k != askAcquire || r.answer != saidYes {
+		if k != AskAcquire || r.Answer != SaidYes {
 			return
 		}
 		// A lock is granted by one answer in each form. (What the plain form takes for
@@ -108,7 +108,7 @@ func FuzzRead(f *testing.F) {
 		if !plain && !errors.Is(first.err, redis.Nil) || plain && first.err != nil {
 			t.Errorf("plain=%v: granted by %#v", plain, first)
 		}
-		if r.fenced && (second.err != nil || second.val != int64(1)) {
+		if r.Fenced && (second.err != nil || second.val != int64(1)) {
 			t.Errorf("fenced by %#v", second)
 		}
 	})
@@ -138,16 +138,16 @@ func FuzzExplain(f *testing.F) {
 		case 4:
 			err = fmt.Errorf("%s: %w", text, readTimeout())
 		}
-		e, told := explain(err)
+		e, told := Explain(err)
 		var re redis.Error
 		if told != errors.As(err, &re) {
 			t.Fatalf("%q: said=%v", err, told)
 		}
-		if !told && !e.heals {
+		if !told && !e.Heals {
 			t.Errorf("%q: what happened on the way does not heal", err)
 		}
-		if told && len(text) < 200 && !strings.Contains(text, e.text) && !strings.HasPrefix(e.text, `"`) { // long ones are clipped, others quoted
-			t.Errorf("%q: shown as %q", text, e.text)
+		if told && len(text) < 200 && !strings.Contains(text, e.Text) && !strings.HasPrefix(e.Text, `"`) { // long ones are clipped, others quoted
+			t.Errorf("%q: shown as %q", text, e.Text)
 		}
 		for _, no := range misleading {
 			if errors.Is(e, no) {
@@ -156,7 +156,7 @@ func FuzzExplain(f *testing.F) {
 		}
 		for _, k := range allKinds {
 			r := failure(k, err)
-			if r.answer != saidUnknown || told && (r.stored != (k.stores() && !notExecuted(r.err.text)) || r.silent) || !told && r.sent && r.stored != k.stores() {
+			if r.Answer != SaidUnknown || told && (r.Stored != (k.Stores() && !notExecuted(r.Err.Text)) || r.Silent) || !told && r.Sent && r.Stored != k.Stores() {
 				t.Errorf("kind %d, %q: got %+v", k, err, r)
 			}
 		}
@@ -170,15 +170,15 @@ func FuzzIntroduce(f *testing.F) {
 	f.Add("\r\r\n\nrun_id: x ")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, info string) {
-		got := introduce(&commands(got{val: info})[0], new(command), nil)
+		got := Introduce(&commands(got{val: info})[0], new(Command), nil)
 		if got == nil {
 			t.Fatalf("%q: an answer is taken for none", info)
 		}
-		if got.runID != strings.TrimSpace(got.runID) || strings.Contains(got.runID, "\n") || !strings.Contains(info, got.runID) {
-			t.Errorf("%q: got the run_id %q", info, got.runID)
+		if got.RunID != strings.TrimSpace(got.RunID) || strings.Contains(got.RunID, "\n") || !strings.Contains(info, got.RunID) {
+			t.Errorf("%q: got the run_id %q", info, got.RunID)
 		}
-		if got.runID != "" && !strings.Contains(info, "run_id:") {
-			t.Errorf("%q: got the run_id %q", info, got.runID)
+		if got.RunID != "" && !strings.Contains(info, "run_id:") {
+			t.Errorf("%q: got the run_id %q", info, got.RunID)
 		}
 	})
 }
@@ -188,21 +188,21 @@ func FuzzLabelOf(f *testing.F) {
 		f.Add(v)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		label := labelOf(value)
+		label := LabelOf(value)
 		if !strings.HasPrefix(value, label) {
 			t.Fatalf("%q: got the label %q", value, label)
 		}
-		if !ours(value) && label != "" {
+		if !Ours(value) && label != "" {
 			t.Errorf("%q is not ours, and has the label %q", value, label)
 		}
-		if ours(value) && (len(value) != len(label)+1+uuidLen || value[len(label)] != ':') {
+		if Ours(value) && (len(value) != len(label)+1+UuidLen || value[len(label)] != ':') {
 			t.Errorf("%q: the label is %q", value, label)
 		}
-		if v := value + ":" + mine[3:]; !ours(v) || labelOf(v) != value { // whatever the label
-			t.Errorf("%q: the label is %q, want %q", v, labelOf(v), value)
+		if v := value + ":" + mine[3:]; !Ours(v) || LabelOf(v) != value { // whatever the label
+			t.Errorf("%q: the label is %q, want %q", v, LabelOf(v), value)
 		}
-		shown := holderName(value)
-		if !ours(value) && value != "" && shown != "another client" {
+		shown := HolderName(value)
+		if !Ours(value) && value != "" && shown != "another client" {
 			t.Errorf("%q is shown as %q", value, shown)
 		}
 		if len(shown) > 4*203+2 || strings.ContainsFunc(shown, func(r rune) bool { return r < ' ' || r == 0x7f }) {
@@ -216,17 +216,17 @@ func FuzzReadScore(f *testing.F) {
 	for _, s := range []string{"0", "-1", "7.5", "1700000000123456", "9007199254740990", "9007199254740991", "9007199254740992", "inf", "-inf", "nan", "1e300", "1e999", "word", "", "0x1p10", "1_000", "+7", " 7"} {
 		f.Add(s, uint64(0))
 	}
-	for _, x := range []float64{0, -1, maxToken, maxToken - 1, math.Inf(1), math.Inf(-1), math.NaN(), math.MaxFloat64, math.SmallestNonzeroFloat64} {
+	for _, x := range []float64{0, -1, MaxToken, MaxToken - 1, math.Inf(1), math.Inf(-1), math.NaN(), math.MaxFloat64, math.SmallestNonzeroFloat64} {
 		f.Add("", math.Float64bits(x))
 	}
 	f.Fuzz(func(t *testing.T, text string, bits uint64) {
 		for _, v := range []any{text, math.Float64frombits(bits), int64(bits), []byte(text)} {
-			score, e := readScore(v)
-			if e == nil && (score < 0 || score >= maxToken) || e != nil && (score != 0 || e.heals) {
+			score, e := ReadScore(v)
+			if e == nil && (score < 0 || score >= MaxToken) || e != nil && (score != 0 || e.Heals) {
 				t.Errorf("%#v: got %d, %v", v, score, e)
 			}
-			if e != nil && (!strings.HasPrefix(e.text, "fence register") || len(e.text) > 1200) {
-				t.Errorf("%#v: got %q", v, e.text)
+			if e != nil && (!strings.HasPrefix(e.Text, "fence register") || len(e.Text) > 1200) {
+				t.Errorf("%#v: got %q", v, e.Text)
 			}
 			if x, ok := v.(float64); ok && e == nil && x > 0 && (float64(score) > x || float64(score)+1 <= x) {
 				t.Errorf("%v is read as %d", x, score)

@@ -1,4 +1,4 @@
-package redlock
+package wire
 
 import (
 	"errors"
@@ -13,14 +13,14 @@ import (
 // be taken for.
 
 var (
-	errHeld     = errors.New("redlock: held by another")
-	errNoQuorum = errors.New("redlock: no quorum")
-	errLost     = errors.New("redlock: lost")
-	errClosed   = errors.New("redlock: locker closed")
+	ErrHeld     = errors.New("redlock: held by another")
+	ErrNoQuorum = errors.New("redlock: no quorum")
+	ErrLost     = errors.New("redlock: lost")
+	ErrClosed   = errors.New("redlock: locker closed")
 )
 
 // short prints a duration with as many digits as a reader has use for.
-func short(d time.Duration) string {
+func Short(d time.Duration) string {
 	switch {
 	case d >= time.Second:
 		d = d.Round(10 * time.Millisecond)
@@ -35,35 +35,35 @@ func short(d time.Duration) string {
 }
 
 // uuidLen is the length of a uuid's text, which ends every value of ours.
-const uuidLen = 36
+const UuidLen = 36
 
 // labelOf is the part of a value of ours before its uuid; "": the value is not ours.
-func labelOf(value string) string {
-	if ours(value) {
-		return value[:len(value)-uuidLen-1]
+func LabelOf(value string) string {
+	if Ours(value) {
+		return value[:len(value)-UuidLen-1]
 	}
 	return ""
 }
 
 // ours reports whether a value is "label:uuid".
-func ours(value string) bool {
-	i := len(value) - uuidLen - 1
+func Ours(value string) bool {
+	i := len(value) - UuidLen - 1
 	return i >= 0 && value[i] == ':' && uuid.Validate(value[i+1:]) == nil
 }
 
 // holderName is what texts say of who stored a value: nothing of it but its label.
-func holderName(value string) string {
-	if ours(value) {
-		return quoteValue(labelOf(value))
+func HolderName(value string) string {
+	if Ours(value) {
+		return quoteValue(LabelOf(value))
 	}
 	return "another client"
 }
 
 // noTTL is told of a key that never expires: every lock library sets a ttl.
-const noTTL = "no ttl: not set by a lock library"
+const NoTTL = "no ttl: not set by a lock library"
 
 // clip bounds what a key or a value takes of an error's text.
-func clip(s string) string {
+func Clip(s string) string {
 	const most = 200
 	if len(s) <= most {
 		return s
@@ -77,7 +77,7 @@ func clip(s string) string {
 
 // quoteValue shows a label plainly where it is plain, and quoted where it is not.
 func quoteValue(s string) string {
-	s = clip(s)
+	s = Clip(s)
 	for _, r := range s {
 		if !strconv.IsPrint(r) || r == utf8.RuneError {
 			return strconv.Quote(s)
@@ -90,11 +90,11 @@ func quoteValue(s string) string {
 }
 
 // A wireAnswer is a node's answer. The zero value is none: it has not answered.
-type wireAnswer uint8
+type WireAnswer uint8
 
 const (
-	saidPending wireAnswer = iota
-	saidYes
-	saidNo
-	saidUnknown
+	SaidPending WireAnswer = iota
+	SaidYes
+	SaidNo
+	SaidUnknown
 )

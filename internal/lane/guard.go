@@ -1,10 +1,14 @@
-package redlock
+package lane
+
+import (
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+)
 
 // check has the first grant of a batch compare the node's mark, or each.
 func (f *flight) check(direct bool) {
 	checked := false
 	for _, c := range f.calls {
-		if !c.q.guarded() {
+		if !c.Q.Guarded() {
 			continue
 		}
 		c.check = !checked || !direct
@@ -18,13 +22,13 @@ func (f *flight) doubt() {
 	compared := false
 	for i, c := range f.calls {
 		switch rep := &f.lands[i].rep; {
-		case !c.q.guarded():
+		case !c.Q.Guarded():
 		case c.check || c.evaled:
-			compared = compared || rep.answer != saidUnknown || rep.err.beyondTheMark()
-		case rep.answer == saidYes && !compared:
-			*rep = reply{answer: saidUnknown, sent: true, stored: true, err: errUnchecked}
+			compared = compared || rep.Answer != wire.SaidUnknown || rep.Err.BeyondTheMark()
+		case rep.Answer == wire.SaidYes && !compared:
+			*rep = wire.Reply{Answer: wire.SaidUnknown, Sent: true, Stored: true, Err: errUnchecked}
 		}
 	}
 }
 
-var errUnchecked = newNodeError("restart guard: not compared", nil)
+var errUnchecked = wire.NewNodeError("restart guard: not compared", nil)

@@ -1,4 +1,4 @@
-package redlock
+package wire
 
 import (
 	"fmt"
@@ -9,12 +9,12 @@ import (
 
 // A panicError is a panic in a Node's code. It wraps nothing, whatever the value of the
 // panic is: it says neither that a server answered nor that nothing was sent.
-type panicError struct {
+type PanicError struct {
 	value string
 	at    string // file and line
 }
 
-func (e *panicError) Error() string {
+func (e *PanicError) Error() string {
 	return "client panicked: " + e.value + " (" + e.at + ")"
 }
 
@@ -22,12 +22,12 @@ func (e *panicError) Error() string {
 // panic would end the process for the fault of one node. It counts as a call that failed,
 // and that may have been executed. Nothing of ours is locked there. A panic in a goroutine
 // that a client starts by itself cannot be caught.
-func caught(err *error) {
+func Caught(err *error) {
 	v := recover()
 	if v == nil {
 		return
 	}
-	e := &panicError{value: quoteValue(fmt.Sprint(v)), at: "unknown"}
+	e := &PanicError{value: quoteValue(fmt.Sprint(v)), at: "unknown"}
 	var pcs [16]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	for more := true; more; {

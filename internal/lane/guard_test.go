@@ -1,4 +1,4 @@
-package redlock
+package lane
 
 import (
 	"fmt"
@@ -6,20 +6,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+
 	"github.com/seed-ce352c9b/redlock/internal/wire/wiretest"
 )
 
 // A grant on a mark that nothing has compared is none: the batch's first was not
 // executed. What it has stored is to be taken back.
 func TestAGrantOnAMarkThatNothingComparedIsTakenBack(t *testing.T) {
-	g := &guard{age: time.Minute - time.Microsecond, mark: "{redlock}:boot"}
-	name, _ := nameKey("", "jobs/42")
-	grant, plain := acquireQuestion(g, name, wiretest.Mine, time.Second, 7), extendQuestion(name, wiretest.Mine, time.Second, 7)
-	yes, no := reply{answer: saidYes, stored: true, sent: true}, reply{answer: saidNo, sent: true}
-	failed := func(text string) reply { return reply{answer: saidUnknown, sent: true, err: newNodeError(text, nil)} }
+	g := &wire.Guard{Age: time.Minute - time.Microsecond, Mark: "{redlock}:boot"}
+	name, _ := wire.NameKey("", "jobs/42")
+	grant, plain := wire.AcquireQuestion(g, name, wiretest.Mine, time.Second, 7), wire.ExtendQuestion(name, wiretest.Mine, time.Second, 7)
+	yes, no := wire.Reply{Answer: wire.SaidYes, Stored: true, Sent: true}, wire.Reply{Answer: wire.SaidNo, Sent: true}
+	failed := func(text string) wire.Reply {
+		return wire.Reply{Answer: wire.SaidUnknown, Sent: true, Err: wire.NewNodeError(text, nil)}
+	}
 	for _, c := range []struct {
 		name  string
-		first reply
+		first wire.Reply
 		taken bool
 	}{
 		{"granted", yes, false},
@@ -28,10 +32,10 @@ func TestAGrantOnAMarkThatNothingComparedIsTakenBack(t *testing.T) {
 		{"a register of another type", failed("FENCE WRONGTYPE Operation against a key"), false},
 		{"a script that the node did not know", failed("NOSCRIPT No matching script"), true},
 		{"no memory for the mark", failed("OOM command not allowed"), true},
-		{"no answer", reply{answer: saidUnknown, sent: true, silent: true, err: newNodeError("EOF", io.EOF)}, true},
+		{"no answer", wire.Reply{Answer: wire.SaidUnknown, Sent: true, Silent: true, Err: wire.NewNodeError("EOF", io.EOF)}, true},
 		{"an answer that no server gives", failed("unexpected reply int"), true},
 	} {
-		f := &flight{calls: []*call{{q: &plain}, {q: &grant}, {q: &plain}, {q: &grant}, {q: &grant}}}
+		f := &flight{calls: []*Call{{Q: &plain}, {Q: &grant}, {Q: &plain}, {Q: &grant}, {Q: &grant}}}
 		f.check(true)
 		checks := ""
 		for _, c := range f.calls {
@@ -45,17 +49,17 @@ func TestAGrantOnAMarkThatNothingComparedIsTakenBack(t *testing.T) {
 		f.doubt()
 		for _, i := range []int{3, 4} {
 			rep := f.lands[i].rep
-			if taken := rep.answer == saidUnknown && rep.stored && rep.sent && rep.err != nil; taken != c.taken || !taken && rep.answer != saidYes {
+			if taken := rep.Answer == wire.SaidUnknown && rep.Stored && rep.Sent && rep.Err != nil; taken != c.taken || !taken && rep.Answer != wire.SaidYes {
 				t.Errorf("%s: the grant behind is %+v, want taken back %v", c.name, rep, c.taken)
 			}
 		}
 		for _, i := range []int{0, 2} {
-			if f.lands[i].rep.answer != saidYes {
+			if f.lands[i].rep.Answer != wire.SaidYes {
 				t.Errorf("%s: an extension was taken back", c.name)
 			}
 		}
 	}
-	f := &flight{calls: []*call{{q: &grant}, {q: &grant}}}
+	f := &flight{calls: []*Call{{Q: &grant}, {Q: &grant}}}
 	f.check(false) // over who knows how many connections
 	if !f.calls[0].check || !f.calls[1].check {
 		t.Error("a batch that may be split compares only once")

@@ -1,4 +1,4 @@
-package redlock
+package wire
 
 import (
 	"slices"
@@ -49,8 +49,8 @@ func slotOf(key string) int {
 }
 
 // siblings are all names that a lock has beside its own, the reserved one included.
-func siblings(k *lockKey) []string {
-	return []string{k.args.fence.(string), k.args.queue.(string), k.args.lapse.(string), k.channel}
+func siblings(k *LockKey) []string {
+	return []string{k.args.fence.(string), k.args.queue.(string), k.args.lapse.(string), k.Channel}
 }
 
 var someKeys = []string{
@@ -58,7 +58,7 @@ var someKeys = []string{
 	"{user1000}.following", "foo{bar}baz", "{tag}", "foo{}{bar}", "foo{{bar}}zap", "foo{bar}{zap}", // of the specification
 	"{", "}", "{}", "}{", "{}x", "x{}", "a{b", "a}b", "}a{b}c", "{{", "}}", "{a}{b}", "{{a}b", "{\x00}", "{}{}",
 	"a:fence", "b:queue", "c:release", ":fence", "{a:fence", "a}:fence", "x{a}:fence",
-	strings.Repeat("k", maxKeyBytes), "{" + strings.Repeat("k", maxKeyBytes-2) + "}", "{}" + strings.Repeat("k", maxKeyBytes-2),
+	strings.Repeat("k", MaxKeyBytes), "{" + strings.Repeat("k", MaxKeyBytes-2) + "}", "{}" + strings.Repeat("k", MaxKeyBytes-2),
 }
 
 func TestCRC16OfKnownVectors(t *testing.T) {
@@ -108,21 +108,21 @@ func TestATagIsKnownForEverySlot(t *testing.T) {
 // Attack 92.
 func TestTheNamesOfALockAreInItsHashSlot(t *testing.T) {
 	check := func(t interface{ Errorf(string, ...any) }, prefix, key string) {
-		k, err := nameKey(prefix, key)
+		k, err := NameKey(prefix, key)
 		if err != nil {
-			t.Errorf("%q is refused: %v", clip(prefix+key), err)
+			t.Errorf("%q is refused: %v", Clip(prefix+key), err)
 			return
 		}
-		if k.full != prefix+key || k.key != key {
-			t.Errorf("%q is stored under %q and shown as %q", clip(prefix+key), clip(k.full), clip(k.key))
+		if k.Full != prefix+key || k.Key != key {
+			t.Errorf("%q is stored under %q and shown as %q", Clip(prefix+key), Clip(k.Full), Clip(k.Key))
 		}
-		want := clusterSlot(k.full)
-		if got := slotOf(k.full); got != want {
-			t.Errorf("%q: its own slot: got %d, want %d", clip(k.full), got, want)
+		want := clusterSlot(k.Full)
+		if got := slotOf(k.Full); got != want {
+			t.Errorf("%q: its own slot: got %d, want %d", Clip(k.Full), got, want)
 		}
 		for _, s := range siblings(k) {
 			if got := clusterSlot(s); got != want {
-				t.Errorf("%q: slot of %q: got %d, want %d", clip(k.full), clip(s), got, want)
+				t.Errorf("%q: slot of %q: got %d, want %d", Clip(k.Full), Clip(s), got, want)
 			}
 		}
 	}
@@ -154,19 +154,19 @@ func drawKey(t *rapid.T, label string) string {
 }
 
 func TestPlainKeysHaveReadableNamesBesideThem(t *testing.T) {
-	k, err := nameKey("app:", "jobs/42")
+	k, err := NameKey("app:", "jobs/42")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k.key != "jobs/42" || k.full != "app:jobs/42" {
-		t.Errorf("got %q, stored under %q", k.key, k.full)
+	if k.Key != "jobs/42" || k.Full != "app:jobs/42" {
+		t.Errorf("got %q, stored under %q", k.Key, k.Full)
 	}
-	all := []any{k.args.full, k.args.fence, k.args.queue, k.args.lapse, k.args.channel, k.channel}
+	all := []any{k.args.full, k.args.fence, k.args.queue, k.args.lapse, k.args.channel, k.Channel}
 	want := []any{"app:jobs/42", "{app:jobs/42}:fence", "{app:jobs/42}:queue", "{app:jobs/42}:lapse", "{app:jobs/42}:release", "{app:jobs/42}:release"}
 	if !slices.Equal(all, want) {
 		t.Errorf("got %q, want %q", all, want)
 	}
-	k, _ = nameKey("", "{user}.following")
+	k, _ = NameKey("", "{user}.following")
 	if got, want := k.args.fence, "{user}:{user}.following:fence"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -175,19 +175,19 @@ func TestPlainKeysHaveReadableNamesBesideThem(t *testing.T) {
 func TestNoTwoKeysShareAName(t *testing.T) {
 	owner := make(map[string]string) // of each name, the key
 	claim := func(t interface{ Fatalf(string, ...any) }, owner map[string]string, key string) {
-		k, err := nameKey("", key)
+		k, err := NameKey("", key)
 		if err != nil {
 			return
 		}
-		for _, s := range append(siblings(k), k.full) {
+		for _, s := range append(siblings(k), k.Full) {
 			if other, ok := owner[s]; ok && other != key {
-				t.Fatalf("%q is a name of %q and of %q", clip(s), clip(other), clip(key))
+				t.Fatalf("%q is a name of %q and of %q", Clip(s), Clip(other), Clip(key))
 			}
 			owner[s] = key
 		}
 		for _, s := range siblings(k) {
-			if _, err := nameKey("", s); err == nil {
-				t.Fatalf("%q, a name beside %q, is accepted as a key", clip(s), clip(key))
+			if _, err := NameKey("", s); err == nil {
+				t.Fatalf("%q, a name beside %q, is accepted as a key", Clip(s), Clip(key))
 			}
 		}
 	}
@@ -216,8 +216,8 @@ func TestKeysThatAreRefused(t *testing.T) {
 	}{
 		{"empty", "", "", []string{"the key is empty", `"jobs/42"`}},
 		{"empty behind a prefix", "app:", "", []string{"the key is empty"}},
-		{"64 KiB and a byte", "", strings.Repeat("k", maxKeyBytes+1), []string{"has 65537 bytes", "at most 65536"}},
-		{"64 KiB with a prefix", "p", strings.Repeat("k", maxKeyBytes), []string{"has 65537 bytes", "at most 65536"}},
+		{"64 KiB and a byte", "", strings.Repeat("k", MaxKeyBytes+1), []string{"has 65537 bytes", "at most 65536"}},
+		{"64 KiB with a prefix", "p", strings.Repeat("k", MaxKeyBytes), []string{"has 65537 bytes", "at most 65536"}},
 		{"one that looks like a fence register", "", "{jobs/42}:fence", []string{`"{jobs/42}:fence"`, "take another"}},
 		{"one that looks like a queue", "", "{jobs/42}:queue", []string{`"{jobs/42}:queue"`, "take another"}},
 		{"one that looks like a release channel", "", "{jobs/42}:release", []string{`"{jobs/42}:release"`, "take another"}},
@@ -225,9 +225,9 @@ func TestKeysThatAreRefused(t *testing.T) {
 		{"one that only its prefix makes look so", "{app}:", "x:fence", []string{`"{app}:x:fence"`, "take another"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			k, err := nameKey(c.prefix, c.key)
+			k, err := NameKey(c.prefix, c.key)
 			if err == nil {
-				t.Fatalf("accepted as %q", clip(k.full))
+				t.Fatalf("accepted as %q", Clip(k.Full))
 			}
 			for _, s := range append(c.says, "redlock: ") {
 				if !strings.Contains(err.Error(), s) {
@@ -246,8 +246,8 @@ func TestKeysThatAreRefused(t *testing.T) {
 
 // Attack 92.
 func TestAKeyOf64KiBIsTheLongest(t *testing.T) {
-	for _, prefix := range []string{"", "p", strings.Repeat("p", maxKeyBytes-1)} {
-		if _, err := nameKey(prefix, strings.Repeat("k", maxKeyBytes-len(prefix))); err != nil {
+	for _, prefix := range []string{"", "p", strings.Repeat("p", MaxKeyBytes-1)} {
+		if _, err := NameKey(prefix, strings.Repeat("k", MaxKeyBytes-len(prefix))); err != nil {
 			t.Errorf("%d bytes of prefix, 64 KiB in all: %v", len(prefix), err)
 		}
 	}

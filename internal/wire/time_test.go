@@ -1,4 +1,4 @@
-package redlock
+package wire
 
 import (
 	"math"
@@ -18,17 +18,17 @@ func TestPxIsRoundedUpToWholeMilliseconds(t *testing.T) {
 		2500 * time.Microsecond:       3,
 		10 * time.Second:              10000,
 		10*time.Second + 1:            10001,
-		maxTTL:                        24 * 86400 * 1000,
+		MaxTTL:                        24 * 86400 * 1000,
 		0:                             0,
 		1500*time.Millisecond - 1*1e5: 1500,
 	} {
-		if got := px(ttl); got != want {
+		if got := Px(ttl); got != want {
 			t.Errorf("px(%v): got %d ms, want %d ms", ttl, got, want)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		ttl := time.Duration(rapid.Int64Range(1, int64(maxTTL)).Draw(t, "ttl"))
-		if got := time.Duration(px(ttl)) * time.Millisecond; got < ttl || got-ttl >= time.Millisecond {
+		ttl := time.Duration(rapid.Int64Range(1, int64(MaxTTL)).Draw(t, "ttl"))
+		if got := time.Duration(Px(ttl)) * time.Millisecond; got < ttl || got-ttl >= time.Millisecond {
 			t.Fatalf("px(%v) is %v: want the ttl or less than a millisecond more", ttl, got)
 		}
 	})
@@ -36,13 +36,13 @@ func TestPxIsRoundedUpToWholeMilliseconds(t *testing.T) {
 
 // Attack 10.
 func TestWhatIsSentAsMillisecondsFits32Bits(t *testing.T) {
-	if got := px(maxTTL); got > math.MaxInt32 {
+	if got := Px(MaxTTL); got > math.MaxInt32 {
 		t.Errorf("the longest ttl is %d ms, more than 2^31-1", got)
 	}
 	t.Run("the life of a register too", func(t *testing.T) {
 		// A proxy that cuts it would make PEXPIRE delete the register: tokens fall.
-		for _, ttl := range []time.Duration{time.Second, 23 * 24 * time.Hour, maxTTL} {
-			if _, got := registerPX(ttl); got > math.MaxInt32 || got <= px(ttl) {
+		for _, ttl := range []time.Duration{time.Second, 23 * 24 * time.Hour, MaxTTL} {
+			if _, got := registerPX(ttl); got > math.MaxInt32 || got <= Px(ttl) {
 				t.Errorf("the register of a ttl of %v lives %d ms: want more than the ttl and less than 2^31", ttl, got)
 			}
 		}
@@ -53,7 +53,7 @@ func TestARegisterOutlivesItsLockByADay(t *testing.T) {
 	const hour = 3600 * 1000
 	for _, ttl := range []time.Duration{10 * time.Millisecond, time.Minute, time.Hour, time.Hour + 1, 20 * 24 * time.Hour} {
 		least, given := registerPX(ttl)
-		if want := max(px(ttl), hour) + 24*hour; given != want {
+		if want := max(Px(ttl), hour) + 24*hour; given != want {
 			t.Errorf("ttl %v: its register is given %d ms, want %d", ttl, given, want)
 		}
 		if want := given - hour; least != want {

@@ -1,4 +1,4 @@
-package redlock
+package wire
 
 import (
 	"strings"
@@ -22,19 +22,19 @@ func TestLabelsAreShownPlainlyOnlyWhereTheyArePlain(t *testing.T) {
 		{wiretest.ValueOf("\xff\xfe"), `"\xff\xfe"`},
 		{wiretest.ValueOf(strings.Repeat("n", 1000)), strings.Repeat("n", 200) + "..."},
 	} {
-		if got := holderName(c.value); got != c.want {
+		if got := HolderName(c.value); got != c.want {
 			t.Errorf("%q: got %s, want %s", c.value, got, c.want)
 		}
 	}
 	t.Run("nor with control characters beyond ASCII, or such as turn a line around", func(t *testing.T) {
 		for label, want := range map[string]string{"\u009b2J": `"\u009b2J"`, "\u0085": `"\u0085"`, "a\u202eb": `"a\u202eb"`, "\u2028": `"\u2028"`} {
-			if got := holderName(wiretest.ValueOf(label)); got != want {
+			if got := HolderName(wiretest.ValueOf(label)); got != want {
 				t.Errorf("%q: got %s, want %s", label, got, want)
 			}
 		}
 	})
 	t.Run("and a long label of whole characters stays plain", func(t *testing.T) {
-		if got := holderName(wiretest.ValueOf(strings.Repeat("x", 199) + "éé")); strings.HasPrefix(got, `"`) {
+		if got := HolderName(wiretest.ValueOf(strings.Repeat("x", 199) + "éé")); strings.HasPrefix(got, `"`) {
 			t.Errorf("got %s", got)
 		}
 	})
@@ -56,7 +56,7 @@ func TestDurationsAreShownInAsManyDigitsAsAReaderHasUseFor(t *testing.T) {
 		time.Hour:                               "1h0m0s",
 		988*time.Millisecond + time.Microsecond: "988ms",
 	} {
-		if got := short(d); got != want {
+		if got := Short(d); got != want {
 			t.Errorf("%d ns: got %s, want %s", d, got, want)
 		}
 	}

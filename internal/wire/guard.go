@@ -1,4 +1,4 @@
-package redlock
+package wire
 
 import (
 	"fmt"
@@ -30,9 +30,9 @@ import (
 // grant compares.
 
 // A guard is what a Locker asks of the nodes that are to grant.
-type guard struct {
-	age  time.Duration // for which they have forgotten nothing
-	mark string        // the key of their marks
+type Guard struct {
+	Age  time.Duration // for which they have forgotten nothing
+	Mark string        // the key of their marks
 }
 
 // What a grant does with the mark: the last argument of its script.
@@ -43,18 +43,18 @@ const (
 )
 
 // admits refuses locks that would outlive the quarantine of a node that forgot them.
-func (g *guard) admits(ttl time.Duration) error {
-	if g == nil || ttl <= g.age {
+func (g *Guard) Admits(ttl time.Duration) error {
+	if g == nil || ttl <= g.Age {
 		return nil
 	}
-	return fmt.Errorf("redlock: ttl %v is more than Options.RestartGuard, %v: a node that restarts would forget the lock and grant it again; take a shorter ttl and KeepAlive, or a longer guard for all clients", ttl, g.age)
+	return fmt.Errorf("redlock: ttl %v is more than Options.RestartGuard, %v: a node that restarts would forget the lock and grant it again; take a shorter ttl and KeepAlive, or a longer guard for all clients", ttl, g.Age)
 }
 
 // guarded: the question is answered under a guard.
-func (q *question) guarded() bool { return q.script != nil && q.script.guards }
+func (q *Question) Guarded() bool { return q.Script != nil && q.Script.guards }
 
 // readQuarantine reads what lua/guard.lua says instead of a grant.
-func readQuarantine(v any) (*nodeError, bool) {
+func readQuarantine(v any) (*NodeError, bool) {
 	parts, ok := v.([]any)
 	if !ok || len(parts) != 2 || parts[0] != "quarantined" {
 		return nil, false
@@ -63,15 +63,15 @@ func readQuarantine(v any) (*nodeError, bool) {
 	if !ok {
 		return nil, false
 	}
-	d := expiresIn(left)
+	d := ExpiresIn(left)
 	if d > time.Second {
 		d = (d + time.Second - 1).Truncate(time.Second)
 	}
-	return newNodeError("quarantined "+short(d), nil), true
+	return NewNodeError("quarantined "+Short(d), nil), true
 }
 
 // beyondTheMark: the error is of what lua/guard.lua comes to after it has compared, a
 // key or a register of another type. One such must not cost its neighbours their grants.
-func (e *nodeError) beyondTheMark() bool {
-	return e != nil && (strings.HasPrefix(e.text, "WRONGTYPE") || strings.HasPrefix(e.text, "FENCE"))
+func (e *NodeError) BeyondTheMark() bool {
+	return e != nil && (strings.HasPrefix(e.Text, "WRONGTYPE") || strings.HasPrefix(e.Text, "FENCE"))
 }

@@ -1,4 +1,4 @@
-package redlock
+package lane
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -28,20 +30,20 @@ type (
 // kindOf recognises a Node by its methods and by those of what it embeds. Of several
 // kinds it is the one that needs the most care. A wrapper that keeps its client in an
 // ordinary field and has no Options method is of unknown kind.
-func kindOf(node laneNode) (kind nodeKind) {
+func KindOf(node laneNode) (kind wire.NodeKind) {
 	for v := range embedded(node) {
 		t := v.Type()
 		shards, masters := t.Implements(reflect.TypeFor[withShards]()), t.Implements(reflect.TypeFor[withMasters]())
 		switch {
 		case t.Implements(reflect.TypeFor[ringClient]()), shards && !masters:
-			return kindRing
+			return wire.KindRing
 		case t.Implements(reflect.TypeFor[clusterClient]()), masters:
-			kind = kindCluster
-		case kind != kindUnknown:
+			kind = wire.KindCluster
+		case kind != wire.KindUnknown:
 		case t.Implements(reflect.TypeFor[singleClient]()):
-			kind = kindSingle
+			kind = wire.KindSingle
 		case t == reflect.TypeFor[*redis.AutoPipeliner]():
-			kind = kindPipeliner
+			kind = wire.KindPipeliner
 		}
 	}
 	return kind
@@ -81,7 +83,7 @@ func embeddedIn(v reflect.Value, depth int, yield func(reflect.Value) bool) (mor
 }
 
 // nodeName is the address by which errors call a node, or its number.
-func nodeName(i int, node laneNode) string {
+func NodeName(i int, node laneNode) string {
 	if addr := clientAddr(node); addr != "" {
 		return addr
 	}
@@ -99,7 +101,7 @@ func nodeName(i int, node laneNode) string {
 // clientAddr is the address in a client's options; "": it tells none.
 func clientAddr(client any) (addr string) {
 	var failed error
-	defer caught(&failed)
+	defer wire.Caught(&failed)
 	switch c := client.(type) {
 	case singleClient:
 		if o := c.Options(); o != nil {

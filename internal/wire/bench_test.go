@@ -1,4 +1,4 @@
-package redlock
+package wire
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 func BenchmarkInnerNames(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := nameKey("app:", "jobs/42"); err != nil {
+		if _, err := NameKey("app:", "jobs/42"); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -19,13 +19,13 @@ func BenchmarkInnerNames(b *testing.B) {
 
 // BenchmarkInnerQuestions is what is said to the nodes in a cycle, put together.
 func BenchmarkInnerQuestions(b *testing.B) {
-	name, _ := nameKey("", "jobs/42")
+	name, _ := NameKey("", "jobs/42")
 	value := "host-1:4711:" + strings.Repeat("x", 36)
 	b.ReportAllocs()
 	for b.Loop() {
-		a := acquireQuestion(nil, name, value, 10*time.Second, 1800000000000000)
-		r := releaseQuestion(name, value, 10*time.Second, tellWaiters, "")
-		if a.bytes == 0 || r.bytes == 0 {
+		a := AcquireQuestion(nil, name, value, 10*time.Second, 1800000000000000)
+		r := ReleaseQuestion(name, value, 10*time.Second, TellWaiters, "")
+		if a.Bytes == 0 || r.Bytes == 0 {
 			b.Fatal("nothing is said")
 		}
 	}
@@ -33,13 +33,13 @@ func BenchmarkInnerQuestions(b *testing.B) {
 
 // BenchmarkInnerReplies is what five nodes' answers to an acquire mean.
 func BenchmarkInnerReplies(b *testing.B) {
-	q := questionOf(askAcquire)
+	q := questionOf(AskAcquire)
 	cmds := commands(got{err: redis.Nil}, got{val: int64(1)})
 	b.ReportAllocs()
 	for b.Loop() {
 		for range 5 {
-			if r := q.read(cmds, false, nil); r.answer != saidYes {
-				b.Fatal(r.err)
+			if r := q.Read(cmds, false, nil); r.Answer != SaidYes {
+				b.Fatal(r.Err)
 			}
 		}
 	}

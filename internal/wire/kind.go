@@ -1,4 +1,4 @@
-package redlock
+package wire
 
 import (
 	"errors"
@@ -9,27 +9,27 @@ import (
 // What a node stands for, what its server says of itself, and what to do about it.
 
 // A nodeKind is what a Node stands for.
-type nodeKind uint8
+type NodeKind uint8
 
 const (
-	kindUnknown   nodeKind = iota // it does not tell
-	kindSingle                    // one server at a time
-	kindCluster                   // a Redis Cluster: it places keys by their hash slots
-	kindRing                      // several servers: it places keys by a hash of its own
-	kindPipeliner                 // an auto-pipeliner, over a client or a cluster; a Ring has none
+	KindUnknown   NodeKind = iota // it does not tell
+	KindSingle                    // one server at a time
+	KindCluster                   // a Redis Cluster: it places keys by their hash slots
+	KindRing                      // several servers: it places keys by a hash of its own
+	KindPipeliner                 // an auto-pipeliner, over a client or a cluster; a Ring has none
 )
 
 // An introduction is what a server tells of itself on first contact.
-type introduction struct {
-	runID   string
-	replica *nodeError // it is one, of which master; nil: it is none, or does not tell
+type Introduction struct {
+	RunID   string
+	Replica *NodeError // it is one, of which master; nil: it is none, or does not tell
 }
 
 // introductions are the sections of INFO that are asked for on first contact; in two
 // commands, because servers before 7.0 take one section each. What a cluster or a Ring
 // answers is one of its servers' role and not the node's.
-func (k nodeKind) introductions() []string {
-	if k == kindSingle {
+func (k NodeKind) Introductions() []string {
+	if k == KindSingle {
 		return []string{"server", "replication"}
 	}
 	return []string{"server"}
@@ -37,21 +37,21 @@ func (k nodeKind) introductions() []string {
 
 // introduce reads INFO server and, if it was asked for, INFO replication; nil: not
 // answered. A server that answers without a run_id, or refuses, is taken as it is.
-func introduce(server, replication *command, exec error) *introduction {
+func Introduce(server, replication *Command, exec error) *Introduction {
 	v, err := result(server, exec)
 	if err != nil {
-		if _, said := explain(err); said {
-			return &introduction{}
+		if _, said := Explain(err); said {
+			return &Introduction{}
 		}
 		return nil
 	}
 	text, _ := v.(string)
-	info := &introduction{runID: infoField(text, "run_id")}
+	info := &Introduction{RunID: infoField(text, "run_id")}
 	if len(replication.Args()) == 0 {
 		return info
 	}
 	if v, err = result(replication, exec); err != nil {
-		if _, said := explain(err); said {
+		if _, said := Explain(err); said {
 			return info
 		}
 		return nil
@@ -60,8 +60,8 @@ func introduce(server, replication *command, exec error) *introduction {
 	switch infoField(text, "role") {
 	case "slave", "replica":
 		master := net.JoinHostPort(infoField(text, "master_host"), infoField(text, "master_port"))
-		info.replica = newNodeError("replica of "+quoteValue(master)+": pass its master", errReplica)
-		info.replica.heals = false
+		info.Replica = NewNodeError("replica of "+quoteValue(master)+": pass its master", errReplica)
+		info.Replica.Heals = false
 	}
 	return info
 }
@@ -81,14 +81,14 @@ func infoField(text, name string) string {
 // advise adds to what a server said what to do about it, where it says that it is no
 // independent master. Time does not heal that; but a cluster's client follows a MOVED
 // itself, as a wrapper of unknown kind may, and what it lets through passes.
-func (k nodeKind) advise(e *nodeError) *nodeError {
-	if e == nil || k == kindCluster {
+func (k NodeKind) Advise(e *NodeError) *NodeError {
+	if e == nil || k == KindCluster {
 		return e
 	}
-	text, heals := e.text, e.heals
+	text, heals := e.Text, e.Heals
 	switch code, _, _ := strings.Cut(text, " "); code {
 	case "MOVED", "CROSSSLOT":
-		text, heals = text+": "+inCluster, k != kindSingle
+		text, heals = text+": "+inCluster, k != KindSingle
 	case "ASK", "TRYAGAIN", "CLUSTERDOWN":
 		text += ": " + inCluster
 	case "READONLY":
@@ -96,7 +96,7 @@ func (k nodeKind) advise(e *nodeError) *nodeError {
 	default:
 		return e
 	}
-	return &nodeError{text: text, cause: e.cause, heals: heals}
+	return &NodeError{Text: text, Cause: e.Cause, Heals: heals}
 }
 
 const inCluster = "a node of a Redis Cluster: pass independent masters, or one ClusterClient as one node"

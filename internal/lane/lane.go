@@ -1,4 +1,4 @@
-package redlock
+package lane
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -17,13 +19,13 @@ const (
 	// maxQueue bounds the calls that wait for a place in a batch to one node. A
 	// node that takes 100,000 calls a second clears it in a sixth of a second;
 	// what does not fit fails at once instead of waiting in vain.
-	maxQueue = 16384
+	MaxQueue = 16384
 
 	// maxBatchCalls and maxBatchBytes bound a pipeline, so that a caller behind a
 	// large batch does not wait for all of it. Halved, throughput at 256 callers
 	// drops by little: batches there have a few dozen calls.
 	maxBatchCalls = 256
-	maxBatchBytes = 256 << 10
+	MaxBatchBytes = 256 << 10
 
 	// maxFlights bounds how many pipelines are under way to a far node: each caller
 	// would wait for a round trip that has just begun, and sixteen take that wait away.
@@ -43,7 +45,7 @@ const (
 // is best, for the server is busy anyway, and what waits for it leaves in larger batches.
 // Tests and the simulation have two: so commands can overtake each other there as they
 // can at a distance.
-var minFlights = 1
+var MinFlights = 1
 
 // A phase is how far a call has come. Guarded by its lane's mu.
 type phase uint8
@@ -57,40 +59,40 @@ const (
 
 // A call is one question to one node. It is finished exactly once: by its answer,
 // by its deadline, or without having been sent.
-type call struct {
-	ln    *lane
-	b     voter // gets the vote; nil if nobody counts it
-	start time.Time
-	q     *question
-	i     int // which node, in New's order
+type Call struct {
+	Ln    *Lane
+	B     voter // gets the vote; nil if nobody counts it
+	Start time.Time
+	Q     *wire.Question
+	I     int // which node, in New's order
 
 	phase    phase
 	deadline time.Time
-	next     []*call              // wait for this one
-	one      [1]*call             // for the first of them, mostly the only one
+	next     []*Call              // wait for this one
+	one      [1]*Call             // for the first of them, mostly the only one
 	waits    int                  // for so many
-	prior    *call                // the last one before it that was about the same value
+	prior    *Call                // the last one before it that was about the same value
 	early    bool                 // something before it may be executed later than it
-	unless   bool                 // touch: not where the call before it is rolled back, which does the same
-	raised   bool                 // the register may have been raised for our value
+	Unless   bool                 // touch: not where the call before it is rolled back, which does the same
+	Raised   bool                 // the register may have been raised for our value
 	owed     bool                 // what it asks is owed; guarded by ln.mu
-	sure     bool                 // touch: an attempt before that call has raised the register
+	Sure     bool                 // touch: an attempt before that call has raised the register
 	evaled   bool                 // its script goes as text
 	check    bool                 // and looks at what the server is, see guard.go
 	plain    bool                 // SET NX goes without GET
-	holds    bool                 // our value may be on the node
-	doubt    bool                 // and a command that would put it there may yet be executed
-	voted    bool                 // guarded by b.mu
-	gone     wireAnswer           // what a value that is not there counted as, see ballot.gone; guarded by b.mu
-	rep      reply                // final once finished
-	took     time.Duration        // since the ballot's start
-	follow   atomic.Pointer[call] // the heal that this call's answer asked for
+	Holds    bool                 // our value may be on the node
+	Doubt    bool                 // and a command that would put it there may yet be executed
+	Voted    bool                 // guarded by b.mu
+	Gone     wire.WireAnswer      // what a value that is not there counted as, see ballot.gone; guarded by b.mu
+	Rep      wire.Reply           // final once finished
+	Took     time.Duration        // since the ballot's start
+	Follow   atomic.Pointer[Call] // the heal that this call's answer asked for
 }
 
 // A voter counts what calls come to. It is asked with the lane's mu held, except that
 // Vote is called with no lock held.
 type voter interface {
-	Vote(c *call)
+	Vote(c *Call)
 	IsOver() bool  // nobody counts the votes to come
 	IsFinal() bool // it is the last question about a lock
 }
@@ -104,11 +106,11 @@ type laneNode interface {
 // A flight is one pipeline under way. Its slices and its pipeline, which is empty
 // once executed, are used again.
 type flight struct {
-	calls  []*call
-	asked  [][2]command  // of each call
-	lands  []landing     // for each call
-	cmds   []redis.Cmder // all of it, in the order of the calls
-	ready  []*call       // to be delivered after landing
+	calls  []*Call
+	asked  [][2]wire.Command // of each call
+	lands  []landing         // for each call
+	cmds   []redis.Cmder     // all of it, in the order of the calls
+	ready  []*Call           // to be delivered after landing
 	pipe   redis.Pipeliner
 	sent   time.Time
 	number uint64 // 1 for the lane's first
@@ -123,60 +125,60 @@ type flight struct {
 // in batches; each is answered within its own patience or given up. A node that
 // let one time out is down: it gets PINGs and nothing else until it has answered
 // one and what is owed to it (owed.go), so that it costs nobody any time.
-type lane struct {
-	name    string
-	node    laneNode
-	kind    nodeKind
-	direct  bool // a pipeline goes over one connection to one server
+type Lane struct {
+	Name    string
+	Node    laneNode
+	Kind    wire.NodeKind
+	Direct  bool // a pipeline goes over one connection to one server
 	guarded bool // grants are under a guard
-	i       int
-	met     *roster
+	I       int
+	met     *Roster
 
-	mu        sync.Mutex
-	queue     []*call
-	starts    []*call // wait for no other any more; finish begins them
+	Mu        sync.Mutex
+	queue     []*Call
+	starts    []*Call // wait for no other any more; finish begins them
 	starting  bool
 	flights   []*flight
 	flown     uint64        // flights so far
 	spare     []*flight     // landed ones, for the next batches
 	running   int           // flights that have a place
-	stuck     int           // flights that have none any more
+	Stuck     int           // flights that have none any more
 	rtt       time.Duration // the round trip, by its recent minimum; 0: not measured
 	timer     *time.Timer   // the earliest deadline
 	armed     time.Time     // when it fires; zero: it does not
 	closed    bool
-	plain     bool       // the server has no SET NX GET
-	known     bool       // INFO was answered
-	twin      *nodeError // it is a server that another lane already is
-	down      *nodeError // why it is not used; nil: it is
-	downSince time.Time  // the last reason for it: only a PING that left later clears it
-	owed      debts
+	plain     bool            // the server has no SET NX GET
+	known     bool            // INFO was answered
+	twin      *wire.NodeError // it is a server that another lane already is
+	Down      *wire.NodeError // why it is not used; nil: it is
+	downSince time.Time       // the last reason for it: only a PING that left later clears it
+	Owed      debts
 	probing   bool
 	kick      chan struct{} // wakes the probe
 	idle      func(bool)    // called when nothing is under way any more (Close)
 	stopping  chan struct{}
 }
 
-func newLane(i int, node laneNode, met *roster, guarded bool) *lane {
+func NewLane(i int, node laneNode, met *Roster, guarded bool) *Lane {
 	_, direct := node.(*redis.Client) // any other may split it, wrappers of one included
-	return &lane{
-		name: nodeName(i, node), node: node, kind: kindOf(node), direct: direct, guarded: guarded, i: i, met: met,
+	return &Lane{
+		Name: NodeName(i, node), Node: node, Kind: KindOf(node), Direct: direct, guarded: guarded, I: i, met: met,
 		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
 }
 
 // ask puts a call to the node after others on the same node are finished. Its vote
 // may be cast before ask returns, so the caller must hold no lock that a vote takes.
-func (ln *lane) ask(c *call, after ...*call) {
-	ln.mu.Lock()
-	ready := ln.start(c, after)
-	ln.mu.Unlock()
-	deliver(ready)
+func (ln *Lane) Ask(c *Call, after ...*Call) {
+	ln.Mu.Lock()
+	ready := ln.Start(c, after)
+	ln.Mu.Unlock()
+	Deliver(ready)
 }
 
 // start begins a call, or has it wait for those before it that are not finished. Needs
 // ln.mu; see begin for what it returns.
-func (ln *lane) start(c *call, after []*call) []*call {
+func (ln *Lane) Start(c *Call, after []*Call) []*Call {
 	for _, a := range after {
 		switch {
 		case a == nil:
@@ -194,9 +196,9 @@ func (ln *lane) start(c *call, after []*call) []*call {
 
 // askBoth is ask for two calls, the second right behind the first: where that goes out
 // at once they travel in one batch, on one connection. Otherwise it waits for it.
-func (ln *lane) askBoth(c, then *call, after ...*call) {
-	ln.mu.Lock()
-	ready := ln.start(c, after)
+func (ln *Lane) AskBoth(c, then *Call, after ...*Call) {
+	ln.Mu.Lock()
+	ready := ln.Start(c, after)
 	switch c.phase {
 	case queued:
 		ready = ln.begin(then, ready)
@@ -206,12 +208,12 @@ func (ln *lane) askBoth(c, then *call, after ...*call) {
 	default:
 		then.waitFor(c)
 	}
-	ln.mu.Unlock()
-	deliver(ready)
+	ln.Mu.Unlock()
+	Deliver(ready)
 }
 
 // waitFor has the call begin after another is finished. Needs ln.mu.
-func (c *call) waitFor(before *call) {
+func (c *Call) waitFor(before *Call) {
 	if before.next == nil {
 		before.next = before.one[:0]
 	}
@@ -220,33 +222,33 @@ func (c *call) waitFor(before *call) {
 }
 
 // learn takes over what a call that goes before this one left behind. Needs ln.mu.
-func (c *call) learn(before *call) {
-	if before.q.value == c.q.value {
-		c.holds = c.holds || before.holds
-		c.doubt = c.doubt || before.doubt
-		c.early = c.early || before.rep.silent
-		c.raised = c.raised || before.raised
-		c.owed = c.owed || before.owed && before.q.kind == c.q.kind
+func (c *Call) learn(before *Call) {
+	if before.Q.Value == c.Q.Value {
+		c.Holds = c.Holds || before.Holds
+		c.Doubt = c.Doubt || before.Doubt
+		c.early = c.early || before.Rep.Silent
+		c.Raised = c.Raised || before.Raised
+		c.owed = c.owed || before.owed && before.Q.Kind == c.Q.Kind
 		c.prior = before
 	}
-	if c.unless && (before.holds || !before.rep.sent && !c.sure) {
-		c.holds = false
+	if c.Unless && (before.Holds || !before.Rep.Sent && !c.Sure) {
+		c.Holds = false
 	}
 }
 
 // settled finishes a call whose answer is known from before.
-func (ln *lane) settled(c *call, rep reply) {
-	ln.mu.Lock()
+func (ln *Lane) Settled(c *Call, rep wire.Reply) {
+	ln.Mu.Lock()
 	ready := ln.finish(c, rep, nil)
-	ln.mu.Unlock()
-	deliver(ready)
+	ln.Mu.Unlock()
+	Deliver(ready)
 }
 
 // deliver casts the votes of finished calls. No lane is locked meanwhile.
-func deliver(ready []*call) {
-	each(0, len(ready), func(i int) {
-		if c := ready[i]; c.b != nil {
-			c.b.Vote(c)
+func Deliver(ready []*Call) {
+	Each(0, len(ready), func(i int) {
+		if c := ready[i]; c.B != nil {
+			c.B.Vote(c)
 		}
 	})
 }
@@ -254,44 +256,44 @@ func deliver(ready []*call) {
 // begin starts a call that waits for no other. It and the functions below need ln.mu
 // and return `ready` with the calls added that are finished now: their votes are cast
 // after unlocking.
-func (ln *lane) begin(c *call, ready []*call) []*call {
+func (ln *Lane) begin(c *Call, ready []*Call) []*Call {
 	prior := c.prior
 	c.prior = nil // or each would keep all before it alive
 	switch {
-	case c.q.kind.cleans():
-		c.holds = c.holds || c.raised && c.b != nil && c.b.IsFinal()
+	case c.Q.Kind.Cleans():
+		c.Holds = c.Holds || c.Raised && c.B != nil && c.B.IsFinal()
 		// Nothing to undo where nothing was sent, except that a release also
 		// announces.
-		if !c.holds && c.q.kind != askRelease {
-			return ln.finish(c, reply{answer: saidNo, err: errNotAsked}, ready)
+		if !c.Holds && c.Q.Kind != wire.AskRelease {
+			return ln.finish(c, wire.Reply{Answer: wire.SaidNo, Err: wire.ErrNotAsked}, ready)
 		}
 		// What it undoes has had no answer: it could overtake that on another
 		// connection. It waits for a sign of life. Or a restore is owed that would put
 		// back what it takes away.
-		if c.early || ln.owed.putsBack(c.q.value) {
-			return ln.finish(c, reply{answer: saidUnknown, err: errOwed}, ready)
+		if c.early || ln.Owed.putsBack(c.Q.Value) {
+			return ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.ErrOwed}, ready)
 		}
-	case c.b != nil && c.superseded() && c.b.IsOver():
+	case c.B != nil && c.superseded() && c.B.IsOver():
 		// Nobody counts it any more, and what is to be asked next waits behind it:
 		// where calls come faster than the node answers, only the last is sent.
-		return ln.finish(c, reply{answer: saidUnknown, err: errNotAsked}, ready)
-	case c.q.kind == askAdopt && ln.owed.takesAway(c.q.back):
-		return ln.finish(c, reply{answer: saidNo, missing: true, err: errMissing}, ready)
-	case c.q.kind == askRaise && prior != nil && prior.rep.answer != saidYes:
-		return ln.finish(c, prior.rep, ready) // not ours there: nothing to raise
+		return ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.ErrNotAsked}, ready)
+	case c.Q.Kind == wire.AskAdopt && ln.Owed.takesAway(c.Q.Back):
+		return ln.finish(c, wire.Reply{Answer: wire.SaidNo, Missing: true, Err: wire.ErrMissing}, ready)
+	case c.Q.Kind == wire.AskRaise && prior != nil && prior.Rep.Answer != wire.SaidYes:
+		return ln.finish(c, prior.Rep, ready) // not ours there: nothing to raise
 	}
 	return ln.submit(c, ready)
 }
 
 // superseded reports that another call waits behind this one which does not build on
 // it. A raise does: it is for nodes that said yes to the acquire.
-func (c *call) superseded() bool {
+func (c *Call) superseded() bool {
 	yes := false
 	for _, n := range c.next {
-		switch n.q.kind {
-		case askRaise:
+		switch n.Q.Kind {
+		case wire.AskRaise:
 			return false
-		case askLeave, askTouch: // who has won leaves the queue, or gives registers a life, and wants the lock on every node
+		case wire.AskLeave, wire.AskTouch: // who has won leaves the queue, or gives registers a life, and wants the lock on every node
 		default:
 			yes = true
 		}
@@ -300,19 +302,19 @@ func (c *call) superseded() bool {
 }
 
 // submit queues a call, or fails it at once where the node is not to be used.
-func (ln *lane) submit(c *call, ready []*call) []*call {
+func (ln *Lane) submit(c *Call, ready []*Call) []*Call {
 	switch {
 	case ln.closed:
-		return ln.finish(c, reply{answer: saidUnknown, err: errLaneDone}, ready)
-	case ln.down != nil:
-		return ln.finish(c, reply{answer: saidUnknown, err: ln.down}, ready)
-	case len(ln.queue) >= maxQueue:
-		return ln.finish(c, reply{answer: saidUnknown, err: errBusy}, ready)
+		return ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.ErrLaneDone}, ready)
+	case ln.Down != nil:
+		return ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: ln.Down}, ready)
+	case len(ln.queue) >= MaxQueue:
+		return ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.ErrBusy}, ready)
 	}
 	c.phase = queued
-	c.plain = ln.plain && c.q.kind == askAcquire && c.q.script == nil
+	c.plain = ln.plain && c.Q.Kind == wire.AskAcquire && c.Q.Script == nil
 	now := time.Now()
-	c.deadline = now.Add(c.q.patience.with(ln.rtt))
+	c.deadline = now.Add(c.Q.Patience.With(ln.rtt))
 	ln.arm(now, c.deadline)
 	ln.queue = append(ln.queue, c)
 	ln.launch()
@@ -320,7 +322,7 @@ func (ln *lane) submit(c *call, ready []*call) []*call {
 }
 
 // launch starts a flight if there is a place for it.
-func (ln *lane) launch() {
+func (ln *Lane) launch() {
 	if len(ln.queue) > 0 && ln.running < ln.width() {
 		ln.running++
 		go ln.fly()
@@ -328,40 +330,40 @@ func (ln *lane) launch() {
 }
 
 // width is how many flights may be under way: more the farther the node is.
-func (ln *lane) width() int {
+func (ln *Lane) width() int {
 	if ln.rtt == 0 { // a second connection is made while the first one is
-		return 2 * minFlights
+		return 2 * MinFlights
 	}
-	return min(minFlights+int(ln.rtt/flightPer), maxFlights)
+	return min(MinFlights+int(ln.rtt/flightPer), maxFlights)
 }
 
 // finish settles a call. Calls that wait for it begin.
-func (ln *lane) finish(c *call, rep reply, ready []*call) []*call {
+func (ln *Lane) finish(c *Call, rep wire.Reply, ready []*Call) []*Call {
 	c.phase = finished
-	c.rep = rep
-	if c.b != nil {
-		c.took = time.Since(c.start)
+	c.Rep = rep
+	if c.B != nil {
+		c.Took = time.Since(c.Start)
 	}
-	k := c.q.kind
+	k := c.Q.Kind
 	switch {
-	case k == askAdopt || k == askAcquire && c.q.script == nil:
-		c.raised = c.raised || rep.sent
-	case k == askTurn || k == askAcquire:
-		c.raised = c.raised || rep.stored // these leave the register alone where they grant nothing
+	case k == wire.AskAdopt || k == wire.AskAcquire && c.Q.Script == nil:
+		c.Raised = c.Raised || rep.Sent
+	case k == wire.AskTurn || k == wire.AskAcquire:
+		c.Raised = c.Raised || rep.Stored // these leave the register alone where they grant nothing
 	}
 	switch {
-	case k.stores():
-		c.holds = c.holds || rep.stored
-		c.doubt = c.doubt || rep.stored && rep.silent
-	case k == askExtend && rep.answer == saidYes:
-		c.holds = true // doubt stays: a heal may have put it there, and the acquire come later
+	case k.Stores():
+		c.Holds = c.Holds || rep.Stored
+		c.Doubt = c.Doubt || rep.Stored && rep.Silent
+	case k == wire.AskExtend && rep.Answer == wire.SaidYes:
+		c.Holds = true // doubt stays: a heal may have put it there, and the acquire come later
 	}
-	if k.cleans() && c.holds && ln.twin == nil {
+	if k.Cleans() && c.Holds && ln.twin == nil {
 		switch {
 		case c.owed: // since an earlier release
-		case rep.answer == saidUnknown:
+		case rep.Answer == wire.SaidUnknown:
 			ln.owe(c, 0)
-		case c.doubt: // what puts it there may come later
+		case c.Doubt: // what puts it there may come later
 			ln.owe(c, lookAgain)
 		}
 	}
@@ -386,31 +388,31 @@ func (ln *lane) finish(c *call, rep reply, ready []*call) []*call {
 }
 
 // fly sends batches until the queue is empty or its place is gone.
-func (ln *lane) fly() {
+func (ln *Lane) fly() {
 	for {
-		ln.mu.Lock()
+		ln.Mu.Lock()
 		f := ln.board()
 		if f == nil {
 			ln.running--
 			ln.rest()
-			ln.mu.Unlock()
+			ln.Mu.Unlock()
 			return
 		}
 		hello := !ln.known
-		ln.mu.Unlock()
+		ln.Mu.Unlock()
 
 		info, err := f.exec(ln, hello)
 		took := time.Since(f.sent)
 
-		ln.mu.Lock()
+		ln.Mu.Lock()
 		ready := ln.land(f, info, err, took)
-		ln.mu.Unlock()
-		deliver(ready)
+		ln.Mu.Unlock()
+		Deliver(ready)
 
-		ln.mu.Lock()
+		ln.Mu.Lock()
 		stuck := f.stuck
 		ln.recycle(f, ready)
-		ln.mu.Unlock()
+		ln.Mu.Unlock()
 		if stuck {
 			return
 		}
@@ -421,10 +423,10 @@ func (ln *lane) fly() {
 }
 
 // board takes the next batch from the queue.
-func (ln *lane) board() *flight {
+func (ln *Lane) board() *flight {
 	n, bytes := 0, 0
-	for n < len(ln.queue) && n < maxBatchCalls && (n == 0 || bytes+ln.queue[n].q.bytes <= maxBatchBytes) {
-		bytes += ln.queue[n].q.bytes
+	for n < len(ln.queue) && n < maxBatchCalls && (n == 0 || bytes+ln.queue[n].Q.Bytes <= MaxBatchBytes) {
+		bytes += ln.queue[n].Q.Bytes
 		n++
 	}
 	if n == 0 {
@@ -446,7 +448,7 @@ func (ln *lane) board() *flight {
 	for _, c := range f.calls {
 		c.phase = flying
 		// The wait in our own queue says nothing about the node.
-		c.deadline = f.sent.Add(c.q.patience.with(ln.rtt))
+		c.deadline = f.sent.Add(c.Q.Patience.With(ln.rtt))
 		ln.arm(f.sent, c.deadline)
 	}
 	ln.flights = append(ln.flights, f)
@@ -454,7 +456,7 @@ func (ln *lane) board() *flight {
 }
 
 // recycle keeps a landed flight for later, empty.
-func (ln *lane) recycle(f *flight, ready []*call) {
+func (ln *Lane) recycle(f *flight, ready []*Call) {
 	clear(ready)
 	if f.fell {
 		return
@@ -472,42 +474,42 @@ func (ln *lane) recycle(f *flight, ready []*call) {
 // landing is what a flight brought for a call; kept apart from call.rep because
 // the deadline may have settled the call meanwhile.
 type landing struct {
-	rep   reply
+	rep   wire.Reply
 	again bool // not executed: send it again, in the other form
 }
 
 // exec sends the batch to the lane's node and reads all answers. hello: asks it first
 // what it is.
-func (f *flight) exec(ln *lane, hello bool) (info *introduction, err error) {
-	var who *[2]command
+func (f *flight) exec(ln *Lane, hello bool) (info *wire.Introduction, err error) {
+	var who *[2]wire.Command
 	if hello {
-		who = new([2]command)
-		for i, section := range ln.kind.introductions() {
-			who[i] = newCommand([]any{"info", section})
+		who = new([2]wire.Command)
+		for i, section := range ln.Kind.Introductions() {
+			who[i] = wire.NewCommand([]any{"info", section})
 			f.cmds = append(f.cmds, &who[i])
 		}
 	}
 	if ln.guarded {
-		f.check(ln.direct)
+		f.check(ln.Direct)
 	}
 	f.asked = slices.Grow(f.asked, len(f.calls))[:len(f.calls)] // at once: go-redis gets pointers into it
 	for i, c := range f.calls {
-		for j := range c.q.cmds {
-			if args := c.q.args(j, c.evaled, c.plain, c.check); args != nil {
-				f.asked[i][j] = newCommand(args)
+		for j := range c.Q.Cmds {
+			if args := c.Q.Args(j, c.evaled, c.plain, c.check); args != nil {
+				f.asked[i][j] = wire.NewCommand(args)
 				f.cmds = append(f.cmds, &f.asked[i][j])
 			}
 		}
 	}
-	err = f.exchange(ln.node)
-	_, f.fell = err.(*panicError)
+	err = f.exchange(ln.Node)
+	_, f.fell = err.(*wire.PanicError)
 	if hello {
-		info = introduce(&who[0], &who[1], err)
+		info = wire.Introduce(&who[0], &who[1], err)
 	}
 	for i, c := range f.calls {
-		rep := c.q.read(f.asked[i][:], c.plain, err)
-		rep.err = ln.kind.advise(rep.err)
-		f.lands = append(f.lands, landing{rep: rep, again: rep.again(c.q, c.evaled, c.plain)})
+		rep := c.Q.Read(f.asked[i][:], c.plain, err)
+		rep.Err = ln.Kind.Advise(rep.Err)
+		f.lands = append(f.lands, landing{rep: rep, again: rep.Again(c.Q, c.evaled, c.plain)})
 	}
 	if ln.guarded {
 		f.doubt()
@@ -517,7 +519,7 @@ func (f *flight) exec(ln *lane, hello bool) (info *introduction, err error) {
 
 // exchange has the node's client send the batch.
 func (f *flight) exchange(node laneNode) (err error) {
-	defer caught(&err)
+	defer wire.Caught(&err)
 	ctx := context.Background()
 	if f.pipe == nil {
 		f.pipe = node.Pipeline()
@@ -528,45 +530,45 @@ func (f *flight) exchange(node laneNode) (err error) {
 }
 
 // land settles the calls of a flight with what it brought.
-func (ln *lane) land(f *flight, info *introduction, err error, took time.Duration) []*call {
+func (ln *Lane) land(f *flight, info *wire.Introduction, err error, took time.Duration) []*Call {
 	ready := f.ready
 	ln.flights = slices.DeleteFunc(ln.flights, func(g *flight) bool { return g == f })
 	if f.stuck {
-		ln.stuck--
+		ln.Stuck--
 	}
-	var way *nodeError // it did not come through: the node is to be probed
+	var way *wire.NodeError // it did not come through: the node is to be probed
 	for i := range f.lands {
-		if rep := &f.lands[i].rep; rep.err != nil && (rep.silent || !rep.sent) {
-			way = rep.err
+		if rep := &f.lands[i].rep; rep.Err != nil && (rep.Silent || !rep.Sent) {
+			way = rep.Err
 		}
 	}
 	if way == nil {
 		ln.measure(took)
-		if ln.down != nil {
+		if ln.Down != nil {
 			ln.nudge() // alive: the probe need not wait out its pause
 		}
 	}
-	var replica *nodeError
+	var replica *wire.NodeError
 	if info != nil {
-		replica = info.replica
+		replica = info.Replica
 		ln.known = replica == nil // it is asked again until it is promoted
-		if info.runID != "" {
-			ln.twin = ln.met.meet(ln, info.runID)
+		if info.RunID != "" {
+			ln.twin = ln.met.meet(ln, info.RunID)
 		}
 	}
-	var again []*call
+	var again []*Call
 	for i, c := range f.calls {
 		if c.phase == finished {
 			continue // given up; what it may have left behind is owed
 		}
 		switch {
 		case ln.twin != nil:
-			ready = ln.finish(c, reply{answer: saidUnknown, sent: true, stored: f.lands[i].rep.stored, err: ln.twin}, ready)
-		case replica != nil && !c.q.kind.cleans():
+			ready = ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Sent: true, Stored: f.lands[i].rep.Stored, Err: ln.twin}, ready)
+		case replica != nil && !c.Q.Kind.Cleans():
 			rep := f.lands[i].rep // one that may be written to has executed it
-			ready = ln.finish(c, reply{answer: saidUnknown, sent: rep.sent, silent: rep.silent, stored: rep.stored, err: replica}, ready)
+			ready = ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Sent: rep.Sent, Silent: rep.Silent, Stored: rep.Stored, Err: replica}, ready)
 		case f.lands[i].again && !ln.closed:
-			c.evaled, c.plain = c.q.script != nil, c.q.script == nil
+			c.evaled, c.plain = c.Q.Script != nil, c.Q.Script == nil
 			ln.plain = ln.plain || c.plain
 			c.phase = queued
 			again = append(again, c)
@@ -577,7 +579,7 @@ func (ln *lane) land(f *flight, info *introduction, err error, took time.Duratio
 	if len(again) > 0 {
 		ln.queue = append(again, ln.queue...)
 	}
-	if way != nil && neverLeft(err) {
+	if way != nil && wire.NeverLeft(err) {
 		ready = ln.suspect(way, ready)
 	}
 	if f.stuck {
@@ -590,7 +592,7 @@ func (ln *lane) land(f *flight, info *introduction, err error, took time.Duratio
 // measure takes a flight's time into the round trip: its recent minimum, which
 // load, batches and a first dial do not inflate, rising slowly where the way
 // became longer.
-func (ln *lane) measure(took time.Duration) {
+func (ln *Lane) measure(took time.Duration) {
 	if ln.rtt == 0 || took < ln.rtt {
 		ln.rtt = max(took, 1)
 	} else {
@@ -599,7 +601,7 @@ func (ln *lane) measure(took time.Duration) {
 }
 
 // arm makes the timer fire at the deadline, if it would not earlier.
-func (ln *lane) arm(now, deadline time.Time) {
+func (ln *Lane) arm(now, deadline time.Time) {
 	if !ln.armed.IsZero() && !deadline.Before(ln.armed) {
 		return
 	}
@@ -615,17 +617,17 @@ func (ln *lane) arm(now, deadline time.Time) {
 // mostly it fires when all it was set for are long answered, and is set again. Only
 // what was sent and not answered is held against the node: a queue may be long because
 // we are slow, or many.
-func (ln *lane) expire() {
-	ln.mu.Lock()
+func (ln *Lane) expire() {
+	ln.Mu.Lock()
 	now := time.Now()
 	if ln.armed.IsZero() || now.Before(ln.armed) {
-		ln.mu.Unlock() // a firing that a Reset overtook
+		ln.Mu.Unlock() // a firing that a Reset overtook
 		return
 	}
 	ln.armed = time.Time{}
-	var ready []*call
+	var ready []*Call
 	var late time.Duration // how long the node did not answer
-	overdue := func(c *call) bool {
+	overdue := func(c *Call) bool {
 		if c.phase == finished {
 			return false
 		}
@@ -640,45 +642,45 @@ func (ln *lane) expire() {
 		for _, c := range f.calls {
 			if overdue(c) {
 				expired = true
-				late = c.q.patience.with(ln.rtt)
-				ready = ln.finish(c, reply{answer: saidUnknown, err: timeoutError(late), sent: true, silent: true, stored: c.q.kind.stores()}, ready)
+				late = c.Q.Patience.With(ln.rtt)
+				ready = ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.TimeoutError(late), Sent: true, Silent: true, Stored: c.Q.Kind.Stores()}, ready)
 			}
 		}
 		if expired && !f.stuck {
 			f.stuck = true
 			ln.running--
-			ln.stuck++
+			ln.Stuck++
 		}
 	}
 	for _, c := range slices.Clone(ln.queue) {
 		if overdue(c) {
-			ready = ln.finish(c, reply{answer: saidUnknown, err: timeoutError(c.q.patience.with(ln.rtt))}, ready)
+			ready = ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.TimeoutError(c.Q.Patience.With(ln.rtt))}, ready)
 		}
 	}
-	ln.queue = slices.DeleteFunc(ln.queue, func(c *call) bool { return c.phase == finished })
+	ln.queue = slices.DeleteFunc(ln.queue, func(c *Call) bool { return c.phase == finished })
 	if late > 0 {
-		ready = ln.suspect(timeoutError(late), ready)
+		ready = ln.suspect(wire.TimeoutError(late), ready)
 	}
 	ln.rest()
-	ln.mu.Unlock()
-	deliver(ready)
+	ln.Mu.Unlock()
+	Deliver(ready)
 }
 
 // suspect takes the node out of use until it answers a PING. What waits for a
 // batch has not been sent and fails now.
-func (ln *lane) suspect(why *nodeError, ready []*call) []*call {
+func (ln *Lane) suspect(why *wire.NodeError, ready []*Call) []*Call {
 	if ln.closed {
 		return ready
 	}
 	ln.downSince = time.Now()
-	if ln.down == nil {
-		ln.down = newNodeError("down: "+why.text, why.cause)
+	if ln.Down == nil {
+		ln.Down = wire.NewNodeError("down: "+why.Text, why.Cause)
 	}
 	queue := ln.queue
 	ln.queue = nil
 	for _, c := range queue {
 		if c.phase != finished {
-			ready = ln.finish(c, reply{answer: saidUnknown, err: ln.down}, ready)
+			ready = ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: ln.Down}, ready)
 		}
 	}
 	ln.probe()
@@ -687,66 +689,66 @@ func (ln *lane) suspect(why *nodeError, ready []*call) []*call {
 }
 
 // rest tells a waiting Close that nothing is under way.
-func (ln *lane) rest() {
+func (ln *Lane) rest() {
 	if ln.idle != nil && ln.resting() {
-		ln.idle(ln.down == nil)
+		ln.idle(ln.Down == nil)
 		ln.idle = nil
 	}
 }
 
-func (ln *lane) resting() bool {
-	return len(ln.queue) == 0 && ln.running == 0 && (ln.down != nil || ln.owed.len() == 0)
+func (ln *Lane) resting() bool {
+	return len(ln.queue) == 0 && ln.running == 0 && (ln.Down != nil || ln.Owed.Len() == 0)
 }
 
 // whenIdle calls f, with ln.mu held, once nothing is under way to the node, or it is
 // down; answered says which.
-func (ln *lane) whenIdle(f func(answered bool)) {
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
+func (ln *Lane) WhenIdle(f func(answered bool)) {
+	ln.Mu.Lock()
+	defer ln.Mu.Unlock()
 	ln.idle = f
 	ln.rest()
 }
 
 // close fails what waits and ends the probe. Flights end with their connections.
-func (ln *lane) close() {
-	ln.mu.Lock()
+func (ln *Lane) Close() {
+	ln.Mu.Lock()
 	ln.closed = true
 	if ln.timer != nil {
 		ln.timer.Stop()
 	}
 	close(ln.stopping)
-	var ready []*call
+	var ready []*Call
 	for _, c := range slices.Clone(ln.queue) {
-		ready = ln.finish(c, reply{answer: saidUnknown, err: errLaneDone}, ready)
+		ready = ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.ErrLaneDone}, ready)
 	}
 	ln.queue = nil
 	for _, f := range ln.flights {
 		for _, c := range f.calls {
 			if c.phase != finished {
-				ready = ln.finish(c, reply{answer: saidUnknown, err: errLaneDone, sent: true, silent: true, stored: c.q.kind.stores()}, ready)
+				ready = ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.ErrLaneDone, Sent: true, Silent: true, Stored: c.Q.Kind.Stores()}, ready)
 			}
 		}
 	}
-	ln.mu.Unlock()
-	deliver(ready)
+	ln.Mu.Unlock()
+	Deliver(ready)
 }
 
 // A roster knows which server each lane leads to. One server under two names
 // would be counted twice: half the nodes could then make a majority of servers.
-type roster struct {
+type Roster struct {
 	mu    sync.Mutex
-	lanes map[string]*lane // by run_id
+	lanes map[string]*Lane // by run_id
 	err   error            // the first pair met
 }
 
 // meet enters a lane's server. An error says that another lane leads to it.
-func (r *roster) meet(ln *lane, runID string) *nodeError {
+func (r *Roster) meet(ln *Lane, runID string) *wire.NodeError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	other := r.lanes[runID]
 	if other == nil {
 		if r.lanes == nil {
-			r.lanes = make(map[string]*lane)
+			r.lanes = make(map[string]*Lane)
 		}
 		r.lanes[runID] = ln
 		return nil
@@ -755,33 +757,33 @@ func (r *roster) meet(ln *lane, runID string) *nodeError {
 		return nil
 	}
 	if r.err == nil {
-		r.err = fmt.Errorf("redlock: nodes %q and %q are one server (run_id %s): list every master once", other.name, ln.name, runID)
+		r.err = fmt.Errorf("redlock: nodes %q and %q are one server (run_id %s): list every master once", other.Name, ln.Name, runID)
 	}
-	e := newNodeError("same server as "+other.name, errors.New("same server"))
-	e.heals = false
+	e := wire.NewNodeError("same server as "+other.Name, errors.New("same server"))
+	e.Heals = false
 	return e
 }
 
-func (r *roster) twins() error {
+func (r *Roster) Twins() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
 }
 
 // owedSince notes that what c asks is owed already, because of an earlier call.
-func (ln *lane) owedSince(c, earlier *call) {
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
+func (ln *Lane) OwedSince(c, earlier *Call) {
+	ln.Mu.Lock()
+	defer ln.Mu.Unlock()
 	c.owed = earlier.owed
 }
 
 // each calls f for i to n-1, for the rest of them also if one does not return: f may cast a
 // vote, a vote may decide a round, and then the user's Observe may panic. On the goroutine of
 // a caller who recovers from that nothing may be left half done.
-func each(i, n int, f func(i int)) {
+func Each(i, n int, f func(i int)) {
 	defer func() {
 		if i < n {
-			each(i, n, f)
+			Each(i, n, f)
 		}
 	}()
 	for i < n {
@@ -792,14 +794,14 @@ func each(i, n int, f func(i int)) {
 
 // silentIn is after how long the node counts as silent. While nothing is under way, as
 // between two tries of what is owed to it, that time has not begun.
-func (ln *lane) silentIn(after time.Duration) time.Duration {
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
+func (ln *Lane) SilentIn(after time.Duration) time.Duration {
+	ln.Mu.Lock()
+	defer ln.Mu.Unlock()
 	asked := time.Now()
 	for _, f := range ln.flights {
 		if !f.stuck && f.sent.Before(asked) {
 			asked = f.sent
 		}
 	}
-	return time.Until(asked.Add(max(after, roundTrips*ln.rtt)))
+	return time.Until(asked.Add(max(after, wire.RoundTrips*ln.rtt)))
 }

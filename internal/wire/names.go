@@ -1,4 +1,4 @@
-package redlock
+package wire
 
 import (
 	"fmt"
@@ -22,16 +22,16 @@ const (
 
 // maxKeyBytes bounds a key with its prefix: a larger one would hold up
 // everybody's batch to the node.
-const maxKeyBytes = 64 << 10
+const MaxKeyBytes = 64 << 10
 
 var suffixes = []string{fenceSuffix, queueSuffix, lapseSuffix, releaseSuffix, bootSuffix}
 
 // lockKey is what the nodes know a lock by. It does not change; all who deal with the
 // lock share it.
-type lockKey struct {
-	key     string // as the caller calls it
-	full    string // with the prefix: the lock itself
-	channel string // where releases are announced
+type LockKey struct {
+	Key     string // as the caller calls it
+	Full    string // with the prefix: the lock itself
+	Channel string // where releases are announced
 
 	// The names as commands take them: put into an interface once, and not by each.
 	args struct {
@@ -44,15 +44,15 @@ type lockKey struct {
 }
 
 // nameKey checks a caller's key and derives the names beside it.
-func nameKey(prefix, key string) (*lockKey, error) {
+func NameKey(prefix, key string) (*LockKey, error) {
 	full := prefix + key
 	switch {
 	case key == "":
 		return nil, fmt.Errorf("redlock: the key is empty: name what is locked, such as %q", "jobs/42")
-	case len(full) > maxKeyBytes:
-		return nil, fmt.Errorf("redlock: the key %q has %d bytes with its prefix: at most %d", clip(key), len(full), maxKeyBytes)
+	case len(full) > MaxKeyBytes:
+		return nil, fmt.Errorf("redlock: the key %q has %d bytes with its prefix: at most %d", Clip(key), len(full), MaxKeyBytes)
 	case reserved(full):
-		return nil, fmt.Errorf("redlock: the key %q looks like a name that this library keeps beside locks ({...}%s): take another", clip(full), strings.Join(suffixes, ", {...}"))
+		return nil, fmt.Errorf("redlock: the key %q looks like a name that this library keeps beside locks ({...}%s): take another", Clip(full), strings.Join(suffixes, ", {...}"))
 	}
 	base := sibling(full)
 	all := base + fenceSuffix + base + queueSuffix + base + lapseSuffix + base + releaseSuffix // one piece of memory
@@ -61,18 +61,18 @@ func nameKey(prefix, key string) (*lockKey, error) {
 		name, all = all[:n], all[n:]
 		return name
 	}
-	k := &lockKey{key: key, full: full}
+	k := &LockKey{Key: key, Full: full}
 	k.args.full = full
 	k.args.fence = next(fenceSuffix)
 	k.args.queue = next(queueSuffix)
 	k.args.lapse = next(lapseSuffix)
-	k.channel = next(releaseSuffix)
-	k.args.channel = k.channel
+	k.Channel = next(releaseSuffix)
+	k.args.channel = k.Channel
 	return k, nil
 }
 
 // withQueue is the keys of a script that minds the lock, its register and its queue.
-func (k *lockKey) withQueue() []any {
+func (k *LockKey) withQueue() []any {
 	return []any{k.args.full, k.args.fence, k.args.queue, k.args.lapse}
 }
 
@@ -91,7 +91,7 @@ func reserved(full string) bool {
 
 // bootMark is where a restart guard keeps which server a node is, and since when. It
 // is one key for all locks under a prefix, named as if it stood beside a lock.
-func bootMark(prefix string) string { return sibling(prefix+"redlock") + bootSuffix }
+func BootMark(prefix string) string { return sibling(prefix+"redlock") + bootSuffix }
 
 // sibling is the stem of the names beside a key, in the key's hash slot: "{K}"
 // where K has no brace. A key with braces is hashed by its own tag or, where it
@@ -111,7 +111,7 @@ func sibling(full string) string {
 
 // splitBraces reports a key with braces but no tag: the names beside it are hashed
 // by a tag computed for Redis Cluster's slots.
-func splitBraces(full string) bool {
+func SplitBraces(full string) bool {
 	_, ok := hashTag(full)
 	return !ok && strings.ContainsAny(full, "{}")
 }

@@ -1,4 +1,4 @@
-package redlock
+package wire
 
 import (
 	"context"
@@ -20,67 +20,67 @@ import (
 type kind uint8
 
 const (
-	askAcquire kind = iota + 1
-	askRaise
-	askExtend
-	askHeal
-	askRelease
-	askRollback
-	askAdopt
-	askRestore // a failed adoption: the old value back
-	askTouch   // give the register a life
-	askInspect
-	askTurn  // an acquire that minds the queue
-	askWait  // a place in the queue
-	askLeave // and off it
+	AskAcquire kind = iota + 1
+	AskRaise
+	AskExtend
+	AskHeal
+	AskRelease
+	AskRollback
+	AskAdopt
+	AskRestore // a failed adoption: the old value back
+	AskTouch   // give the register a life
+	AskInspect
+	AskTurn  // an acquire that minds the queue
+	AskWait  // a place in the queue
+	AskLeave // and off it
 	askLook  // how long is it still held?
 )
 
 // stores: the command may leave our value on the node.
-func (k kind) stores() bool {
-	return k == askAcquire || k == askTurn || k == askHeal || k == askAdopt
+func (k kind) Stores() bool {
+	return k == AskAcquire || k == AskTurn || k == AskHeal || k == AskAdopt
 }
 
 // cleans: the command takes what we left from the node or limits its life, and is
 // owed until it is answered.
-func (k kind) cleans() bool {
-	return k == askRelease || k == askRollback || k == askRestore || k == askTouch
+func (k kind) Cleans() bool {
+	return k == AskRelease || k == AskRollback || k == AskRestore || k == AskTouch
 }
 
 // A question is what is asked of every node alike; the nodes share its arguments,
 // which nobody changes.
-type question struct {
-	kind     kind
-	cmds     [2][]any      // one or two commands, next to each other in one pipeline
-	script   *script       // of cmds[0], if it is one
-	value    string        // our value
-	back     string        // restore: the value that it puts back; adopt: the one that it replaces
-	bytes    int           // about how much goes over the wire
-	ttl      time.Duration // how long what it leaves lives
-	patience               // for the answer
+type Question struct {
+	Kind     kind
+	Cmds     [2][]any      // one or two commands, next to each other in one pipeline
+	Script   *script       // of cmds[0], if it is one
+	Value    string        // our value
+	Back     string        // restore: the value that it puts back; adopt: the one that it replaces
+	Bytes    int           // about how much goes over the wire
+	Ttl      time.Duration // how long what it leaves lives
+	Patience               // for the answer
 }
 
-func (q *question) add(args ...any) {
-	for i := range q.cmds {
-		if q.cmds[i] == nil {
-			q.cmds[i] = args
+func (q *Question) add(args ...any) {
+	for i := range q.Cmds {
+		if q.Cmds[i] == nil {
+			q.Cmds[i] = args
 			break
 		}
 	}
-	q.bytes += 16
+	q.Bytes += 16
 	for _, a := range args {
 		if s, ok := a.(string); ok {
-			q.bytes += len(s) + 8
+			q.Bytes += len(s) + 8
 		}
 	}
 }
 
-func (q *question) eval(s *script, name *lockKey, args ...any) {
+func (q *Question) eval(s *script, name *LockKey, args ...any) {
 	q.evalOn(s, []any{name.args.full, name.args.fence}, args...)
 }
 
-func (q *question) evalOn(s *script, keys []any, args ...any) {
-	q.script = s
+func (q *Question) evalOn(s *script, keys []any, args ...any) {
+	q.Script = s
 	all := make([]any, 0, 3+len(keys)+len(args))
 	all = append(all, "evalsha", s.shaArg, counts[len(keys)])
 	q.add(append(append(all, keys...), args...)...)
@@ -90,27 +90,27 @@ func (q *question) evalOn(s *script, keys []any, args ...any) {
 var counts = [...]any{"0", "1", "2", "3", "4", "5"}
 
 // evalGrant is evalOn for a script that may grant the lock.
-func (q *question) evalGrant(g *guard, s *script, keys []any, args ...any) {
+func (q *Question) evalGrant(g *Guard, s *script, keys []any, args ...any) {
 	if g == nil {
 		q.evalOn(s, keys, args...)
 		return
 	}
-	q.evalOn(s.guarded, append(keys, g.mark), append(args, px(g.age), markBelieved)...)
+	q.evalOn(s.guarded, append(keys, g.Mark), append(args, Px(g.Age), markBelieved)...)
 }
 
 // args is the j-th command as it is sent; nil: there is none. asText: the script
 // goes with its text, for a node that does not know it. plain: SET NX goes without
 // GET, for a server before 7.0, which has no both. check: see guard.go.
-func (q *question) args(j int, asText, plain, check bool) []any {
-	args := q.cmds[j]
+func (q *Question) Args(j int, asText, plain, check bool) []any {
+	args := q.Cmds[j]
 	switch {
 	case j > 0:
 		return args
 	case plain:
 		return slices.Delete(slices.Clone(args), 4, 5) // without GET
 	case asText:
-		args = append([]any{"eval", q.script.body}, args[2:]...)
-		if q.guarded() {
+		args = append([]any{"eval", q.Script.body}, args[2:]...)
+		if q.Guarded() {
 			args[len(args)-1] = markUnknown
 		}
 	case check:
@@ -121,41 +121,41 @@ func (q *question) args(j int, asText, plain, check bool) []any {
 }
 
 // acquireQuestion is two plain commands, or a script where there is a guard.
-func acquireQuestion(g *guard, name *lockKey, value string, ttl time.Duration, proposal int64) question {
-	q := question{kind: askAcquire, value: value, ttl: ttl}
+func AcquireQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, proposal int64) Question {
+	q := Question{Kind: AskAcquire, Value: value, Ttl: ttl}
 	if g != nil {
-		q.evalGrant(g, acquireScript, []any{name.args.full, name.args.fence}, value, px(ttl), proposal)
+		q.evalGrant(g, acquireScript, []any{name.args.full, name.args.fence}, value, Px(ttl), proposal)
 		return q
 	}
-	q.add("set", name.args.full, value, "nx", "get", "px", px(ttl))
+	q.add("set", name.args.full, value, "nx", "get", "px", Px(ttl))
 	q.add("zadd", name.args.fence, "gt", "ch", proposal, "f")
 	return q
 }
 
-func raiseQuestion(name *lockKey, value string, ttl time.Duration, token int64) question {
-	q := question{kind: askRaise, value: value, ttl: ttl}
+func RaiseQuestion(name *LockKey, value string, ttl time.Duration, token int64) Question {
+	q := Question{Kind: AskRaise, Value: value, Ttl: ttl}
 	q.eval(raiseScript, name, value, token)
 	return q
 }
 
-func extendQuestion(name *lockKey, value string, ttl time.Duration, fence int64) question {
-	q := question{kind: askExtend, value: value, ttl: ttl}
-	q.eval(extendScript, name, append([]any{value, px(ttl), fence}, life(ttl)...)...)
+func ExtendQuestion(name *LockKey, value string, ttl time.Duration, fence int64) Question {
+	q := Question{Kind: AskExtend, Value: value, Ttl: ttl}
+	q.eval(extendScript, name, append([]any{value, Px(ttl), fence}, life(ttl)...)...)
 	return q
 }
 
-func healQuestion(name *lockKey, value string, ttl time.Duration) question {
-	q := question{kind: askHeal, value: value, ttl: ttl}
-	q.add("set", name.args.full, value, "nx", "px", px(ttl))
+func HealQuestion(name *LockKey, value string, ttl time.Duration) Question {
+	q := Question{Kind: AskHeal, Value: value, Ttl: ttl}
+	q.add("set", name.args.full, value, "nx", "px", Px(ttl))
 	return q
 }
 
 // releaseQuestion tells the first few of the queue; tell says how many. Before that
 // our own place goes to its end; "": we have none.
-func releaseQuestion(name *lockKey, value string, ttl time.Duration, tell int, place string) question {
-	q := question{kind: askRelease, value: value, ttl: ttl}
+func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, tell int, place string) Question {
+	q := Question{Kind: AskRelease, Value: value, Ttl: ttl}
 	args := []any{value, name.args.channel}
-	if life := life(ttl); life != nil || place != "" || tell != tellWaiters {
+	if life := life(ttl); life != nil || place != "" || tell != TellWaiters {
 		args = append(append(args, place, tell), life...)
 	}
 	q.evalOn(releaseScript, name.withQueue(), args...)
@@ -163,8 +163,8 @@ func releaseQuestion(name *lockKey, value string, ttl time.Duration, tell int, p
 }
 
 // rollbackQuestion is a release that announces nothing: nobody held the lock.
-func rollbackQuestion(name *lockKey, value string, ttl time.Duration) question {
-	q := question{kind: askRollback, value: value, ttl: ttl}
+func RollbackQuestion(name *LockKey, value string, ttl time.Duration) Question {
+	q := Question{Kind: AskRollback, Value: value, Ttl: ttl}
 	args := []any{value}
 	if life := life(ttl); life != nil {
 		args = append(append(args, "", "", ""), life...)
@@ -173,15 +173,15 @@ func rollbackQuestion(name *lockKey, value string, ttl time.Duration) question {
 	return q
 }
 
-func adoptQuestion(g *guard, name *lockKey, old, value string, ttl time.Duration, proposal int64) question {
-	q := question{kind: askAdopt, value: value, back: old, ttl: ttl}
+func AdoptQuestion(g *Guard, name *LockKey, old, value string, ttl time.Duration, proposal int64) Question {
+	q := Question{Kind: AskAdopt, Value: value, Back: old, Ttl: ttl}
 	least, given := registerPX(ttl)
-	q.evalGrant(g, adoptScript, []any{name.args.full, name.args.fence}, old, value, px(ttl), proposal, least, given)
+	q.evalGrant(g, adoptScript, []any{name.args.full, name.args.fence}, old, value, Px(ttl), proposal, least, given)
 	return q
 }
 
-func restoreQuestion(name *lockKey, old, value string, ttl time.Duration) question {
-	q := question{kind: askRestore, value: value, back: old, ttl: ttl}
+func RestoreQuestion(name *LockKey, old, value string, ttl time.Duration) Question {
+	q := Question{Kind: AskRestore, Value: value, Back: old, Ttl: ttl}
 	least, given := registerPX(ttl)
 	q.eval(restoreScript, name, value, old, least, given)
 	return q
@@ -190,7 +190,7 @@ func restoreQuestion(name *lockKey, old, value string, ttl time.Duration) questi
 // life is what the scripts that give a register its life are told of it: nothing, if it
 // is the usual.
 func life(ttl time.Duration) []any {
-	if ttl <= registerSlack {
+	if ttl <= RegisterSlack {
 		return nil
 	}
 	least, given := registerPX(ttl)
@@ -198,21 +198,21 @@ func life(ttl time.Duration) []any {
 }
 
 // touchQuestion gives the register a life.
-func touchQuestion(name *lockKey, ttl time.Duration) question {
-	q := question{kind: askTouch, ttl: ttl}
+func TouchQuestion(name *LockKey, ttl time.Duration) Question {
+	q := Question{Kind: AskTouch, Ttl: ttl}
 	q.eval(touchScript, name, life(ttl)...)
 	return q
 }
 
-func inspectQuestion(name *lockKey) question {
-	q := question{kind: askInspect}
+func InspectQuestion(name *LockKey) Question {
+	q := Question{Kind: AskInspect}
 	q.evalOn(inspectScript, name.withQueue())
 	return q
 }
 
 // lookQuestion asks for what is left of the lock's ttl, and nothing else.
-func lookQuestion(name *lockKey) question {
-	q := question{kind: askLook}
+func LookQuestion(name *LockKey) Question {
+	q := Question{Kind: askLook}
 	q.add("pttl", name.args.full)
 	return q
 }
@@ -224,20 +224,20 @@ func lookQuestion(name *lockKey) question {
 // A nil reply, which is the good news of an acquire, is kept as such and not as an
 // error: go-redis would look into an error in front of a pipeline for whether it
 // should send all of it again, which costs more than the rest of the call.
-type command struct {
+type Command struct {
 	redis.Cmd      // by value: a flight makes its commands where those of the one before were
 	null      bool // the reply was nil
 }
 
-func newCommand(args []any) command {
-	return command{Cmd: *redis.NewCmd(context.Background(), args...)}
+func NewCommand(args []any) Command {
+	return Command{Cmd: *redis.NewCmd(context.Background(), args...)}
 }
 
 // NoRetry is asked by go-redis before it would send a command again.
-func (*command) NoRetry() bool { return true }
+func (*Command) NoRetry() bool { return true }
 
 // SetErr is told by go-redis how reading the reply went.
-func (c *command) SetErr(err error) {
+func (c *Command) SetErr(err error) {
 	switch {
 	case err == redis.Nil:
 		c.null, err = true, nil
@@ -248,61 +248,61 @@ func (c *command) SetErr(err error) {
 }
 
 // A reply is what a node's answer to a question means.
-type reply struct {
-	answer  wireAnswer
-	fenced  bool      // yes, and the register moved from below the proposal to it
-	missing bool      // no: nothing is stored there
-	holder  string    // no: the value that is
-	score   int64     // raise, inspect: the register as it was met
-	left    int64     // inspect, look, turn: milliseconds to live
-	before  int       // turn, wait: how many queue before us
-	queue   *[]string // inspect: the places, first to last
-	clock   int64     // turn, wait: the node's time, µs since 1970
-	stored  bool      // our value may be on the node because of this
-	sent    bool      // it left for the node: only then may it have been executed
-	silent  bool      // it left, and no answer came: it may be executed any time later
-	err     *nodeError
+type Reply struct {
+	Answer  WireAnswer
+	Fenced  bool      // yes, and the register moved from below the proposal to it
+	Missing bool      // no: nothing is stored there
+	Holder  string    // no: the value that is
+	Score   int64     // raise, inspect: the register as it was met
+	Left    int64     // inspect, look, turn: milliseconds to live
+	Before  int       // turn, wait: how many queue before us
+	Queue   *[]string // inspect: the places, first to last
+	Clock   int64     // turn, wait: the node's time, µs since 1970
+	Stored  bool      // our value may be on the node because of this
+	Sent    bool      // it left for the node: only then may it have been executed
+	Silent  bool      // it left, and no answer came: it may be executed any time later
+	Err     *NodeError
 }
 
 // again reports that the node executed nothing but would in the other form: with
 // the script's text, or without GET.
-func (r reply) again(q *question, asText, plain bool) bool {
+func (r Reply) Again(q *Question, asText, plain bool) bool {
 	switch {
-	case r.err == nil || r.silent || !r.sent:
+	case r.Err == nil || r.Silent || !r.Sent:
 		return false
-	case q.script != nil:
-		return !asText && strings.HasPrefix(r.err.text, "NOSCRIPT")
+	case q.Script != nil:
+		return !asText && strings.HasPrefix(r.Err.Text, "NOSCRIPT")
 	}
-	return q.kind == askAcquire && !plain && strings.HasPrefix(r.err.text, "ERR syntax")
+	return q.Kind == AskAcquire && !plain && strings.HasPrefix(r.Err.Text, "ERR syntax")
 }
 
 // A nodeError is why one node's vote is no plain yes or no. It never matches a
 // context error or one of our sentinels: a node that timed out says nothing about
 // the caller's context.
-type nodeError struct {
-	text  string
-	cause error // nil where matching it would mislead
-	heals bool  // time may heal it
+type NodeError struct {
+	Text  string
+	Cause error // nil where matching it would mislead
+	Heals bool  // time may heal it
 }
 
-func (e *nodeError) Error() string { return e.text }
-func (e *nodeError) Unwrap() error { return e.cause }
+func (e *NodeError) Error() string { return e.Text }
+func (e *NodeError) Unwrap() error { return e.Cause }
 
-func newNodeError(text string, cause error) *nodeError {
-	for _, no := range []error{context.Canceled, context.DeadlineExceeded, errHeld, errNoQuorum, errLost, errClosed} {
+func NewNodeError(text string, cause error) *NodeError {
+	for _, no := range []error{context.Canceled, context.DeadlineExceeded, ErrHeld, ErrNoQuorum, ErrLost, ErrClosed} {
 		if errors.Is(cause, no) {
 			cause = nil
 		}
 	}
-	return &nodeError{text: text, cause: cause, heals: true}
+	return &NodeError{Text: text, Cause: cause, Heals: true}
 }
 
 var (
-	errMissing  = newNodeError("missing", nil)
-	errNotAsked = newNodeError("not asked", nil)
-	errOwed     = newNodeError("no answer yet, owed", nil)
-	errBusy     = newNodeError("queue full", nil)
-	errLaneDone = newNodeError("closed", nil)
+	ErrMissing  = NewNodeError("missing", nil)
+	ErrNotAsked = NewNodeError("not asked", nil)
+	ErrOwed     = NewNodeError("no answer yet, owed", nil)
+	ErrBusy     = NewNodeError("queue full", nil)
+	ErrLaneDone = NewNodeError("closed", nil)
 )
 
 // healing lists the error codes of Redis that the causes of an answer begin with,
@@ -327,42 +327,42 @@ var scriptRefusals = []string{
 
 // explain classifies an error: what a node said (a Redis error reply: it was not
 // executed), or what happened on the way (it may have been).
-func explain(err error) (e *nodeError, said bool) {
+func Explain(err error) (e *NodeError, said bool) {
 	var re redis.Error
 	if !errors.As(err, &re) {
-		return newNodeError(wayError(err), err), false
+		return NewNodeError(wayError(err), err), false
 	}
 	text := strings.TrimSpace(re.Error())
-	e = newNodeError(text, err)
+	e = NewNodeError(text, err)
 	// Our scripts put FENCE before what the register's command has said.
 	cause := strings.TrimPrefix(text, "FENCE ")
 	for _, h := range healing {
 		if strings.HasPrefix(cause, h.code) {
-			e.heals = h.heals
+			e.Heals = h.heals
 			break
 		}
 		if i := strings.Index(cause, h.code+" "); i > 0 && strings.HasPrefix(cause, "ERR ") && (cause[i-1] == ' ' || cause[i-1] == '-') {
-			e.text, e.heals = text[:len(text)-len(cause)]+cause[i:], h.heals
+			e.Text, e.Heals = text[:len(text)-len(cause)]+cause[i:], h.heals
 			break
 		}
 	}
 	for _, refusal := range []string{"ERR unknown command", "ERR invalid password"} {
 		if strings.HasPrefix(cause, refusal) {
-			e.heals = false
+			e.Heals = false
 		}
 	}
 	for _, refusal := range scriptRefusals {
 		if strings.Contains(text, refusal) {
-			e.heals = false
+			e.Heals = false
 		}
 	}
 	// Where in the script it was: "script: 1b3c, on @user_script:8."
-	if i := strings.LastIndex(e.text, " script: "); i > 0 && strings.Contains(e.text[i:], "@user_script") {
-		e.text = e.text[:i]
+	if i := strings.LastIndex(e.Text, " script: "); i > 0 && strings.Contains(e.Text[i:], "@user_script") {
+		e.Text = e.Text[:i]
 	}
-	e.text, _, _ = strings.Cut(e.text, ", with args beginning with") // a lock's value is among them
-	if e.text != "" {
-		e.text = quoteValue(e.text)
+	e.Text, _, _ = strings.Cut(e.Text, ", with args beginning with") // a lock's value is among them
+	if e.Text != "" {
+		e.Text = quoteValue(e.Text)
 	}
 	return e, true
 }
@@ -401,7 +401,7 @@ func wayError(err error) string {
 }
 
 // neverLeft reports errors that came before a byte was written.
-func neverLeft(err error) bool {
+func NeverLeft(err error) bool {
 	var op *net.OpError
 	var dns *net.DNSError
 	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &dns) ||
@@ -414,8 +414,8 @@ func neverLeft(err error) bool {
 // the commands untouched. Taken for a nil reply, that would be a granted lock.
 //
 // Nothing is believed that a client read before it panicked.
-func result(c *command, exec error) (any, error) {
-	if _, panicked := exec.(*panicError); panicked {
+func result(c *Command, exec error) (any, error) {
+	if _, panicked := exec.(*PanicError); panicked {
 		return nil, exec
 	}
 	v, err := c.Val(), c.Err()
@@ -433,132 +433,132 @@ func result(c *command, exec error) (any, error) {
 
 // failure is the reply for an error: unknown. Where the node itself said the
 // error, the command was not executed and has stored nothing.
-func failure(k kind, err error) reply {
-	e, said := explain(err)
-	r := reply{answer: saidUnknown, err: e, sent: !neverLeft(err)}
-	r.silent = r.sent && !said
+func failure(k kind, err error) Reply {
+	e, said := Explain(err)
+	r := Reply{Answer: SaidUnknown, Err: e, Sent: !NeverLeft(err)}
+	r.Silent = r.Sent && !said
 	// A proxy may word a lost reply as an error of its own: then it was executed.
-	r.stored = k.stores() && (r.silent || said && !notExecuted(e.text))
+	r.Stored = k.Stores() && (r.Silent || said && !notExecuted(e.Text))
 	return r
 }
 
 // strange is the reply for an answer that no Redis server gives.
-func strange(k kind, v any) reply {
-	return reply{answer: saidUnknown, sent: true, stored: k.stores(), err: newNodeError(fmt.Sprintf("unexpected reply %T", v), nil)}
+func strange(k kind, v any) Reply {
+	return Reply{Answer: SaidUnknown, Sent: true, Stored: k.Stores(), Err: NewNodeError(fmt.Sprintf("unexpected reply %T", v), nil)}
 }
 
 // read turns the commands' results into a reply. plain: as in args.
-func (q *question) read(cmds []command, plain bool, exec error) reply {
+func (q *Question) Read(cmds []Command, plain bool, exec error) Reply {
 	v, err := result(&cmds[0], exec)
-	if q.guarded() {
+	if q.Guarded() {
 		if left, ok := readQuarantine(v); ok {
-			return reply{answer: saidUnknown, sent: true, err: left}
+			return Reply{Answer: SaidUnknown, Sent: true, Err: left}
 		}
 	}
-	switch q.kind {
-	case askAcquire:
-		if q.script != nil {
-			return readGrant(askAcquire, v, err, q.value)
+	switch q.Kind {
+	case AskAcquire:
+		if q.Script != nil {
+			return readGrant(AskAcquire, v, err, q.Value)
 		}
-		return readAcquire(v, err, &cmds[1], plain, exec, q.value)
-	case askRaise:
+		return readAcquire(v, err, &cmds[1], plain, exec, q.Value)
+	case AskRaise:
 		return readRaise(v, err)
-	case askAdopt:
-		return readGrant(askAdopt, v, err, q.value)
-	case askInspect:
+	case AskAdopt:
+		return readGrant(AskAdopt, v, err, q.Value)
+	case AskInspect:
 		return readInspect(v, err)
-	case askTurn:
-		return readTurn(v, err, q.value)
+	case AskTurn:
+		return readTurn(v, err, q.Value)
 	case askLook:
 		return readLook(v, err)
-	case askWait:
+	case AskWait:
 		return readWait(v, err)
-	case askHeal:
+	case AskHeal:
 		switch {
 		case errors.Is(err, redis.Nil):
-			return reply{answer: saidNo, sent: true}
+			return Reply{Answer: SaidNo, Sent: true}
 		case err == nil:
-			return reply{answer: saidYes, sent: true, stored: true}
+			return Reply{Answer: SaidYes, Sent: true, Stored: true}
 		}
 	}
-	return readOwner(q.kind, v, err)
+	return readOwner(q.Kind, v, err)
 }
 
 // readAcquire reads SET K v NX GET PX (nil: ours; else the holder's value) and
 // ZADD GT CH (1: the register was below the proposal and is it now).
-func readAcquire(v any, err error, zadd *command, plain bool, exec error, value string) reply {
-	var r reply
+func readAcquire(v any, err error, zadd *Command, plain bool, exec error, value string) Reply {
+	var r Reply
 	switch {
 	case err != nil && !errors.Is(err, redis.Nil):
-		return failure(askAcquire, err)
+		return failure(AskAcquire, err)
 	case plain && err != nil: // the nil reply: something is there
-		r = reply{answer: saidNo}
+		r = Reply{Answer: SaidNo}
 	case plain && v == "OK":
-		r = reply{answer: saidYes}
+		r = Reply{Answer: SaidYes}
 	case plain:
-		return strange(askAcquire, v)
+		return strange(AskAcquire, v)
 	case err != nil: // the nil reply: there was nothing, now there is ours
-		r = reply{answer: saidYes}
+		r = Reply{Answer: SaidYes}
 	default:
 		holder, ok := v.(string)
 		if !ok {
-			return strange(askAcquire, v)
+			return strange(AskAcquire, v)
 		}
-		r = reply{answer: saidNo, holder: holder}
+		r = Reply{Answer: SaidNo, Holder: holder}
 	}
-	r.sent = true
-	if r.answer == saidNo {
+	r.Sent = true
+	if r.Answer == SaidNo {
 		// Our own value in the way was put there by a second delivery that somebody
 		// else made (a proxy, a server listed twice): never a yes, but ours to remove.
-		r.stored = r.holder == value
+		r.Stored = r.Holder == value
 		return r
 	}
-	r.stored = true
+	r.Stored = true
 	moved, err := result(zadd, exec)
 	switch {
 	case err != nil: // a register of another type, or the connection broke in between
-		e, _ := explain(err)
-		return reply{answer: saidUnknown, sent: true, stored: true, err: newFenceError(e)}
+		e, _ := Explain(err)
+		return Reply{Answer: SaidUnknown, Sent: true, Stored: true, Err: newFenceError(e)}
 	case moved == int64(1):
-		r.fenced = true
+		r.Fenced = true
 	}
 	return r
 }
 
-func newFenceError(e *nodeError) *nodeError {
-	return &nodeError{text: "fence register: " + e.text, cause: e.cause, heals: e.heals}
+func newFenceError(e *NodeError) *NodeError {
+	return &NodeError{Text: "fence register: " + e.Text, Cause: e.Cause, Heals: e.Heals}
 }
 
-func readRaise(v any, err error) reply {
+func readRaise(v any, err error) Reply {
 	if err != nil {
-		return failure(askRaise, err)
+		return failure(AskRaise, err)
 	}
 	parts, ok := v.([]any)
 	if !ok || len(parts) == 0 {
-		return strange(askRaise, v)
+		return strange(AskRaise, v)
 	}
 	switch parts[0] {
 	case int64(1):
-		return reply{answer: saidYes, fenced: true, sent: true}
+		return Reply{Answer: SaidYes, Fenced: true, Sent: true}
 	case int64(2):
 		if len(parts) < 2 {
-			return strange(askRaise, v)
+			return strange(AskRaise, v)
 		}
-		score, e := readScore(parts[1])
+		score, e := ReadScore(parts[1])
 		if e != nil {
-			return reply{answer: saidUnknown, sent: true, err: e}
+			return Reply{Answer: SaidUnknown, Sent: true, Err: e}
 		}
-		return reply{answer: saidYes, score: score, sent: true}
+		return Reply{Answer: SaidYes, Score: score, Sent: true}
 	case int64(0):
-		return reply{answer: saidNo, sent: true}
+		return Reply{Answer: SaidNo, Sent: true}
 	case int64(-1):
-		return reply{answer: saidNo, missing: true, err: errMissing, sent: true}
+		return Reply{Answer: SaidNo, Missing: true, Err: ErrMissing, Sent: true}
 	}
-	return strange(askRaise, v)
+	return strange(AskRaise, v)
 }
 
 // readGrant reads what lua/acquire.lua and lua/adopt.lua say.
-func readGrant(k kind, v any, err error, value string) reply {
+func readGrant(k kind, v any, err error, value string) Reply {
 	if err != nil {
 		return failure(k, err)
 	}
@@ -568,21 +568,21 @@ func readGrant(k kind, v any, err error, value string) reply {
 	}
 	switch parts[0] {
 	case int64(1):
-		return reply{answer: saidYes, fenced: len(parts) > 1 && parts[1] == int64(1), stored: true, sent: true}
+		return Reply{Answer: SaidYes, Fenced: len(parts) > 1 && parts[1] == int64(1), Stored: true, Sent: true}
 	case int64(0):
 		holder := ""
 		if len(parts) > 1 {
 			holder, _ = parts[1].(string)
 		}
-		return reply{answer: saidNo, holder: holder, stored: holder == value, sent: true} // stored: as in readAcquire
+		return Reply{Answer: SaidNo, Holder: holder, Stored: holder == value, Sent: true} // stored: as in readAcquire
 	case int64(-1):
-		return reply{answer: saidNo, missing: true, err: errMissing, sent: true}
+		return Reply{Answer: SaidNo, Missing: true, Err: ErrMissing, Sent: true}
 	}
 	return strange(k, v)
 }
 
 // readLook reads PTTL: -2 for what is free, -1 for what has no end.
-func readLook(v any, err error) reply {
+func readLook(v any, err error) Reply {
 	if err != nil {
 		return failure(askLook, err)
 	}
@@ -591,113 +591,113 @@ func readLook(v any, err error) reply {
 	case !ok:
 		return strange(askLook, v)
 	case left == -2:
-		return reply{answer: saidYes, sent: true}
+		return Reply{Answer: SaidYes, Sent: true}
 	}
-	return reply{answer: saidNo, left: left, sent: true}
+	return Reply{Answer: SaidNo, Left: left, Sent: true}
 }
 
 // readWait reads what PTTL says, how many are before us, and the node's time.
-func readWait(v any, err error) reply {
+func readWait(v any, err error) Reply {
 	if err != nil {
-		return failure(askWait, err)
+		return failure(AskWait, err)
 	}
 	parts, ok := v.([]any)
 	if !ok || len(parts) != 3 {
-		return strange(askWait, v)
+		return strange(AskWait, v)
 	}
 	r := readLook(parts[0], nil)
 	before, ok1 := parts[1].(int64)
 	clock, ok2 := parts[2].(int64)
 	if !ok1 || !ok2 {
-		return strange(askWait, v)
+		return strange(AskWait, v)
 	}
-	r.before, r.clock = int(before), clock
+	r.Before, r.Clock = int(before), clock
 	return r
 }
 
-func readTurn(v any, err error, value string) reply {
+func readTurn(v any, err error, value string) Reply {
 	if err != nil {
-		return failure(askTurn, err)
+		return failure(AskTurn, err)
 	}
 	parts, ok := v.([]any)
 	if !ok || len(parts) < 3 {
-		return strange(askTurn, v)
+		return strange(AskTurn, v)
 	}
-	r := reply{sent: true}
+	r := Reply{Sent: true}
 	if parts[0] == int64(1) {
-		r.answer, r.stored, r.fenced = saidYes, true, parts[1] == int64(1)
-		r.clock, ok = parts[2].(int64)
+		r.Answer, r.Stored, r.Fenced = SaidYes, true, parts[1] == int64(1)
+		r.Clock, ok = parts[2].(int64)
 		if !ok {
-			return strange(askTurn, v)
+			return strange(AskTurn, v)
 		}
 		return r
 	}
 	who, ok1 := parts[1].(string)
 	left, ok2 := parts[2].(int64)
 	if len(parts) != 5 || !ok1 || !ok2 {
-		return strange(askTurn, v)
+		return strange(AskTurn, v)
 	}
 	before, ok1 := parts[3].(int64)
 	clock, ok2 := parts[4].(int64)
 	if !ok1 || !ok2 {
-		return strange(askTurn, v)
+		return strange(AskTurn, v)
 	}
-	r.answer, r.left, r.before, r.clock = saidNo, left, int(before), clock
+	r.Answer, r.Left, r.Before, r.Clock = SaidNo, left, int(before), clock
 	switch parts[0] {
 	case int64(0):
-		r.holder = who
-		r.stored = who == value // as in readAcquire
+		r.Holder = who
+		r.Stored = who == value // as in readAcquire
 	case int64(2):
-		r.err = newNodeError("the turn of "+holderName(who), nil)
+		r.Err = NewNodeError("the turn of "+HolderName(who), nil)
 	default:
-		return strange(askTurn, v)
+		return strange(AskTurn, v)
 	}
 	return r
 }
 
 // readOwner reads the answer of the scripts that act only on our own value.
-func readOwner(k kind, v any, err error) reply {
+func readOwner(k kind, v any, err error) Reply {
 	if err != nil {
 		r := failure(k, err)
-		if strings.HasPrefix(r.err.text, "WRONGTYPE") { // surely not our value
-			r.answer = saidNo
+		if strings.HasPrefix(r.Err.Text, "WRONGTYPE") { // surely not our value
+			r.Answer = SaidNo
 		}
 		return r
 	}
 	switch v {
 	case int64(1):
-		return reply{answer: saidYes, sent: true}
+		return Reply{Answer: SaidYes, Sent: true}
 	case int64(0):
-		return reply{answer: saidNo, sent: true}
+		return Reply{Answer: SaidNo, Sent: true}
 	case int64(-1):
-		return reply{answer: saidNo, missing: true, err: errMissing, sent: true}
+		return Reply{Answer: SaidNo, Missing: true, Err: ErrMissing, Sent: true}
 	}
 	return strange(k, v)
 }
 
-func readInspect(v any, err error) reply {
+func readInspect(v any, err error) Reply {
 	if err != nil {
-		return failure(askInspect, err)
+		return failure(AskInspect, err)
 	}
 	parts, ok := v.([]any)
 	if !ok || len(parts) < 3 {
-		return strange(askInspect, v)
+		return strange(AskInspect, v)
 	}
 	holder, ok1 := parts[0].(string)
 	left, ok2 := parts[1].(int64)
 	if !ok1 || !ok2 {
-		return strange(askInspect, v)
+		return strange(AskInspect, v)
 	}
-	r := reply{answer: saidYes, holder: holder, left: left, sent: true}
+	r := Reply{Answer: SaidYes, Holder: holder, Left: left, Sent: true}
 	if left == -2 {
-		r.missing = true
+		r.Missing = true
 	}
 	if parts[2] != "" {
-		score, e := readScore(parts[2])
+		score, e := ReadScore(parts[2])
 		if e != nil {
-			return reply{answer: saidUnknown, sent: true, err: e}
+			return Reply{Answer: SaidUnknown, Sent: true, Err: e}
 		}
-		r.score = score
+		r.Score = score
 	}
 	if len(parts) > 3 {
 		var queue []string
@@ -707,34 +707,34 @@ func readInspect(v any, err error) reply {
 				queue = append(queue, s)
 			}
 		}
-		r.queue = &queue
+		r.Queue = &queue
 	}
 	return r
 }
 
 // maxToken is the greatest token: 2^53-1, the last integer that a register, a
 // double, counts by ones to.
-const maxToken = 1<<53 - 1
+const MaxToken = 1<<53 - 1
 
 // readScore reads a register. Redis gives a double: as text below RESP3 and from
 // scripts, with all its digits.
-func readScore(v any) (int64, *nodeError) {
+func ReadScore(v any) (int64, *NodeError) {
 	var f float64
 	switch v := v.(type) {
 	case string:
 		var err error
 		if f, err = strconv.ParseFloat(v, 64); err != nil {
-			return 0, &nodeError{text: "fence register is no number: " + strconv.Quote(clip(v))}
+			return 0, &NodeError{Text: "fence register is no number: " + strconv.Quote(Clip(v))}
 		}
 	case float64:
 		f = v
 	case int64:
 		f = float64(v)
 	default:
-		return 0, &nodeError{text: fmt.Sprintf("fence register is a %T", v)}
+		return 0, &NodeError{Text: fmt.Sprintf("fence register is a %T", v)}
 	}
-	if !(f < maxToken) { // also NaN
-		return 0, &nodeError{text: fmt.Sprintf("fence register is %v, the last number before 2^53 or beyond: remove it", f)}
+	if !(f < MaxToken) { // also NaN
+		return 0, &NodeError{Text: fmt.Sprintf("fence register is %v, the last number before 2^53 or beyond: remove it", f)}
 	}
 	if f < 0 {
 		return 0, nil // whatever it was, every token is above it
@@ -742,6 +742,6 @@ func readScore(v any) (int64, *nodeError) {
 	return int64(f), nil
 }
 
-func timeoutError(d time.Duration) *nodeError {
-	return newNodeError("timeout "+short(d), nil)
+func TimeoutError(d time.Duration) *NodeError {
+	return NewNodeError("timeout "+Short(d), nil)
 }
