@@ -24,7 +24,7 @@ type ballot struct {
 
 	// gone says how a vote counts that comes now and says that the value is not there;
 	// nil: as missing, or as a no.
-	gone func(missing bool) wire.WireAnswer
+	gone func(missing bool) wire.Answer
 
 	final  bool    // the last question about a lock: registers without a life count as held
 	cleans bool    // what comes next for the key waits for it: the Locker remembers it until it is done
@@ -49,7 +49,7 @@ func (l *Locker) newBallot(op Op, name *wire.LockKey, q wire.Question, start ins
 	b.calls = make([]lane.Call, len(l.lanes))
 	for i := range b.calls {
 		c := &b.calls[i]
-		c.B, c.Q, c.I, c.Ln, c.Start = b, &b.q, i, l.lanes[i], start.at
+		c.B, c.Q, c.I, c.Ln = b, &b.q, i, l.lanes[i]
 	}
 	return b
 }
@@ -111,11 +111,11 @@ func (b *ballot) sendBoth(next *ballot, before ...*ballot) {
 
 // answered is what node i said and what it counted as if the value was not there; ok is
 // false if it said nothing.
-func (b *ballot) answered(i int) (rep wire.Reply, gone wire.WireAnswer, ok bool) {
+func (b *ballot) answered(i int) (rep wire.Reply, gone wire.Answer, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := &b.calls[i]
-	return c.Rep, c.Gone, c.Voted && c.Rep.Answer != wire.SaidUnknown
+	return c.Rep, c.Gone, c.Voted && c.Rep.Answer != wire.Unknown
 }
 
 // mayHeal: a majority said ours in this ballot, and the call's node said missing.
@@ -145,16 +145,16 @@ func (b *ballot) Vote(c *lane.Call) {
 	b.mu.Lock()
 	c.Voted = true
 	switch r := &c.Rep; {
-	case r.Answer == wire.SaidNo && b.gone != nil:
+	case r.Answer == wire.No && b.gone != nil:
 		b.countGone(c)
-	case r.Answer == wire.SaidYes:
+	case r.Answer == wire.Yes:
 		b.t.yes++
 		if r.Fenced {
 			b.t.fenced++
 		}
-	case r.Answer == wire.SaidNo && r.Missing:
+	case r.Answer == wire.No && r.Missing:
 		b.t.missing++
-	case r.Answer == wire.SaidNo:
+	case r.Answer == wire.No:
 		b.t.no++
 	default:
 		b.t.unknown++
@@ -186,13 +186,13 @@ func (b *ballot) Vote(c *lane.Call) {
 // countGone counts a vote that says that the value is not there as what that meant when
 // it came: one that an earlier ballot got keeps its meaning. Needs b.mu.
 func (b *ballot) countGone(c *lane.Call) {
-	if c.Gone == wire.SaidPending {
+	if c.Gone == wire.Pending {
 		c.Gone = b.gone(c.Rep.Missing)
 	}
 	switch c.Gone {
-	case wire.SaidYes:
+	case wire.Yes:
 		b.t.yes++
-	case wire.SaidNo:
+	case wire.No:
 		b.t.no++
 	default:
 		b.t.unknown++
@@ -206,9 +206,9 @@ func (b *ballot) unclear() (silent, late int) {
 	defer b.mu.Unlock()
 	for i := range b.calls {
 		switch c := &b.calls[i]; {
-		case !c.Voted || c.Rep.Answer == wire.SaidUnknown:
+		case !c.Voted || c.Rep.Answer == wire.Unknown:
 			silent++
-		case c.Gone == wire.SaidUnknown:
+		case c.Gone == wire.Unknown:
 			late++
 		}
 	}
@@ -248,7 +248,7 @@ func (b *ballot) bind(k *Lock) bool {
 func (b *ballot) heal(c *lane.Call) *lane.Call {
 	q := wire.HealQuestion(b.name, b.q.Value, b.q.Ttl)
 	q.Patience = b.q.Patience
-	h := &lane.Call{Ln: c.Ln, B: b, Start: b.start.at, Q: &q, I: c.I}
+	h := &lane.Call{Ln: c.Ln, B: b, Q: &q, I: c.I}
 	if !c.Follow.CompareAndSwap(nil, h) {
 		return nil
 	}
@@ -290,6 +290,9 @@ func (b *ballot) IsOver() bool {
 	defer b.mu.Unlock()
 	return b.over
 }
+
+// Began is when the ballot began: before its first question was sent.
+func (b *ballot) Began() time.Time { return b.start.at }
 
 // IsFinal reports that it is the last question about a lock.
 func (b *ballot) IsFinal() bool { return b.final }

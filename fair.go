@@ -72,7 +72,7 @@ func (b *ballot) standing() (s standing) {
 		clocks = append(clocks, c.Rep.Clock-half.Microseconds())
 		before = append(before, c.Rep.Before)
 		switch {
-		case c.Rep.Answer != wire.SaidNo:
+		case c.Rep.Answer != wire.No:
 		case c.Rep.Err != nil: // the turn of another
 			if f := wire.ExpiresIn(c.Rep.Left); s.first == 0 || f < s.first {
 				s.first = f

@@ -180,7 +180,7 @@ func FuzzStatus(f *testing.F) {
 			c := &bl.calls[i]
 			c.Rep = c.Q.Read(cmds, false, nil)
 			c.Took = time.Duration(i+1) * time.Millisecond
-			if c.Rep.Answer == wire.SaidYes && k == wire.AskInspect && !c.Rep.Missing {
+			if c.Rep.Answer == wire.Yes && k == wire.AskInspect && !c.Rep.Missing {
 				values[c.Rep.Holder]++
 			}
 			bl.Vote(c)

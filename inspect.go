@@ -126,7 +126,7 @@ func (b *ballot) status() Status {
 		c := &b.calls[i]
 		n := NodeStatus{Node: c.Ln.Name, Value: c.Rep.Holder, Fence: c.Rep.Score, Left: time.Duration(min(c.Rep.Left, wire.MaxTTL.Milliseconds())) * time.Millisecond}
 		switch {
-		case c.Rep.Answer != wire.SaidYes:
+		case c.Rep.Answer != wire.Yes:
 			n.Left = 0
 			n.Err = s.Round.Votes[i].Err
 		case c.Rep.Left == -1:
@@ -134,7 +134,7 @@ func (b *ballot) status() Status {
 		case c.Rep.Missing:
 			n.Left = 0
 		}
-		if c.Rep.Answer == wire.SaidYes && !c.Rep.Missing {
+		if c.Rep.Answer == wire.Yes && !c.Rep.Missing {
 			left[n.Value] = append(left[n.Value], n.Left)
 		}
 		s.Fence = max(s.Fence, n.Fence)

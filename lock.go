@@ -245,7 +245,7 @@ func (k *Lock) beginRelease(cause error) *ballot {
 		b.q.Patience = patience
 	}
 	asked, again := k.asked, earlier != nil
-	b.gone = func(missing bool) wire.WireAnswer { return notOurs(missing, k.left(k.l.now()) > 0, asked, again) } // Until does not move any more
+	b.gone = func(missing bool) wire.Answer { return notOurs(missing, k.left(k.l.now()) > 0, asked, again) } // Until does not move any more
 	b.final = true
 	b.then = func() {
 		defer k.released(b)

@@ -139,14 +139,14 @@ func (t tally) extension() extension {
 // released. But once a release was sent in time and its answer is not known, it may have
 // been executed: what is missing later, or another's, was then released in time or has
 // expired, and that is neither released nor lost.
-func notOurs(missing, inTime, asked, again bool) wire.WireAnswer {
+func notOurs(missing, inTime, asked, again bool) wire.Answer {
 	switch {
 	case !asked:
-		return wire.SaidNo
+		return wire.No
 	case inTime && missing:
-		return wire.SaidYes
+		return wire.Yes
 	case inTime && !again:
-		return wire.SaidNo
+		return wire.No
 	}
-	return wire.SaidUnknown
+	return wire.Unknown
 }

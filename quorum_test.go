@@ -353,37 +353,37 @@ func TestExtensionIsDecidedAsEarlyAsItCanBe(t *testing.T) {
 func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 	for _, c := range []struct {
 		missing, inTime, asked, again bool
-		want                          wire.WireAnswer
+		want                          wire.Answer
 	}{
-		{true, true, true, false, wire.SaidYes},
-		{true, true, true, true, wire.SaidYes},
-		{false, true, true, false, wire.SaidNo},
+		{true, true, true, false, wire.Yes},
+		{true, true, true, true, wire.Yes},
+		{false, true, true, false, wire.No},
 		// It may have been executed in time.
-		{true, false, true, false, wire.SaidUnknown},
-		{true, false, true, true, wire.SaidUnknown},
-		{false, false, true, false, wire.SaidUnknown},
-		{false, false, true, true, wire.SaidUnknown},
-		{false, true, true, true, wire.SaidUnknown},
+		{true, false, true, false, wire.Unknown},
+		{true, false, true, true, wire.Unknown},
+		{false, false, true, false, wire.Unknown},
+		{false, false, true, true, wire.Unknown},
+		{false, true, true, true, wire.Unknown},
 		// The first was sent after Until.
-		{true, false, false, false, wire.SaidNo},
-		{true, false, false, true, wire.SaidNo},
-		{false, false, false, false, wire.SaidNo},
-		{false, false, false, true, wire.SaidNo},
+		{true, false, false, false, wire.No},
+		{true, false, false, true, wire.No},
+		{false, false, false, false, wire.No},
+		{false, false, false, true, wire.No},
 	} {
 		if got := notOurs(c.missing, c.inTime, c.asked, c.again); got != c.want {
 			t.Errorf("missing: %v, before Until: %v, asked before Until: %v, again: %v: got %v, want %v", c.missing, c.inTime, c.asked, c.again, got, c.want)
 		}
 	}
 	// The meaning is that of the instant at which the vote came, and stays.
-	for means, want := range map[wire.WireAnswer]extension{wire.SaidYes: extended, wire.SaidNo: extensionLost, wire.SaidUnknown: inconclusive} {
+	for means, want := range map[wire.Answer]extension{wire.Yes: extended, wire.No: extensionLost, wire.Unknown: inconclusive} {
 		l := &Locker{lanes: make([]*lane.Lane, 3)}
 		b := l.newBallot(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, realClock(), func(tally) bool { return false })
-		b.gone = func(bool) wire.WireAnswer { return means }
+		b.gone = func(bool) wire.Answer { return means }
 		for i := range 2 {
-			b.calls[i].Rep = wire.Reply{Answer: wire.SaidNo, Missing: true, Err: wire.ErrMissing}
+			b.calls[i].Rep = wire.Reply{Answer: wire.No, Missing: true, Err: wire.ErrMissing}
 			b.Vote(&b.calls[i])
 		}
-		b.calls[2].Rep = wire.Reply{Answer: wire.SaidUnknown}
+		b.calls[2].Rep = wire.Reply{Answer: wire.Unknown}
 		b.Vote(&b.calls[2])
 		if got, _, _ := b.result(); got.extension() != want {
 			t.Errorf("two of three are missing, which counts as %v: got %+v, %d; want %d", means, got, got.extension(), want)
@@ -393,7 +393,7 @@ func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 			t.Errorf("what a missing vote counted as: got %v, %v; want %v, true", gone, ok, means)
 		}
 		again := l.newBallot(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, realClock(), func(tally) bool { return false })
-		again.gone = func(bool) wire.WireAnswer { t.Error("asked anew what it means"); return wire.SaidNo }
+		again.gone = func(bool) wire.Answer { t.Error("asked anew what it means"); return wire.No }
 		again.calls[0].Rep, again.calls[0].Gone = b.calls[0].Rep, gone
 		again.Vote(&again.calls[0])
 	}
@@ -456,14 +456,14 @@ func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
 		want tally
 		hard int
 	}{
-		{"yes", wire.Reply{Answer: wire.SaidYes}, tally{yes: 1}, 0},
-		{"yes with the register moved", wire.Reply{Answer: wire.SaidYes, Fenced: true}, tally{yes: 1, fenced: 1}, 0},
-		{"no", wire.Reply{Answer: wire.SaidNo}, tally{no: 1}, 0},
-		{"no that claims a moved register", wire.Reply{Answer: wire.SaidNo, Fenced: true}, tally{no: 1}, 0},
-		{"missing", wire.Reply{Answer: wire.SaidNo, Missing: true, Err: wire.ErrMissing}, tally{missing: 1}, 0},
-		{"unknown", wire.Reply{Answer: wire.SaidUnknown, Err: soft}, tally{unknown: 1}, 0},
-		{"unknown that does not heal", wire.Reply{Answer: wire.SaidUnknown, Err: hard}, tally{unknown: 1}, 1},
-		{"unknown without a reason", wire.Reply{Answer: wire.SaidUnknown}, tally{unknown: 1}, 0},
+		{"yes", wire.Reply{Answer: wire.Yes}, tally{yes: 1}, 0},
+		{"yes with the register moved", wire.Reply{Answer: wire.Yes, Fenced: true}, tally{yes: 1, fenced: 1}, 0},
+		{"no", wire.Reply{Answer: wire.No}, tally{no: 1}, 0},
+		{"no that claims a moved register", wire.Reply{Answer: wire.No, Fenced: true}, tally{no: 1}, 0},
+		{"missing", wire.Reply{Answer: wire.No, Missing: true, Err: wire.ErrMissing}, tally{missing: 1}, 0},
+		{"unknown", wire.Reply{Answer: wire.Unknown, Err: soft}, tally{unknown: 1}, 0},
+		{"unknown that does not heal", wire.Reply{Answer: wire.Unknown, Err: hard}, tally{unknown: 1}, 1},
+		{"unknown without a reason", wire.Reply{Answer: wire.Unknown}, tally{unknown: 1}, 0},
 		{"no answer at all", wire.Reply{}, tally{unknown: 1}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -482,7 +482,7 @@ func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
 		l := &Locker{lanes: make([]*lane.Lane, 3)}
 		b := l.newBallot(OpRaise, &wire.LockKey{}, wire.Question{Kind: wire.AskRaise}, realClock(), raiseDecided)
 		for i, score := range []int64{5, 9, 7} {
-			b.calls[i].Rep = wire.Reply{Answer: wire.SaidYes, Score: score}
+			b.calls[i].Rep = wire.Reply{Answer: wire.Yes, Score: score}
 			b.Vote(&b.calls[i])
 		}
 		if _, _, score := b.result(); score != 9 {

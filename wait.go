@@ -309,7 +309,7 @@ func (b *ballot) left() time.Duration {
 	defer b.mu.Unlock()
 	all := make([]time.Duration, len(b.calls))
 	for i := range b.calls {
-		if c := &b.calls[i]; c.Voted && c.Rep.Answer == wire.SaidNo && c.Rep.Err == nil {
+		if c := &b.calls[i]; c.Voted && c.Rep.Answer == wire.No && c.Rep.Err == nil {
 			all[i] = wire.ExpiresIn(c.Rep.Left)
 		}
 	}
@@ -324,7 +324,7 @@ func (b *ballot) endless() bool {
 	defer b.mu.Unlock()
 	n := 0
 	for i := range b.calls {
-		if c := &b.calls[i]; c.Voted && c.Rep.Answer == wire.SaidNo && c.Rep.Err == nil && c.Rep.Left == -1 {
+		if c := &b.calls[i]; c.Voted && c.Rep.Answer == wire.No && c.Rep.Err == nil && c.Rep.Left == -1 {
 			n++
 		}
 	}

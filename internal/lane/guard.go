@@ -24,9 +24,9 @@ func (f *flight) doubt() {
 		switch rep := &f.lands[i].rep; {
 		case !c.Q.Guarded():
 		case c.check || c.evaled:
-			compared = compared || rep.Answer != wire.SaidUnknown || rep.Err.BeyondTheMark()
-		case rep.Answer == wire.SaidYes && !compared:
-			*rep = wire.Reply{Answer: wire.SaidUnknown, Sent: true, Stored: true, Err: errUnchecked}
+			compared = compared || rep.Answer != wire.Unknown || rep.Err.BeyondTheMark()
+		case rep.Answer == wire.Yes && !compared:
+			*rep = wire.Reply{Answer: wire.Unknown, Sent: true, Stored: true, Err: errUnchecked}
 		}
 	}
 }

@@ -17,9 +17,9 @@ func TestAGrantOnAMarkThatNothingComparedIsTakenBack(t *testing.T) {
 	g := &wire.Guard{Age: time.Minute - time.Microsecond, Mark: "{redlock}:boot"}
 	name, _ := wire.NameKey("", "jobs/42")
 	grant, plain := wire.AcquireQuestion(g, name, wiretest.Mine, time.Second, 7), wire.ExtendQuestion(name, wiretest.Mine, time.Second, 7)
-	yes, no := wire.Reply{Answer: wire.SaidYes, Stored: true, Sent: true}, wire.Reply{Answer: wire.SaidNo, Sent: true}
+	yes, no := wire.Reply{Answer: wire.Yes, Stored: true, Sent: true}, wire.Reply{Answer: wire.No, Sent: true}
 	failed := func(text string) wire.Reply {
-		return wire.Reply{Answer: wire.SaidUnknown, Sent: true, Err: wire.NewNodeError(text, nil)}
+		return wire.Reply{Answer: wire.Unknown, Sent: true, Err: wire.NewNodeError(text, nil)}
 	}
 	for _, c := range []struct {
 		name  string
@@ -32,7 +32,7 @@ func TestAGrantOnAMarkThatNothingComparedIsTakenBack(t *testing.T) {
 		{"a register of another type", failed("FENCE WRONGTYPE Operation against a key"), false},
 		{"a script that the node did not know", failed("NOSCRIPT No matching script"), true},
 		{"no memory for the mark", failed("OOM command not allowed"), true},
-		{"no answer", wire.Reply{Answer: wire.SaidUnknown, Sent: true, Silent: true, Err: wire.NewNodeError("EOF", io.EOF)}, true},
+		{"no answer", wire.Reply{Answer: wire.Unknown, Sent: true, Silent: true, Err: wire.NewNodeError("EOF", io.EOF)}, true},
 		{"an answer that no server gives", failed("unexpected reply int"), true},
 	} {
 		f := &flight{calls: []*Call{{Q: &plain}, {Q: &grant}, {Q: &plain}, {Q: &grant}, {Q: &grant}}}
@@ -49,12 +49,12 @@ func TestAGrantOnAMarkThatNothingComparedIsTakenBack(t *testing.T) {
 		f.doubt()
 		for _, i := range []int{3, 4} {
 			rep := f.lands[i].rep
-			if taken := rep.Answer == wire.SaidUnknown && rep.Stored && rep.Sent && rep.Err != nil; taken != c.taken || !taken && rep.Answer != wire.SaidYes {
+			if taken := rep.Answer == wire.Unknown && rep.Stored && rep.Sent && rep.Err != nil; taken != c.taken || !taken && rep.Answer != wire.Yes {
 				t.Errorf("%s: the grant behind is %+v, want taken back %v", c.name, rep, c.taken)
 			}
 		}
 		for _, i := range []int{0, 2} {
-			if f.lands[i].rep.Answer != wire.SaidYes {
+			if f.lands[i].rep.Answer != wire.Yes {
 				t.Errorf("%s: an extension was taken back", c.name)
 			}
 		}

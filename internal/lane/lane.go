@@ -60,18 +60,17 @@ const (
 // A call is one question to one node. It is finished exactly once: by its answer,
 // by its deadline, or without having been sent.
 type Call struct {
-	Ln    *Lane
-	B     voter // gets the vote; nil if nobody counts it
-	Start time.Time
-	Q     *wire.Question
-	I     int // which node, in New's order
+	Ln *Lane
+	B  voter // gets the vote; nil if nobody counts it
+	Q  *wire.Question
+	I  int // which node, in New's order
 
-	phase    phase
 	deadline time.Time
-	next     []*Call              // wait for this one
-	one      [1]*Call             // for the first of them, mostly the only one
-	waits    int                  // for so many
-	prior    *Call                // the last one before it that was about the same value
+	next     []*Call  // wait for this one
+	one      [1]*Call // for the first of them, mostly the only one
+	prior    *Call    // the last one before it that was about the same value
+	waits    int32    // for so many
+	phase    phase
 	early    bool                 // something before it may be executed later than it
 	Unless   bool                 // touch: not where the call before it is rolled back, which does the same
 	Raised   bool                 // the register may have been raised for our value
@@ -83,7 +82,7 @@ type Call struct {
 	Holds    bool                 // our value may be on the node
 	Doubt    bool                 // and a command that would put it there may yet be executed
 	Voted    bool                 // guarded by b.mu
-	Gone     wire.WireAnswer      // what a value that is not there counted as, see ballot.gone; guarded by b.mu
+	Gone     wire.Answer          // what a value that is not there counted as, see ballot.gone; guarded by b.mu
 	Rep      wire.Reply           // final once finished
 	Took     time.Duration        // since the ballot's start
 	Follow   atomic.Pointer[Call] // the heal that this call's answer asked for
@@ -93,6 +92,7 @@ type Call struct {
 // Vote is called with no lock held.
 type voter interface {
 	Vote(c *Call)
+	Began() time.Time
 	IsOver() bool  // nobody counts the votes to come
 	IsFinal() bool // it is the last question about a lock
 }
@@ -265,21 +265,21 @@ func (ln *Lane) begin(c *Call, ready []*Call) []*Call {
 		// Nothing to undo where nothing was sent, except that a release also
 		// announces.
 		if !c.Holds && c.Q.Kind != wire.AskRelease {
-			return ln.finish(c, wire.Reply{Answer: wire.SaidNo, Err: wire.ErrNotAsked}, ready)
+			return ln.finish(c, wire.Reply{Answer: wire.No, Err: wire.ErrNotAsked}, ready)
 		}
 		// What it undoes has had no answer: it could overtake that on another
 		// connection. It waits for a sign of life. Or a restore is owed that would put
 		// back what it takes away.
 		if c.early || ln.Owed.putsBack(c.Q.Value) {
-			return ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.ErrOwed}, ready)
+			return ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrOwed}, ready)
 		}
 	case c.B != nil && c.superseded() && c.B.IsOver():
 		// Nobody counts it any more, and what is to be asked next waits behind it:
 		// where calls come faster than the node answers, only the last is sent.
-		return ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.ErrNotAsked}, ready)
+		return ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrNotAsked}, ready)
 	case c.Q.Kind == wire.AskAdopt && ln.Owed.takesAway(c.Q.Back):
-		return ln.finish(c, wire.Reply{Answer: wire.SaidNo, Missing: true, Err: wire.ErrMissing}, ready)
-	case c.Q.Kind == wire.AskRaise && prior != nil && prior.Rep.Answer != wire.SaidYes:
+		return ln.finish(c, wire.Reply{Answer: wire.No, Missing: true, Err: wire.ErrMissing}, ready)
+	case c.Q.Kind == wire.AskRaise && prior != nil && prior.Rep.Answer != wire.Yes:
 		return ln.finish(c, prior.Rep, ready) // not ours there: nothing to raise
 	}
 	return ln.submit(c, ready)
@@ -305,11 +305,11 @@ func (c *Call) superseded() bool {
 func (ln *Lane) submit(c *Call, ready []*Call) []*Call {
 	switch {
 	case ln.closed:
-		return ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.ErrLaneDone}, ready)
+		return ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrLaneDone}, ready)
 	case ln.Down != nil:
-		return ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: ln.Down}, ready)
+		return ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: ln.Down}, ready)
 	case len(ln.queue) >= MaxQueue:
-		return ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.ErrBusy}, ready)
+		return ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrBusy}, ready)
 	}
 	c.phase = queued
 	c.plain = ln.plain && c.Q.Kind == wire.AskAcquire && c.Q.Script == nil
@@ -342,7 +342,7 @@ func (ln *Lane) finish(c *Call, rep wire.Reply, ready []*Call) []*Call {
 	c.phase = finished
 	c.Rep = rep
 	if c.B != nil {
-		c.Took = time.Since(c.Start)
+		c.Took = time.Since(c.B.Began())
 	}
 	k := c.Q.Kind
 	switch {
@@ -355,13 +355,13 @@ func (ln *Lane) finish(c *Call, rep wire.Reply, ready []*Call) []*Call {
 	case k.Stores():
 		c.Holds = c.Holds || rep.Stored
 		c.Doubt = c.Doubt || rep.Stored && rep.Silent
-	case k == wire.AskExtend && rep.Answer == wire.SaidYes:
+	case k == wire.AskExtend && rep.Answer == wire.Yes:
 		c.Holds = true // doubt stays: a heal may have put it there, and the acquire come later
 	}
 	if k.Cleans() && c.Holds && ln.twin == nil {
 		switch {
 		case c.owed: // since an earlier release
-		case rep.Answer == wire.SaidUnknown:
+		case rep.Answer == wire.Unknown:
 			ln.owe(c, 0)
 		case c.Doubt: // what puts it there may come later
 			ln.owe(c, lookAgain)
@@ -563,10 +563,10 @@ func (ln *Lane) land(f *flight, info *wire.Introduction, err error, took time.Du
 		}
 		switch {
 		case ln.twin != nil:
-			ready = ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Sent: true, Stored: f.lands[i].rep.Stored, Err: ln.twin}, ready)
+			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Sent: true, Stored: f.lands[i].rep.Stored, Err: ln.twin}, ready)
 		case replica != nil && !c.Q.Kind.Cleans():
 			rep := f.lands[i].rep // one that may be written to has executed it
-			ready = ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Sent: rep.Sent, Silent: rep.Silent, Stored: rep.Stored, Err: replica}, ready)
+			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Sent: rep.Sent, Silent: rep.Silent, Stored: rep.Stored, Err: replica}, ready)
 		case f.lands[i].again && !ln.closed:
 			c.evaled, c.plain = c.Q.Script != nil, c.Q.Script == nil
 			ln.plain = ln.plain || c.plain
@@ -643,7 +643,7 @@ func (ln *Lane) expire() {
 			if overdue(c) {
 				expired = true
 				late = c.Q.Patience.With(ln.rtt)
-				ready = ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.TimeoutError(late), Sent: true, Silent: true, Stored: c.Q.Kind.Stores()}, ready)
+				ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.TimeoutError(late), Sent: true, Silent: true, Stored: c.Q.Kind.Stores()}, ready)
 			}
 		}
 		if expired && !f.stuck {
@@ -654,7 +654,7 @@ func (ln *Lane) expire() {
 	}
 	for _, c := range slices.Clone(ln.queue) {
 		if overdue(c) {
-			ready = ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.TimeoutError(c.Q.Patience.With(ln.rtt))}, ready)
+			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.TimeoutError(c.Q.Patience.With(ln.rtt))}, ready)
 		}
 	}
 	ln.queue = slices.DeleteFunc(ln.queue, func(c *Call) bool { return c.phase == finished })
@@ -680,7 +680,7 @@ func (ln *Lane) suspect(why *wire.NodeError, ready []*Call) []*Call {
 	ln.queue = nil
 	for _, c := range queue {
 		if c.phase != finished {
-			ready = ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: ln.Down}, ready)
+			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: ln.Down}, ready)
 		}
 	}
 	ln.probe()
@@ -719,13 +719,13 @@ func (ln *Lane) Close() {
 	close(ln.stopping)
 	var ready []*Call
 	for _, c := range slices.Clone(ln.queue) {
-		ready = ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.ErrLaneDone}, ready)
+		ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrLaneDone}, ready)
 	}
 	ln.queue = nil
 	for _, f := range ln.flights {
 		for _, c := range f.calls {
 			if c.phase != finished {
-				ready = ln.finish(c, wire.Reply{Answer: wire.SaidUnknown, Err: wire.ErrLaneDone, Sent: true, Silent: true, Stored: c.Q.Kind.Stores()}, ready)
+				ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrLaneDone, Sent: true, Silent: true, Stored: c.Q.Kind.Stores()}, ready)
 			}
 		}
 	}

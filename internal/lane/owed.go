@@ -345,7 +345,7 @@ func (ln *Lane) paid(batch []*debt, got []wire.Reply) (answered bool) {
 		switch r := got[i]; {
 		case r.Silent || !r.Sent:
 			answered = false
-		case r.Answer == wire.SaidUnknown: // LOADING, READONLY and the like: less and less often
+		case r.Answer == wire.Unknown: // LOADING, READONLY and the like: less and less often
 			d.tries++
 			d.due = now.Add(lookAgain << min(d.tries, maxDoublings))
 		case d.doubt: // what puts it there may come later: with its flight, or just behind

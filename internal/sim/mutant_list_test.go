@@ -174,7 +174,7 @@ var mutants = []mutant{
 		name: "apart", rule: "value and fence are counted on the same node", why: "it takes one node that says no and moves its register in a round that the others win",
 		patches: []patch{
 			{"internal/wire/command.go", "r.Stored = r.Holder == value\n", "r.Stored = r.Holder == value\n\t\tm, _ := result(zadd, exec)\n\t\tr.Fenced = m == int64(1)\n"},
-			{"ballot.go", "\tc.Voted = true\n\tswitch", "\tc.Voted = true\n\tif c.Rep.Answer == wire.SaidNo && c.Rep.Fenced {\n\t\tb.t.fenced++\n\t}\n\tswitch"},
+			{"ballot.go", "\tc.Voted = true\n\tswitch", "\tc.Voted = true\n\tif c.Rep.Answer == wire.No && c.Rep.Fenced {\n\t\tb.t.fenced++\n\t}\n\tswitch"},
 			{"quorum.go", "case t.fenced >= t.need():\n\t\treturn acquireFenced", "case t.fenced >= t.need() && t.yes >= t.need():\n\t\treturn acquireFenced"},
 		},
 		test: "TestValueAndTokenAreCountedOnTheSameNodes",
@@ -393,7 +393,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "released-after-until", rule: "missing at a release is released only before Until", why: "what it tells is false, but nobody acts on it",
-		patches: []patch{{"quorum.go", "\tcase !asked:\n\t\treturn wire.SaidNo\n\tcase inTime && missing:", "\tcase missing:"}},
+		patches: []patch{{"quorum.go", "\tcase !asked:\n\t\treturn wire.No\n\tcase inTime && missing:", "\tcase missing:"}},
 		test:    "TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil",
 	},
 	{
@@ -403,7 +403,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "unknown-is-lost", rule: "what is gone after Until counts neither way where a release was asked in time", why: "no judge looks at what Release tells, and each lock is released once",
-		patches: []patch{{"quorum.go", "\treturn wire.SaidUnknown\n}", "\treturn wire.SaidNo\n}"}},
+		patches: []patch{{"quorum.go", "\treturn wire.Unknown\n}", "\treturn wire.No\n}"}},
 		test:    "TestReleaseAfterUntilSaysNoMoreThanIsKnown",
 	},
 	{
@@ -526,7 +526,7 @@ var mutants = []mutant{
 		name: "guard-believes", rule: "the mark is compared with the server", profiles: "guard",
 		patches: []patch{
 			{"internal/lane/guard.go", "c.check = !checked || !direct", "c.check = checked && !checked"},
-			{"internal/lane/guard.go", "case rep.Answer == wire.SaidYes && !compared:", "case false:"},
+			{"internal/lane/guard.go", "case rep.Answer == wire.Yes && !compared:", "case false:"},
 			{"internal/wire/command.go", "args[len(args)-1] = markUnknown", "args[len(args)-1] = markBelieved"},
 		},
 		test: "TestANodeThatForgotGrantsNothingForTheGuard",
@@ -543,7 +543,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "guard-doubtless", rule: "a grant behind one that was not executed is none", why: "its batches are small, and errors of the first rare",
-		patches: []patch{{"internal/lane/guard.go", "case rep.Answer == wire.SaidYes && !compared:", "case false:"}},
+		patches: []patch{{"internal/lane/guard.go", "case rep.Answer == wire.Yes && !compared:", "case false:"}},
 		test:    "TestAGrantOnAMarkThatNothingComparedIsTakenBack",
 	},
 	{

@@ -38,7 +38,7 @@ func BenchmarkInnerReplies(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for range 5 {
-			if r := q.Read(cmds, false, nil); r.Answer != SaidYes {
+			if r := q.Read(cmds, false, nil); r.Answer != Yes {
 				b.Fatal(r.Err)
 			}
 		}

@@ -249,7 +249,7 @@ func (c *Command) SetErr(err error) {
 
 // A reply is what a node's answer to a question means.
 type Reply struct {
-	Answer  WireAnswer
+	Answer  Answer
 	Fenced  bool      // yes, and the register moved from below the proposal to it
 	Missing bool      // no: nothing is stored there
 	Holder  string    // no: the value that is
@@ -435,7 +435,7 @@ func result(c *Command, exec error) (any, error) {
 // error, the command was not executed and has stored nothing.
 func failure(k kind, err error) Reply {
 	e, said := Explain(err)
-	r := Reply{Answer: SaidUnknown, Err: e, Sent: !NeverLeft(err)}
+	r := Reply{Answer: Unknown, Err: e, Sent: !NeverLeft(err)}
 	r.Silent = r.Sent && !said
 	// A proxy may word a lost reply as an error of its own: then it was executed.
 	r.Stored = k.Stores() && (r.Silent || said && !notExecuted(e.Text))
@@ -444,7 +444,7 @@ func failure(k kind, err error) Reply {
 
 // strange is the reply for an answer that no Redis server gives.
 func strange(k kind, v any) Reply {
-	return Reply{Answer: SaidUnknown, Sent: true, Stored: k.Stores(), Err: NewNodeError(fmt.Sprintf("unexpected reply %T", v), nil)}
+	return Reply{Answer: Unknown, Sent: true, Stored: k.Stores(), Err: NewNodeError(fmt.Sprintf("unexpected reply %T", v), nil)}
 }
 
 // read turns the commands' results into a reply. plain: as in args.
@@ -452,7 +452,7 @@ func (q *Question) Read(cmds []Command, plain bool, exec error) Reply {
 	v, err := result(&cmds[0], exec)
 	if q.Guarded() {
 		if left, ok := readQuarantine(v); ok {
-			return Reply{Answer: SaidUnknown, Sent: true, Err: left}
+			return Reply{Answer: Unknown, Sent: true, Err: left}
 		}
 	}
 	switch q.Kind {
@@ -476,9 +476,9 @@ func (q *Question) Read(cmds []Command, plain bool, exec error) Reply {
 	case AskHeal:
 		switch {
 		case errors.Is(err, redis.Nil):
-			return Reply{Answer: SaidNo, Sent: true}
+			return Reply{Answer: No, Sent: true}
 		case err == nil:
-			return Reply{Answer: SaidYes, Sent: true, Stored: true}
+			return Reply{Answer: Yes, Sent: true, Stored: true}
 		}
 	}
 	return readOwner(q.Kind, v, err)
@@ -492,22 +492,22 @@ func readAcquire(v any, err error, zadd *Command, plain bool, exec error, value 
 	case err != nil && !errors.Is(err, redis.Nil):
 		return failure(AskAcquire, err)
 	case plain && err != nil: // the nil reply: something is there
-		r = Reply{Answer: SaidNo}
+		r = Reply{Answer: No}
 	case plain && v == "OK":
-		r = Reply{Answer: SaidYes}
+		r = Reply{Answer: Yes}
 	case plain:
 		return strange(AskAcquire, v)
 	case err != nil: // the nil reply: there was nothing, now there is ours
-		r = Reply{Answer: SaidYes}
+		r = Reply{Answer: Yes}
 	default:
 		holder, ok := v.(string)
 		if !ok {
 			return strange(AskAcquire, v)
 		}
-		r = Reply{Answer: SaidNo, Holder: holder}
+		r = Reply{Answer: No, Holder: holder}
 	}
 	r.Sent = true
-	if r.Answer == SaidNo {
+	if r.Answer == No {
 		// Our own value in the way was put there by a second delivery that somebody
 		// else made (a proxy, a server listed twice): never a yes, but ours to remove.
 		r.Stored = r.Holder == value
@@ -518,7 +518,7 @@ func readAcquire(v any, err error, zadd *Command, plain bool, exec error, value 
 	switch {
 	case err != nil: // a register of another type, or the connection broke in between
 		e, _ := Explain(err)
-		return Reply{Answer: SaidUnknown, Sent: true, Stored: true, Err: newFenceError(e)}
+		return Reply{Answer: Unknown, Sent: true, Stored: true, Err: newFenceError(e)}
 	case moved == int64(1):
 		r.Fenced = true
 	}
@@ -539,20 +539,20 @@ func readRaise(v any, err error) Reply {
 	}
 	switch parts[0] {
 	case int64(1):
-		return Reply{Answer: SaidYes, Fenced: true, Sent: true}
+		return Reply{Answer: Yes, Fenced: true, Sent: true}
 	case int64(2):
 		if len(parts) < 2 {
 			return strange(AskRaise, v)
 		}
 		score, e := ReadScore(parts[1])
 		if e != nil {
-			return Reply{Answer: SaidUnknown, Sent: true, Err: e}
+			return Reply{Answer: Unknown, Sent: true, Err: e}
 		}
-		return Reply{Answer: SaidYes, Score: score, Sent: true}
+		return Reply{Answer: Yes, Score: score, Sent: true}
 	case int64(0):
-		return Reply{Answer: SaidNo, Sent: true}
+		return Reply{Answer: No, Sent: true}
 	case int64(-1):
-		return Reply{Answer: SaidNo, Missing: true, Err: ErrMissing, Sent: true}
+		return Reply{Answer: No, Missing: true, Err: ErrMissing, Sent: true}
 	}
 	return strange(AskRaise, v)
 }
@@ -568,15 +568,15 @@ func readGrant(k kind, v any, err error, value string) Reply {
 	}
 	switch parts[0] {
 	case int64(1):
-		return Reply{Answer: SaidYes, Fenced: len(parts) > 1 && parts[1] == int64(1), Stored: true, Sent: true}
+		return Reply{Answer: Yes, Fenced: len(parts) > 1 && parts[1] == int64(1), Stored: true, Sent: true}
 	case int64(0):
 		holder := ""
 		if len(parts) > 1 {
 			holder, _ = parts[1].(string)
 		}
-		return Reply{Answer: SaidNo, Holder: holder, Stored: holder == value, Sent: true} // stored: as in readAcquire
+		return Reply{Answer: No, Holder: holder, Stored: holder == value, Sent: true} // stored: as in readAcquire
 	case int64(-1):
-		return Reply{Answer: SaidNo, Missing: true, Err: ErrMissing, Sent: true}
+		return Reply{Answer: No, Missing: true, Err: ErrMissing, Sent: true}
 	}
 	return strange(k, v)
 }
@@ -591,9 +591,9 @@ func readLook(v any, err error) Reply {
 	case !ok:
 		return strange(askLook, v)
 	case left == -2:
-		return Reply{Answer: SaidYes, Sent: true}
+		return Reply{Answer: Yes, Sent: true}
 	}
-	return Reply{Answer: SaidNo, Left: left, Sent: true}
+	return Reply{Answer: No, Left: left, Sent: true}
 }
 
 // readWait reads what PTTL says, how many are before us, and the node's time.
@@ -625,7 +625,7 @@ func readTurn(v any, err error, value string) Reply {
 	}
 	r := Reply{Sent: true}
 	if parts[0] == int64(1) {
-		r.Answer, r.Stored, r.Fenced = SaidYes, true, parts[1] == int64(1)
+		r.Answer, r.Stored, r.Fenced = Yes, true, parts[1] == int64(1)
 		r.Clock, ok = parts[2].(int64)
 		if !ok {
 			return strange(AskTurn, v)
@@ -642,7 +642,7 @@ func readTurn(v any, err error, value string) Reply {
 	if !ok1 || !ok2 {
 		return strange(AskTurn, v)
 	}
-	r.Answer, r.Left, r.Before, r.Clock = SaidNo, left, int(before), clock
+	r.Answer, r.Left, r.Before, r.Clock = No, left, int(before), clock
 	switch parts[0] {
 	case int64(0):
 		r.Holder = who
@@ -660,17 +660,17 @@ func readOwner(k kind, v any, err error) Reply {
 	if err != nil {
 		r := failure(k, err)
 		if strings.HasPrefix(r.Err.Text, "WRONGTYPE") { // surely not our value
-			r.Answer = SaidNo
+			r.Answer = No
 		}
 		return r
 	}
 	switch v {
 	case int64(1):
-		return Reply{Answer: SaidYes, Sent: true}
+		return Reply{Answer: Yes, Sent: true}
 	case int64(0):
-		return Reply{Answer: SaidNo, Sent: true}
+		return Reply{Answer: No, Sent: true}
 	case int64(-1):
-		return Reply{Answer: SaidNo, Missing: true, Err: ErrMissing, Sent: true}
+		return Reply{Answer: No, Missing: true, Err: ErrMissing, Sent: true}
 	}
 	return strange(k, v)
 }
@@ -688,14 +688,14 @@ func readInspect(v any, err error) Reply {
 	if !ok1 || !ok2 {
 		return strange(AskInspect, v)
 	}
-	r := Reply{Answer: SaidYes, Holder: holder, Left: left, Sent: true}
+	r := Reply{Answer: Yes, Holder: holder, Left: left, Sent: true}
 	if left == -2 {
 		r.Missing = true
 	}
 	if parts[2] != "" {
 		score, e := ReadScore(parts[2])
 		if e != nil {
-			return Reply{Answer: SaidUnknown, Sent: true, Err: e}
+			return Reply{Answer: Unknown, Sent: true, Err: e}
 		}
 		r.Score = score
 	}

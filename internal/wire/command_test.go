@@ -112,24 +112,24 @@ func checkReply(t interface{ Errorf(string, ...any) }, q *Question, plain bool, 
 		t.Errorf("kind %d, plain=%v: %s: %+v (error %v)", q.Kind, plain, fmt.Sprintf(format, args...), r, r.Err)
 	}
 	switch r.Answer {
-	case SaidYes, SaidNo:
+	case Yes, No:
 		if r.Silent || !r.Sent {
 			bad("an answer that never came")
 		}
-	case SaidUnknown:
+	case Unknown:
 		if r.Err == nil {
 			bad("unknown, and no reason")
 		}
 	default:
 		bad("no answer is none of the three")
 	}
-	if r.Fenced && r.Answer != SaidYes {
+	if r.Fenced && r.Answer != Yes {
 		bad("a register moved where nothing was agreed")
 	}
 	if r.Fenced && q.Kind != AskAcquire && q.Kind != AskRaise && q.Kind != AskAdopt {
 		bad("a register moved that was not asked to")
 	}
-	if r.Missing && q.Kind != AskInspect && r.Answer != SaidNo {
+	if r.Missing && q.Kind != AskInspect && r.Answer != No {
 		bad("missing, and yet no no")
 	}
 	if r.Silent && !r.Sent {
@@ -141,7 +141,7 @@ func checkReply(t interface{ Errorf(string, ...any) }, q *Question, plain bool, 
 	if r.Stored && !q.Kind.Stores() {
 		bad("stored by a question that stores nothing")
 	}
-	if q.Kind.Stores() && !r.Stored && (r.Answer == SaidYes || r.Silent) {
+	if q.Kind.Stores() && !r.Stored && (r.Answer == Yes || r.Silent) {
 		bad("our value may be there, and nobody is told")
 	}
 	if r.Score < 0 || r.Score >= MaxToken {
@@ -154,7 +154,7 @@ func checkReply(t interface{ Errorf(string, ...any) }, q *Question, plain bool, 
 			}
 		}
 	}
-	if r.Again(q, false, plain) && (r.Answer != SaidUnknown || r.Stored || r.Silent) {
+	if r.Again(q, false, plain) && (r.Answer != Unknown || r.Stored || r.Silent) {
 		bad("sent again although it may have been executed")
 	}
 	if r.Again(q, true, true) {
@@ -186,7 +186,7 @@ func TestOnlyTheNilReplyGrantsALock(t *testing.T) {
 		for _, exec := range []error{nil, io.EOF, redis.Nil, said("NOAUTH Authentication required.")} {
 			r := readAs(AskAcquire, false, first, moved, exec)
 			want := first.val == nil && errors.Is(first.err, redis.Nil)
-			if yes := r.Answer == SaidYes; yes != want {
+			if yes := r.Answer == Yes; yes != want {
 				t.Errorf("SET NX GET answered %#v: got %v, want yes=%v", first, r.Answer, want)
 			}
 		}
@@ -196,13 +196,13 @@ func TestOnlyTheNilReplyGrantsALock(t *testing.T) {
 func TestWithoutGETOnlyOKGrantsALock(t *testing.T) {
 	for _, c := range []struct {
 		first got
-		want  WireAnswer
+		want  Answer
 	}{
-		{got{val: "OK"}, SaidYes},
-		{got{err: redis.Nil}, SaidNo},
-		{untouched, SaidUnknown},
-		{got{err: io.EOF}, SaidUnknown},
-		{got{err: said("ERR syntax error")}, SaidUnknown},
+		{got{val: "OK"}, Yes},
+		{got{err: redis.Nil}, No},
+		{untouched, Unknown},
+		{got{err: io.EOF}, Unknown},
+		{got{err: said("ERR syntax error")}, Unknown},
 	} {
 		if r := readAs(AskAcquire, true, c.first, moved, nil); r.Answer != c.want {
 			t.Errorf("SET NX answered %#v: got %v, want %v", c.first, r.Answer, c.want)
@@ -211,7 +211,7 @@ func TestWithoutGETOnlyOKGrantsALock(t *testing.T) {
 	t.Run("and nothing else", func(t *testing.T) {
 		for _, first := range shapes {
 			r := readAs(AskAcquire, true, first, moved, nil)
-			if want := first.val == "OK" && first.err == nil; (r.Answer == SaidYes) != want {
+			if want := first.val == "OK" && first.err == nil; (r.Answer == Yes) != want {
 				t.Errorf("SET NX answered %#v: got %v, want yes=%v", first, r.Answer, want)
 			}
 		}
@@ -222,7 +222,7 @@ func TestACommandThatWasNeverReachedIsUnknown(t *testing.T) {
 	for _, k := range allKinds {
 		for _, exec := range []error{nil, redis.Nil, io.EOF, said("WRONGPASS invalid username-password pair or user is disabled."), said("NOAUTH Authentication required."), refused()} {
 			for _, plain := range []bool{false, true} {
-				if r := readAs(k, plain && k == AskAcquire, untouched, untouched, exec); r.Answer != SaidUnknown || r.Err == nil {
+				if r := readAs(k, plain && k == AskAcquire, untouched, untouched, exec); r.Answer != Unknown || r.Err == nil {
 					t.Errorf("kind %d, the pipeline ended with %v: got %+v, want unknown", k, exec, r)
 				}
 			}
@@ -239,8 +239,8 @@ func TestTheLastWordOnACommandCounts(t *testing.T) {
 	// command's error set anew.
 	for _, c := range []struct {
 		last got
-		want WireAnswer
-	}{{got{err: io.EOF}, SaidUnknown}, {got{err: said("LOADING x")}, SaidUnknown}, {got{val: theirs}, SaidNo}} {
+		want Answer
+	}{{got{err: io.EOF}, Unknown}, {got{err: said("LOADING x")}, Unknown}, {got{val: theirs}, No}} {
 		cmds := commands(got{err: redis.Nil}, moved)
 		if c.last.val != nil {
 			cmds[0].SetVal(c.last.val)
@@ -261,21 +261,21 @@ func TestAcquireReadsBothItsCommands(t *testing.T) {
 		want          Reply // without err
 		err           string
 	}{
-		{"ours, and the register moved", false, granted, moved, Reply{Answer: SaidYes, Fenced: true, Stored: true, Sent: true}, ""},
-		{"ours, the register was not below", false, granted, unmoved, Reply{Answer: SaidYes, Stored: true, Sent: true}, ""},
-		{"ours, the register is of another type", false, granted, got{err: wrong}, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "fence register: " + string(wrong)},
-		{"ours, and the connection broke", false, granted, got{err: io.EOF}, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "fence register: EOF"},
-		{"ours, and the register never reached", false, granted, untouched, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "fence register: no reply"},
-		{"another's", false, got{val: theirs}, moved, Reply{Answer: SaidNo, Holder: theirs, Sent: true}, ""},
-		{"a stranger's", false, got{val: "redsync"}, moved, Reply{Answer: SaidNo, Holder: "redsync", Sent: true}, ""},
-		{"our own, from a second delivery", false, got{val: mine}, moved, Reply{Answer: SaidNo, Holder: mine, Stored: true, Sent: true}, ""},
-		{"an empty value", false, got{val: ""}, moved, Reply{Answer: SaidNo, Sent: true}, ""},
-		{"a number", false, got{val: int64(1)}, moved, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "unexpected reply int64"},
-		{"without GET: ours", true, got{val: "OK"}, moved, Reply{Answer: SaidYes, Fenced: true, Stored: true, Sent: true}, ""},
-		{"without GET: another's, or our own from a second delivery", true, got{err: redis.Nil}, moved, Reply{Answer: SaidNo, Sent: true}, ""},
-		{"an error of the node", false, got{err: said("OOM command not allowed when used memory > 'maxmemory'.")}, moved, Reply{Answer: SaidUnknown, Sent: true}, "OOM command not allowed when used memory > 'maxmemory'."},
-		{"no answer", false, got{err: io.EOF}, got{err: io.EOF}, Reply{Answer: SaidUnknown, Stored: true, Sent: true, Silent: true}, "EOF"},
-		{"no connection", false, got{err: refused()}, got{err: refused()}, Reply{Answer: SaidUnknown}, "connect: connection refused"},
+		{"ours, and the register moved", false, granted, moved, Reply{Answer: Yes, Fenced: true, Stored: true, Sent: true}, ""},
+		{"ours, the register was not below", false, granted, unmoved, Reply{Answer: Yes, Stored: true, Sent: true}, ""},
+		{"ours, the register is of another type", false, granted, got{err: wrong}, Reply{Answer: Unknown, Stored: true, Sent: true}, "fence register: " + string(wrong)},
+		{"ours, and the connection broke", false, granted, got{err: io.EOF}, Reply{Answer: Unknown, Stored: true, Sent: true}, "fence register: EOF"},
+		{"ours, and the register never reached", false, granted, untouched, Reply{Answer: Unknown, Stored: true, Sent: true}, "fence register: no reply"},
+		{"another's", false, got{val: theirs}, moved, Reply{Answer: No, Holder: theirs, Sent: true}, ""},
+		{"a stranger's", false, got{val: "redsync"}, moved, Reply{Answer: No, Holder: "redsync", Sent: true}, ""},
+		{"our own, from a second delivery", false, got{val: mine}, moved, Reply{Answer: No, Holder: mine, Stored: true, Sent: true}, ""},
+		{"an empty value", false, got{val: ""}, moved, Reply{Answer: No, Sent: true}, ""},
+		{"a number", false, got{val: int64(1)}, moved, Reply{Answer: Unknown, Stored: true, Sent: true}, "unexpected reply int64"},
+		{"without GET: ours", true, got{val: "OK"}, moved, Reply{Answer: Yes, Fenced: true, Stored: true, Sent: true}, ""},
+		{"without GET: another's, or our own from a second delivery", true, got{err: redis.Nil}, moved, Reply{Answer: No, Sent: true}, ""},
+		{"an error of the node", false, got{err: said("OOM command not allowed when used memory > 'maxmemory'.")}, moved, Reply{Answer: Unknown, Sent: true}, "OOM command not allowed when used memory > 'maxmemory'."},
+		{"no answer", false, got{err: io.EOF}, got{err: io.EOF}, Reply{Answer: Unknown, Stored: true, Sent: true, Silent: true}, "EOF"},
+		{"no connection", false, got{err: refused()}, got{err: refused()}, Reply{Answer: Unknown}, "connect: connection refused"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			checkRead(t, readAs(AskAcquire, c.plain, c.first, c.second, nil), c.want, c.err)
@@ -296,9 +296,9 @@ func checkRead(t *testing.T, r, want Reply, text string) {
 }
 
 func TestScriptsAnswersAreRead(t *testing.T) {
-	yes, no := Reply{Answer: SaidYes, Sent: true}, Reply{Answer: SaidNo, Sent: true}
-	missing := Reply{Answer: SaidNo, Missing: true, Sent: true}
-	strange := Reply{Answer: SaidUnknown, Sent: true}
+	yes, no := Reply{Answer: Yes, Sent: true}, Reply{Answer: No, Sent: true}
+	missing := Reply{Answer: No, Missing: true, Sent: true}
+	strange := Reply{Answer: Unknown, Sent: true}
 	for _, c := range []struct {
 		name string
 		k    kind
@@ -320,25 +320,25 @@ func TestScriptsAnswersAreRead(t *testing.T) {
 		{"restore: another's", AskRestore, int64(0), no, ""},
 		{"restore: nothing there", AskRestore, int64(-1), missing, "missing"},
 		{"restore: a list", AskRestore, []any{int64(1)}, strange, "unexpected reply []interface {}"},
-		{"raise: moved", AskRaise, []any{int64(1)}, Reply{Answer: SaidYes, Fenced: true, Sent: true}, ""},
-		{"raise: not below", AskRaise, []any{int64(2), "1700000000123456"}, Reply{Answer: SaidYes, Score: 1700000000123456, Sent: true}, ""},
+		{"raise: moved", AskRaise, []any{int64(1)}, Reply{Answer: Yes, Fenced: true, Sent: true}, ""},
+		{"raise: not below", AskRaise, []any{int64(2), "1700000000123456"}, Reply{Answer: Yes, Score: 1700000000123456, Sent: true}, ""},
 		{"raise: not below, and no score", AskRaise, []any{int64(2)}, strange, "unexpected reply []interface {}"},
 		{"raise: a register at its end", AskRaise, []any{int64(2), "9007199254740991"}, strange, "fence register is 9.007199254740991e+15, the last number before 2^53 or beyond: remove it"},
 		{"raise: another's", AskRaise, []any{int64(0)}, no, ""},
 		{"raise: nothing there", AskRaise, []any{int64(-1)}, missing, "missing"},
 		{"raise: a number", AskRaise, int64(1), strange, "unexpected reply int64"},
-		{"adopt: done and moved", AskAdopt, []any{int64(1), int64(1)}, Reply{Answer: SaidYes, Fenced: true, Stored: true, Sent: true}, ""},
-		{"adopt: done, not moved", AskAdopt, []any{int64(1), int64(0)}, Reply{Answer: SaidYes, Stored: true, Sent: true}, ""},
-		{"adopt: another's", AskAdopt, []any{int64(0), theirs}, Reply{Answer: SaidNo, Holder: theirs, Sent: true}, ""},
+		{"adopt: done and moved", AskAdopt, []any{int64(1), int64(1)}, Reply{Answer: Yes, Fenced: true, Stored: true, Sent: true}, ""},
+		{"adopt: done, not moved", AskAdopt, []any{int64(1), int64(0)}, Reply{Answer: Yes, Stored: true, Sent: true}, ""},
+		{"adopt: another's", AskAdopt, []any{int64(0), theirs}, Reply{Answer: No, Holder: theirs, Sent: true}, ""},
 		{"adopt: nothing there", AskAdopt, []any{int64(-1)}, missing, "missing"},
-		{"adopt: something else", AskAdopt, []any{int64(5)}, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "unexpected reply []interface {}"},
-		{"inspect: held", AskInspect, []any{theirs, int64(500), "7"}, Reply{Answer: SaidYes, Holder: theirs, Left: 500, Score: 7, Sent: true}, ""},
-		{"inspect: held without end", AskInspect, []any{"x", int64(-1), ""}, Reply{Answer: SaidYes, Holder: "x", Left: -1, Sent: true}, ""},
-		{"inspect: free", AskInspect, []any{"", int64(-2), "7"}, Reply{Answer: SaidYes, Left: -2, Missing: true, Score: 7, Sent: true}, ""},
+		{"adopt: something else", AskAdopt, []any{int64(5)}, Reply{Answer: Unknown, Stored: true, Sent: true}, "unexpected reply []interface {}"},
+		{"inspect: held", AskInspect, []any{theirs, int64(500), "7"}, Reply{Answer: Yes, Holder: theirs, Left: 500, Score: 7, Sent: true}, ""},
+		{"inspect: held without end", AskInspect, []any{"x", int64(-1), ""}, Reply{Answer: Yes, Holder: "x", Left: -1, Sent: true}, ""},
+		{"inspect: free", AskInspect, []any{"", int64(-2), "7"}, Reply{Answer: Yes, Left: -2, Missing: true, Score: 7, Sent: true}, ""},
 		{"inspect: too short", AskInspect, []any{theirs, int64(500)}, strange, "unexpected reply []interface {}"},
 		{"inspect: the ttl as text", AskInspect, []any{theirs, "500", ""}, strange, "unexpected reply []interface {}"},
 		{"inspect: a register that is a word", AskInspect, []any{theirs, int64(500), "word"}, strange, `fence register is no number: "word"`},
-		{"heal: stored", AskHeal, "OK", Reply{Answer: SaidYes, Stored: true, Sent: true}, ""},
+		{"heal: stored", AskHeal, "OK", Reply{Answer: Yes, Stored: true, Sent: true}, ""},
 		{"touch: done", AskTouch, int64(1), yes, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -355,7 +355,7 @@ func TestScriptsAnswersAreRead(t *testing.T) {
 				"ERR Error running script (call to f_1b3c): @user_script:2: WRONGTYPE Operation against a key holding the wrong kind of value",
 				"ERR Error compiling script (new function): :1: WRONGTYPE Operation against a key holding the wrong kind of value",
 			} {
-				if r := readAs(k, false, got{err: text}, untouched, text); r.Answer != SaidNo || r.Err == nil || r.Err.Text != "WRONGTYPE Operation against a key holding the wrong kind of value" {
+				if r := readAs(k, false, got{err: text}, untouched, text); r.Answer != No || r.Err == nil || r.Err.Text != "WRONGTYPE Operation against a key holding the wrong kind of value" {
 					t.Errorf("%s: got %+v, %v", text, r, r.Err)
 				}
 			}
@@ -422,7 +422,7 @@ func TestWhatANodeSaysIsClassified(t *testing.T) {
 			// Said, and so not executed: nothing is stored, nothing is on its way. What no
 			// server says may be a proxy's word for a lost reply.
 			for _, k := range allKinds {
-				if r := failure(k, said(c.text)); r.Stored != (k.Stores() && c.text == "ERR something that nobody knows") || r.Silent || !r.Sent || r.Answer != SaidUnknown {
+				if r := failure(k, said(c.text)); r.Stored != (k.Stores() && c.text == "ERR something that nobody knows") || r.Silent || !r.Sent || r.Answer != Unknown {
 					t.Errorf("kind %d: got %+v", k, r)
 				}
 			}
@@ -527,7 +527,7 @@ func TestWhatHappensOnTheWayIsUnknown(t *testing.T) {
 			}
 			for _, k := range allKinds {
 				r := failure(k, c.err)
-				if r.Answer != SaidUnknown || r.Sent != c.sent || r.Silent != c.sent || r.Stored != (c.sent && k.Stores()) {
+				if r.Answer != Unknown || r.Sent != c.sent || r.Silent != c.sent || r.Stored != (c.sent && k.Stores()) {
 					t.Errorf("kind %d: got %+v", k, r)
 				}
 			}
@@ -796,16 +796,16 @@ func TestTheAnswersOfAGuardAreRead(t *testing.T) {
 		want Reply
 		text string
 	}{
-		{"ours", []any{int64(1), int64(1)}, Reply{Answer: SaidYes, Fenced: true, Stored: true, Sent: true}, ""},
-		{"ours, not moved", []any{int64(1), int64(0)}, Reply{Answer: SaidYes, Stored: true, Sent: true}, ""},
-		{"held", []any{int64(0), theirs}, Reply{Answer: SaidNo, Holder: theirs, Sent: true}, ""},
-		{"our own value is there", []any{int64(0), mine}, Reply{Answer: SaidNo, Holder: mine, Stored: true, Sent: true}, ""},
-		{"quarantined", []any{"quarantined", int64(11500)}, Reply{Answer: SaidUnknown, Sent: true}, "quarantined 12s"},
-		{"quarantined for little", []any{"quarantined", int64(120)}, Reply{Answer: SaidUnknown, Sent: true}, "quarantined 121ms"},
-		{"a word", []any{"quarantined", "x"}, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "unexpected reply"},
-		{"another word", []any{"x", int64(1)}, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "unexpected reply"},
-		{"nothing", []any{}, Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "unexpected reply"},
-		{"a number", int64(1), Reply{Answer: SaidUnknown, Stored: true, Sent: true}, "unexpected reply"},
+		{"ours", []any{int64(1), int64(1)}, Reply{Answer: Yes, Fenced: true, Stored: true, Sent: true}, ""},
+		{"ours, not moved", []any{int64(1), int64(0)}, Reply{Answer: Yes, Stored: true, Sent: true}, ""},
+		{"held", []any{int64(0), theirs}, Reply{Answer: No, Holder: theirs, Sent: true}, ""},
+		{"our own value is there", []any{int64(0), mine}, Reply{Answer: No, Holder: mine, Stored: true, Sent: true}, ""},
+		{"quarantined", []any{"quarantined", int64(11500)}, Reply{Answer: Unknown, Sent: true}, "quarantined 12s"},
+		{"quarantined for little", []any{"quarantined", int64(120)}, Reply{Answer: Unknown, Sent: true}, "quarantined 121ms"},
+		{"a word", []any{"quarantined", "x"}, Reply{Answer: Unknown, Stored: true, Sent: true}, "unexpected reply"},
+		{"another word", []any{"x", int64(1)}, Reply{Answer: Unknown, Stored: true, Sent: true}, "unexpected reply"},
+		{"nothing", []any{}, Reply{Answer: Unknown, Stored: true, Sent: true}, "unexpected reply"},
+		{"a number", int64(1), Reply{Answer: Unknown, Stored: true, Sent: true}, "unexpected reply"},
 	} {
 		rep := q.Read(commands(got{val: c.val}, got{}), false, nil)
 		text := ""

@@ -100,7 +100,7 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 		checkReply(t, q, plain, judged)
-		if k != AskAcquire || r.Answer != SaidYes {
+		if k != AskAcquire || r.Answer != Yes {
 			return
 		}
 		// A lock is granted by one answer in each form. (What the plain form takes for
@@ -156,7 +156,7 @@ func FuzzExplain(f *testing.F) {
 		}
 		for _, k := range allKinds {
 			r := failure(k, err)
-			if r.Answer != SaidUnknown || told && (r.Stored != (k.Stores() && !notExecuted(r.Err.Text)) || r.Silent) || !told && r.Sent && r.Stored != k.Stores() {
+			if r.Answer != Unknown || told && (r.Stored != (k.Stores() && !notExecuted(r.Err.Text)) || r.Silent) || !told && r.Sent && r.Stored != k.Stores() {
 				t.Errorf("kind %d, %q: got %+v", k, err, r)
 			}
 		}

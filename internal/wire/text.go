@@ -89,12 +89,12 @@ func quoteValue(s string) string {
 	return s
 }
 
-// A wireAnswer is a node's answer. The zero value is none: it has not answered.
-type WireAnswer uint8
+// An Answer is a node's answer. The zero value is none: it has not answered.
+type Answer uint8
 
 const (
-	SaidPending WireAnswer = iota
-	SaidYes
-	SaidNo
-	SaidUnknown
+	Pending Answer = iota
+	Yes
+	No
+	Unknown
 )
