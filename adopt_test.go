@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
 func TestAnAdoptedLockIsItsNewHolders(t *testing.T) {
@@ -159,7 +160,7 @@ func TestAFailedAdoptionGivesTheLockBack(t *testing.T) {
 					if left := s.node(i).TTL(job); left > 55*time.Second || left < 40*time.Second {
 						t.Errorf("node %d: the giver's key has %v left, want what was left of its 60s", i, left)
 					}
-					if got := b.Owed(i); got > 0 {
+					if got := seam.Peek(b).Nodes[i].Owed; got > 0 {
 						t.Errorf("owed to node %d: got %d, want 0", i, got)
 					}
 				}
@@ -362,7 +363,7 @@ func (s *stage) twoAdoptionsGivenUp(l *redlock.Locker, k *redlock.Lock, ttl time
 	for i := range s.c.Len() {
 		s.node(i).Delay(0, 0)
 	}
-	if got := l.Leaving(); got != 1 {
+	if got := seam.Peek(l).Leaving; got != 1 {
 		s.Errorf("keys with a clean-up under way: got %d, want 1", got)
 	}
 }
@@ -446,7 +447,7 @@ func TestAReleaseWaitsForARestoreThatIsOwed(t *testing.T) {
 		for i := range 3 {
 			s.node(i).Delay(0, 0)
 		}
-		if got := l.Owed(2); got != 1 {
+		if got := seam.Peek(l).Nodes[2].Owed; got != 1 {
 			t.Fatalf("owed to node 2: got %d, want the restore", got)
 		}
 		s.is("the giver's Release", k.Release(s.ctx), nil)

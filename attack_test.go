@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -163,7 +164,7 @@ func TestAPanicInACallbackLeavesNoLock(t *testing.T) {
 						t.Errorf("%s, fair %v: node %d has %q, want %q", c.name, fair, i, v, want)
 					}
 				}
-				if n := l.Held(); n != 0 {
+				if n := seam.Peek(l).Held; n != 0 {
 					t.Errorf("%s, fair %v: the Locker holds %d locks, want none", c.name, fair, n)
 				}
 				if n := len(s.queue(0)); fair && n != 0 {
@@ -242,7 +243,7 @@ func TestAPanicInObserveDoesNotStopAQuestionHalfWay(t *testing.T) {
 			}
 			k.Extend(s.ctx)
 			time.Sleep(100 * time.Millisecond) // they are known to be down from now on
-			if !l.Down(0) || !l.Down(1) {
+			if !seam.Peek(l).Nodes[0].Down || !seam.Peek(l).Nodes[1].Down {
 				t.Fatal("the stopped nodes are not down")
 			}
 			armed.Store(true)
@@ -292,7 +293,7 @@ func TestAPanicInObserveDoesNotStopClose(t *testing.T) {
 				t.Errorf("the third node still holds %s after Close", key)
 			}
 		}
-		if n := l.Held(); n != 0 {
+		if n := seam.Peek(l).Held; n != 0 {
 			t.Errorf("the Locker holds %d locks, want none", n)
 		}
 		s.is("a second Close", l.Close(), redlock.ErrClosed)

@@ -203,7 +203,7 @@ func TestALockThatIsReturnedTooLateIsNotValid(t *testing.T) {
 		const ttl, pause = 10 * time.Second, 11 * time.Second
 		var observed, stood atomic.Bool
 		var readings atomic.Int32 // of the clock, behind Observe: the first is the last look
-		l, err := redlock.NewSeamed(redlock.Options{Observe: func(r redlock.Round) {
+		l, err := newSeamed(redlock.Options{Observe: func(r redlock.Round) {
 			if r.Op == redlock.OpAcquire {
 				observed.Store(true)
 			}

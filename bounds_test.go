@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -48,7 +49,7 @@ func TestNodeThatHangsForAMinuteUnderLoadCostsLittle(t *testing.T) {
 			}
 			mostConns = max(mostConns, n.Connections())
 			mostGoroutines = max(mostGoroutines, runtime.NumGoroutine()-before)
-			mostOwed = max(mostOwed, l.Owed(2))
+			mostOwed = max(mostOwed, seam.Peek(l).Nodes[2].Owed)
 			time.Sleep(10 * time.Millisecond)
 		}
 		if mostConns > 40 {
@@ -144,7 +145,7 @@ func TestKeptAliveLocksCostNoGoroutineEach(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		check(t, "locks on the list", l.Held(), locks)
+		check(t, "locks on the list", seam.Peek(l).Held, locks)
 		most := 0
 		for range 65 { // past the renewal at a third of the ttl
 			time.Sleep(time.Second)
@@ -176,7 +177,7 @@ func TestHundredClientsAtOneInstant(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		var lockers []*redlock.Locker
 		for i := range clients {
-			l, err := redlock.NewSeamed(redlock.Options{Name: fmt.Sprint("c", i)}, nil, nil, uint64(i), c.Nodes()...)
+			l, err := newSeamed(redlock.Options{Name: fmt.Sprint("c", i)}, nil, nil, uint64(i), c.Nodes()...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -295,11 +296,11 @@ func TestExpiredLocksLeaveTheList(t *testing.T) {
 		for i := range 20 {
 			short = append(short, try(t, l, fmt.Sprint("short", i), time.Second))
 		}
-		if got := l.Held(); got != 21 {
+		if got := seam.Peek(l).Held; got != 21 {
 			t.Fatalf("locks on the list: got %d, want 21", got)
 		}
 		time.Sleep(time.Minute)
-		if got := l.Held(); got != 1 {
+		if got := seam.Peek(l).Held; got != 1 {
 			t.Errorf("locks on the list a minute after 20 of 21 expired: got %d, want 1", got)
 		}
 		checkIs(t, "Release of an expired lock", short[0].Release(t.Context()), redlock.ErrLost)

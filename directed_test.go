@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -126,7 +127,7 @@ func (s *stage) cold(opt redlock.Options, h *hands, nodes []redlock.Node) *redlo
 	if h != nil {
 		steady, wall = h.steadyNow, h.wallNow
 	}
-	l, err := redlock.NewSeamed(opt, steady, wall, s.seeds, nodes...)
+	l, err := newSeamed(opt, steady, wall, s.seeds, nodes...)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -264,13 +265,13 @@ func (s *stage) clean(lockers ...*redlock.Locker) {
 			s.Errorf("the register of node %d has no life, want about a day", i)
 		}
 		for j, l := range lockers {
-			if got := l.Owed(i); got != 0 {
+			if got := seam.Peek(l).Nodes[i].Owed; got != 0 {
 				s.Errorf("locker %d owes node %d: got %d, want 0", j, i, got)
 			}
 		}
 	}
 	for j, l := range lockers {
-		if got := l.Leaving(); got != 0 {
+		if got := seam.Peek(l).Leaving; got != 0 {
 			s.Errorf("clean-ups under way of locker %d: got %d, want 0", j, got)
 		}
 	}

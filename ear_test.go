@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
 // subscribers is how many connections of a node subscribe to something, and to what.
@@ -94,7 +95,7 @@ func TestOneConnectionPerNodeHearsForAllKeysAndWaiters(t *testing.T) {
 			s.Errorf("connections to hear by: got %d, want one per node", got)
 		}
 		for i := range 3 {
-			if got := l.Heard(i); got != 20 {
+			if got := seam.Peek(l).Nodes[i].Subscribed; got != 20 {
 				s.Errorf("node %d: %d channels are heard, want 20", i, got)
 			}
 		}
@@ -150,8 +151,8 @@ func TestASubscriptionLingersIsUsedAgainAndClosed(t *testing.T) {
 		if got := s.node(1).Connections(); got != before-1 {
 			s.Errorf("connections: got %d after %d, want the one to hear by closed", got, before)
 		}
-		if l.Rooms() != 0 || l.Heard(0) != 0 || l.Channels() != 0 {
-			s.Errorf("kept: %d lines, %d and %d channels, want none", l.Rooms(), l.Heard(0), l.Channels())
+		if seam.Peek(l).Queues != 0 || seam.Peek(l).Nodes[0].Subscribed != 0 || seam.Peek(l).Channels != 0 {
+			s.Errorf("kept: %d lines, %d and %d channels, want none", seam.Peek(l).Queues, seam.Peek(l).Nodes[0].Subscribed, seam.Peek(l).Channels)
 		}
 		w = s.settled(l, heldLong)
 		if got := d.count(); got != 6 {
@@ -209,12 +210,12 @@ func TestAQuietLinkIsPingedAndAHalfOpenOneGivenUp(t *testing.T) {
 			s.Errorf("a minute of silence: got %d PINGs and %d subscriptions, want one in six seconds and none", pings, subs)
 		}
 		s.c.Cut(ears[0])
-		d, ok := within(deafAfter+time.Second, func() bool { return l.Heard(0) == 0 })
+		d, ok := within(deafAfter+time.Second, func() bool { return seam.Peek(l).Nodes[0].Subscribed == 0 })
 		if !ok || d > deafAfter+10*time.Millisecond {
 			s.Errorf("a half-open link is noticed after %v, want %v", d, deafAfter)
 		}
 		s.c.Mend(ears[0])
-		if d, ok := within(4*time.Second, func() bool { return l.Heard(0) == 1 }); !ok {
+		if d, ok := within(4*time.Second, func() bool { return seam.Peek(l).Nodes[0].Subscribed == 1 }); !ok {
 			s.Errorf("not heard again %v after the link was mended", d)
 		}
 		w.gives(context.Canceled)
@@ -256,7 +257,9 @@ func TestDialsForASubscriptionAreBounded(t *testing.T) {
 				if what == "no permission" || what == "a node without PUBSUB" {
 					bound = 31 * time.Second
 				}
-				if d, ok := within(bound, func() bool { return l.Heard(0)+l.Heard(1)+l.Heard(2) == 3 }); !ok {
+				if d, ok := within(bound, func() bool {
+					return seam.Peek(l).Nodes[0].Subscribed+seam.Peek(l).Nodes[1].Subscribed+seam.Peek(l).Nodes[2].Subscribed == 3
+				}); !ok {
 					s.Errorf("not heard %v after it could be", d)
 				}
 				w.gives(context.Canceled)
@@ -353,7 +356,7 @@ func TestListeningFollowsTheWaitersInAllOrders(t *testing.T) {
 			}
 			time.Sleep(3*lingers + time.Second)
 			for i := range 3 {
-				if got := l.Heard(i); got != len(wait) {
+				if got := seam.Peek(l).Nodes[i].Subscribed; got != len(wait) {
 					s.Errorf("node %d: %d channels are heard, want %d", i, got, len(wait))
 				}
 				if got := s.subscriptions(i); got != len(wait) {
@@ -364,7 +367,7 @@ func TestListeningFollowsTheWaitersInAllOrders(t *testing.T) {
 				w.gives(context.Canceled)
 			}
 			time.Sleep(3*lingers + time.Second)
-			if got := l.Rooms(); got != 0 {
+			if got := seam.Peek(l).Queues; got != 0 {
 				s.Errorf("%d lines are left", got)
 			}
 			for i := range 3 {

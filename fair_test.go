@@ -514,7 +514,7 @@ func runCrowd(t *testing.T, s crowd) (failures []string, acquired int) {
 		const nodes = 3
 		w := &world{t: t, c: redlocktest.NewSeeded(t, nodes, s.seed)}
 		for i, fair := range s.fair {
-			l, err := redlock.NewSeamed(redlock.Options{Name: "c" + strconv.Itoa(i), Fair: fair}, nil, nil, s.seed+uint64(i), w.c.Nodes()...)
+			l, err := newSeamed(redlock.Options{Name: "c" + strconv.Itoa(i), Fair: fair}, nil, nil, s.seed+uint64(i), w.c.Nodes()...)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,8 +17,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
+
+// newSeamed is redlock.New with a steady clock, a wall clock (nil: the real ones) and a seed for everything random.
+var newSeamed = seam.NewLocker.(func(opt redlock.Options, steady, wall func() time.Time, seed uint64, nodes ...redlock.Node) (*redlock.Locker, error))
+
+// With one connection to a near node nothing could overtake anything there.
+func init() { *seam.MinFlights = 2 }
 
 // What the directed tests of nodes, releases and Close share. All of them run in
 // virtual time.
@@ -92,7 +99,7 @@ func TestTheLockersOfATestDrawDifferentValues(t *testing.T) {
 // lockerOn makes a Locker that is closed with the test.
 func lockerOn(t *testing.T, opt redlock.Options, clients []*redis.Client) *redlock.Locker {
 	t.Helper()
-	l, err := redlock.NewSeamed(opt, nil, nil, ownSeed(t), asNodes(clients)...)
+	l, err := newSeamed(opt, nil, nil, ownSeed(t), asNodes(clients)...)
 	if err != nil {
 		t.Fatalf("New: got %v, want no error", err)
 	}
@@ -127,8 +134,8 @@ func warmUp(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
 		l.Inspect(t.Context(), "warm")
 	}
 	for i := range c.Len() {
-		if l.Down(i) || l.Owed(i) > 0 {
-			t.Fatalf("after the warming-up: node %s is down: %v, owed %d; want used, 0", c.Node(i).Name(), l.Down(i), l.Owed(i))
+		if seam.Peek(l).Nodes[i].Down || seam.Peek(l).Nodes[i].Owed > 0 {
+			t.Fatalf("after the warming-up: node %s is down: %v, owed %d; want used, 0", c.Node(i).Name(), seam.Peek(l).Nodes[i].Down, seam.Peek(l).Nodes[i].Owed)
 		}
 		c.Node(i).FlushAll()
 		c.Node(i).Record(true)
@@ -223,13 +230,13 @@ func checkClean(t testing.TB, c *redlocktest.Cluster, lockers ...*redlock.Locker
 			}
 		}
 		for _, l := range lockers {
-			check(t, "owed to node "+n.Name(), l.Owed(i), 0)
-			check(t, "node "+n.Name()+" is down", l.Down(i), false)
+			check(t, "owed to node "+n.Name(), seam.Peek(l).Nodes[i].Owed, 0)
+			check(t, "node "+n.Name()+" is down", seam.Peek(l).Nodes[i].Down, false)
 		}
 	}
 	for _, l := range lockers {
-		check(t, "locks on the Locker's list", l.Held(), 0)
-		check(t, "clean-ups under way", l.Leaving(), 0)
+		check(t, "locks on the Locker's list", seam.Peek(l).Held, 0)
+		check(t, "clean-ups under way", seam.Peek(l).Leaving, 0)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -23,12 +24,12 @@ func TestRepeatedReleasesDoNotCrowdOutWhatIsOwedForOthers(t *testing.T) {
 		c.Node(2).Stop()
 		a.Release(t.Context())
 		k.Release(t.Context())
-		before := l.Owed(1)
+		before := seam.Peek(l).Nodes[1].Owed
 		// As often as there is room for debts, and it would be dropped.
 		for range rounds(300, 16500) {
 			k.Release(t.Context())
 		}
-		if got := l.Owed(1); got != before {
+		if got := seam.Peek(l).Nodes[1].Owed; got != before {
 			t.Errorf("owed: got %d after releases that were owed already, want %d", got, before)
 		}
 		c.Node(1).Start()
@@ -86,7 +87,7 @@ func restoreDisplaced(t *testing.T, displace bool) {
 func TestAWallClockSetForwardAndBackLeavesTheLockToClose(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		var h hands
-		l, err := redlock.NewSeamed(redlock.Options{}, h.steadyNow, h.wallNow, ownSeed(t), c.Nodes()...)
+		l, err := newSeamed(redlock.Options{}, h.steadyNow, h.wallNow, ownSeed(t), c.Nodes()...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +97,7 @@ func TestAWallClockSetForwardAndBackLeavesTheLockToClose(t *testing.T) {
 		v1 := k.Valid()
 		h.setWall(-time.Hour)
 		v2 := k.Valid()
-		t.Log("valid", v1, v2, "held", l.Held())
+		t.Log("valid", v1, v2, "held", seam.Peek(l).Held)
 		held, stop := k.KeepAlive(t.Context())
 		defer stop()
 		l.Close()

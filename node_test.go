@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -180,7 +181,7 @@ func TestFarNodesWarmUpAndAreUsed(t *testing.T) {
 			checkIs(t, "Extend at a round trip of 140 ms", k.Extend(t.Context()))
 			checkIs(t, "Release at a round trip of 140 ms", k.Release(t.Context()))
 			for j := range c.Len() {
-				if i > 0 && l.Down(j) {
+				if i > 0 && seam.Peek(l).Nodes[j].Down {
 					t.Errorf("node %s after %d locks: got down, want used", c.Node(j).Name(), i+1)
 				}
 			}
@@ -205,7 +206,7 @@ func TestDownNodeGetsPingsAndNothingElseUntilItAnswersOne(t *testing.T) {
 			}
 			try(t, l, "first", 10*time.Second)
 			time.Sleep(time.Second + time.Millisecond)
-			check(t, "a node that let an acquire time out ("+fault+") is down", l.Down(2), true)
+			check(t, "a node that let an acquire time out ("+fault+") is down", seam.Peek(l).Nodes[2].Down, true)
 			for i := range 100 {
 				k := try(t, l, fmt.Sprint("during", i), time.Second)
 				k.Extend(t.Context())
@@ -229,7 +230,7 @@ func TestDownNodeGetsPingsAndNothingElseUntilItAnswersOne(t *testing.T) {
 			if pings == 0 {
 				t.Errorf("PINGs to a node that is down (%s): got none in %d commands, want some", fault, len(log))
 			}
-			check(t, "the node is down after it answered", l.Down(2), false)
+			check(t, "the node is down after it answered", seam.Peek(l).Nodes[2].Down, false)
 			k := try(t, l, "after", time.Second)
 			time.Sleep(10 * time.Millisecond)
 			value, _ := down.Get("after")
@@ -262,11 +263,11 @@ func TestOnlyAPingSentAfterTheLastTimeoutClearsANode(t *testing.T) {
 		try(t, l, "second", 10*time.Second)                  // on another connection; times out at 80 ms
 		time.Sleep(110*time.Millisecond - time.Since(began)) // the PINGs of before that are answered
 		check(t, "PINGs that left before the last timeout are there", count(heard(n, ""), "ping") > 0, true)
-		check(t, "the node is down though they were answered", l.Down(2), true)
+		check(t, "the node is down though they were answered", seam.Peek(l).Nodes[2].Down, true)
 		time.Sleep(500 * time.Millisecond)
-		check(t, "the node is down half a second later", l.Down(2), true)
+		check(t, "the node is down half a second later", seam.Peek(l).Nodes[2].Down, true)
 		over.Store(true)
-		_, up := within(time.Second, func() bool { return !l.Down(2) })
+		_, up := within(time.Second, func() bool { return !seam.Peek(l).Nodes[2].Down })
 		check(t, "the node is used again when a later PING is answered", up, true)
 	})
 }
@@ -693,7 +694,7 @@ func TestAnswerAfterTheTimeoutIsIgnoredAndCleanedUp(t *testing.T) {
 		time.Sleep(150 * time.Millisecond) // the owed rollback has been answered, the acquire not
 		check(t, "keys on the node when the late yes comes", len(locksOn(c.Node(0))), 0)
 		time.Sleep(200 * time.Millisecond)
-		check(t, "locks on the list after the late yes", l.Held(), 0)
+		check(t, "locks on the list after the late yes", seam.Peek(l).Held, 0)
 		mu.Lock()
 		for _, r := range rounds {
 			if r.Op == redlock.OpAcquire && r.Key == "jobs/42" {
@@ -883,7 +884,7 @@ func TestCallsBeyondTheQueueFailAtOnce(t *testing.T) {
 		if n := runtime.NumGoroutine() - before; n > 40 {
 			t.Errorf("goroutines more than before %d calls: got %d, want at most 40", calls, n)
 		}
-		if n := l.Owed(0); n > 512 {
+		if n := seam.Peek(l).Nodes[0].Owed; n > 512 {
 			t.Errorf("owed to a node that got two batches: got %d, want at most 512", n)
 		}
 		c.Node(0).Resume()
@@ -1142,7 +1143,7 @@ func TestAPanicOfAClientIsOneNodesFailedAnswer(t *testing.T) {
 				bad.fails.Store(nil)
 				time.Sleep(30 * time.Second) // the pause before a subscription is tried again
 				checkClean(t, c, l, waiter)
-				check(t, "owed by the one with this node alone", alone.Owed(0), 0)
+				check(t, "owed by the one with this node alone", seam.Peek(alone).Nodes[0].Owed, 0)
 				k = try(t, alone, "afterwards", time.Minute)
 				checkIs(t, "Release", k.Release(t.Context()))
 			})

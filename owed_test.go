@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -100,7 +101,7 @@ func TestReleaseIsSentAgainUntilItIsAnswered(t *testing.T) {
 		n.Partition()
 		checkIs(t, "Release", k.Release(t.Context()))
 		time.Sleep(9 * time.Minute)
-		check(t, "owed to a node that is cut off", l.Owed(2), 1)
+		check(t, "owed to a node that is cut off", seam.Peek(l).Nodes[2].Owed, 1)
 		n.Heal()
 		if d, ok := within(time.Second, func() bool { return len(locksOn(n)) == 0 }); !ok {
 			t.Errorf("key on the node after the heal: still there after %v, want it gone within a second", d)
@@ -146,7 +147,7 @@ func TestDebtIsDroppedAfterItsTime(t *testing.T) {
 			nodes := c.Nodes()
 			far := &unheard{Client: nodes[2].(*redis.Client)}
 			nodes[2] = far
-			l, err := redlock.NewSeamed(redlock.Options{}, nil, nil, ownSeed(t), nodes...)
+			l, err := newSeamed(redlock.Options{}, nil, nil, ownSeed(t), nodes...)
 			checkIs(t, "New", err)
 			defer l.Close()
 			warmUp(t, c, l)
@@ -161,7 +162,7 @@ func TestDebtIsDroppedAfterItsTime(t *testing.T) {
 			far.let()
 			time.Sleep(5 * time.Second)
 			check(t, fmt.Sprintf("owed release of a lock of two minutes is sent after %v", tc.outage), count(heard(n, "jobs/42"), "release") > 0, tc.sent)
-			check(t, "owed then", l.Owed(2), 0)
+			check(t, "owed then", seam.Peek(l).Nodes[2].Owed, 0)
 			check(t, "locks on the node then", len(locksOn(n)), 0)
 		})
 	}
@@ -239,7 +240,7 @@ func TestSecondLookFindsTheAcquireThatCameAfterTheRelease(t *testing.T) {
 				heldUp(n, "acquire", "jobs/42", 1, tc.late)
 				k := try(t, l, "jobs/42", time.Hour)
 				time.Sleep(200 * time.Millisecond)
-				check(t, "the node is down once it answers PINGs", l.Down(2), false)
+				check(t, "the node is down once it answers PINGs", seam.Peek(l).Nodes[2].Down, false)
 				tc.before(t, k, n)
 				checkIs(t, "Release", k.Release(t.Context()))
 				time.Sleep(tc.late)
@@ -310,7 +311,7 @@ func TestWhatIsOwedGoesBeforeNewAcquires(t *testing.T) {
 			}
 		}()
 		time.Sleep(1200 * time.Millisecond) // the node timeout of such a ttl is a second
-		check(t, "owed to the hung node", l.Owed(2), 300)
+		check(t, "owed to the hung node", seam.Peek(l).Nodes[2].Owed, 300)
 		n.Record(true)
 		n.Resume()
 		time.Sleep(200 * time.Millisecond)
@@ -433,13 +434,13 @@ func TestDebtsOfSeveralNodesAreAllPaid(t *testing.T) {
 		// The releases, and for locks that were held longer than a second the life of
 		// their registers, too.
 		for i, least := range []int{2: 10, 3: 20, 4: 20} {
-			if got := l.Owed(i); got < least || got > 2*least {
+			if got := seam.Peek(l).Nodes[i].Owed; got < least || got > 2*least {
 				t.Errorf("owed to node %s: got %d, want from %d to %d", c.Node(i).Name(), got, least, 2*least)
 			}
 		}
 		c.Node(3).Resume()
 		time.Sleep(time.Second)
-		check(t, "owed to the node that woke first", l.Owed(3), 0)
+		check(t, "owed to the node that woke first", seam.Peek(l).Nodes[3].Owed, 0)
 		c.Node(4).Start()
 		c.Node(2).Heal()
 		time.Sleep(time.Second)
@@ -489,15 +490,15 @@ func TestPipelinesThatNeverComeBackAreBounded(t *testing.T) {
 			checkIs(t, "Release", k.Release(t.Context()))
 			time.Sleep(600 * time.Millisecond) // the pause before a second look holds the next PING up, too
 		}
-		if got := l.Pipelines(2); got < most || got > most+4 {
+		if got := seam.Peek(l).Nodes[2].Stuck; got < most || got > most+4 {
 			t.Errorf("pipelines that have not come back: got %d, want about %d", got, most)
 		}
 		if got := n.Connections(); got > most+16 {
 			t.Errorf("connections: got %d, want at most %d", got, most+16)
 		}
-		check(t, "the node is down", l.Down(2), true)
+		check(t, "the node is down", seam.Peek(l).Nodes[2].Down, true)
 		hangs.Store(false)
-		if d, ok := within(10*time.Second, func() bool { return !l.Down(2) && l.Pipelines(2) == 0 }); !ok {
+		if d, ok := within(10*time.Second, func() bool { return !seam.Peek(l).Nodes[2].Down && seam.Peek(l).Nodes[2].Stuck == 0 }); !ok {
 			t.Errorf("used again: not %v after they came back", d)
 		}
 		checkClean(t, c, l)

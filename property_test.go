@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -104,7 +105,7 @@ func runSchedule(t *testing.T, s schedule) (failures []string, acquired int) {
 	redlocktest.BubbleFunc(t, func() {
 		w := &world{t: t, c: redlocktest.NewSeeded(t, s.nodes, s.seed)}
 		for i := range s.lockers {
-			l, err := redlock.NewSeamed(redlock.Options{Name: "c" + strconv.Itoa(i)}, nil, nil, s.seed+uint64(i), w.c.Nodes()...)
+			l, err := newSeamed(redlock.Options{Name: "c" + strconv.Itoa(i)}, nil, nil, s.seed+uint64(i), w.c.Nodes()...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -328,16 +329,16 @@ func (w *world) checkLeftovers() {
 			}
 		}
 		for j, l := range w.lockers {
-			if owed := l.Owed(i); owed != 0 {
+			if owed := seam.Peek(l).Nodes[i].Owed; owed != 0 {
 				w.fail("I4: locker %d still owes %d to %s", j, owed, n.Name())
 			}
-			if l.Down(i) {
+			if seam.Peek(l).Nodes[i].Down {
 				w.fail("I5: locker %d does not use %s again", j, n.Name())
 			}
 		}
 	}
 	for j, l := range w.lockers {
-		if n := l.Held() + l.Leaving(); n != 0 {
+		if n := seam.Peek(l).Held + seam.Peek(l).Leaving; n != 0 {
 			w.fail("I4: locker %d keeps %d locks and clean-ups", j, n)
 		}
 		if err := l.Close(); err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
 // Close at any instant of everything: calls end with ErrClosed, and nothing stays.
@@ -546,19 +547,19 @@ func TestRealHungNodeIsBounded(t *testing.T) {
 	}
 	close(done)
 	wg.Wait()
-	t.Logf("%d cycles, at most %d goroutines (%d before), owed %d", cycles.Load(), most, before, l.Owed(0))
+	t.Logf("%d cycles, at most %d goroutines (%d before), owed %d", cycles.Load(), most, before, seam.Peek(l).Nodes[0].Owed)
 	if most > before+workers+60 {
 		t.Errorf("%d goroutines, %d before", most, before)
 	}
 	if cycles.Load() == 0 {
 		t.Error("no lock was acquired beside the hung node")
 	}
-	if n := l.Owed(0); n > 16384 {
+	if n := seam.Peek(l).Nodes[0].Owed; n > 16384 {
 		t.Errorf("owed %d", n)
 	}
 	r.servers[0].Cont()
 	start := time.Now()
-	realUntil(t, 10*time.Second, "use of the node", func() bool { return !l.Down(0) })
+	realUntil(t, 10*time.Second, "use of the node", func() bool { return !seam.Peek(l).Nodes[0].Down })
 	t.Logf("in use %v after waking", time.Since(start).Round(time.Millisecond))
 	realUntil(t, 10*time.Second, "rest", func() bool { return realAtRest(l, 3) })
 	r.clean(t, 5*time.Second)
@@ -616,10 +617,10 @@ func TestRealNamesUsedOnce(t *testing.T) {
 	use(0, names/4) // as much as is ever under way at once
 	before := heap()
 	use(names/4, names)
-	if got := l.Rooms(); got > 0 {
+	if got := seam.Peek(l).Queues; got > 0 {
 		t.Errorf("%d lines that nobody waited in are kept", got)
 	}
-	if got := l.Held() + l.Leaving() + other.Leaving(); got > 0 {
+	if got := seam.Peek(l).Held + seam.Peek(l).Leaving + seam.Peek(other).Leaving; got > 0 {
 		t.Errorf("%d locks and clean-ups are kept", got)
 	}
 	// Lives of registers are remembered for a few thousand keys (other tests run beside this one).

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
 // I4: nothing is left behind.
@@ -76,8 +77,8 @@ func TestRealStoppedNodeKeepsNothing(t *testing.T) {
 		t.Errorf("two seconds after it woke: %v", found)
 	}
 	for i, l := range ls {
-		if n := l.Owed(slow); n != 0 || l.Down(slow) {
-			t.Errorf("locker %d: owed %d, down %v; want nothing", i, n, l.Down(slow))
+		if n := seam.Peek(l).Nodes[slow].Owed; n != 0 || seam.Peek(l).Nodes[slow].Down {
+			t.Errorf("locker %d: owed %d, down %v; want nothing", i, n, seam.Peek(l).Nodes[slow].Down)
 		}
 	}
 	r.mortal(t, time.Minute)
@@ -228,8 +229,8 @@ func TestRealLateReply(t *testing.T) {
 							t.Errorf("try %d: Release: %v", i, err)
 						}
 						ctx := context.Background()
-						realWait(3*time.Second, func() bool { return l.Owed(slow) > 0 || l.Leaving() == 0 })
-						if l.Owed(slow) > 0 {
+						realWait(3*time.Second, func() bool { return seam.Peek(l).Nodes[slow].Owed > 0 || seam.Peek(l).Leaving == 0 })
+						if seam.Peek(l).Nodes[slow].Owed > 0 {
 							given.Add(1)
 						}
 						p.on(nil, nil)
@@ -270,7 +271,7 @@ func TestRealVeryLateReply(t *testing.T) {
 	addrs[0] = p.addr()
 	l := realOpen(t, redlock.Options{NodeTimeout: 50 * time.Millisecond}, addrs...)
 	realRelease(t, realAcquire(t, l, "warm", time.Minute))
-	realUntil(t, 2*time.Second, "rest", func() bool { return l.Leaving() == 0 })
+	realUntil(t, 2*time.Second, "rest", func() bool { return seam.Peek(l).Leaving == 0 })
 	const late = 1500 * time.Millisecond
 	var sent atomic.Int64
 	p.on(func(_ int64, b []byte) (time.Duration, []byte) {

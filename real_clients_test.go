@@ -27,6 +27,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
 var realKeys = []string{"plain", "jobs/42", "{tag}x", "a{b}c", "a{b", "a}b", "}", "{", "{}", "{}x", "}{", "{a{b}c}", "a:fence",
@@ -115,8 +116,8 @@ func TestRealRingWithoutShards(t *testing.T) {
 		a, b := realNew(t, redlock.Options{}, nodes...), realNew(t, redlock.Options{}, nodes...)
 		k := realAcquire(t, a, key, time.Minute)
 		next := realWaiter(t, b, key, time.Minute)
-		realUntil(t, 5*time.Second, "the other nodes to be listened to", func() bool { return b.Heard(0) > 0 && b.Heard(1) > 0 })
-		check(t, key+": channels heard of the Ring", b.Heard(2), 0)
+		realUntil(t, 5*time.Second, "the other nodes to be listened to", func() bool { return seam.Peek(b).Nodes[0].Subscribed > 0 && seam.Peek(b).Nodes[1].Subscribed > 0 })
+		check(t, key+": channels heard of the Ring", seam.Peek(b).Nodes[2].Subscribed, 0)
 		got, _ := realHandOver(t, k, next)
 		realRelease(t, got)
 	}
@@ -200,7 +201,7 @@ func TestRealRingTokens(t *testing.T) {
 	}
 	ring := redis.NewRing(&redis.RingOptions{Addrs: addrs})
 	defer ring.Close()
-	ahead, err := redlock.NewSeamed(redlock.Options{}, nil, func() time.Time { return time.Now().Add(time.Hour) }, ownSeed(t), ring)
+	ahead, err := newSeamed(redlock.Options{}, nil, func() time.Time { return time.Now().Add(time.Hour) }, ownSeed(t), ring)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,8 +240,8 @@ func TestRealAsyncPipelinerOfAStoppedNode(t *testing.T) {
 	realRelease(t, realAcquire(t, l, "warm", time.Minute))
 	r.servers[0].Stop()
 	realRelease(t, realAcquire(t, l, "job", time.Minute))
-	realUntil(t, 2*time.Second, "suspicion", func() bool { return l.Down(0) })
-	if realWait(700*time.Millisecond, func() bool { return !l.Down(0) }) {
+	realUntil(t, 2*time.Second, "suspicion", func() bool { return seam.Peek(l).Nodes[0].Down })
+	if realWait(700*time.Millisecond, func() bool { return !seam.Peek(l).Nodes[0].Down }) {
 		t.Error("a stopped node is in use again")
 	}
 	r.servers[0].Cont()
@@ -261,7 +262,7 @@ func TestRealUnixSockets(t *testing.T) {
 	servers[1].Kill()
 	realTour(t, a, b, "job", 500*time.Millisecond)
 	servers[1].Restart()
-	realUntil(t, 2*time.Second, "use of the restarted server", func() bool { return !a.Down(1) })
+	realUntil(t, 2*time.Second, "use of the restarted server", func() bool { return !seam.Peek(a).Nodes[1].Down })
 	realTour(t, a, b, "job", time.Second)
 	realOver(servers...).clean(t, 2*time.Second)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
 // realTour makes every call once, over the nodes that answer. Each must be back
@@ -175,7 +176,9 @@ func TestRealMinorityDoesNotMatter(t *testing.T) {
 				tt.heal(r, 1)
 				tt.heal(r, 2)
 			}
-			realUntil(t, 3*time.Second, "use of the healed nodes", func() bool { return !a.Down(1) && !a.Down(2) && !b.Down(1) && !b.Down(2) })
+			realUntil(t, 3*time.Second, "use of the healed nodes", func() bool {
+				return !seam.Peek(a).Nodes[1].Down && !seam.Peek(a).Nodes[2].Down && !seam.Peek(b).Nodes[1].Down && !seam.Peek(b).Nodes[2].Down
+			})
 			realTour(t, a, b, "after", time.Second)
 			if err := held.Extend(t.Context()); err != nil {
 				t.Errorf("Extend: %v", err)
@@ -228,7 +231,9 @@ func TestRealMajorityGone(t *testing.T) {
 	r.servers[0].Cont()
 	r.servers[2].Cont()
 	r.servers[4].Restart()
-	realUntil(t, 2*time.Second, "use of the healed nodes", func() bool { return !l.Down(0) && !l.Down(2) && !l.Down(4) })
+	realUntil(t, 2*time.Second, "use of the healed nodes", func() bool {
+		return !seam.Peek(l).Nodes[0].Down && !seam.Peek(l).Nodes[2].Down && !seam.Peek(l).Nodes[4].Down
+	})
 	if err := held.Release(t.Context()); err != nil {
 		t.Errorf("Release again: %v", err)
 	}

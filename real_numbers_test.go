@@ -16,7 +16,7 @@ import (
 
 func realSeamed(t testing.TB, r *realNodes, opt redlock.Options, wall func() time.Time) *redlock.Locker {
 	t.Helper()
-	l, err := redlock.NewSeamed(opt, nil, wall, ownSeed(t), r.nodes()...)
+	l, err := newSeamed(opt, nil, wall, ownSeed(t), r.nodes()...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
 // The real*_test.go files run against redis-server processes: what an in-process
@@ -445,9 +446,9 @@ func (p *realProxy) close() {
 // realAtRest: every node is in use, and nothing is owed or under way.
 func realAtRest(l *redlock.Locker, nodes int) bool {
 	for i := range nodes {
-		if l.Down(i) || l.Owed(i) > 0 {
+		if seam.Peek(l).Nodes[i].Down || seam.Peek(l).Nodes[i].Owed > 0 {
 			return false
 		}
 	}
-	return l.Leaving() == 0
+	return seam.Peek(l).Leaving == 0
 }

@@ -474,7 +474,7 @@ func TestReleaseBesideKeepAliveAndExtendLeavesNoKey(t *testing.T) {
 	for seed := range uint64(40) {
 		redlocktest.BubbleFunc(t, func() {
 			c := redlocktest.NewSeeded(t, 3, seed)
-			l, err := redlock.NewSeamed(redlock.Options{NodeTimeout: 90 * time.Millisecond}, nil, nil, seed, c.Nodes()...)
+			l, err := newSeamed(redlock.Options{NodeTimeout: 90 * time.Millisecond}, nil, nil, seed, c.Nodes()...)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -273,7 +274,7 @@ func TestHearingThatBeginsDuringAQuestionHasTheNodesAskedAgain(t *testing.T) {
 			s.c.Mend(ears...)
 			time.Sleep(20 * time.Millisecond)
 			for i := range 3 {
-				if l.Heard(i) != 1 {
+				if seam.Peek(l).Nodes[i].Subscribed != 1 {
 					s.Fatalf("node %d is not heard", i)
 				}
 			}
@@ -414,7 +415,7 @@ func TestALostSubscriptionIsFollowedByALook(t *testing.T) {
 		// every 125 to 250 ms meanwhile, and one is just over when the lock becomes free.
 		s.c.Cut(ears[0], ears[1])
 		var freed time.Time
-		if _, ok := within(deafAfter+time.Second, func() bool { return l.Heard(0)+l.Heard(1) == 0 }); !ok {
+		if _, ok := within(deafAfter+time.Second, func() bool { return seam.Peek(l).Nodes[0].Subscribed+seam.Peek(l).Nodes[1].Subscribed == 0 }); !ok {
 			s.Fatal("two cut subscriptions are not noticed")
 		}
 		time.Sleep(3 * time.Second)
@@ -654,7 +655,7 @@ func (s *stage) untraced(lockers ...*redlock.Locker) {
 	s.clean(lockers...)
 	time.Sleep(2*lingers + time.Second)
 	for j, l := range lockers {
-		if got := l.Rooms(); got != 0 {
+		if got := seam.Peek(l).Queues; got != 0 {
 			s.Errorf("locker %d keeps %d lines, want none", j, got)
 		}
 	}
@@ -990,7 +991,7 @@ func TestAThousandWaiters(t *testing.T) {
 			if got := s.c.Connections(); got > 3*8 {
 				s.Errorf("%d connections, want a few", got)
 			}
-			if got := l.Rooms(); got != 1 {
+			if got := seam.Peek(l).Queues; got != 1 {
 				s.Errorf("%d lines, want 1", got)
 			}
 			s.is("Release", k.Release(s.ctx), nil)
@@ -1071,7 +1072,7 @@ func TestNoCallbackRunsUnderALockOfOurs(t *testing.T) {
 					if l == nil {
 						return
 					}
-					if count.Add(1); !l.Unlocked() {
+					if count.Add(1); !seam.Unlocked(l) {
 						t.Errorf("fair %v, heard %v: %s is called under a lock", fair, heard, what)
 					}
 				}
