@@ -3,49 +3,11 @@ package redlock_test
 import (
 	"context"
 	"errors"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
 )
-
-// The README and docs/ show no code that does not compile: each of their Go blocks
-// is part of example_test.go, but for white space.
-func TestReadmeIsExamples(t *testing.T) {
-	examples := readmeWords(t, "example_test.go")
-	for _, file := range []string{"README.md", "docs/operations.md", "docs/restarts.md"} {
-		blocks := 0
-		for i, part := range strings.Split(readmeText(t, file), "```") {
-			code, ok := strings.CutPrefix(part, "go\n")
-			if i%2 == 0 || !ok {
-				continue // prose, or another language
-			}
-			blocks++
-			if got := strings.Join(strings.Fields(code), " "); !strings.Contains(examples, got) {
-				t.Errorf("this block of %s is not in example_test.go:\n%s", file, code)
-			}
-		}
-		if blocks == 0 {
-			t.Errorf("%s has no Go block: either it lost them or this test looks for the wrong thing", file)
-		}
-	}
-}
-
-func readmeWords(t *testing.T, file string) string {
-	t.Helper()
-	return strings.Join(strings.Fields(readmeText(t, file)), " ")
-}
-
-func readmeText(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
 
 // What the README says of ties. Nobody has a majority: two nodes have somebody
 // else's value each, for as long as their rollbacks take, and one has ours.
