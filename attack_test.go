@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
@@ -19,7 +20,7 @@ import (
 func TestExtensionsFasterThanAFarNodeAnswersDoNotLoseTheLock(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		k := try(t, l, "k", 10*time.Second)
+		k := harness.Try(t, l, "k", 10*time.Second)
 		held, stop := k.KeepAlive(t.Context())
 		defer stop()
 		c.Node(2).Delay(100*time.Millisecond, 100*time.Millisecond)
@@ -137,17 +138,17 @@ func TestAPanicInACallbackLeavesNoLock(t *testing.T) {
 						panic("the caller's own")
 					}
 				}
-				l := s.locker(redlock.Options{
+				l := s.Locker(redlock.Options{
 					Fair:    fair,
 					Observe: func(r redlock.Round) { boom(r.Op) },
 					Retry:   func(int) time.Duration { boom(retry); return 10 * time.Millisecond },
 				})
 				if c.held {
-					s.strangers(time.Minute, s.all()...)
+					s.Foreign(time.Minute, s.All()...)
 				}
 				if c.ahead {
 					for i := range 3 {
-						s.do(i, "ZADD", jobRegister, fmt.Sprint(time.Now().Add(time.Hour).UnixMicro()), "f")
+						s.Do(i, "ZADD", jobRegister, fmt.Sprint(time.Now().Add(time.Hour).UnixMicro()), "f")
 					}
 				}
 				armed.Store(true)
@@ -159,7 +160,7 @@ func TestAPanicInACallbackLeavesNoLock(t *testing.T) {
 				if c.held {
 					want = otherValue
 				}
-				for i, v := range s.values() {
+				for i, v := range s.Values() {
 					if v != want {
 						t.Errorf("%s, fair %v: node %d has %q, want %q", c.name, fair, i, v, want)
 					}
@@ -171,14 +172,14 @@ func TestAPanicInACallbackLeavesNoLock(t *testing.T) {
 					t.Errorf("%s, fair %v: %d stand in the queue, want none", c.name, fair, n)
 				}
 				for i := range 3 {
-					s.node(i).Evict(job)
+					s.Node(i).Evict(job)
 				}
 				next := s.waiter(l, heldLong)
 				next.gets(c.name+", the next call", time.Now(), time.Second)
-				s.is("Release", next.lock.Release(s.ctx), nil)
-				s.clean(l)
+				s.Is("Release", next.lock.Release(s.Ctx), nil)
+				s.Clean(l)
 				began := time.Now()
-				s.is("Close", l.Close(), nil)
+				s.Is("Close", l.Close(), nil)
 				if d := time.Since(began); d > promptly {
 					t.Errorf("%s, fair %v: Close took %v, want it to wait for nobody", c.name, fair, d)
 				}
@@ -197,13 +198,13 @@ func TestAPanicInACallbackDoesNotStopTheLine(t *testing.T) {
 					panic("the caller's own")
 				}
 			}
-			l := s.locker(redlock.Options{
+			l := s.Locker(redlock.Options{
 				Observe: func(r redlock.Round) { boom(r.Op) },
 				Retry:   func(int) time.Duration { boom(0); return 10 * time.Millisecond },
 			})
-			k := s.take(s.locker(redlock.Options{}), heldLong)
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
 			first := make(chan bool)
-			go func() { first <- panics(func() { l.Acquire(s.ctx, job, heldLong) }) }()
+			go func() { first <- panics(func() { l.Acquire(s.Ctx, job, heldLong) }) }()
 			time.Sleep(200 * time.Millisecond)
 			second := s.waiter(l, heldLong)
 			time.Sleep(200 * time.Millisecond)
@@ -219,8 +220,8 @@ func TestAPanicInACallbackDoesNotStopTheLine(t *testing.T) {
 				released = s.quietly(k)
 			}
 			second.gets(fmt.Sprintf("behind a panic at %v", at), released, promptly)
-			s.is("Release", second.lock.Release(s.ctx), nil)
-			s.clean(l)
+			s.Is("Release", second.lock.Release(s.Ctx), nil)
+			s.Clean(l)
 		})
 	}
 }
@@ -232,32 +233,32 @@ func TestAPanicInObserveDoesNotStopAQuestionHalfWay(t *testing.T) {
 	for _, at := range []redlock.Op{redlock.OpRelease, redlock.OpExtend} {
 		onStage(t, 3, func(s *stage) {
 			var armed atomic.Bool
-			l := s.locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
+			l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
 				if r.Op == at && armed.CompareAndSwap(true, false) {
 					panic("the caller's own")
 				}
 			}})
-			k := s.take(l, heldLong)
+			k := s.Take(l, heldLong)
 			for i := range 2 {
-				s.node(i).Hang()
+				s.Node(i).Hang()
 			}
-			k.Extend(s.ctx)
+			k.Extend(s.Ctx)
 			time.Sleep(100 * time.Millisecond) // they are known to be down from now on
 			if !seam.Peek(l).Nodes[0].Down || !seam.Peek(l).Nodes[1].Down {
 				t.Fatal("the stopped nodes are not down")
 			}
 			armed.Store(true)
-			if at == redlock.OpExtend && !panics(func() { k.Extend(s.ctx) }) {
+			if at == redlock.OpExtend && !panics(func() { k.Extend(s.Ctx) }) {
 				t.Error("Extend: no panic, want it to go on to the caller")
 			}
-			if did := panics(func() { k.Release(s.ctx) }); did != (at == redlock.OpRelease) {
+			if did := panics(func() { k.Release(s.Ctx) }); did != (at == redlock.OpRelease) {
 				t.Errorf("Release after a panic at %v: it panics: %v", at, did)
 			}
 			time.Sleep(promptly)
-			if v, _ := s.node(2).Get(job); v != "" {
+			if v, _ := s.Node(2).Get(job); v != "" {
 				t.Errorf("the third node still holds %s after a panic at %v", v, at)
 			}
-			s.clean(l)
+			s.Clean(l)
 		})
 	}
 }
@@ -266,7 +267,7 @@ func TestAPanicInObserveDoesNotStopAQuestionHalfWay(t *testing.T) {
 func TestAPanicInObserveDoesNotStopClose(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		var armed atomic.Bool
-		l := s.locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
+		l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
 			if r.Op == redlock.OpRelease && armed.CompareAndSwap(true, false) {
 				panic("the caller's own")
 			}
@@ -275,28 +276,28 @@ func TestAPanicInObserveDoesNotStopClose(t *testing.T) {
 		var k *redlock.Lock
 		for _, key := range keys {
 			var err error
-			if k, err = l.TryAcquire(s.ctx, key, heldLong); err != nil {
+			if k, err = l.TryAcquire(s.Ctx, key, heldLong); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for i := range 2 {
-			s.node(i).Hang()
+			s.Node(i).Hang()
 		}
-		k.Extend(s.ctx)
+		k.Extend(s.Ctx)
 		time.Sleep(100 * time.Millisecond)
 		armed.Store(true)
 		if !panics(func() { l.Close() }) {
 			t.Error("Close: no panic, want it to go on to the caller")
 		}
 		for _, key := range keys {
-			if v, _ := s.node(2).Get(key); v != "" {
+			if v, _ := s.Node(2).Get(key); v != "" {
 				t.Errorf("the third node still holds %s after Close", key)
 			}
 		}
 		if n := seam.Peek(l).Held; n != 0 {
 			t.Errorf("the Locker holds %d locks, want none", n)
 		}
-		s.is("a second Close", l.Close(), redlock.ErrClosed)
+		s.Is("a second Close", l.Close(), redlock.ErrClosed)
 	})
 }
 

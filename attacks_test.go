@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 )
 
 // The attacks of docs/attacks.md that no other file plays.
@@ -28,7 +29,7 @@ func TestALockThatIsReturnedTooLateIsNotValid(t *testing.T) {
 		const ttl, pause = 10 * time.Second, 11 * time.Second
 		var observed, stood atomic.Bool
 		var readings atomic.Int32 // of the clock, behind Observe: the first is the last look
-		l, err := newSeamed(redlock.Options{Observe: func(r redlock.Round) {
+		l, err := harness.NewSeamed(redlock.Options{Observe: func(r redlock.Round) {
 			if r.Op == redlock.OpAcquire {
 				observed.Store(true)
 			}
@@ -38,29 +39,29 @@ func TestALockThatIsReturnedTooLateIsNotValid(t *testing.T) {
 				now = now.Add(pause)
 			}
 			return now
-		}, nil, 0, s.c.Nodes()...)
+		}, nil, 0, s.Cluster.Nodes()...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close()
 		began := time.Now()
-		k := s.take(l, ttl)
+		k := s.Take(l, ttl)
 		if readings.Load() < 2 {
 			t.Fatal("nobody has read the clock behind the last look: the test tests nothing")
 		}
 		time.Sleep(pause)
 		stood.Store(true)
-		if got, want := k.Until(), began.Add(validFor(ttl, 1)); !got.Equal(want) || k.Valid() {
+		if got, want := k.Until(), began.Add(harness.ValidFor(ttl, 1)); !got.Equal(want) || k.Valid() {
 			t.Errorf("Until: got %v after the call, valid %v; want %v and false", got.Sub(began), k.Valid(), want.Sub(began))
 		}
-		held, stop := k.KeepAlive(s.ctx)
+		held, stop := k.KeepAlive(s.Ctx)
 		defer stop()
-		s.is("the cause of a KeepAlive context", context.Cause(held), redlock.ErrLost)
-		other := s.take(s.locker(redlock.Options{}), time.Minute)
-		s.is("Extend", k.Extend(s.ctx), redlock.ErrLost)
-		s.is("Release", k.Release(s.ctx), redlock.ErrLost)
+		s.Is("the cause of a KeepAlive context", context.Cause(held), redlock.ErrLost)
+		other := s.Take(s.Locker(redlock.Options{}), time.Minute)
+		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+		s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
 		time.Sleep(2 * time.Second)
-		s.carry("the next holder's", other.Value(), s.all()...)
+		s.Carry("the next holder's", other.Value(), s.All()...)
 	})
 }
 
@@ -74,24 +75,24 @@ func TestTokensGrowBehindALockOfTheLongestTTL(t *testing.T) {
 	for name, end := range map[string]func(s *stage, k *redlock.Lock){
 		"left to expire": func(s *stage, k *redlock.Lock) { k.LeaveToExpire(); time.Sleep(longest) },
 		"released": func(s *stage, k *redlock.Lock) {
-			s.is("Release", k.Release(s.ctx), nil)
+			s.Is("Release", k.Release(s.Ctx), nil)
 			time.Sleep(longest - 12*time.Hour)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onStage(t, 3, func(s *stage) {
-				fast := s.lockerWith(redlock.Options{}, &hands{wall: 30 * 24 * time.Hour}, s.c.Nodes())
-				k := s.take(fast, longest)
-				if got := s.node(0).TTL(job); got > longest || got < longest-time.Minute {
+				fast := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: 30 * 24 * time.Hour}, s.Cluster.Nodes())
+				k := s.Take(fast, longest)
+				if got := s.Node(0).TTL(job); got > longest || got < longest-time.Minute {
 					t.Errorf("the key lives for %v, want %v", got, longest)
 				}
 				end(s, k)
 				time.Sleep(time.Millisecond)
-				next := s.take(s.locker(redlock.Options{}), longest)
+				next := s.Take(s.Locker(redlock.Options{}), longest)
 				if next.Fence() <= k.Fence() {
 					t.Errorf("token: got %d after %d", next.Fence(), k.Fence())
 				}
-				next.Release(s.ctx)
+				next.Release(s.Ctx)
 			})
 		})
 	}
@@ -104,41 +105,41 @@ func TestTokensGrowBehindALockOfTheLongestTTL(t *testing.T) {
 func TestASecondDeliveryAfterTheLockIsOverIsAGhost(t *testing.T) {
 	const ttl = 2 * time.Second
 	onStage(t, 3, func(s *stage) {
-		a := s.locker(redlock.Options{})
-		b := s.lockerWith(redlock.Options{}, &hands{wall: time.Hour}, s.c.Nodes())
-		c := s.lockerWith(redlock.Options{}, &hands{wall: -time.Hour}, s.c.Nodes()) // it lives by the registers
-		old := s.take(a, ttl)
+		a := s.Locker(redlock.Options{})
+		b := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: time.Hour}, s.Cluster.Nodes())
+		c := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: -time.Hour}, s.Cluster.Nodes()) // it lives by the registers
+		old := s.Take(a, ttl)
 		time.Sleep(oneTrip)
 		again := func() {
 			for i := range 3 {
-				for _, cmd := range s.told(i, "acquire", "zadd") {
+				for _, cmd := range s.Told(i, "acquire", "zadd") {
 					if cmd.Client == 1 {
-						s.do(i, cmd.Args...)
+						s.Do(i, cmd.Args...)
 					}
 				}
 			}
 		}
 		again() // also while it is held
-		s.carry("delivered twice", old.Value(), s.all()...)
+		s.Carry("delivered twice", old.Value(), s.All()...)
 		time.Sleep(ttl)
-		between := s.take(b, time.Minute)
+		between := s.Take(b, time.Minute)
 		time.Sleep(oneTrip)
 		again()
-		s.carry("delivered again in another's time", between.Value(), s.all()...)
+		s.Carry("delivered again in another's time", between.Value(), s.All()...)
 		if !between.Valid() {
 			t.Error("the other's lock is not valid any more")
 		}
-		s.is("Release", between.Release(s.ctx), nil)
+		s.Is("Release", between.Release(s.Ctx), nil)
 		time.Sleep(oneTrip)
 		again()
-		s.carry("the ghost", old.Value(), s.all()...)
+		s.Carry("the ghost", old.Value(), s.All()...)
 		if old.Valid() {
 			t.Error("the old lock is valid again")
 		}
-		s.is("the old Extend", old.Extend(s.ctx), redlock.ErrLost)
-		s.is("the old Release", old.Release(s.ctx), redlock.ErrLost)
+		s.Is("the old Extend", old.Extend(s.Ctx), redlock.ErrLost)
+		s.Is("the old Release", old.Release(s.Ctx), redlock.ErrLost)
 		time.Sleep(ttl)
-		k := s.take(c, time.Minute)
+		k := s.Take(c, time.Minute)
 		if k.Fence() <= between.Fence() || between.Fence() <= old.Fence() {
 			t.Errorf("tokens: got %d, %d, %d; want them to grow", old.Fence(), between.Fence(), k.Fence())
 		}
@@ -184,9 +185,9 @@ func (w *warped) Read(b []byte) (int, error) {
 // warpedNode is a client of the i-th node whose answers can be warped.
 func (s *stage) warpedNode(i int) (redlock.Node, *warp) {
 	w := &warp{ended: make(map[*warped]bool)}
-	opt := *s.c.Clients()[i].Options()
+	opt := *s.Cluster.Clients()[i].Options()
 	opt.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		conn, err := s.node(i).Dial(ctx)
+		conn, err := s.Node(i).Dial(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -219,16 +220,16 @@ func TestABrokenAnswerIsOneNodesErrorAndNoOthersAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onStage(t, 3, func(s *stage) {
-				nodes := s.c.Nodes()
+				nodes := s.Cluster.Nodes()
 				var w *warp
 				nodes[2], w = s.warpedNode(2)
-				l := s.lockerWith(redlock.Options{}, nil, nodes)
+				l := s.LockerWith(redlock.Options{}, nil, nodes)
 				time.Sleep(oneTrip) // all answers have come
-				s.strangers(500*time.Millisecond, 1)
+				s.Foreign(500*time.Millisecond, 1)
 				w.mu.Lock()
 				w.next = f
 				w.mu.Unlock()
-				k, err := l.TryAcquire(s.ctx, job, 5*time.Second)
+				k, err := l.TryAcquire(s.Ctx, job, 5*time.Second)
 				if k != nil {
 					t.Fatalf("acquired by one of three and an answer that is none")
 				}
@@ -242,20 +243,20 @@ func TestABrokenAnswerIsOneNodesErrorAndNoOthersAnswer(t *testing.T) {
 				time.Sleep(3 * time.Second)
 				for n := range 30 { // if what is left of it were read later, these would tell
 					key := fmt.Sprint("after/", n)
-					k, err := l.TryAcquire(s.ctx, key, time.Minute)
+					k, err := l.TryAcquire(s.Ctx, key, time.Minute)
 					if err != nil {
 						t.Fatalf("lock %d afterwards: %v", n, err)
 					}
-					if _, ok := within(20*time.Millisecond, func() bool { v, _ := s.node(2).Get(key); return v == k.Value() }); !ok {
+					if _, ok := within(20*time.Millisecond, func() bool { v, _ := s.Node(2).Get(key); return v == k.Value() }); !ok {
 						t.Errorf("lock %d afterwards: the node has not %q", n, k.Value())
 					}
-					if st, err := l.Inspect(s.ctx, key); err != nil || st.Nodes[2].Value != k.Value() || st.Nodes[2].Err != nil {
+					if st, err := l.Inspect(s.Ctx, key); err != nil || st.Nodes[2].Value != k.Value() || st.Nodes[2].Err != nil {
 						t.Errorf("lock %d afterwards: Inspect got %v, %+v", n, err, st.Nodes)
 					}
-					s.is("Extend", k.Extend(s.ctx), nil)
-					s.is("Release", k.Release(s.ctx), nil)
+					s.Is("Extend", k.Extend(s.Ctx), nil)
+					s.Is("Release", k.Release(s.Ctx), nil)
 				}
-				s.clean(l)
+				s.Clean(l)
 			})
 		})
 	}
@@ -263,7 +264,7 @@ func TestABrokenAnswerIsOneNodesErrorAndNoOthersAnswer(t *testing.T) {
 
 // unresolved is a node whose name does not resolve.
 func (s *stage) unresolved(i int) redlock.Node {
-	opt := *s.c.Clients()[i].Options()
+	opt := *s.Cluster.Clients()[i].Options()
 	opt.Dialer = func(context.Context, string, string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true}}
 	}
@@ -275,22 +276,22 @@ func (s *stage) unresolved(i int) redlock.Node {
 // Attacks 33, 96.
 func TestNamesThatDoNotResolveAreToldAndDoNotMatterInAMinority(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		nodes := s.c.Nodes()
+		nodes := s.Cluster.Nodes()
 		nodes[0], nodes[1] = s.unresolved(0), s.unresolved(1)
-		l := s.cold(redlock.Options{}, nil, nodes)
+		l := s.Cold(redlock.Options{}, nil, nodes)
 		at := time.Now()
-		_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
-		s.is("TryAcquire", err, redlock.ErrNoQuorum)
-		s.says(err, "node-a:6379", "node-b:6379", "no such host")
+		_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+		s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+		s.Says(err, "node-a:6379", "node-b:6379", "no such host")
 		if d := time.Since(at); d > 5*oneTrip {
 			t.Errorf("it took %v, want no time", d)
 		}
 		time.Sleep(time.Second)
-		s.carry("nobody got that", "", s.all()...)
-		nodes[1] = s.c.Nodes()[1]
-		l = s.cold(redlock.Options{}, nil, nodes)
+		s.Carry("nobody got that", "", s.All()...)
+		nodes[1] = s.Cluster.Nodes()[1]
+		l = s.Cold(redlock.Options{}, nil, nodes)
 		at = time.Now()
-		s.is("Release", s.take(l, 10*time.Second).Release(s.ctx), nil)
+		s.Is("Release", s.Take(l, 10*time.Second).Release(s.Ctx), nil)
 		if d := time.Since(at); d > 10*oneTrip { // with dials
 			t.Errorf("with one of three: it took %v, want no time", d)
 		}
@@ -307,35 +308,35 @@ func TestListsThatDifferByOneNodeExcludeEachOther(t *testing.T) {
 	for n := 1; n <= 6; n++ { // the shorter list's length
 		for without := range n + 1 {
 			onStage(t, n+1, func(s *stage) {
-				long := s.locker(redlock.Options{})
-				all := s.c.Nodes()
-				short := s.lockerWith(redlock.Options{}, nil, slices.Concat(all[:without], all[without+1:]))
-				members := slices.DeleteFunc(s.all(), func(i int) bool { return i == without })
+				long := s.Locker(redlock.Options{})
+				all := s.Cluster.Nodes()
+				short := s.LockerWith(redlock.Options{}, nil, slices.Concat(all[:without], all[without+1:]))
+				members := slices.DeleteFunc(s.All(), func(i int) bool { return i == without })
 				try := func(what string, first, second *redlock.Locker, bare []int) {
 					t.Helper()
 					for i := range n + 1 { // it has a bare majority of its list
 						if !slices.Contains(bare, i) {
-							s.strangers(20*time.Millisecond, i)
+							s.Foreign(20*time.Millisecond, i)
 						}
 					}
-					k := s.take(first, time.Minute)
+					k := s.Take(first, time.Minute)
 					time.Sleep(30 * time.Millisecond)
-					s.carry(what, k.Value(), bare...)
-					if other, err := second.TryAcquire(s.ctx, job, time.Minute); err == nil {
+					s.Carry(what, k.Value(), bare...)
+					if other, err := second.TryAcquire(s.Ctx, job, time.Minute); err == nil {
 						t.Errorf("%d nodes, one list without %d, %s: two hold it, with %d and %d", n+1, without, what, k.Fence(), other.Fence())
 					}
 					time.Sleep(time.Second)
-					s.is("Release", k.Release(s.ctx), nil)
+					s.Is("Release", k.Release(s.Ctx), nil)
 					time.Sleep(time.Second)
-					next, err := second.TryAcquire(s.ctx, job, time.Minute)
+					next, err := second.TryAcquire(s.Ctx, job, time.Minute)
 					if err != nil || next.Fence() <= k.Fence() {
 						t.Fatalf("%s, released: got %v, %v; want it free, and a greater token", what, next, err)
 					}
-					s.is("Release", next.Release(s.ctx), nil)
+					s.Is("Release", next.Release(s.Ctx), nil)
 					time.Sleep(time.Second)
 				}
 				try("held by the short list", short, long, members[:n/2+1])
-				try("held by the long list", long, short, s.all()[:(n+1)/2+1])
+				try("held by the long list", long, short, s.All()[:(n+1)/2+1])
 			})
 		}
 	}
@@ -343,7 +344,7 @@ func TestListsThatDifferByOneNodeExcludeEachOther(t *testing.T) {
 
 // pick returns the nodes with these indices, as a new client process.
 func (s *stage) pick(list []int) []redlock.Node {
-	all := s.c.Nodes()
+	all := s.Cluster.Nodes()
 	var nodes []redlock.Node
 	for _, i := range list {
 		nodes = append(nodes, all[i])
@@ -355,10 +356,10 @@ func (s *stage) pick(list []int) []redlock.Node {
 // the way for a moment.
 func (s *stage) takeOn(l *redlock.Locker, ttl time.Duration, on ...int) *redlock.Lock {
 	s.Helper()
-	s.strangers(20*time.Millisecond, slices.DeleteFunc(s.all(), func(i int) bool { return slices.Contains(on, i) })...)
-	k := s.take(l, ttl)
+	s.Foreign(20*time.Millisecond, slices.DeleteFunc(s.All(), func(i int) bool { return slices.Contains(on, i) })...)
+	k := s.Take(l, ttl)
 	time.Sleep(30 * time.Millisecond)
-	s.carry("the lock", k.Value(), on...)
+	s.Carry("the lock", k.Value(), on...)
 	return k
 }
 
@@ -384,10 +385,10 @@ func bareMajorities(list []int) (all [][]int) {
 // Attack 55.
 func TestANodeReplacedInOneStepGivesTwoHolders(t *testing.T) {
 	onStage(t, 4, func(s *stage) {
-		before, after := s.lockerWith(redlock.Options{}, nil, s.pick([]int{0, 1, 2})), s.lockerWith(redlock.Options{}, nil, s.pick([]int{0, 1, 3}))
+		before, after := s.LockerWith(redlock.Options{}, nil, s.pick([]int{0, 1, 2})), s.LockerWith(redlock.Options{}, nil, s.pick([]int{0, 1, 3}))
 		k := s.takeOn(before, time.Minute, 1, 2)
-		other := s.take(after, time.Minute)
-		s.carry("the other", other.Value(), 0, 3)
+		other := s.Take(after, time.Minute)
+		s.Carry("the other", other.Value(), 0, 3)
 		if !k.Valid() || !other.Valid() {
 			t.Errorf("valid: %v and %v, want both: the warning of docs/operations.md is in vain", k.Valid(), other.Valid())
 		}
@@ -409,23 +410,23 @@ func TestANodeReplacedInTwoStepsKeepsOneHolder(t *testing.T) {
 		after := append(slices.Clone(before[:n-1]), n) // without the last of those before
 		for _, step := range [][2][]int{{before, both}, {both, after}} {
 			onStage(t, n+1, func(s *stage) {
-				var late hands
-				late.setWall(-time.Hour)
-				old, next := s.lockerWith(redlock.Options{}, nil, s.pick(step[0])), s.lockerWith(redlock.Options{}, &late, s.pick(step[1]))
+				var late harness.Clocks
+				late.MoveWall(-time.Hour)
+				old, next := s.LockerWith(redlock.Options{}, nil, s.pick(step[0])), s.LockerWith(redlock.Options{}, &late, s.pick(step[1]))
 				exclude := func(l, other *redlock.Locker, list []int) {
 					for _, m := range bareMajorities(list) {
 						k := s.takeOn(l, time.Minute, m...)
-						if got, err := other.TryAcquire(s.ctx, job, time.Minute); err == nil {
+						if got, err := other.TryAcquire(s.Ctx, job, time.Minute); err == nil {
 							t.Errorf("%v to %v, held on %v: two hold it, with %d and %d", step[0], step[1], m, k.Fence(), got.Fence())
 						}
 						time.Sleep(time.Second)
-						s.is("Release", k.Release(s.ctx), nil)
+						s.Is("Release", k.Release(s.Ctx), nil)
 						time.Sleep(time.Second)
-						then, err := other.TryAcquire(s.ctx, job, time.Minute)
+						then, err := other.TryAcquire(s.Ctx, job, time.Minute)
 						if err != nil || then.Fence() <= k.Fence() {
 							t.Fatalf("%v to %v, released on %v: got %v, %v; want it free, and a token above %d", step[0], step[1], m, then, err, k.Fence())
 						}
-						s.is("Release", then.Release(s.ctx), nil)
+						s.Is("Release", then.Release(s.Ctx), nil)
 						time.Sleep(time.Second)
 					}
 				}
@@ -464,24 +465,24 @@ func TestBetweenListsThatShareNothingTheLongestTTLHasToPass(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s, after %v, clocks %v apart", lists.name, tt.wait, tt.late), func(t *testing.T) {
 				onStage(t, 6, func(s *stage) {
-					var late hands
-					late.setWall(-tt.late)
+					var late harness.Clocks
+					late.MoveWall(-tt.late)
 					reach := func(list []int, yes bool) {
 						for _, i := range list {
-							s.node(i).Refuse(!yes)
+							s.Node(i).Refuse(!yes)
 						}
 					}
 					reach(lists.down[0], false)
-					old := s.cold(redlock.Options{}, nil, s.pick(lists.before))
-					k := s.take(old, ttl)
+					old := s.Cold(redlock.Options{}, nil, s.pick(lists.before))
+					k := s.Take(old, ttl)
 					granted := time.Now()
 					time.Sleep(time.Second)
 					k.LeaveToExpire() // nothing tells it from the lock of one that was killed
-					s.is("Close", old.Close(), nil)
+					s.Is("Close", old.Close(), nil)
 					reach(lists.down[0], true)
 					reach(lists.down[1], false)
 					time.Sleep(tt.wait - time.Since(granted))
-					then := s.take(s.cold(redlock.Options{}, &late, s.pick(lists.after)), ttl)
+					then := s.Take(s.Cold(redlock.Options{}, &late, s.pick(lists.after)), ttl)
 					if both := time.Now().Before(k.Until()); both != tt.both {
 						t.Errorf("both within their Until: got %v, want %v", both, tt.both)
 					}
@@ -519,33 +520,33 @@ func TestAnEmptyMachineAtTheSameAddress(t *testing.T) {
 				at.Store(2)
 				client := func() *redlock.Locker {
 					i := -1
-					clients := s.c.ClientsWith(func(o *redis.Options) {
+					clients := s.Cluster.ClientsWith(func(o *redis.Options) {
 						if i++; i == 2 {
-							o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.node(int(at.Load())).Dial(ctx) }
+							o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Node(int(at.Load())).Dial(ctx) }
 						}
 					})
-					return s.cold(redlock.Options{RestartGuard: tt.guard}, nil, asLockerTakes(clients[:3]))
+					return s.Cold(redlock.Options{RestartGuard: tt.guard}, nil, harness.Nodes(clients[:3]))
 				}
 				time.Sleep(time.Hour) // all servers have been up for longer than any guard
 				holder, other := client(), client()
 				for _, l := range []*redlock.Locker{holder, other} {
-					s.is("Release", s.take(l, ttl).Release(s.ctx), nil)
+					s.Is("Release", s.Take(l, ttl).Release(s.Ctx), nil)
 					time.Sleep(time.Second)
 				}
-				s.strangers(20*time.Millisecond, 0)
-				k := s.take(holder, ttl)
-				s.carry("the lock", k.Value(), 1, 2)
-				s.node(2).Stop()
+				s.Foreign(20*time.Millisecond, 0)
+				k := s.Take(holder, ttl)
+				s.Carry("the lock", k.Value(), 1, 2)
+				s.Node(2).Stop()
 				if tt.started {
-					s.node(3).Restart(false)
+					s.Node(3).Restart(false)
 				}
 				time.Sleep(tt.away)
 				at.Store(3)
 				got := false
 				for time.Now().Before(k.Until()) && !got {
-					next, err := other.TryAcquire(s.ctx, job, ttl)
+					next, err := other.TryAcquire(s.Ctx, job, ttl)
 					if got = err == nil; got && tt.away == 0 {
-						s.carry("the other", next.Value(), 0, 3)
+						s.Carry("the other", next.Value(), 0, 3)
 					}
 					time.Sleep(100 * time.Millisecond)
 				}
@@ -553,8 +554,8 @@ func TestAnEmptyMachineAtTheSameAddress(t *testing.T) {
 					t.Errorf("two holders at once: got %v, want %v", got, tt.both)
 				}
 				time.Sleep(time.Minute) // and then it is a node like the others
-				s.node(0).Stop()
-				s.take(s.cold(redlock.Options{RestartGuard: tt.guard}, nil, s.pick([]int{0, 1, 3})), ttl)
+				s.Node(0).Stop()
+				s.Take(s.Cold(redlock.Options{RestartGuard: tt.guard}, nil, s.pick([]int{0, 1, 3})), ttl)
 			})
 		})
 	}
@@ -565,24 +566,24 @@ func TestAnEmptyMachineAtTheSameAddress(t *testing.T) {
 // Attack 56.
 func TestGrantsThatComeAfterTheVerdictAreAReserve(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
-		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
-		s.slow(80*time.Millisecond, 3, 4)
+		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		s.Slow(80*time.Millisecond, 3, 4)
 		var k *redlock.Lock
-		s.lasts("TryAcquire", 0, func() { k = s.take(a, 10*time.Second) })
-		s.carry("at the verdict", k.Value(), 0, 1, 2)
+		s.Lasts("TryAcquire", 0, func() { k = s.Take(a, 10*time.Second) })
+		s.Carry("at the verdict", k.Value(), 0, 1, 2)
 		time.Sleep(100 * time.Millisecond)
-		s.carry("afterwards", k.Value(), s.all()...)
-		s.slow(0, 3, 4)
-		s.node(0).FlushAll()
-		s.node(2).FlushAll()
-		_, err := b.TryAcquire(s.ctx, job, time.Minute)
-		s.is("TryAcquire of another, with two of the first three empty", err, redlock.ErrHeld)
+		s.Carry("afterwards", k.Value(), s.All()...)
+		s.Slow(0, 3, 4)
+		s.Node(0).FlushAll()
+		s.Node(2).FlushAll()
+		_, err := b.TryAcquire(s.Ctx, job, time.Minute)
+		s.Is("TryAcquire of another, with two of the first three empty", err, redlock.ErrHeld)
 		time.Sleep(time.Second)
-		s.is("Extend", k.Extend(s.ctx), nil)
+		s.Is("Extend", k.Extend(s.Ctx), nil)
 		time.Sleep(oneTrip)
-		s.carry("healed", k.Value(), s.all()...)
-		s.is("Release", k.Release(s.ctx), nil)
-		s.clean(a, b)
+		s.Carry("healed", k.Value(), s.All()...)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Clean(a, b)
 	})
 }
 
@@ -594,24 +595,24 @@ func TestTokensAfterALossOfAllRegistersAreInOrderWithinTheClocks(t *testing.T) {
 	const ttl = time.Second
 	for _, late := range []time.Duration{time.Microsecond, 0, -time.Microsecond} {
 		onStage(t, 3, func(s *stage) {
-			var ha, hb hands
-			a, b := s.lockerWith(redlock.Options{}, &ha, s.c.Nodes()), s.lockerWith(redlock.Options{}, &hb, s.c.Nodes())
-			ha.stop() // so that both stand at whole microseconds
-			hb.stop()
-			ha.pass(hb.wallNow().Sub(ha.wallNow()))
-			k := s.take(a, ttl)
+			var ha, hb harness.Clocks
+			a, b := s.LockerWith(redlock.Options{}, &ha, s.Cluster.Nodes()), s.LockerWith(redlock.Options{}, &hb, s.Cluster.Nodes())
+			ha.Stop() // so that both stand at whole microseconds
+			hb.Stop()
+			ha.Pass(hb.Wall().Sub(ha.Wall()))
+			k := s.Take(a, ttl)
 			for i := range 3 {
-				s.node(i).Stop()
-				s.node(i).FlushAll()
+				s.Node(i).Stop()
+				s.Node(i).FlushAll()
 			}
 			time.Sleep(2 * ttl) // they stay away, for longer than any ttl
 			for i := range 3 {
-				s.node(i).Start()
+				s.Node(i).Start()
 			}
-			s.again(b)
-			hb.pass(time.Hour) // since the grant, by a true clock
-			hb.setWall(late - time.Hour)
-			next := s.take(b, ttl)
+			s.Reconnect(b)
+			hb.Pass(time.Hour) // since the grant, by a true clock
+			hb.MoveWall(late - time.Hour)
+			next := s.Take(b, ttl)
 			if got, want := next.Fence()-k.Fence(), late.Microseconds(); got != want {
 				t.Errorf("clocks that differ by %v less than the time since the grant: the token is %d above the one before, want %d", late, got, want)
 			}
@@ -626,19 +627,19 @@ func TestTokensAfterALossOfAllRegistersAreInOrderWithinTheClocks(t *testing.T) {
 func TestTheTwoNearestOfFiveFarNodesDie(t *testing.T) {
 	far := []time.Duration{2 * time.Millisecond, 12 * time.Millisecond, 35 * time.Millisecond, 70 * time.Millisecond, 140 * time.Millisecond}
 	for name, dies := range map[string]func(s *stage, i int){
-		"stopped": func(s *stage, i int) { s.node(i).Stop() },
-		"hung":    func(s *stage, i int) { s.node(i).Hang() },
-		"cut off": func(s *stage, i int) { s.node(i).Partition() },
+		"stopped": func(s *stage, i int) { s.Node(i).Stop() },
+		"hung":    func(s *stage, i int) { s.Node(i).Hang() },
+		"cut off": func(s *stage, i int) { s.Node(i).Partition() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onStage(t, 5, func(s *stage) {
 				for i, d := range far {
-					s.slow(d, i)
+					s.Slow(d, i)
 				}
-				l := s.locker(redlock.Options{})
+				l := s.Locker(redlock.Options{})
 				s.cycle(l, 10*time.Second)
 				time.Sleep(time.Second)
-				held := s.take(l, 20*time.Second)
+				held := s.Take(l, 20*time.Second)
 				time.Sleep(far[4])
 				for i := range 2 {
 					dies(s, i)
@@ -651,43 +652,43 @@ func TestTheTwoNearestOfFiveFarNodesDie(t *testing.T) {
 						t.Errorf("%s with the two nearest %s: took %v, %v; want the farthest's %v", what, name, d, err, far[4])
 					}
 				}
-				check("Extend", func() error { return held.Extend(s.ctx) })
+				check("Extend", func() error { return held.Extend(s.Ctx) })
 				time.Sleep(time.Second)
-				check("Release", func() error { return held.Release(s.ctx) })
+				check("Release", func() error { return held.Release(s.Ctx) })
 				time.Sleep(2 * time.Second)
 				for n := range 3 {
 					var k *redlock.Lock
 					key := fmt.Sprint("jobs/", n)
-					check("TryAcquire", func() (err error) { k, err = l.TryAcquire(s.ctx, key, 10*time.Second); return err })
+					check("TryAcquire", func() (err error) { k, err = l.TryAcquire(s.Ctx, key, 10*time.Second); return err })
 					if k == nil {
 						return
 					}
 					time.Sleep(time.Second)
-					check("Extend", func() error { return k.Extend(s.ctx) })
+					check("Extend", func() error { return k.Extend(s.Ctx) })
 					time.Sleep(time.Second)
-					check("Release", func() error { return k.Release(s.ctx) })
+					check("Release", func() error { return k.Release(s.Ctx) })
 					time.Sleep(time.Second)
 				}
-				s.clean(l)
+				s.Clean(l)
 			})
 		})
 		t.Run(name+" before they were ever met", func(t *testing.T) {
 			onStage(t, 5, func(s *stage) {
 				for i, d := range far {
-					s.slow(d, i)
+					s.Slow(d, i)
 				}
 				for i := range 2 {
 					dies(s, i)
 				}
-				l := s.cold(redlock.Options{}, nil, s.c.Nodes())
+				l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
 				var k *redlock.Lock
 				var err error
-				d := took(func() { k, err = l.TryAcquire(s.ctx, job, 10*time.Second) })
+				d := took(func() { k, err = l.TryAcquire(s.Ctx, job, 10*time.Second) })
 				if want := 6 * far[4]; err != nil || d > want { // a dial, what it is set up with, scripts
 					t.Fatalf("TryAcquire: got %v after %v, want the lock within %v", err, d, want)
 				}
-				s.is("Release", k.Release(s.ctx), nil)
-				s.clean(l)
+				s.Is("Release", k.Release(s.Ctx), nil)
+				s.Clean(l)
 			})
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
@@ -21,15 +22,15 @@ func TestNodeThatHangsForAMinuteUnderLoadCostsLittle(t *testing.T) {
 		l := warmLocker(t, c, redlock.Options{})
 		var locks []*redlock.Lock
 		for i := range 20 {
-			locks = append(locks, try(t, l, fmt.Sprint("old", i), time.Hour))
+			locks = append(locks, harness.Try(t, l, fmt.Sprint("old", i), time.Hour))
 		}
-		other := try(t, l, "held", time.Hour)
+		other := harness.Try(t, l, "held", time.Hour)
 		time.Sleep(time.Millisecond)
 		before := runtime.NumGoroutine()
 		n := c.Node(2)
 		n.Hang()
 		for _, k := range locks {
-			checkIs(t, "Release", k.Release(t.Context()))
+			harness.CheckIs(t, "Release", k.Release(t.Context()))
 		}
 		mostConns, mostGoroutines, mostOwed := 0, 0, 0
 		for i := range 6000 { // a hundred a second
@@ -43,9 +44,9 @@ func TestNodeThatHangsForAMinuteUnderLoadCostsLittle(t *testing.T) {
 				t.Fatalf("TryAcquire number %d beside a hung node: took %v, want what the others take", i, d)
 			}
 			if key == "held" {
-				checkIs(t, "TryAcquire of a held lock beside a hung node", err, redlock.ErrHeld)
-			} else if checkIs(t, "TryAcquire beside a hung node", err); err == nil {
-				checkIs(t, "Release beside a hung node", k.Release(t.Context()))
+				harness.CheckIs(t, "TryAcquire of a held lock beside a hung node", err, redlock.ErrHeld)
+			} else if harness.CheckIs(t, "TryAcquire beside a hung node", err); err == nil {
+				harness.CheckIs(t, "Release beside a hung node", k.Release(t.Context()))
 			}
 			mostConns = max(mostConns, n.Connections())
 			mostGoroutines = max(mostGoroutines, runtime.NumGoroutine()-before)
@@ -62,11 +63,11 @@ func TestNodeThatHangsForAMinuteUnderLoadCostsLittle(t *testing.T) {
 		if mostOwed < 20 || mostOwed > 400 {
 			t.Errorf("owed to the hung node: got %d, want 20 to 400", mostOwed)
 		}
-		checkIs(t, "Release", other.Release(t.Context()))
+		harness.CheckIs(t, "Release", other.Release(t.Context()))
 		n.Record(true)
 		n.Resume()
 		back, ok := within(2*time.Second, func() bool {
-			k := try(t, l, "after", time.Hour)
+			k := harness.Try(t, l, "after", time.Hour)
 			time.Sleep(time.Millisecond)
 			value, _ := n.Get("after")
 			k.Release(t.Context())
@@ -80,11 +81,11 @@ func TestNodeThatHangsForAMinuteUnderLoadCostsLittle(t *testing.T) {
 			switch key := keyOf(cmd.Args); {
 			case strings.HasPrefix(key, "old"):
 				released++
-			case key == "after" && word(cmd.Args) == "acquire" && released < 20:
+			case key == "after" && harness.Verb(cmd.Args) == "acquire" && released < 20:
 				t.Fatalf("what a node hears that wakes: got a new acquire after %d of 20 owed releases, want all of them before", released)
 			}
 		}
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 		if n := runtime.NumGoroutine() - before; n > 40 {
 			t.Errorf("goroutines more than before, after it woke: got %d, want at most 40", n)
 		}
@@ -108,16 +109,16 @@ func TestNamesUsedOnceLeaveNothing(t *testing.T) {
 					if i%10 == 0 { // left to expire
 						continue
 					}
-					checkIs(t, "Release", k.Release(t.Context()))
+					harness.CheckIs(t, "Release", k.Release(t.Context()))
 				}
 			})
 		}
 		wg.Wait()
 		time.Sleep(2 * time.Minute)
-		check(t, "registers", len(c.Node(0).Keys()), names)
-		checkClean(t, c, l)
+		harness.Check(t, "registers", len(c.Node(0).Keys()), names)
+		harness.CheckClean(t, c, l)
 		time.Sleep(26 * time.Hour)
-		check(t, "keys a day later", len(c.Node(0).Keys()), 0)
+		harness.Check(t, "keys a day later", len(c.Node(0).Keys()), 0)
 	})
 }
 
@@ -145,7 +146,7 @@ func TestKeptAliveLocksCostNoGoroutineEach(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		check(t, "locks on the list", seam.Peek(l).Held, locks)
+		harness.Check(t, "locks on the list", seam.Peek(l).Held, locks)
 		most := 0
 		for range 65 { // past the renewal at a third of the ttl
 			time.Sleep(time.Second)
@@ -160,14 +161,14 @@ func TestKeptAliveLocksCostNoGoroutineEach(t *testing.T) {
 				ended++
 			}
 		}
-		check(t, "KeepAlive contexts that ended", ended, 0)
-		checkIs(t, "Close", l.Close())
+		harness.Check(t, "KeepAlive contexts that ended", ended, 0)
+		harness.CheckIs(t, "Close", l.Close())
 		for _, held := range all {
 			if !errors.Is(context.Cause(held), redlock.ErrClosed) {
 				t.Fatalf("cause of the end of a KeepAlive context: got %v, want ErrClosed", context.Cause(held))
 			}
 		}
-		check(t, "keys after Close", len(locksOn(c.Node(0))), 0)
+		harness.Check(t, "keys after Close", len(harness.LocksOn(c.Node(0))), 0)
 	})
 }
 
@@ -177,7 +178,7 @@ func TestHundredClientsAtOneInstant(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		var lockers []*redlock.Locker
 		for i := range clients {
-			l, err := newSeamed(redlock.Options{Name: fmt.Sprint("c", i)}, nil, nil, uint64(i), c.Nodes()...)
+			l, err := harness.NewSeamed(redlock.Options{Name: fmt.Sprint("c", i)}, nil, nil, uint64(i), c.Nodes()...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +196,7 @@ func TestHundredClientsAtOneInstant(t *testing.T) {
 			wg.Go(func() {
 				k, err := l.TryAcquire(t.Context(), "jobs/42", time.Minute)
 				if err != nil {
-					checkIs(t, "TryAcquire by one of a hundred at one instant", err, redlock.ErrHeld)
+					harness.CheckIs(t, "TryAcquire by one of a hundred at one instant", err, redlock.ErrHeld)
 					return
 				}
 				mu.Lock()
@@ -208,7 +209,7 @@ func TestHundredClientsAtOneInstant(t *testing.T) {
 			t.Errorf("winners of a hundred at one instant: got %d, want at most one", len(won))
 		}
 		for _, k := range won {
-			checkIs(t, "Release", k.Release(t.Context()))
+			harness.CheckIs(t, "Release", k.Release(t.Context()))
 		}
 		time.Sleep(time.Second)
 
@@ -221,7 +222,7 @@ func TestHundredClientsAtOneInstant(t *testing.T) {
 			wg.Go(func() {
 				k, err := l.Acquire(ctx, "jobs/43", time.Minute)
 				if err != nil {
-					checkIs(t, "Acquire by one of a hundred, which ended when one had won", err, context.Canceled)
+					harness.CheckIs(t, "Acquire by one of a hundred, which ended when one had won", err, context.Canceled)
 					return
 				}
 				mu.Lock()
@@ -239,8 +240,8 @@ func TestHundredClientsAtOneInstant(t *testing.T) {
 		if first == 0 || first > 3*time.Second {
 			t.Errorf("the first of a hundred that wait has the lock after: got %v (0: none), want within 3 s", first)
 		}
-		check(t, "holders", holders, 1)
-		checkClean(t, c, lockers...)
+		harness.Check(t, "holders", holders, 1)
+		harness.CheckClean(t, c, lockers...)
 	})
 }
 
@@ -253,7 +254,7 @@ func TestClientsWithDisjointMinoritiesGoOnAfterTheHeal(t *testing.T) {
 		ca, cb := c.Clients(), c.Clients()
 		a, b := lockerOn(t, redlock.Options{Name: "a"}, ca), lockerOn(t, redlock.Options{Name: "b"}, cb)
 		for _, l := range []*redlock.Locker{a, b} {
-			try(t, l, "warm", time.Minute).Release(t.Context())
+			harness.Try(t, l, "warm", time.Minute).Release(t.Context())
 			time.Sleep(10 * time.Millisecond)
 		}
 		c.Cut(ca[2:]...)
@@ -265,7 +266,7 @@ func TestClientsWithDisjointMinoritiesGoOnAfterTheHeal(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				defer cancel()
 				k, err := l.Acquire(ctx, "jobs/42", 2*time.Second)
-				checkIs(t, "Acquire over a partition that heals", err)
+				harness.CheckIs(t, "Acquire over a partition that heals", err)
 				if err != nil {
 					return
 				}
@@ -276,14 +277,14 @@ func TestClientsWithDisjointMinoritiesGoOnAfterTheHeal(t *testing.T) {
 					t.Errorf("a lock after the heal: got it after %v, want within 4 s", d)
 				}
 				time.Sleep(10 * time.Millisecond)
-				checkIs(t, "Release", k.Release(t.Context()))
+				harness.CheckIs(t, "Release", k.Release(t.Context()))
 			})
 		}
 		time.Sleep(time.Until(healed))
 		c.Mend(ca[2:]...)
 		c.Mend(cb[:3]...)
 		wg.Wait()
-		checkClean(t, c, a, b)
+		harness.CheckClean(t, c, a, b)
 	})
 }
 
@@ -291,10 +292,10 @@ func TestClientsWithDisjointMinoritiesGoOnAfterTheHeal(t *testing.T) {
 func TestExpiredLocksLeaveTheList(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		long := try(t, l, "long", time.Hour)
+		long := harness.Try(t, l, "long", time.Hour)
 		var short []*redlock.Lock
 		for i := range 20 {
-			short = append(short, try(t, l, fmt.Sprint("short", i), time.Second))
+			short = append(short, harness.Try(t, l, fmt.Sprint("short", i), time.Second))
 		}
 		if got := seam.Peek(l).Held; got != 21 {
 			t.Fatalf("locks on the list: got %d, want 21", got)
@@ -303,7 +304,7 @@ func TestExpiredLocksLeaveTheList(t *testing.T) {
 		if got := seam.Peek(l).Held; got != 1 {
 			t.Errorf("locks on the list a minute after 20 of 21 expired: got %d, want 1", got)
 		}
-		checkIs(t, "Release of an expired lock", short[0].Release(t.Context()), redlock.ErrLost)
-		checkIs(t, "Release", long.Release(t.Context()))
+		harness.CheckIs(t, "Release of an expired lock", short[0].Release(t.Context()), redlock.ErrLost)
+		harness.CheckIs(t, "Release", long.Release(t.Context()))
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestAttemptsFasterThanAFarNodeAnswersDoNotQueueBehindIt(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		holder := try(t, warmLockerNoFlush(t, c), "k", time.Minute)
+		holder := harness.Try(t, warmLockerNoFlush(t, c), "k", time.Minute)
 		_ = holder
 		c.Node(2).Delay(100*time.Millisecond, 100*time.Millisecond)
 		var before, after runtime.MemStats
@@ -64,7 +65,7 @@ func warmLockerNoFlush(t *testing.T, c *redlocktest.Cluster) *redlock.Locker {
 func TestExtensionsFasterThanAFarNodeAnswersDoNotOutliveTheRelease(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		k := try(t, l, "k", 10*time.Second)
+		k := harness.Try(t, l, "k", 10*time.Second)
 		c.Node(2).Delay(100*time.Millisecond, 100*time.Millisecond)
 		n := 0
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); n++ {

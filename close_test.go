@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -87,7 +88,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 				l := warmLocker(t, c, redlock.Options{NodeTimeout: 200 * time.Millisecond})
-				k := try(t, l, "held", time.Hour)
+				k := harness.Try(t, l, "held", time.Hour)
 				time.Sleep(time.Millisecond)
 				hangAll(c, tc.hung)
 				var wg sync.WaitGroup
@@ -104,7 +105,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 				var err error
 				d := took(func() { err = l.Close() })
-				checkIs(t, "Close", err)
+				harness.CheckIs(t, "Close", err)
 				if tc.hung && d > 400*time.Millisecond {
 					t.Errorf("time of Close with all nodes hung: got %v, want at most two node timeouts of 200 ms", d)
 				}
@@ -124,11 +125,11 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 					t.Errorf("end of %s: got %v after Close, want with it", tc.name, d)
 				}
 				wg.Wait()
-				check(t, "Valid after Close", k.Valid(), false)
+				harness.Check(t, "Valid after Close", k.Valid(), false)
 				hangAll(c, false)
 				if !tc.hung {
 					for i := range c.Len() {
-						check(t, "keys on node "+c.Node(i).Name()+" after Close", len(locksOn(c.Node(i))), 0)
+						harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
 					}
 				}
 			})
@@ -141,11 +142,11 @@ func TestCloseWithAllNodesHungTakesTwoNodeTimeouts(t *testing.T) {
 		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 			l := warmLocker(t, c, redlock.Options{NodeTimeout: timeout})
 			for i := range 20 {
-				try(t, l, fmt.Sprint("k", i), time.Minute)
+				harness.Try(t, l, fmt.Sprint("k", i), time.Minute)
 			}
 			time.Sleep(time.Millisecond)
 			hangAll(c, true)
-			if d := took(func() { checkIs(t, "Close", l.Close()) }); d > most {
+			if d := took(func() { harness.CheckIs(t, "Close", l.Close()) }); d > most {
 				t.Errorf("time of Close with all nodes hung and node timeout %v: got %v, want at most %v", timeout, d, most)
 			}
 			hangAll(c, false)
@@ -158,39 +159,39 @@ func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
 		clients := c.Clients()
 		l := lockerOn(t, redlock.Options{}, clients)
 		warmUp(t, c, l)
-		k := try(t, l, "jobs/42", time.Hour)
-		released := try(t, l, "jobs/43", time.Hour)
-		checkIs(t, "Release", released.Release(t.Context()))
+		k := harness.Try(t, l, "jobs/42", time.Hour)
+		released := harness.Try(t, l, "jobs/43", time.Hour)
+		harness.CheckIs(t, "Release", released.Release(t.Context()))
 		held, stop := k.KeepAlive(t.Context())
 		defer stop()
-		checkIs(t, "Close", l.Close())
-		checkIs(t, "cause of the end of a KeepAlive context", context.Cause(held), redlock.ErrClosed)
+		harness.CheckIs(t, "Close", l.Close())
+		harness.CheckIs(t, "cause of the end of a KeepAlive context", context.Cause(held), redlock.ErrClosed)
 		for i := range c.Len() {
-			check(t, "keys on node "+c.Node(i).Name()+" after Close", len(locksOn(c.Node(i))), 0)
+			harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
 			c.Node(i).Record(true)
 		}
 		ctx := t.Context()
-		checkIs(t, "a second Close", l.Close(), redlock.ErrClosed)
+		harness.CheckIs(t, "a second Close", l.Close(), redlock.ErrClosed)
 		_, err := l.TryAcquire(ctx, "a", time.Minute)
-		checkIs(t, "TryAcquire", err, redlock.ErrClosed)
-		checkIsNot(t, "TryAcquire", err, redlock.ErrHeld, redlock.ErrNoQuorum, context.Canceled)
+		harness.CheckIs(t, "TryAcquire", err, redlock.ErrClosed)
+		harness.CheckIsNot(t, "TryAcquire", err, redlock.ErrHeld, redlock.ErrNoQuorum, context.Canceled)
 		_, err = l.Acquire(ctx, "a", time.Minute)
-		checkIs(t, "Acquire", err, redlock.ErrClosed)
+		harness.CheckIs(t, "Acquire", err, redlock.ErrClosed)
 		_, err = l.Inspect(ctx, "a")
-		checkIs(t, "Inspect", err, redlock.ErrClosed)
+		harness.CheckIs(t, "Inspect", err, redlock.ErrClosed)
 		_, err = l.Adopt(ctx, "a", "x", time.Minute)
-		checkIs(t, "Adopt", err, redlock.ErrClosed)
-		checkIs(t, "Run", l.Run(ctx, "a", time.Minute, func(context.Context, *redlock.Lock) error { return nil }), redlock.ErrClosed)
-		checkIs(t, "Extend", k.Extend(ctx), redlock.ErrClosed)
+		harness.CheckIs(t, "Adopt", err, redlock.ErrClosed)
+		harness.CheckIs(t, "Run", l.Run(ctx, "a", time.Minute, func(context.Context, *redlock.Lock) error { return nil }), redlock.ErrClosed)
+		harness.CheckIs(t, "Extend", k.Extend(ctx), redlock.ErrClosed)
 		again, stop := k.KeepAlive(ctx)
 		defer stop()
-		checkIs(t, "cause of a KeepAlive context", context.Cause(again), redlock.ErrClosed)
-		checkIs(t, "Release of a lock that Close released", k.Release(ctx))
-		checkIs(t, "Release of a lock released before", released.Release(ctx))
+		harness.CheckIs(t, "cause of a KeepAlive context", context.Cause(again), redlock.ErrClosed)
+		harness.CheckIs(t, "Release of a lock that Close released", k.Release(ctx))
+		harness.CheckIs(t, "Release of a lock released before", released.Release(ctx))
 		time.Sleep(time.Second)
 		for i, client := range clients {
-			check(t, "commands of ours after Close", len(c.Node(i).Log()), 0)
-			checkIs(t, "PING by a client given to New", client.Ping(ctx).Err())
+			harness.Check(t, "commands of ours after Close", len(c.Node(i).Log()), 0)
+			harness.CheckIs(t, "PING by a client given to New", client.Ping(ctx).Err())
 		}
 	})
 }
@@ -199,8 +200,8 @@ func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
 func TestEveryWrongCallAfterCloseIsErrClosed(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		k := try(t, l, "jobs/42", time.Hour)
-		checkIs(t, "Close", l.Close())
+		k := harness.Try(t, l, "jobs/42", time.Hour)
+		harness.CheckIs(t, "Close", l.Close())
 		done, cancel := context.WithCancel(t.Context())
 		cancel()
 		for _, call := range []struct {
@@ -216,8 +217,8 @@ func TestEveryWrongCallAfterCloseIsErrClosed(t *testing.T) {
 		} {
 			is := func(method string, err error) {
 				t.Helper()
-				checkIs(t, method+" "+call.what, err, redlock.ErrClosed)
-				checkIsNot(t, method+" "+call.what, err, context.Canceled)
+				harness.CheckIs(t, method+" "+call.what, err, redlock.ErrClosed)
+				harness.CheckIsNot(t, method+" "+call.what, err, context.Canceled)
 			}
 			_, err := l.TryAcquire(call.ctx, call.key, call.ttl)
 			is("TryAcquire", err)
@@ -239,13 +240,13 @@ func TestEveryWrongCallAfterCloseIsErrClosed(t *testing.T) {
 func TestClosePaysWhatIsOwedToNodesThatAnswer(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		k := try(t, l, "jobs/42", time.Hour)
+		k := harness.Try(t, l, "jobs/42", time.Hour)
 		time.Sleep(time.Millisecond)
 		unanswered(c.Node(2), "release", "jobs/42", 3)
-		checkIs(t, "Release", k.Release(t.Context()))
-		checkIs(t, "Close", l.Close())
-		check(t, "keys on the node that had not answered", len(locksOn(c.Node(2))), 0)
-		check(t, "releases that it heard", count(heard(c.Node(2), "jobs/42"), "release") >= 2, true)
+		harness.CheckIs(t, "Release", k.Release(t.Context()))
+		harness.CheckIs(t, "Close", l.Close())
+		harness.Check(t, "keys on the node that had not answered", len(harness.LocksOn(c.Node(2))), 0)
+		harness.Check(t, "releases that it heard", count(heard(c.Node(2), "jobs/42"), "release") >= 2, true)
 	})
 }
 
@@ -254,15 +255,15 @@ func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
 		for i := range 50 {
-			try(t, l, fmt.Sprint("k", i), time.Hour)
+			harness.Try(t, l, fmt.Sprint("k", i), time.Hour)
 		}
 		time.Sleep(time.Millisecond)
 		c.Node(2).Hang()
-		if d := took(func() { checkIs(t, "Close", l.Close()) }); d > 2*time.Second {
+		if d := took(func() { harness.CheckIs(t, "Close", l.Close()) }); d > 2*time.Second {
 			t.Errorf("time of Close with one node hung: got %v, want at most two seconds", d)
 		}
 		for i := range 2 {
-			check(t, "keys on node "+c.Node(i).Name()+" after Close", len(locksOn(c.Node(i))), 0)
+			harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
 		}
 		c.Node(2).Resume()
 	})
@@ -278,39 +279,39 @@ func TestCloseDoesNotWaitForASilentMinority(t *testing.T) {
 	}{
 		{"silent since the acquire, which was long ago", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
 			c.Node(2).Hang()
-			try(t, l, "jobs/42", time.Hour)
+			harness.Try(t, l, "jobs/42", time.Hour)
 			time.Sleep(500 * time.Millisecond)
 		}, time.Millisecond},
 		{"silent since the acquire, which was just now", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
 			c.Node(2).Hang()
-			try(t, l, "jobs/42", time.Hour)
+			harness.Try(t, l, "jobs/42", time.Hour)
 		}, 260 * time.Millisecond},
 		{"silent since the first contact", false, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
 			c.Node(2).Hang()
-			try(t, l, "jobs/42", time.Hour)
+			harness.Try(t, l, "jobs/42", time.Hour)
 		}, 260 * time.Millisecond},
 		{"silent before the release", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
-			k := try(t, l, "jobs/42", time.Hour)
+			k := harness.Try(t, l, "jobs/42", time.Hour)
 			time.Sleep(time.Second)
 			c.Node(2).Hang()
-			checkIs(t, "Release", k.Release(t.Context()))
+			harness.CheckIs(t, "Release", k.Release(t.Context()))
 		}, 260 * time.Millisecond},
 		{"silent before Close, with a lock held", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
-			try(t, l, "jobs/42", time.Hour)
+			harness.Try(t, l, "jobs/42", time.Hour)
 			time.Sleep(time.Second)
 			c.Node(2).Hang()
 		}, 260 * time.Millisecond},
 		{"silent when its subscription is made", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
-			try(t, l, "jobs/42", time.Hour)
+			harness.Try(t, l, "jobs/42", time.Hour)
 			c.Node(2).Hang()
 			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 			defer cancel()
 			_, err := l.Acquire(ctx, "jobs/42", time.Hour)
-			checkIs(t, "Acquire of a lock that is held", err, context.DeadlineExceeded)
+			harness.CheckIs(t, "Acquire of a lock that is held", err, context.DeadlineExceeded)
 		}, 260 * time.Millisecond},
 		{"silent for so long that it is out of use", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
 			c.Node(2).Hang()
-			try(t, l, "jobs/42", time.Hour)
+			harness.Try(t, l, "jobs/42", time.Hour)
 			time.Sleep(3 * time.Second)
 		}, time.Millisecond},
 	} {
@@ -321,11 +322,11 @@ func TestCloseDoesNotWaitForASilentMinority(t *testing.T) {
 					warmUp(t, c, l)
 				}
 				tc.act(t, c, l)
-				if d := took(func() { checkIs(t, "Close", l.Close()) }); d > tc.most {
+				if d := took(func() { harness.CheckIs(t, "Close", l.Close()) }); d > tc.most {
 					t.Errorf("time of Close: got %v, want at most %v", d, tc.most)
 				}
 				for i := range 2 {
-					check(t, "keys on node "+c.Node(i).Name()+" after Close", len(locksOn(c.Node(i))), 0)
+					harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
 				}
 				c.Node(2).Resume()
 			})
@@ -354,14 +355,14 @@ func TestCloseWaitsForASlowNode(t *testing.T) {
 				if tc.warm {
 					warmUp(t, c, l)
 				}
-				k := try(t, l, "jobs/42", time.Hour)
+				k := harness.Try(t, l, "jobs/42", time.Hour)
 				if tc.released {
-					checkIs(t, "Release", k.Release(t.Context()))
+					harness.CheckIs(t, "Release", k.Release(t.Context()))
 				}
-				checkIs(t, "Close", l.Close())
+				harness.CheckIs(t, "Close", l.Close())
 				time.Sleep(time.Second) // what is under way arrives
 				for i := range 3 {
-					check(t, "keys on node "+c.Node(i).Name()+" after Close", len(locksOn(c.Node(i))), 0)
+					harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
 				}
 			})
 		})
@@ -370,10 +371,10 @@ func TestCloseWaitsForASlowNode(t *testing.T) {
 		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 			l := warmLocker(t, c, redlock.Options{})
 			c.Node(2).Delay(40*time.Millisecond, 40*time.Millisecond)
-			checkIs(t, "Release", try(t, l, "jobs/42", time.Hour).Release(t.Context()))
-			checkIs(t, "Close", l.Close())
+			harness.CheckIs(t, "Release", harness.Try(t, l, "jobs/42", time.Hour).Release(t.Context()))
+			harness.CheckIs(t, "Close", l.Close())
 			time.Sleep(time.Second)
-			check(t, "keys on the slow node after Close", len(locksOn(c.Node(2))), 0)
+			harness.Check(t, "keys on the slow node after Close", len(harness.LocksOn(c.Node(2))), 0)
 		})
 	})
 }
@@ -387,7 +388,7 @@ func TestCloseRacingWithAWinNeverLeavesALockWithoutAnOwner(t *testing.T) {
 	for step := range 60 {
 		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 			l := lockerOn(t, redlock.Options{}, c.Clients())
-			k0 := try(t, l, "warm", time.Minute)
+			k0 := harness.Try(t, l, "warm", time.Minute)
 			k0.Release(t.Context())
 			time.Sleep(50 * time.Millisecond)
 			var wg sync.WaitGroup
@@ -395,21 +396,21 @@ func TestCloseRacingWithAWinNeverLeavesALockWithoutAnOwner(t *testing.T) {
 			var err error
 			wg.Go(func() { k, err = l.TryAcquire(t.Context(), "jobs/42", time.Hour) })
 			time.Sleep(time.Duration(step) * 5 * time.Microsecond)
-			checkIs(t, "Close", l.Close())
+			harness.CheckIs(t, "Close", l.Close())
 			wg.Wait()
 			switch {
 			case (k == nil) == (err == nil):
 				t.Errorf("TryAcquire beside Close after %d µs: got lock %v and error %v, want one of them", 5*step, k, err)
 			case err != nil:
 				errs++
-				checkIs(t, "TryAcquire beside Close", err, redlock.ErrClosed)
+				harness.CheckIs(t, "TryAcquire beside Close", err, redlock.ErrClosed)
 			default:
 				locks++
-				check(t, "Valid after Close", k.Valid(), false)
+				harness.Check(t, "Valid after Close", k.Valid(), false)
 			}
 			time.Sleep(time.Second)
 			for i := range c.Len() {
-				check(t, fmt.Sprintf("keys on node %s after a Close %d µs after the call", c.Node(i).Name(), 5*step), len(locksOn(c.Node(i))), 0)
+				harness.Check(t, fmt.Sprintf("keys on node %s after a Close %d µs after the call", c.Node(i).Name(), 5*step), len(harness.LocksOn(c.Node(i))), 0)
 			}
 		})
 	}
@@ -423,7 +424,7 @@ func TestCloseRacingWithAContextThatEndsAtTheWin(t *testing.T) {
 	for step := range 40 {
 		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 			l := lockerOn(t, redlock.Options{}, c.Clients())
-			try(t, l, "warm", time.Minute).Release(t.Context())
+			harness.Try(t, l, "warm", time.Minute).Release(t.Context())
 			time.Sleep(50 * time.Millisecond)
 			ctx, cancel := context.WithTimeout(t.Context(), 120*time.Microsecond+time.Duration(step)*3*time.Microsecond)
 			defer cancel()
@@ -432,9 +433,9 @@ func TestCloseRacingWithAContextThatEndsAtTheWin(t *testing.T) {
 				t.Errorf("TryAcquire whose ctx ends at the quorum: got lock %v and error %v, want one of them", k, err)
 			}
 			if k != nil {
-				checkIs(t, "Release", k.Release(t.Context()))
+				harness.CheckIs(t, "Release", k.Release(t.Context()))
 			}
-			checkClean(t, c, l)
+			harness.CheckClean(t, c, l)
 		})
 	}
 }
@@ -445,10 +446,10 @@ func TestClientsOfOpenAreClosedAndThoseOfNewAreNot(t *testing.T) {
 		l := lockerOn(t, redlock.Options{}, clients)
 		warmUp(t, c, l)
 		before := c.Connections()
-		checkIs(t, "Close", l.Close())
-		check(t, "connections of clients given to New, after Close", c.Connections(), before)
+		harness.CheckIs(t, "Close", l.Close())
+		harness.Check(t, "connections of clients given to New, after Close", c.Connections(), before)
 		for _, client := range clients {
-			checkIs(t, "SET by a client given to New", client.Set(t.Context(), "x", "y", time.Minute).Err())
+			harness.CheckIs(t, "SET by a client given to New", client.Set(t.Context(), "x", "y", time.Minute).Err())
 		}
 	})
 	// The clients that Open makes have a dialer of their own and cannot reach the
@@ -475,11 +476,11 @@ func TestClientsOfOpenAreClosedAndThoseOfNewAreNot(t *testing.T) {
 		}
 	})
 	l, err := redlock.Open(redlock.Options{NodeTimeout: 20 * time.Millisecond}, ln.Addr().String())
-	checkIs(t, "Open", err)
+	harness.CheckIs(t, "Open", err)
 	_, err = l.TryAcquire(t.Context(), "jobs/42", time.Minute)
-	checkIs(t, "TryAcquire on a server that says nothing", err, redlock.ErrNoQuorum)
+	harness.CheckIs(t, "TryAcquire on a server that says nothing", err, redlock.ErrNoQuorum)
 	conns.Wait()
-	checkIs(t, "Close", l.Close())
+	harness.CheckIs(t, "Close", l.Close())
 	ln.Close()
 	done := make(chan struct{})
 	go func() { ended.Wait(); close(done) }()
@@ -505,11 +506,11 @@ func TestCloseWaitsForWhatCallsHaveToUndo(t *testing.T) {
 			c.Node(i).Set("jobs/42", "a stranger", time.Hour)
 		}
 		stand = true
-		done := background(func() error { _, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour); return err })
+		done := harness.Background(func() error { _, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour); return err })
 		time.Sleep(time.Millisecond)
-		check(t, "keys of ours on the third node", len(locksOn(c.Node(2))), 1)
-		checkIs(t, "Close", l.Close())
-		check(t, "keys of ours on the third node after Close", len(locksOn(c.Node(2))), 0)
-		checkIs(t, "TryAcquire", <-done, redlock.ErrHeld)
+		harness.Check(t, "keys of ours on the third node", len(harness.LocksOn(c.Node(2))), 1)
+		harness.CheckIs(t, "Close", l.Close())
+		harness.Check(t, "keys of ours on the third node after Close", len(harness.LocksOn(c.Node(2))), 0)
+		harness.CheckIs(t, "TryAcquire", <-done, redlock.ErrHeld)
 	})
 }

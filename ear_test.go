@@ -13,12 +13,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
 // subscribers is how many connections of a node subscribe to something, and to what.
 func (s *stage) subscriptions(i int) (channels int) {
-	return len(s.do(i, "PUBSUB", "CHANNELS").([]any))
+	return len(s.Do(i, "PUBSUB", "CHANNELS").([]any))
 }
 
 // A dialled counts the connections of clients that are made by hand.
@@ -32,9 +33,9 @@ type dialled struct {
 
 // earsBy gives nodes whose ears dial through d.
 func (s *stage) earsBy(d *dialled) (nodes []redlock.Node) {
-	ask := s.c.Clients()
+	ask := s.Cluster.Clients()
 	for i, c := range ask {
-		n := s.node(i)
+		n := s.Node(i)
 		opt := *c.Options()
 		opt.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			d.mu.Lock()
@@ -76,14 +77,14 @@ func (d *dialled) calls() int {
 func TestOneConnectionPerNodeHearsForAllKeysAndWaiters(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		var d dialled
-		l := s.lockerWith(redlock.Options{}, nil, s.earsBy(&d))
-		holder := s.locker(redlock.Options{})
+		l := s.LockerWith(redlock.Options{}, nil, s.earsBy(&d))
+		holder := s.Locker(redlock.Options{})
 		var locks []*redlock.Lock
 		var ws []*waiting
 		for i := range 20 {
 			key := fmt.Sprint("jobs/", i)
-			k, err := holder.TryAcquire(s.ctx, key, heldLong)
-			s.is("TryAcquire", err, nil)
+			k, err := holder.TryAcquire(s.Ctx, key, heldLong)
+			s.Is("TryAcquire", err, nil)
 			locks = append(locks, k)
 			for range 3 {
 				ws = append(ws, s.waiterOf(l, key, heldLong))
@@ -101,7 +102,7 @@ func TestOneConnectionPerNodeHearsForAllKeysAndWaiters(t *testing.T) {
 		}
 		for i, k := range locks {
 			released := time.Now()
-			k.Release(s.ctx)
+			k.Release(s.Ctx)
 			got := 0
 			within(5*time.Millisecond, func() bool {
 				got = 0
@@ -126,8 +127,8 @@ func TestOneConnectionPerNodeHearsForAllKeysAndWaiters(t *testing.T) {
 func TestASubscriptionLingersIsUsedAgainAndClosed(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		var d dialled
-		l := s.lockerWith(redlock.Options{}, nil, s.earsBy(&d))
-		s.strangers(heldLong, s.all()...)
+		l := s.LockerWith(redlock.Options{}, nil, s.earsBy(&d))
+		s.Foreign(heldLong, s.All()...)
 		w := s.settled(l, heldLong)
 		w.gives(context.Canceled)
 		time.Sleep(lingers / 2)
@@ -143,12 +144,12 @@ func TestASubscriptionLingersIsUsedAgainAndClosed(t *testing.T) {
 		if got := d.count(); got != 3 {
 			s.Errorf("connections over five waits: got %d, want one per node", got)
 		}
-		before := s.node(1).Connections()
+		before := s.Node(1).Connections()
 		time.Sleep(2*lingers + time.Second)
 		if got := s.subscriptions(1); got != 0 {
 			s.Errorf("subscriptions long after the last waiter left: got %d, want none", got)
 		}
-		if got := s.node(1).Connections(); got != before-1 {
+		if got := s.Node(1).Connections(); got != before-1 {
 			s.Errorf("connections: got %d after %d, want the one to hear by closed", got, before)
 		}
 		if seam.Peek(l).Queues != 0 || seam.Peek(l).Nodes[0].Subscribed != 0 || seam.Peek(l).Channels != 0 {
@@ -165,10 +166,10 @@ func TestASubscriptionLingersIsUsedAgainAndClosed(t *testing.T) {
 // One key's channel is given up while another's stays.
 func TestAChannelIsUnsubscribedWhereOthersStay(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
+		l := s.Locker(redlock.Options{})
 		for i := range 3 {
-			s.node(i).Set(job, otherValue, heldLong)
-			s.node(i).Set("jobs/43", otherValue, heldLong)
+			s.Node(i).Set(job, otherValue, heldLong)
+			s.Node(i).Set("jobs/43", otherValue, heldLong)
 		}
 		stays := s.waiterOf(l, "jobs/43", heldLong)
 		w := s.settled(l, heldLong)
@@ -190,15 +191,15 @@ func TestAChannelIsUnsubscribedWhereOthersStay(t *testing.T) {
 // Attack 88.
 func TestAQuietLinkIsPingedAndAHalfOpenOneGivenUp(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		s.strangers(heldLong, s.all()...)
+		s.Foreign(heldLong, s.All()...)
 		nodes, ears := s.apart()
-		l := s.lockerWith(redlock.Options{}, nil, nodes)
+		l := s.LockerWith(redlock.Options{}, nil, nodes)
 		w := s.settled(l, heldLong)
 		time.Sleep(time.Minute)
 		pings, subs := 0, 0
-		for _, c := range s.node(0).Log() {
+		for _, c := range s.Node(0).Log() {
 			if c.Client == 2 {
-				switch verb(c.Args) {
+				switch harness.Verb(c.Args) {
 				case "ping":
 					pings++
 				case "subscribe":
@@ -209,12 +210,12 @@ func TestAQuietLinkIsPingedAndAHalfOpenOneGivenUp(t *testing.T) {
 		if pings < 5 || pings > 12 || subs != 0 { // recorded since it settled
 			s.Errorf("a minute of silence: got %d PINGs and %d subscriptions, want one in six seconds and none", pings, subs)
 		}
-		s.c.Cut(ears[0])
+		s.Cluster.Cut(ears[0])
 		d, ok := within(deafAfter+time.Second, func() bool { return seam.Peek(l).Nodes[0].Subscribed == 0 })
 		if !ok || d > deafAfter+10*time.Millisecond {
 			s.Errorf("a half-open link is noticed after %v, want %v", d, deafAfter)
 		}
-		s.c.Mend(ears[0])
+		s.Cluster.Mend(ears[0])
 		if d, ok := within(4*time.Second, func() bool { return seam.Peek(l).Nodes[0].Subscribed == 1 }); !ok {
 			s.Errorf("not heard again %v after the link was mended", d)
 		}
@@ -233,9 +234,9 @@ func TestDialsForASubscriptionAreBounded(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			onStage(t, 3, func(s *stage) {
-				s.strangers(heldLong, s.all()...)
+				s.Foreign(heldLong, s.All()...)
 				var d dialled
-				l := s.lockerWith(redlock.Options{}, nil, s.earsBy(&d))
+				l := s.LockerWith(redlock.Options{}, nil, s.earsBy(&d))
 				f(s, &d)
 				w := s.waiter(l, heldLong)
 				time.Sleep(time.Minute)
@@ -272,10 +273,10 @@ func TestDialsForASubscriptionAreBounded(t *testing.T) {
 // do it, too, at once and with a lock held that Close has to wait for.
 func TestOnlyWeDialForASubscriptionThatBroke(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		s.strangers(heldLong, s.all()...)
+		s.Foreign(heldLong, s.All()...)
 		const lives, wait = 3 * time.Second, 31 * time.Second
 		d := dialled{cutOff: lives}
-		l := s.lockerWith(redlock.Options{}, nil, s.earsBy(&d))
+		l := s.LockerWith(redlock.Options{}, nil, s.earsBy(&d))
 		w := s.waiter(l, heldLong)
 		time.Sleep(wait)
 		w.waits("for half a minute")
@@ -290,16 +291,16 @@ func TestOnlyWeDialForASubscriptionThatBroke(t *testing.T) {
 // nobody would end that.
 func TestNothingIsListenedToAfterClose(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		s.strangers(heldLong, s.all()...)
+		s.Foreign(heldLong, s.All()...)
 		var d dialled
-		l := s.lockerWith(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
+		l := s.LockerWith(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
 			if r.Op == redlock.OpAcquire {
 				time.Sleep(time.Second) // ten times as long as Close waits
 			}
 		}}, nil, s.earsBy(&d))
 		w := s.waiter(l, heldLong)
 		time.Sleep(time.Millisecond)
-		s.is("Close", l.Close(), nil)
+		s.Is("Close", l.Close(), nil)
 		w.waits("when Close has returned: the test tests nothing;")
 		<-w.ended
 		if w.err == nil {
@@ -319,8 +320,8 @@ func TestNothingIsListenedToAfterClose(t *testing.T) {
 
 // denied has every SUBSCRIBE answered with an error.
 func (s *stage) denied(err string) {
-	for i := range s.c.Len() {
-		s.node(i).FailCommand("subscribe", err)
+	for i := range s.Cluster.Len() {
+		s.Node(i).FailCommand("subscribe", err)
 	}
 }
 
@@ -330,12 +331,12 @@ func TestListeningFollowsTheWaitersInAllOrders(t *testing.T) {
 	for seed := range uint64(3) {
 		onStage(t, 3, func(s *stage) {
 			var d dialled
-			l := s.lockerWith(redlock.Options{}, nil, s.earsBy(&d))
+			l := s.LockerWith(redlock.Options{}, nil, s.earsBy(&d))
 			r := rand.New(rand.NewPCG(seed, 7))
 			keys := []string{"a", "b", "c", "d"}
 			for i := range 3 {
 				for _, key := range keys {
-					s.node(i).Set(key, otherValue, time.Hour)
+					s.Node(i).Set(key, otherValue, time.Hour)
 				}
 			}
 			wait := make(map[string]*waiting)
@@ -384,20 +385,20 @@ func TestListeningFollowsTheWaitersInAllOrders(t *testing.T) {
 // Attack 88.
 func TestAFloodOfAnnouncementsWakesAtMostOncePerValue(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		k := s.take(s.locker(redlock.Options{}), heldLong)
-		w := s.settled(s.locker(redlock.Options{}), heldLong)
+		k := s.Take(s.Locker(redlock.Options{}), heldLong)
+		w := s.settled(s.Locker(redlock.Options{}), heldLong)
 		for i := range 1000 {
 			s.announce(fmt.Sprint("value ", i), i%3) // each by a minority
 		}
 		for range 1000 {
-			s.announce("the same", s.all()...)
+			s.announce("the same", s.All()...)
 		}
 		time.Sleep(20 * time.Millisecond)
 		if got := s.tries(0); got > 2 {
 			s.Errorf("a flood had the waiter try %d times, want at most twice", got)
 		}
 		released := time.Now()
-		s.is("Release", k.Release(s.ctx), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
 		w.gets("after a flood", released, 3*oneTrip)
 	})
 }
@@ -407,13 +408,13 @@ func TestAFloodOfAnnouncementsWakesAtMostOncePerValue(t *testing.T) {
 // Attack 88.
 func TestAnAnnouncementIsForOneKey(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		l, holder := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+		l, holder := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 		var locks []*redlock.Lock
 		var ws []*waiting
 		keys := []string{"a", "{a}b", "a{b", "b"}
 		for _, key := range keys {
-			k, err := holder.TryAcquire(s.ctx, key, heldLong)
-			s.is("TryAcquire", err, nil)
+			k, err := holder.TryAcquire(s.Ctx, key, heldLong)
+			s.Is("TryAcquire", err, nil)
 			locks = append(locks, k)
 			ws = append(ws, s.waiterOf(l, key, heldLong))
 		}
@@ -421,7 +422,7 @@ func TestAnAnnouncementIsForOneKey(t *testing.T) {
 		var served []string
 		for _, i := range []int{2, 0, 3, 1} {
 			released := time.Now()
-			s.is("Release", locks[i].Release(s.ctx), nil)
+			s.Is("Release", locks[i].Release(s.Ctx), nil)
 			ws[i].gets(keys[i], released, 3*oneTrip)
 			for j, w := range ws {
 				if w.over() && !slices.Contains(served, keys[j]) {

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -24,12 +25,12 @@ const (
 
 // fair is a Locker of a name whose waiters take turns.
 func (s *stage) fair(name string) *redlock.Locker {
-	return s.locker(redlock.Options{Fair: true, Name: name})
+	return s.Locker(redlock.Options{Fair: true, Name: name})
 }
 
 // queue is the labels of the places in a node's queue, first to last.
 func (s *stage) queue(i int) (labels []string) {
-	for _, place := range s.do(i, "ZRANGE", jobQueue, "0", "-1").([]any) {
+	for _, place := range s.Do(i, "ZRANGE", jobQueue, "0", "-1").([]any) {
 		labels = append(labels, redlock.Label(place.(string)))
 	}
 	return labels
@@ -38,7 +39,7 @@ func (s *stage) queue(i int) (labels []string) {
 // A passage has waiters come, held up in some way, and go through one after the other.
 type passage struct {
 	name    string
-	options func(i int) *hands
+	options func(i int) *harness.Clocks
 	between func(s *stage) // while all wait
 	after   func(s *stage, served int)
 }
@@ -51,36 +52,36 @@ func TestTurnsAreInOrderOfArrival(t *testing.T) {
 	const n = 6
 	for _, p := range []passage{
 		{name: "nothing happens"},
-		{name: "one wall clock is an hour ahead, one an hour behind", options: func(i int) *hands {
-			h := &hands{}
+		{name: "one wall clock is an hour ahead, one an hour behind", options: func(i int) *harness.Clocks {
+			h := &harness.Clocks{}
 			switch i {
 			case 2:
-				h.setWall(time.Hour)
+				h.MoveWall(time.Hour)
 			case 4:
-				h.setWall(-time.Hour)
+				h.MoveWall(-time.Hour)
 			}
 			return h
 		}},
 		{name: "nodes' clocks are apart, but less than the arrivals", between: func(s *stage) {}},
 		{name: "nodes restart without their data, one after the other", after: func(s *stage, served int) {
-			s.node(served % 5).Restart(false)
+			s.Node(served % 5).Restart(false)
 		}},
 		{name: "all queues are lost at once", between: func(s *stage) {
 			for i := range 5 {
-				s.do(i, "DEL", jobQueue, jobLapse)
+				s.Do(i, "DEL", jobQueue, jobLapse)
 			}
 			time.Sleep(time.Second) // all have refreshed
 		}},
 		{name: "two nodes are down", between: func(s *stage) {
-			s.node(0).Stop()
-			s.node(3).Stop()
+			s.Node(0).Stop()
+			s.Node(3).Stop()
 		}},
 		{name: "two nodes hang", between: func(s *stage) {
-			s.node(1).Hang()
-			s.node(2).Hang()
+			s.Node(1).Hang()
+			s.Node(2).Hang()
 		}},
 		{name: "one comes back without its data", between: func(s *stage) {
-			s.node(0).Restart(false)
+			s.Node(0).Restart(false)
 			time.Sleep(2 * time.Second)
 		}},
 	} {
@@ -88,18 +89,18 @@ func TestTurnsAreInOrderOfArrival(t *testing.T) {
 			onStage(t, 5, func(s *stage) {
 				if p.between != nil && strings.HasPrefix(p.name, "nodes' clocks are apart") {
 					for i := range 5 {
-						s.node(i).JumpClock(time.Duration(i) * time.Millisecond)
+						s.Node(i).JumpClock(time.Duration(i) * time.Millisecond)
 					}
 				}
-				k := s.take(s.locker(redlock.Options{}), heldLong)
+				k := s.Take(s.Locker(redlock.Options{}), heldLong)
 				var ws []*waiting
 				var lockers []*redlock.Locker
 				for i := range n / 2 {
-					var h *hands
+					var h *harness.Clocks
 					if p.options != nil {
 						h = p.options(2 * i)
 					}
-					lockers = append(lockers, s.lockerWith(redlock.Options{Fair: true, Name: strconv.Itoa(i)}, h, s.c.Nodes()))
+					lockers = append(lockers, s.LockerWith(redlock.Options{Fair: true, Name: strconv.Itoa(i)}, h, s.Cluster.Nodes()))
 				}
 				for i := range n { // each Locker has two waiters, the second came after all the first
 					ws = append(ws, s.waiter(lockers[i%len(lockers)], heldLong))
@@ -127,10 +128,10 @@ func TestTurnsAreInOrderOfArrival(t *testing.T) {
 							p.after(s, served)
 						}
 						time.Sleep(50 * time.Millisecond)
-						w.lock.Release(s.ctx)
+						w.lock.Release(s.Ctx)
 					})
 				}
-				k.Release(s.ctx)
+				k.Release(s.Ctx)
 				all.Wait()
 				if want := []int{0, 1, 2, 3, 4, 5}; !slices.Equal(order, want) {
 					s.Errorf("served: got %v, want %v", order, want)
@@ -147,21 +148,21 @@ func TestTurnsAreInOrderOfArrival(t *testing.T) {
 func TestAWallClockThatIsSetDuringTheWaitChangesNoTurn(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		onStage(t, 3, func(s *stage) {
-			k := s.take(s.locker(redlock.Options{}), heldLong)
-			h := &hands{}
-			a := s.lockerWith(redlock.Options{Fair: true, Name: "a"}, h, s.c.Nodes())
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
+			h := &harness.Clocks{}
+			a := s.LockerWith(redlock.Options{Fair: true, Name: "a"}, h, s.Cluster.Nodes())
 			b, c := s.fair("b"), s.fair("c")
 			a1 := s.settled(a, heldLong)
 			b1 := s.settled(b, heldLong)
 			a2 := s.settled(a, heldLong) // in a's line
 			c1 := s.settled(c, heldLong)
-			h.setWall(step)
+			h.MoveWall(step)
 			time.Sleep(time.Second)
 			a1.gives(context.Canceled)
 			time.Sleep(time.Second)
 			for _, w := range []*waiting{b1, a2, c1} {
 				released := time.Now()
-				s.is("Release", k.Release(s.ctx), nil)
+				s.Is("Release", k.Release(s.Ctx), nil)
 				w.gets("in turn", released, 20*time.Millisecond)
 				k = w.lock
 			}
@@ -173,7 +174,7 @@ func TestAWallClockThatIsSetDuringTheWaitChangesNoTurn(t *testing.T) {
 func TestAWaiterQueuesOnEveryNode(t *testing.T) {
 	for n := 1; n <= 6; n++ {
 		onStage(t, n, func(s *stage) {
-			s.strangers(heldLong, s.all()...)
+			s.Foreign(heldLong, s.All()...)
 			s.settled(s.fair("a"), heldLong)
 			s.settled(s.fair("b"), heldLong)
 			time.Sleep(2 * placeDead)
@@ -191,9 +192,9 @@ func TestADeadHeadIsSkipped(t *testing.T) {
 	for _, how := range []string{"cut", "nodes that hang for it", "closed"} {
 		t.Run(how, func(t *testing.T) {
 			onStage(t, 3, func(s *stage) {
-				k := s.take(s.locker(redlock.Options{}), heldLong)
-				clients := s.c.Clients()
-				dead := s.lockerWith(redlock.Options{Fair: true, Name: "dead"}, nil, asLockerTakes(clients))
+				k := s.Take(s.Locker(redlock.Options{}), heldLong)
+				clients := s.Cluster.Clients()
+				dead := s.LockerWith(redlock.Options{Fair: true, Name: "dead"}, nil, harness.Nodes(clients))
 				s.settled(dead, heldLong)
 				next := s.settled(s.fair("next"), heldLong)
 				if got := s.queue(1); !slices.Equal(got, []string{"dead", "next"}) {
@@ -201,15 +202,15 @@ func TestADeadHeadIsSkipped(t *testing.T) {
 				}
 				switch how {
 				case "cut":
-					s.c.Cut(clients...)
+					s.Cluster.Cut(clients...)
 				case "nodes that hang for it":
-					s.c.Cut(clients[0], clients[2]) // a majority
+					s.Cluster.Cut(clients[0], clients[2]) // a majority
 				case "closed":
 					dead.Close()
 				}
 				gone := time.Now()
 				time.Sleep(10 * time.Millisecond)
-				s.is("Release", k.Release(s.ctx), nil)
+				s.Is("Release", k.Release(s.Ctx), nil)
 				d := next.gets("behind a dead head", gone, placeDead+3*time.Millisecond+4*oneTrip)
 				s.Logf("skipped after %v", d)
 			})
@@ -222,12 +223,12 @@ func TestADeadHeadIsSkipped(t *testing.T) {
 // Attack 90.
 func TestWhoIsCutOffFromAMajorityHoldsNobodyUp(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
-		k := s.take(s.locker(redlock.Options{}), heldLong)
-		clients := s.c.Clients()
-		lame := s.lockerWith(redlock.Options{Fair: true, Name: "lame"}, nil, asLockerTakes(clients))
+		k := s.Take(s.Locker(redlock.Options{}), heldLong)
+		clients := s.Cluster.Clients()
+		lame := s.LockerWith(redlock.Options{Fair: true, Name: "lame"}, nil, harness.Nodes(clients))
 		w := s.settled(lame, heldLong)
 		next := s.settled(s.fair("next"), heldLong)
-		s.c.Cut(clients[1:4]...)
+		s.Cluster.Cut(clients[1:4]...)
 		time.Sleep(10 * time.Second)
 		for i := range 5 {
 			if got := s.queue(i); !slices.Equal(got, []string{"next"}) {
@@ -235,14 +236,14 @@ func TestWhoIsCutOffFromAMajorityHoldsNobodyUp(t *testing.T) {
 			}
 		}
 		released := time.Now()
-		s.is("Release", k.Release(s.ctx), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
 		next.gets("behind one that cannot win", released, 4*oneTrip)
 		// Once it reaches them again it has its old place.
 		last := s.settled(s.fair("last"), heldLong)
-		s.c.Mend(clients...)
+		s.Cluster.Mend(clients...)
 		time.Sleep(8 * time.Second)
 		released = time.Now()
-		s.is("Release", next.lock.Release(s.ctx), nil)
+		s.Is("Release", next.lock.Release(s.Ctx), nil)
 		w.gets("back", released, 4*oneTrip)
 		last.waits("behind one that came earlier")
 	})
@@ -251,7 +252,7 @@ func TestWhoIsCutOffFromAMajorityHoldsNobodyUp(t *testing.T) {
 // Attack 90.
 func TestWhoGivesUpOrWinsLeavesAllQueues(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
-		k := s.take(s.locker(redlock.Options{}), heldLong)
+		k := s.Take(s.Locker(redlock.Options{}), heldLong)
 		a, b := s.fair("a"), s.fair("b")
 		wa, wb := s.settled(a, heldLong), s.settled(b, heldLong)
 		wa.gives(context.Canceled, redlock.ErrHeld)
@@ -261,7 +262,7 @@ func TestWhoGivesUpOrWinsLeavesAllQueues(t *testing.T) {
 				s.Errorf("queue of node %d after a gave up: got %v, want b", i, got)
 			}
 		}
-		s.is("Release", k.Release(s.ctx), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
 		<-wb.ended
 		time.Sleep(oneTrip)
 		for i := range 5 {
@@ -269,22 +270,22 @@ func TestWhoGivesUpOrWinsLeavesAllQueues(t *testing.T) {
 				s.Errorf("queue of node %d after b won: got %v, want none", i, got)
 			}
 		}
-		s.is("Release", wb.lock.Release(s.ctx), nil)
+		s.Is("Release", wb.lock.Release(s.Ctx), nil)
 		s.untraced(a, b)
 	})
 }
 
 func TestTryAcquireMindsTheQueueAndIsNotInIt(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		s.strangers(heldLong, s.all()...)
+		s.Foreign(heldLong, s.All()...)
 		s.settled(s.fair("a"), heldLong)
 		other := s.fair("other")
 		for i := range 3 {
-			s.node(i).Evict(job) // free, and nobody knows yet
+			s.Node(i).Evict(job) // free, and nobody knows yet
 		}
-		_, err := other.TryAcquire(s.ctx, job, time.Second)
-		s.is("TryAcquire while another waits", err, redlock.ErrHeld)
-		s.says(err, "the turn of a")
+		_, err := other.TryAcquire(s.Ctx, job, time.Second)
+		s.Is("TryAcquire while another waits", err, redlock.ErrHeld)
+		s.Says(err, "the turn of a")
 		for i := range 3 {
 			if got := s.queue(i); !slices.Equal(got, []string{"a"}) {
 				s.Errorf("queue of node %d: got %v, want a", i, got)
@@ -292,9 +293,9 @@ func TestTryAcquireMindsTheQueueAndIsNotInIt(t *testing.T) {
 		}
 	})
 	onStage(t, 3, func(s *stage) {
-		s.strangers(heldLong, s.all()...)
-		_, err := s.fair("other").TryAcquire(s.ctx, job, time.Second)
-		s.is("TryAcquire of a held lock", err, redlock.ErrHeld)
+		s.Foreign(heldLong, s.All()...)
+		_, err := s.fair("other").TryAcquire(s.Ctx, job, time.Second)
+		s.Is("TryAcquire of a held lock", err, redlock.ErrHeld)
 		for i := range 3 {
 			if got := s.queue(i); len(got) > 0 {
 				s.Errorf("queue of node %d: got %v, want none", i, got)
@@ -308,19 +309,19 @@ func TestTryAcquireMindsTheQueueAndIsNotInIt(t *testing.T) {
 func TestWhoFindsTheLockFreeTellsWhoseTurnItIs(t *testing.T) {
 	for name, ask := range map[string]func(s *stage, l *redlock.Locker){
 		"TryAcquire": func(s *stage, l *redlock.Locker) {
-			_, err := l.TryAcquire(s.ctx, job, time.Second)
-			s.is("TryAcquire", err, redlock.ErrHeld)
+			_, err := l.TryAcquire(s.Ctx, job, time.Second)
+			s.Is("TryAcquire", err, redlock.ErrHeld)
 		},
 		"Acquire": func(s *stage, l *redlock.Locker) { s.waiter(l, heldLong) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onStage(t, 3, func(s *stage) {
-				s.strangers(heldLong, s.all()...)
+				s.Foreign(heldLong, s.All()...)
 				first := s.settled(s.fair("first"), heldLong)
 				second := s.settled(s.fair("second"), heldLong)
 				time.Sleep(100 * time.Millisecond) // far from the next time that they ask of their own accord
 				for i := range 3 {
-					s.node(i).Evict(job)
+					s.Node(i).Evict(job)
 				}
 				free := time.Now()
 				ask(s, s.fair("other"))
@@ -335,26 +336,26 @@ func TestWhoFindsTheLockFreeTellsWhoseTurnItIs(t *testing.T) {
 
 func TestFairAndUnfairExcludeEachOther(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		fair, unfair := s.fair("fair"), s.locker(redlock.Options{})
-		k := s.take(fair, heldLong)
-		_, err := unfair.TryAcquire(s.ctx, job, time.Second)
-		s.is("TryAcquire without turns", err, redlock.ErrHeld)
+		fair, unfair := s.fair("fair"), s.Locker(redlock.Options{})
+		k := s.Take(fair, heldLong)
+		_, err := unfair.TryAcquire(s.Ctx, job, time.Second)
+		s.Is("TryAcquire without turns", err, redlock.ErrHeld)
 		for i := range 3 {
-			if got := s.do(i, "SET", job, "by hand", "NX", "PX", "1000"); got != nil {
+			if got := s.Do(i, "SET", job, "by hand", "NX", "PX", "1000"); got != nil {
 				s.Errorf("SET NX by hand on node %d: got %v, want nil", i, got)
 			}
 		}
 		w := s.settled(unfair, heldLong)
 		released := time.Now()
-		s.is("Release", k.Release(s.ctx), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
 		w.gets("without turns", released, 3*oneTrip)
 		wf := s.settled(fair, heldLong)
 		released = time.Now()
-		s.is("Release", w.lock.Release(s.ctx), nil)
+		s.Is("Release", w.lock.Release(s.Ctx), nil)
 		wf.gets("in turn", released, 3*oneTrip)
-		s.is("Release", wf.lock.Release(s.ctx), nil)
+		s.Is("Release", wf.lock.Release(s.Ctx), nil)
 		for i := range 3 {
-			s.do(i, "SET", job, "by hand", "NX", "PX", "3000")
+			s.Do(i, "SET", job, "by hand", "NX", "PX", "3000")
 		}
 		set := time.Now()
 		wf = s.settled(fair, heldLong)
@@ -365,21 +366,21 @@ func TestFairAndUnfairExcludeEachOther(t *testing.T) {
 func TestQueuesVanishWhereNobodyTakesThemBack(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		onStage(t, 3, func(s *stage) {
-			s.strangers(heldLong, s.all()...)
-			clients := s.c.Clients()
-			w := s.settled(s.lockerWith(redlock.Options{Fair: fair}, nil, asLockerTakes(clients)), heldLong)
+			s.Foreign(heldLong, s.All()...)
+			clients := s.Cluster.Clients()
+			w := s.settled(s.LockerWith(redlock.Options{Fair: fair}, nil, harness.Nodes(clients)), heldLong)
 			for i := range 3 {
 				for _, key := range []string{jobQueue, jobLapse} {
-					if d := s.node(i).TTL(key); d <= 0 || d > queueGone {
+					if d := s.Node(i).TTL(key); d <= 0 || d > queueGone {
 						s.Errorf("ttl of %s: got %v, want up to %v", key, d, queueGone)
 					}
 				}
 			}
-			s.c.Cut(clients...) // for good
+			s.Cluster.Cut(clients...) // for good
 			w.gives(context.Canceled)
 			time.Sleep(queueGone)
 			for i := range 3 {
-				for _, key := range s.node(i).Keys() {
+				for _, key := range s.Node(i).Keys() {
 					if key != job && key != jobRegister {
 						s.Errorf("node %d still has %s", i, key)
 					}
@@ -392,18 +393,18 @@ func TestQueuesVanishWhereNobodyTakesThemBack(t *testing.T) {
 // Places that are forged cost somebody his turn, and nobody the lock.
 func TestForgedPlacesLapse(t *testing.T) {
 	for what, forge := range map[string]func(s *stage, i int){
-		"without an end": func(s *stage, i int) { s.do(i, "ZADD", jobQueue, "1", "forged") },
+		"without an end": func(s *stage, i int) { s.Do(i, "ZADD", jobQueue, "1", "forged") },
 		"far in the future": func(s *stage, i int) {
-			s.do(i, "ZADD", jobQueue, "1", "forged")
-			s.do(i, "ZADD", jobLapse, strconv.FormatInt(s.node(i).Now().Add(time.Hour).UnixMilli(), 10), "forged")
+			s.Do(i, "ZADD", jobQueue, "1", "forged")
+			s.Do(i, "ZADD", jobLapse, strconv.FormatInt(s.Node(i).Now().Add(time.Hour).UnixMilli(), 10), "forged")
 		},
 		"for ever": func(s *stage, i int) {
-			s.do(i, "ZADD", jobQueue, "-inf", "forged")
-			s.do(i, "ZADD", jobLapse, "+inf", "forged")
+			s.Do(i, "ZADD", jobQueue, "-inf", "forged")
+			s.Do(i, "ZADD", jobLapse, "+inf", "forged")
 		},
 		"within its time": func(s *stage, i int) {
-			s.do(i, "ZADD", jobQueue, "1", "forged")
-			s.do(i, "ZADD", jobLapse, strconv.FormatInt(s.node(i).Now().Add(placeDead).UnixMilli(), 10), "forged")
+			s.Do(i, "ZADD", jobQueue, "1", "forged")
+			s.Do(i, "ZADD", jobLapse, strconv.FormatInt(s.Node(i).Now().Add(placeDead).UnixMilli(), 10), "forged")
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -425,7 +426,7 @@ func TestForgedPlacesLapse(t *testing.T) {
 func TestInspectShowsWhoQueuesInOrder(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		onStage(t, 3, func(s *stage) {
-			s.strangers(heldLong, s.all()...)
+			s.Foreign(heldLong, s.All()...)
 			names := []string{"zeta", "beta", "alpha", "omega"}
 			var ws []*waiting
 			for i, name := range names {
@@ -433,19 +434,19 @@ func TestInspectShowsWhoQueuesInOrder(t *testing.T) {
 				if i%2 == 1 { // labels of calls, and of Lockers
 					opt.Name, opts = "", append(opts, redlock.WithLabel(name))
 				}
-				ws = append(ws, s.settled(s.locker(opt), heldLong, opts...))
+				ws = append(ws, s.settled(s.Locker(opt), heldLong, opts...))
 			}
-			observer := s.locker(redlock.Options{})
-			st, err := observer.Inspect(s.ctx, job)
-			s.is("Inspect", err, nil)
+			observer := s.Locker(redlock.Options{})
+			st, err := observer.Inspect(s.Ctx, job)
+			s.Is("Inspect", err, nil)
 			if !slices.Equal(st.Queue, names) {
 				s.Errorf("queue: got %v, want %v", st.Queue, names)
 			}
-			s.node(1).FlushAll() // a minority
+			s.Node(1).FlushAll() // a minority
 			ws[1].gives(context.Canceled)
 			time.Sleep(time.Millisecond)
-			st, err = observer.Inspect(s.ctx, job)
-			s.is("Inspect", err, nil)
+			st, err = observer.Inspect(s.Ctx, job)
+			s.Is("Inspect", err, nil)
 			if want := []string{"zeta", "alpha", "omega"}; !slices.Equal(st.Queue, want) {
 				s.Errorf("queue: got %v, want %v", st.Queue, want)
 			}
@@ -514,7 +515,7 @@ func runCrowd(t *testing.T, s crowd) (failures []string, acquired int) {
 		const nodes = 3
 		w := &world{t: t, c: redlocktest.NewSeeded(t, nodes, s.seed)}
 		for i, fair := range s.fair {
-			l, err := newSeamed(redlock.Options{Name: "c" + strconv.Itoa(i), Fair: fair}, nil, nil, s.seed+uint64(i), w.c.Nodes()...)
+			l, err := harness.NewSeamed(redlock.Options{Name: "c" + strconv.Itoa(i), Fair: fair}, nil, nil, s.seed+uint64(i), w.c.Nodes()...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -590,7 +591,7 @@ func runCrowd(t *testing.T, s crowd) (failures []string, acquired int) {
 		w.wg.Wait()
 		time.Sleep(2 * time.Second)
 		var late []*waiting
-		st := &stage{T: t, c: w.c, ctx: context.Background()}
+		st := &stage{&harness.Stage{T: t, Cluster: w.c, Ctx: context.Background()}}
 		held := time.Now()
 		for i, l := range w.lockers {
 			for range 2 {
@@ -635,7 +636,7 @@ func runCrowd(t *testing.T, s crowd) (failures []string, acquired int) {
 func checkCrowds(t *testing.T, forged bool, checks string) {
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
 		f.Value.Set(checks)
-		if sparing {
+		if harness.Sparing {
 			f.Value.Set("10")
 		}
 		defer f.Value.Set(f.DefValue)
@@ -661,11 +662,11 @@ func TestQueuesThatAreTamperedWithBreakNothing(t *testing.T) { checkCrowds(t, tr
 // ticketOf is the ticket of the one place in a node's queue.
 func (s *stage) ticketOf(i int, what string) time.Time {
 	s.Helper()
-	list := s.do(i, "ZRANGE", jobQueue, "0", "-1").([]any)
+	list := s.Do(i, "ZRANGE", jobQueue, "0", "-1").([]any)
 	if len(list) != 1 {
 		s.Fatalf("%s: node %d has the queue %v, want one place", what, i, list)
 	}
-	score, _ := s.node(i).Score(jobQueue, list[0].(string))
+	score, _ := s.Node(i).Score(jobQueue, list[0].(string))
 	return time.UnixMicro(int64(score))
 }
 
@@ -686,11 +687,11 @@ func TestATicketIsWhenItsHolderCameByMostNodes(t *testing.T) {
 			t.Run(fmt.Sprint(what, ", ", far, " away"), func(t *testing.T) {
 				onStage(t, 5, func(s *stage) {
 					for i, d := range off {
-						s.node(i).JumpClock(d)
+						s.Node(i).JumpClock(d)
 					}
-					s.strangers(heldLong, s.all()...)
+					s.Foreign(heldLong, s.All()...)
 					l := s.fair("a")
-					s.slow(far, s.all()...)
+					s.Slow(far, s.All()...)
 					came := time.Now()
 					w := s.waiter(l, heldLong)
 					time.Sleep(3 * time.Second)
@@ -713,22 +714,22 @@ func TestATicketIsWhenItsHolderCameByMostNodes(t *testing.T) {
 // learned, if that was just now: their clocks may have been set since.
 func TestATicketIsNotMadeFromWhatWasLearnedLongAgo(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		s.strangers(24*time.Hour, s.all()...)
-		clients := s.c.Clients()
-		l := s.lockerWith(redlock.Options{Fair: true, Name: "a"}, nil, asLockerTakes(clients))
+		s.Foreign(24*time.Hour, s.All()...)
+		clients := s.Cluster.Clients()
+		l := s.LockerWith(redlock.Options{Fair: true, Name: "a"}, nil, harness.Nodes(clients))
 		first := s.settled(l, heldLong)
 		came := time.Now()
 		second := s.waiter(l, heldLong)
 		time.Sleep(time.Second)
-		s.c.Cut(clients...)
+		s.Cluster.Cut(clients...)
 		time.Sleep(2 * placeDead)
 		for i := range 3 {
-			s.node(i).JumpClock(time.Hour)
+			s.Node(i).JumpClock(time.Hour)
 		}
 		first.stop()
 		<-first.ended
 		time.Sleep(time.Second)
-		s.c.Mend(clients...)
+		s.Cluster.Mend(clients...)
 		time.Sleep(2 * placeDead)
 		second.waits("while it is held")
 		if got := s.ticketOf(1, "after the jump"); got.Sub(came.Add(time.Hour)).Abs() > time.Millisecond {

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -51,11 +52,11 @@ func TestANodeThatForgotGrantsNothingForTheGuard(t *testing.T) {
 						opt := underGuard
 						opt.RestartGuard, opt.Fair = guard, fair
 						a, b := guarded(t, c, opt, "a"), guarded(t, c, opt, "b")
-						k := try(t, a, "earlier", guardAge) // the marks are made, and on the disk
+						k := harness.Try(t, a, "earlier", guardAge) // the marks are made, and on the disk
 						c.Node(0).Save()
-						check(t, "release", k.Release(t.Context()), nil)
+						harness.Check(t, "release", k.Release(t.Context()), nil)
 						c.Node(2).Fail("LOADING Redis is loading the dataset in memory") // a takes the other two
-						k = try(t, a, "jobs/42", guardAge)
+						k = harness.Try(t, a, "jobs/42", guardAge)
 						time.Sleep(10 * time.Millisecond)
 						c.Node(2).Fail("")
 						way.f(c.Node(0))
@@ -71,7 +72,7 @@ func TestANodeThatForgotGrantsNothingForTheGuard(t *testing.T) {
 							if k.Valid() {
 								both++
 							}
-							check(t, "release", other.Release(t.Context()), nil)
+							harness.Check(t, "release", other.Release(t.Context()), nil)
 							return true
 						})
 						if !free {
@@ -122,14 +123,14 @@ func TestAStartIsNoEarlierThanTheUptimeSays(t *testing.T) {
 		for _, keep := range []bool{true, false} {
 			staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
 				l := lockerOn(t, underGuard, c.Clients())
-				check(t, "release", try(t, l, "earlier", time.Second).Release(t.Context()), nil)
+				harness.Check(t, "release", harness.Try(t, l, "earlier", time.Second).Release(t.Context()), nil)
 				time.Sleep(time.Duration(ms) * time.Millisecond)
 				c.Node(0).Restart(keep)
 				start := time.Now()
 				time.Sleep(100 * time.Millisecond)
 				l.TryAcquire(t.Context(), "jobs/42", time.Second) // the connection is broken
 				_, err := l.TryAcquire(t.Context(), "jobs/42", time.Second)
-				check(t, "quarantined", quarantined(err), 1)
+				harness.Check(t, "quarantined", quarantined(err), 1)
 				time.Sleep(guardAge - 200*time.Millisecond)
 				_, ok := within(time.Minute, func() bool {
 					_, err := l.TryAcquire(t.Context(), "jobs/42", time.Second)
@@ -151,29 +152,29 @@ func TestAStartIsNoEarlierThanTheUptimeSays(t *testing.T) {
 func TestAQuarantinedNodeSaysSoAndServesHolders(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		a, b := guarded(t, c, underGuard, "a"), guarded(t, c, underGuard, "b")
-		k := try(t, a, "jobs/42", guardAge)
+		k := harness.Try(t, a, "jobs/42", guardAge)
 		c.Node(0).Restart(false)
 		c.Node(1).Restart(true)
 		_, err := b.TryAcquire(t.Context(), "jobs/43", guardAge)
-		checkIs(t, "two of three quarantined", err, redlock.ErrNoQuorum)
-		check(t, "answers", quarantined(err), 2)
+		harness.CheckIs(t, "two of three quarantined", err, redlock.ErrNoQuorum)
+		harness.Check(t, "answers", quarantined(err), 2)
 		if want := "node-a:6379 quarantined 1"; !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("got %v, want %q, ten or eleven seconds", err, want)
 		}
 		time.Sleep(time.Second)
-		check(t, "Extend", k.Extend(t.Context()), nil) // node a gets it back
+		harness.Check(t, "Extend", k.Extend(t.Context()), nil) // node a gets it back
 		time.Sleep(time.Second)
-		check(t, "Extend", k.Extend(t.Context()), nil) // and counts
+		harness.Check(t, "Extend", k.Extend(t.Context()), nil) // and counts
 		v, _ := c.Node(0).Get("jobs/42")
-		check(t, "on the quarantined node", v, k.Value())
+		harness.Check(t, "on the quarantined node", v, k.Value())
 		_, err = b.TryAcquire(t.Context(), "jobs/42", guardAge)
-		checkIs(t, "held there again", err, redlock.ErrHeld)
-		check(t, "Release", k.Release(t.Context()), nil)
+		harness.CheckIs(t, "held there again", err, redlock.ErrHeld)
+		harness.Check(t, "Release", k.Release(t.Context()), nil)
 		time.Sleep(guardAge)
-		k = try(t, b, "jobs/42", guardAge)
-		check(t, "Release", k.Release(t.Context()), nil)
+		k = harness.Try(t, b, "jobs/42", guardAge)
+		harness.Check(t, "Release", k.Release(t.Context()), nil)
 		unmarked(t, c)
-		checkClean(t, c, a, b)
+		harness.CheckClean(t, c, a, b)
 	})
 }
 
@@ -184,17 +185,17 @@ func TestAQuarantinedNodeSaysSoAndServesHolders(t *testing.T) {
 func TestAScriptFlushIsNoRestart(t *testing.T) {
 	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
 		l := lockerOn(t, underGuard, c.Clients())
-		check(t, "release", try(t, l, "jobs/42", time.Second).Release(t.Context()), nil)
+		harness.Check(t, "release", harness.Try(t, l, "jobs/42", time.Second).Release(t.Context()), nil)
 		c.Node(0).Do("SCRIPT", "FLUSH")
 		c.Node(0).Record(true)
-		check(t, "release", try(t, l, "jobs/42", time.Second).Release(t.Context()), nil)
+		harness.Check(t, "release", harness.Try(t, l, "jobs/42", time.Second).Release(t.Context()), nil)
 		var forms []string
 		for _, cmd := range c.Node(0).Log() {
-			if w := word(cmd.Args); w == "acquire" || strings.HasPrefix(cmd.Args[0], "eval") && strings.Contains(cmd.Args[1], "quarantined") || len(forms) == 0 {
+			if w := harness.Verb(cmd.Args); w == "acquire" || strings.HasPrefix(cmd.Args[0], "eval") && strings.Contains(cmd.Args[1], "quarantined") || len(forms) == 0 {
 				forms = append(forms, cmd.Args[0]+" "+cmd.Args[len(cmd.Args)-1])
 			}
 		}
-		check(t, "sent", fmt.Sprint(forms), "[evalsha 1 eval 2]")
+		harness.Check(t, "sent", fmt.Sprint(forms), "[evalsha 1 eval 2]")
 	})
 }
 
@@ -202,7 +203,7 @@ func TestAScriptFlushIsNoRestart(t *testing.T) {
 // the node's grants: what each does with the mark.
 func granted(t *testing.T, l *redlock.Locker, node *redlocktest.Node, n int) (last []string) {
 	t.Helper()
-	check(t, "release", try(t, l, "warm", time.Second).Release(t.Context()), nil)
+	harness.Check(t, "release", harness.Try(t, l, "warm", time.Second).Release(t.Context()), nil)
 	node.Record(true)
 	done := make(chan error, n)
 	for i := range n {
@@ -212,14 +213,14 @@ func granted(t *testing.T, l *redlock.Locker, node *redlocktest.Node, n int) (la
 		}()
 	}
 	for range n {
-		check(t, "TryAcquire", <-done, nil)
+		harness.Check(t, "TryAcquire", <-done, nil)
 	}
 	for _, cmd := range node.Log() {
 		if strings.HasPrefix(cmd.Args[0], "eval") && cmd.Args[2] == "3" {
 			last = append(last, cmd.Args[len(cmd.Args)-1])
 		}
 	}
-	check(t, "grants", len(last), n)
+	harness.Check(t, "grants", len(last), n)
 	return last
 }
 
@@ -229,7 +230,7 @@ func TestTheFirstGrantOfABatchComparesTheMark(t *testing.T) {
 		const n = 40
 		last := granted(t, lockerOn(t, underGuard, c.Clients()), c.Node(0), n)
 		compared := len(last) - strings.Count(strings.Join(last, ""), "0")
-		check(t, "compared or believed", strings.Trim(strings.Join(last, ""), "01"), "")
+		harness.Check(t, "compared or believed", strings.Trim(strings.Join(last, ""), "01"), "")
 		if compared == 0 || compared > n/4 {
 			t.Errorf("%d of %d grants compared the mark, want one a batch", compared, n)
 		}
@@ -241,10 +242,10 @@ func TestBehindAnUnknownNodeEveryGrantComparesTheMark(t *testing.T) {
 	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
 		type wrapped struct{ redlock.Node }
 		l, err := redlock.New(underGuard, wrapped{c.Clients()[0]})
-		check(t, "New", err, nil)
+		harness.Check(t, "New", err, nil)
 		defer l.Close()
 		const n = 10
-		check(t, "last arguments", strings.Join(granted(t, l, c.Node(0), n), ""), strings.Repeat("1", n))
+		harness.Check(t, "last arguments", strings.Join(granted(t, l, c.Node(0), n), ""), strings.Repeat("1", n))
 	})
 }
 
@@ -261,7 +262,7 @@ func TestAServerThatTellsNothingIsQuarantinedFromFirstSight(t *testing.T) {
 			if _, ok := within(3*guardAge, func() bool {
 				k, err := l.TryAcquire(t.Context(), "jobs/42", time.Second)
 				if err == nil {
-					check(t, "release", k.Release(t.Context()), nil)
+					harness.Check(t, "release", k.Release(t.Context()), nil)
 					return true
 				}
 				time.Sleep(50 * time.Millisecond)
@@ -272,13 +273,13 @@ func TestAServerThatTellsNothingIsQuarantinedFromFirstSight(t *testing.T) {
 			return time.Since(start).Round(time.Second)
 		}
 		l := lockerOn(t, underGuard, c.Clients())
-		check(t, "at first sight", granted(l), guardAge)
-		check(t, "then", granted(l), 0)
-		check(t, "by another", granted(guarded(t, c, underGuard, "other")), 0)
+		harness.Check(t, "at first sight", granted(l), guardAge)
+		harness.Check(t, "then", granted(l), 0)
+		harness.Check(t, "by another", granted(guarded(t, c, underGuard, "other")), 0)
 		n.Restart(true)
-		check(t, "after a restart", granted(l), guardAge)
+		harness.Check(t, "after a restart", granted(l), guardAge)
 		n.Do("SCRIPT", "FLUSH")
-		check(t, "after a script flush", granted(l), guardAge)
+		harness.Check(t, "after a script flush", granted(l), guardAge)
 	})
 }
 
@@ -289,13 +290,13 @@ func TestClientsWithAndWithoutINFOAgreeOnTheMark(t *testing.T) {
 		n := c.Node(0)
 		a, b := guarded(t, c, underGuard, "a"), guarded(t, c, underGuard, "b")
 		for range 5 {
-			check(t, "release", try(t, a, "jobs/42", time.Second).Release(t.Context()), nil)
+			harness.Check(t, "release", harness.Try(t, a, "jobs/42", time.Second).Release(t.Context()), nil)
 			before, _ := n.Get(guardMark)
 			n.FailCommand("INFO", "NOPERM this user has no permissions to run the 'info' command")
-			check(t, "release", try(t, b, "jobs/42", time.Second).Release(t.Context()), nil)
+			harness.Check(t, "release", harness.Try(t, b, "jobs/42", time.Second).Release(t.Context()), nil)
 			n.FailCommand("INFO", "")
 			after, _ := n.Get(guardMark)
-			check(t, "the mark", after, before)
+			harness.Check(t, "the mark", after, before)
 		}
 	})
 }
@@ -366,9 +367,9 @@ func TestARestartBehindAProxyIsNoticed(t *testing.T) {
 			n := c.Node(0)
 			client := holdingProxy(t, n)
 			l, err := redlock.New(underGuard, client)
-			check(t, "New", err, nil)
+			harness.Check(t, "New", err, nil)
 			defer l.Close()
-			check(t, "release", try(t, l, "jobs/42", time.Second).Release(t.Context()), nil)
+			harness.Check(t, "release", harness.Try(t, l, "jobs/42", time.Second).Release(t.Context()), nil)
 			before := client.PoolStats().Misses
 			n.Restart(keep)
 			_, ok := within(5*time.Second, func() bool {
@@ -398,13 +399,13 @@ func TestGuardsOfDifferentLengthsShareTheMark(t *testing.T) {
 		a, b := guarded(t, c, underGuard, "a"), guarded(t, c, long, "b")
 		c.Node(0).Restart(false)
 		_, err := a.TryAcquire(t.Context(), "jobs/42", time.Second)
-		check(t, "quarantined", quarantined(err), 1)
+		harness.Check(t, "quarantined", quarantined(err), 1)
 		time.Sleep(guardAge + time.Second)
-		check(t, "release", try(t, a, "jobs/42", time.Second).Release(t.Context()), nil)
+		harness.Check(t, "release", harness.Try(t, a, "jobs/42", time.Second).Release(t.Context()), nil)
 		_, err = b.TryAcquire(t.Context(), "jobs/42", time.Second)
-		check(t, "quarantined for longer", quarantined(err), 1)
+		harness.Check(t, "quarantined for longer", quarantined(err), 1)
 		time.Sleep(2 * guardAge)
-		check(t, "release", try(t, b, "jobs/42", time.Second).Release(t.Context()), nil)
+		harness.Check(t, "release", harness.Try(t, b, "jobs/42", time.Second).Release(t.Context()), nil)
 	})
 }
 
@@ -413,12 +414,12 @@ func TestGuardsOfDifferentLengthsShareTheMark(t *testing.T) {
 func TestAnAdoptionIsAGrant(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		a, b := guarded(t, c, underGuard, "a"), guarded(t, c, underGuard, "b")
-		k := try(t, a, "jobs/42", guardAge)
+		k := harness.Try(t, a, "jobs/42", guardAge)
 		c.Node(0).Save()
 		c.Node(1).Save()
-		check(t, "Release", k.Release(t.Context()), nil)
+		harness.Check(t, "Release", k.Release(t.Context()), nil)
 		time.Sleep(100 * time.Millisecond)
-		held := try(t, b, "jobs/42", guardAge)
+		held := harness.Try(t, b, "jobs/42", guardAge)
 		c.Node(0).Revert()
 		c.Node(1).Revert()
 		for range 2 { // the connections are broken
@@ -429,12 +430,12 @@ func TestAnAdoptionIsAGrant(t *testing.T) {
 		if err == nil && held.Valid() {
 			t.Errorf("%v was adopted while %v is held", got.Value(), held.Value())
 		}
-		check(t, "quarantined", quarantined(err), 2)
+		harness.Check(t, "quarantined", quarantined(err), 2)
 		time.Sleep(2 * guardAge)
-		k = try(t, a, "jobs/43", guardAge)
+		k = harness.Try(t, a, "jobs/43", guardAge)
 		got, err = b.Adopt(t.Context(), "jobs/43", k.Value(), guardAge) // as ever
-		check(t, "Adopt", err, nil)
-		check(t, "Release", got.Release(t.Context()), nil)
+		harness.Check(t, "Adopt", err, nil)
+		harness.Check(t, "Release", got.Release(t.Context()), nil)
 	})
 }
 
@@ -444,18 +445,18 @@ func TestAMarkThatIsNoMarkIsMadeAnew(t *testing.T) {
 		staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
 			l := lockerOn(t, underGuard, c.Clients())
 			c.Node(0).Do("SET", guardMark, mark)
-			check(t, "release", try(t, l, "jobs/42", time.Second).Release(t.Context()), nil) // up for long
+			harness.Check(t, "release", harness.Try(t, l, "jobs/42", time.Second).Release(t.Context()), nil) // up for long
 			got, _ := c.Node(0).Get(guardMark)
 			if got == mark || len(strings.Fields(got)) != 2 {
 				t.Errorf("got mark %q", clipped(got))
 			}
 			id, _, _ := strings.Cut(got, " ")
 			c.Node(0).Do("SET", guardMark, id+" "+strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10))
-			check(t, "release", try(t, l, "jobs/42", time.Second).Release(t.Context()), nil)
+			harness.Check(t, "release", harness.Try(t, l, "jobs/42", time.Second).Release(t.Context()), nil)
 			c.Node(0).Do("DEL", guardMark)
 			c.Node(0).Do("RPUSH", guardMark, "x")
 			_, err := l.TryAcquire(t.Context(), "jobs/42", time.Second)
-			checkIs(t, "a mark of another type", err, redlock.ErrNoQuorum)
+			harness.CheckIs(t, "a mark of another type", err, redlock.ErrNoQuorum)
 		})
 	}
 }
@@ -469,7 +470,7 @@ func TestALineUnderAGuard(t *testing.T) {
 			opt := underGuard
 			opt.Fair = fair
 			l := lockerOn(t, opt, c.Clients())
-			k := try(t, l, "jobs/42", guardAge)
+			k := harness.Try(t, l, "jobs/42", guardAge)
 			const n = 5
 			done := make(chan time.Duration, n)
 			for range n {
@@ -483,13 +484,13 @@ func TestALineUnderAGuard(t *testing.T) {
 				}()
 			}
 			time.Sleep(time.Second)
-			check(t, "Release", k.Release(t.Context()), nil)
+			harness.Check(t, "Release", k.Release(t.Context()), nil)
 			for range n {
 				<-done
 			}
 			time.Sleep(time.Minute)
 			unmarked(t, c)
-			checkClean(t, c, l)
+			harness.CheckClean(t, c, l)
 		})
 	}
 }
@@ -503,7 +504,7 @@ func TestWhatAGuardRefuses(t *testing.T) {
 		defer c.Close()
 	}
 	l, err := redlock.New(underGuard, single)
-	check(t, "New", err, nil)
+	harness.Check(t, "New", err, nil)
 	defer l.Close()
 	_, err = l.TryAcquire(t.Context(), "jobs/42", guardAge+time.Millisecond)
 	if got := fmt.Sprint(err); !strings.Contains(got, "ttl 10.001s") || !strings.Contains(got, "RestartGuard, 10s") {
@@ -535,12 +536,12 @@ func TestARestartBetweenTheTwoFormsOfAScriptIsNoticed(t *testing.T) {
 				if strings.Contains(behind, "proxy") {
 					nodes = []redlock.Node{holdingProxy(t, n)}
 				} else {
-					nodes = asNodes(c.Clients())
+					nodes = harness.Nodes(c.Clients())
 				}
 				l, err := redlock.New(underGuard, nodes...)
-				check(t, "New", err, nil)
+				harness.Check(t, "New", err, nil)
 				defer l.Close()
-				check(t, "release", try(t, l, "earlier", time.Second).Release(t.Context()), nil)
+				harness.Check(t, "release", harness.Try(t, l, "earlier", time.Second).Release(t.Context()), nil)
 				n.Save()
 				n.Revert()
 				texts, start := 0, time.Now()

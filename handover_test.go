@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -23,16 +24,16 @@ const promptly = 20 * time.Millisecond
 
 // quietly releases a lock and does not wait for that.
 func (s *stage) quietly(k *redlock.Lock) time.Time {
-	go k.Release(s.ctx)
+	go k.Release(s.Ctx)
 	return time.Now()
 }
 
 func TestALockIsHandedToTheNextInLineInOneRound(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5} {
 		onStage(t, n, func(s *stage) {
-			l := s.locker(redlock.Options{})
-			k := s.take(l, heldLong)
-			other := s.settled(s.locker(redlock.Options{}), heldLong)
+			l := s.Locker(redlock.Options{})
+			k := s.Take(l, heldLong)
+			other := s.settled(s.Locker(redlock.Options{}), heldLong)
 			next := s.settled(l, heldLong)
 			released := s.quietly(k)
 			next.gets("handed on", released, oneTrip)
@@ -43,10 +44,10 @@ func TestALockIsHandedToTheNextInLineInOneRound(t *testing.T) {
 			}
 			time.Sleep(pollPause / 10) // whoever was told, or saw it free, has asked by now
 			other.waits("while the lock is handed on")
-			s.carry("handed on", got.Value(), s.all()...)
+			s.Carry("handed on", got.Value(), s.All()...)
 			for i := range n {
-				cmds := slices.DeleteFunc(s.told(i), func(c redlocktest.Command) bool { return c.Client != 1 })
-				if vs := fmt.Sprint(verbs(cmds)); vs != "[release acquire zadd leave]" { // the line's place, for it is over
+				cmds := slices.DeleteFunc(s.Told(i), func(c redlocktest.Command) bool { return c.Client != 1 })
+				if vs := fmt.Sprint(harness.Verbs(cmds)); vs != "[release acquire zadd leave]" { // the line's place, for it is over
 					s.Fatalf("node %d was asked %v, want a release and an attempt right behind", i, vs)
 				}
 				if args := cmds[0].Args; args[len(args)-1] != "0" {
@@ -58,7 +59,7 @@ func TestALockIsHandedToTheNextInLineInOneRound(t *testing.T) {
 			}
 			// The last of its line tells the others.
 			other.gets("behind it", s.quietly(got), promptly)
-			s.is("Release", other.lock.Release(s.ctx), nil)
+			s.Is("Release", other.lock.Release(s.Ctx), nil)
 		})
 	}
 }
@@ -67,19 +68,19 @@ func TestALockIsHandedToTheNextInLineInOneRound(t *testing.T) {
 // has come.
 func TestNoLineKeepsALockToItself(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		ls := []*redlock.Locker{s.locker(redlock.Options{}), s.locker(redlock.Options{})}
+		ls := []*redlock.Locker{s.Locker(redlock.Options{}), s.Locker(redlock.Options{})}
 		over := time.Now().Add(120 * time.Millisecond)
 		runs, last, longest := make([]int, 2), -1, 0
 		grants := make([]int, 2)
 		done := make(chan error)
-		k := s.take(ls[0], heldLong)
+		k := s.Take(ls[0], heldLong)
 		run := 0
 		var mu sync.Mutex
 		for i, l := range ls {
 			for range 4 {
 				go func() {
 					for time.Now().Before(over) {
-						k, err := l.Acquire(s.ctx, job, heldLong)
+						k, err := l.Acquire(s.Ctx, job, heldLong)
 						if err != nil {
 							done <- err
 							return
@@ -94,7 +95,7 @@ func TestNoLineKeepsALockToItself(t *testing.T) {
 						grants[i]++
 						mu.Unlock()
 						time.Sleep(50 * time.Microsecond)
-						if err := k.Release(s.ctx); err != nil {
+						if err := k.Release(s.Ctx); err != nil {
 							done <- err
 							return
 						}
@@ -104,9 +105,9 @@ func TestNoLineKeepsALockToItself(t *testing.T) {
 			}
 		}
 		time.Sleep(20 * time.Millisecond) // all stand in line
-		s.is("Release", k.Release(s.ctx), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
 		for range 8 {
-			s.is("a waiter", <-done, nil)
+			s.Is("a waiter", <-done, nil)
 		}
 		s.Logf("grants %v in runs %v, the longest of %d", grants, runs, longest)
 		if longest > 17 || runs[0] < 5 || runs[1] < 5 {
@@ -133,7 +134,7 @@ func TestAHandOverThatIsNotClaimedGoesToTheNext(t *testing.T) {
 	for _, how := range []string{"elsewhere", "same line", "without a place"} {
 		for i, after := range instants {
 			onStage(t, 3, func(s *stage) {
-				l, m := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+				l, m := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 				var k *redlock.Lock
 				var first, second *waiting
 				if how == "without a place" {
@@ -146,7 +147,7 @@ func TestAHandOverThatIsNotClaimedGoesToTheNext(t *testing.T) {
 					second = s.waiter(m, heldLong)
 					time.Sleep(3 * time.Millisecond)
 				} else {
-					k = s.take(l, heldLong)
+					k = s.Take(l, heldLong)
 					first = s.settled(l, heldLong)
 					if how == "same line" {
 						second = s.settled(l, heldLong)
@@ -171,8 +172,8 @@ func TestAHandOverThatIsNotClaimedGoesToTheNext(t *testing.T) {
 				}
 				second.gets(fmt.Sprintf("%s, after %v", how, after), released, promptly)
 				time.Sleep(oneTrip)
-				s.carry("handed on", second.lock.Value(), s.all()...)
-				s.is("Release", second.lock.Release(s.ctx), nil)
+				s.Carry("handed on", second.lock.Value(), s.All()...)
+				s.Is("Release", second.lock.Release(s.Ctx), nil)
 				if i%4 == 0 {
 					s.untraced(l, m)
 				}
@@ -199,9 +200,9 @@ func TestAWaiterThatGivesUpGivesBackWhatItWasHanded(t *testing.T) {
 		handed := 0
 		for at, reached := 1, true; reached; at++ {
 			onStage(t, 3, func(s *stage) {
-				l := s.locker(redlock.Options{})
-				k := s.take(l, heldLong)
-				ctx, cancel := context.WithCancel(s.ctx)
+				l := s.Locker(redlock.Options{})
+				k := s.Take(l, heldLong)
+				ctx, cancel := context.WithCancel(s.Ctx)
 				defer cancel()
 				looks := 0
 				got, err := l.Acquire(glanced{ctx, func() {
@@ -209,23 +210,23 @@ func TestAWaiterThatGivesUpGivesBackWhatItWasHanded(t *testing.T) {
 						return
 					}
 					if sent {
-						s.is("Release", k.Release(s.ctx), nil)
+						s.Is("Release", k.Release(s.Ctx), nil)
 					} else {
 						s.quietly(k)
 						runtime.Gosched()
 					}
-					handed += len(s.told(0, "release"))
+					handed += len(s.Told(0, "release"))
 					cancel()
 				}}, job, heldLong)
 				if reached = looks >= at; !reached {
 					t.Errorf("look %d of the waiter at its context: got %v, %v without it", at, got, err)
 				}
 				if got != nil {
-					s.is("Release", got.Release(s.ctx), nil)
+					s.Is("Release", got.Release(s.Ctx), nil)
 				} else {
-					s.is("a waiter that gave up", err, context.Canceled)
+					s.Is("a waiter that gave up", err, context.Canceled)
 				}
-				s.clean(l)
+				s.Clean(l)
 				if at == 12 {
 					reached = false // more than there are on the way to the wait
 				}
@@ -243,14 +244,14 @@ func TestAWaiterThatGivesUpGivesBackWhatItWasHanded(t *testing.T) {
 func TestWhatIsHandedToAWaiterThatGaveUpIsNotSent(t *testing.T) {
 	for at, reached := 1, true; reached && at <= 12; at++ {
 		onStage(t, 3, func(s *stage) {
-			l := s.locker(redlock.Options{})
-			k := s.take(l, heldLong)
-			other := s.settled(s.locker(redlock.Options{}), heldLong)
+			l := s.Locker(redlock.Options{})
+			k := s.Take(l, heldLong)
+			other := s.settled(s.Locker(redlock.Options{}), heldLong)
 			const busy = 50 * time.Millisecond
 			for i := range 3 {
-				s.once(i, "extend", func() { time.Sleep(busy) })
+				s.Once(i, "extend", func() { time.Sleep(busy) })
 			}
-			ctx, cancel := context.WithCancel(s.ctx)
+			ctx, cancel := context.WithCancel(s.Ctx)
 			defer cancel()
 			time.AfterFunc(time.Second, cancel)
 			looks := 0
@@ -260,32 +261,32 @@ func TestWhatIsHandedToAWaiterThatGaveUpIsNotSent(t *testing.T) {
 					return
 				}
 				for i := range 3 {
-					s.node(i).Record(true)
+					s.Node(i).Record(true)
 				}
-				extended = background(func() error { return k.Extend(s.ctx) })
+				extended = harness.Background(func() error { return k.Extend(s.Ctx) })
 				time.Sleep(busy / 5)
-				released = background(func() error { return k.Release(s.ctx) })
+				released = harness.Background(func() error { return k.Release(s.Ctx) })
 				time.Sleep(busy / 5)
 				cancel()
 			}}, job, heldLong)
-			s.is("a waiter that gave up", err, context.Canceled)
+			s.Is("a waiter that gave up", err, context.Canceled)
 			if reached = looks >= at; !reached {
 				return
 			}
 			<-extended
 			freed := time.Now()
-			s.is("Release", <-released, nil)
+			s.Is("Release", <-released, nil)
 			other.gets("behind one that gave up", freed, promptly)
 			time.Sleep(promptly)
 			for i := range 3 {
-				for _, c := range s.told(i, "acquire", "rollback") {
+				for _, c := range s.Told(i, "acquire", "rollback") {
 					if c.Client == 1 {
 						s.Errorf("look %d: node %d was asked for a lock that nobody waits for any more: %v", at, i, c.Args)
 					}
 				}
 			}
-			s.is("Release", other.lock.Release(s.ctx), nil)
-			s.clean(l)
+			s.Is("Release", other.lock.Release(s.Ctx), nil)
+			s.Clean(l)
 		})
 	}
 }
@@ -294,27 +295,27 @@ func TestWhatIsHandedToAWaiterThatGaveUpIsNotSent(t *testing.T) {
 func TestCloseDuringAHandOver(t *testing.T) {
 	for after := time.Duration(-1); after <= oneTrip; after += oneTrip / 6 {
 		onStage(t, 3, func(s *stage) {
-			l, m := s.locker(redlock.Options{}), s.locker(redlock.Options{})
-			k := s.take(l, heldLong)
+			l, m := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+			k := s.Take(l, heldLong)
 			next, behind := s.settled(l, heldLong), s.settled(l, heldLong)
 			other := s.settled(m, heldLong)
 			s.quietly(k)
 			time.Sleep(after)
 			closed := time.Now()
-			s.is("Close", l.Close(), nil)
+			s.Is("Close", l.Close(), nil)
 			<-next.ended
 			<-behind.ended
 			for _, w := range []*waiting{next, behind} {
 				if w.err == nil {
-					s.is("Release after Close", w.lock.Release(s.ctx), nil)
+					s.Is("Release after Close", w.lock.Release(s.Ctx), nil)
 				} else {
-					checkIs(s.T, "Acquire", w.err, redlock.ErrClosed)
+					harness.CheckIs(s.T, "Acquire", w.err, redlock.ErrClosed)
 				}
 			}
 			other.gets("closed after "+after.String(), closed, promptly)
 			time.Sleep(oneTrip)
-			s.carry("after Close", other.lock.Value(), s.all()...)
-			s.is("Release", other.lock.Release(s.ctx), nil)
+			s.Carry("after Close", other.lock.Value(), s.All()...)
+			s.Is("Release", other.lock.Release(s.Ctx), nil)
 			s.untraced(m)
 		})
 	}
@@ -322,38 +323,38 @@ func TestCloseDuringAHandOver(t *testing.T) {
 
 func TestAMinorityDoesNotHoldAHandOverUp(t *testing.T) {
 	for what, spoil := range map[string]func(s *stage, i int){
-		"hung":      func(s *stage, i int) { s.node(i).Hang() },
-		"stopped":   func(s *stage, i int) { s.node(i).Stop() },
-		"cut off":   func(s *stage, i int) { s.node(i).Partition() },
-		"one way":   func(s *stage, i int) { s.node(i).PartitionReplies() },
-		"drops":     func(s *stage, i int) { s.node(i).DropReplies(1) },
-		"loses":     func(s *stage, i int) { s.node(i).LoseReplies(1) },
-		"errs":      func(s *stage, i int) { s.node(i).Fail("LOADING Redis is loading the dataset in memory") },
-		"forgotten": func(s *stage, i int) { s.do(i, "SCRIPT", "FLUSH") },
-		"no key":    func(s *stage, i int) { s.node(i).Evict(job) },
+		"hung":      func(s *stage, i int) { s.Node(i).Hang() },
+		"stopped":   func(s *stage, i int) { s.Node(i).Stop() },
+		"cut off":   func(s *stage, i int) { s.Node(i).Partition() },
+		"one way":   func(s *stage, i int) { s.Node(i).PartitionReplies() },
+		"drops":     func(s *stage, i int) { s.Node(i).DropReplies(1) },
+		"loses":     func(s *stage, i int) { s.Node(i).LoseReplies(1) },
+		"errs":      func(s *stage, i int) { s.Node(i).Fail("LOADING Redis is loading the dataset in memory") },
+		"forgotten": func(s *stage, i int) { s.Do(i, "SCRIPT", "FLUSH") },
+		"no key":    func(s *stage, i int) { s.Node(i).Evict(job) },
 	} {
 		for _, n := range []int{3, 5} {
 			onStage(t, n, func(s *stage) {
-				l := s.locker(redlock.Options{})
-				k := s.take(l, heldLong)
+				l := s.Locker(redlock.Options{})
+				k := s.Take(l, heldLong)
 				next := s.settled(l, heldLong)
 				for i := range n / 2 {
 					spoil(s, i)
 				}
 				released := time.Now()
-				done := background(func() error { return k.Release(s.ctx) })
+				done := harness.Background(func() error { return k.Release(s.Ctx) })
 				next.gets(what, released, oneTrip)
-				s.is("Release", <-done, nil)
+				s.Is("Release", <-done, nil)
 				if what == "forgotten" { // there the attempt came before the release, and fails
 					time.Sleep(promptly)
-					s.carry(what, next.lock.Value(), s.all()[n/2:]...)
+					s.Carry(what, next.lock.Value(), s.All()[n/2:]...)
 				}
 				for i := range n {
-					s.mend(i)
+					s.Mend(i)
 				}
 				time.Sleep(3 * time.Second) // down nodes are seen to be up again
-				s.is("Release", next.lock.Release(s.ctx), nil)
-				s.clean(l)
+				s.Is("Release", next.lock.Release(s.Ctx), nil)
+				s.Clean(l)
 			})
 		}
 	}
@@ -363,19 +364,19 @@ func TestAMinorityDoesNotHoldAHandOverUp(t *testing.T) {
 // failed, and what it stored is taken back.
 func TestAHandOverWithoutAnswersLeavesNothing(t *testing.T) {
 	for what, spoil := range map[string]func(s *stage, i int){
-		"dropped": func(s *stage, i int) { s.node(i).DropReplies(1) },
-		"lost":    func(s *stage, i int) { s.node(i).LoseReplies(1) },
+		"dropped": func(s *stage, i int) { s.Node(i).DropReplies(1) },
+		"lost":    func(s *stage, i int) { s.Node(i).LoseReplies(1) },
 	} {
 		onStage(t, 3, func(s *stage) {
-			l := s.locker(redlock.Options{NodeTimeout: 50 * time.Millisecond})
-			k := s.take(l, heldLong)
+			l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond})
+			k := s.Take(l, heldLong)
 			next := s.settled(l, heldLong)
-			other := s.settled(s.locker(redlock.Options{}), heldLong)
+			other := s.settled(s.Locker(redlock.Options{}), heldLong)
 			for i := range 2 {
 				spoil(s, i)
 			}
 			began := time.Now()
-			s.is("Release", k.Release(s.ctx), redlock.ErrNoQuorum)
+			s.Is("Release", k.Release(s.Ctx), redlock.ErrNoQuorum)
 			// The line asks again by itself, and has it or whoever asks before.
 			_, ok := within(2*pollPause, func() bool { return next.over() || other.over() })
 			if !ok {
@@ -386,7 +387,7 @@ func TestAHandOverWithoutAnswersLeavesNothing(t *testing.T) {
 			for range 2 {
 				for _, w := range []*waiting{next, other} {
 					if w.over() && w.lock != nil && w.lock.Valid() {
-						s.is("Release", w.lock.Release(s.ctx), nil)
+						s.Is("Release", w.lock.Release(s.Ctx), nil)
 						time.Sleep(2 * pollPause)
 					}
 				}
@@ -394,7 +395,7 @@ func TestAHandOverWithoutAnswersLeavesNothing(t *testing.T) {
 			if !next.over() || !other.over() || next.err != nil || other.err != nil {
 				s.Fatalf("%s: one waiter got %v, the other %v; want the lock for both, one after the other", what, next.err, other.err)
 			}
-			s.clean(l)
+			s.Clean(l)
 		})
 	}
 }
@@ -402,22 +403,22 @@ func TestAHandOverWithoutAnswersLeavesNothing(t *testing.T) {
 // Where the release has to wait for an earlier call to a node, so does the attempt.
 func TestAHandOverWaitsForWhatWasAskedBefore(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
-		k := s.take(l, heldLong)
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, heldLong)
 		next := s.settled(l, heldLong)
-		s.once(0, "extend", func() { time.Sleep(50 * time.Millisecond) })
-		s.node(0).Record(true)
-		s.is("Extend", k.Extend(s.ctx), nil)
+		s.Once(0, "extend", func() { time.Sleep(50 * time.Millisecond) })
+		s.Node(0).Record(true)
+		s.Is("Extend", k.Extend(s.Ctx), nil)
 		released := s.quietly(k)
 		next.gets("while one node is busy", released, oneTrip)
-		s.carry("while one node is busy", next.lock.Value(), 1, 2)
+		s.Carry("while one node is busy", next.lock.Value(), 1, 2)
 		time.Sleep(60 * time.Millisecond)
-		s.carry("afterwards", next.lock.Value(), s.all()...)
-		if got := fmt.Sprint(verbs(s.told(0, "extend", "release", "acquire"))); got != "[extend release acquire]" {
+		s.Carry("afterwards", next.lock.Value(), s.All()...)
+		if got := fmt.Sprint(harness.Verbs(s.Told(0, "extend", "release", "acquire"))); got != "[extend release acquire]" {
 			s.Errorf("the busy node was asked %s, want the release before the attempt", got)
 		}
-		s.is("Release", next.lock.Release(s.ctx), nil)
-		s.clean(l)
+		s.Is("Release", next.lock.Release(s.Ctx), nil)
+		s.Clean(l)
 	})
 }
 
@@ -427,21 +428,21 @@ func TestAHandOverWaitsForWhatWasAskedBefore(t *testing.T) {
 func TestAnAttemptThatOvertakesTheReleaseIsRepeatedAfterIt(t *testing.T) {
 	for late := time.Duration(0); late <= 10*time.Millisecond; late += time.Millisecond {
 		onStage(t, 3, func(s *stage) {
-			l := s.locker(redlock.Options{})
-			k := s.take(l, heldLong)
+			l := s.Locker(redlock.Options{})
+			k := s.Take(l, heldLong)
 			next := s.settled(l, heldLong)
 			for i := range 3 {
-				s.do(i, "SCRIPT", "FLUSH")
-				s.on(i, "release", func(n int, _ []string) {
+				s.Do(i, "SCRIPT", "FLUSH")
+				s.On(i, "release", func(n int, _ []string) {
 					if n == 2 {
 						time.Sleep(late)
 					}
 				})
 			}
 			released := time.Now()
-			s.is("Release", k.Release(s.ctx), nil)
+			s.Is("Release", k.Release(s.Ctx), nil)
 			next.gets("a release that came late", released, late+4*oneTrip)
-			s.is("Release", next.lock.Release(s.ctx), nil)
+			s.Is("Release", next.lock.Release(s.Ctx), nil)
 			s.untraced(l)
 		})
 	}
@@ -450,33 +451,33 @@ func TestAnAttemptThatOvertakesTheReleaseIsRepeatedAfterIt(t *testing.T) {
 // ghost is somebody who has a place and hears what he is told, and does nothing.
 func (s *stage) ghost(name string, ticket string) {
 	s.Helper()
-	for i, c := range s.c.Clients() {
-		sub := c.Subscribe(s.ctx, jobChannel+":"+name)
+	for i, c := range s.Cluster.Clients() {
+		sub := c.Subscribe(s.Ctx, jobChannel+":"+name)
 		s.Cleanup(func() { sub.Close() })
-		if _, err := sub.Receive(s.ctx); err != nil {
+		if _, err := sub.Receive(s.Ctx); err != nil {
 			s.Fatal(err)
 		}
 		go func(ch <-chan *redis.Message) {
 			for range ch {
 			}
 		}(sub.Channel())
-		over := fmt.Sprint(s.node(i).Now().Add(time.Minute).UnixMilli())
-		s.do(i, "ZADD", jobQueue, ticket, name)
-		s.do(i, "ZADD", jobLapse, over, name)
+		over := fmt.Sprint(s.Node(i).Now().Add(time.Minute).UnixMilli())
+		s.Do(i, "ZADD", jobQueue, ticket, name)
+		s.Do(i, "ZADD", jobLapse, over, name)
 	}
 }
 
 func TestTheSecondWhoIsToldLooksAfterTheFirst(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		k := s.take(s.locker(redlock.Options{}), heldLong)
-		w := s.settled(s.locker(redlock.Options{}), heldLong)
+		k := s.Take(s.Locker(redlock.Options{}), heldLong)
+		w := s.settled(s.Locker(redlock.Options{}), heldLong)
 		s.ghost("hung", "1")
 		time.Sleep(time.Second)
 		d := w.gets("behind one that hangs", s.quietly(k), 3*time.Millisecond)
 		if d < 3*oneTrip/2 {
 			s.Errorf("the second has it after %v, want the first to be given a few round trips", d)
 		}
-		s.is("Release", w.lock.Release(s.ctx), nil)
+		s.Is("Release", w.lock.Release(s.Ctx), nil)
 	})
 }
 
@@ -485,8 +486,8 @@ func TestTheSecondWhoIsToldLooksAfterTheFirst(t *testing.T) {
 func TestWhoIsToldAndGivesUpTellsTheNext(t *testing.T) {
 	for after := time.Duration(0); after <= 2*oneTrip; after += oneTrip / 6 {
 		onStage(t, 3, func(s *stage) {
-			k := s.take(s.locker(redlock.Options{}), heldLong)
-			a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
+			a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 			s.ghost("hung", "1")
 			first := s.settled(a, heldLong)
 			third := s.settled(b, heldLong)
@@ -498,7 +499,7 @@ func TestWhoIsToldAndGivesUpTellsTheNext(t *testing.T) {
 				released = s.quietly(first.lock)
 			}
 			third.gets("told by the leaving", released, promptly)
-			s.is("Release", third.lock.Release(s.ctx), nil)
+			s.Is("Release", third.lock.Release(s.Ctx), nil)
 		})
 	}
 }
@@ -506,17 +507,17 @@ func TestWhoIsToldAndGivesUpTellsTheNext(t *testing.T) {
 // Who gives up twice is heard twice.
 func TestLeavingIsAnnouncedAnewEveryTime(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 		for range 3 {
-			s.strangers(heldLong, s.all()...)
+			s.Foreign(heldLong, s.All()...)
 			first, second := s.settled(a, heldLong), s.settled(b, heldLong)
 			for i := range 3 {
-				s.node(i).Evict(job)
+				s.Node(i).Evict(job)
 			}
 			left := time.Now()
 			first.gives(context.Canceled)
 			second.gets("told by the leaving", left, 3*oneTrip)
-			s.is("Release", second.lock.Release(s.ctx), nil)
+			s.Is("Release", second.lock.Release(s.Ctx), nil)
 		}
 	})
 }
@@ -526,11 +527,11 @@ func TestLeavingIsAnnouncedAnewEveryTime(t *testing.T) {
 func TestAReleaseIsFoundThoughTheQueuesDisagree(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		onStage(t, n, func(s *stage) {
-			k := s.take(s.locker(redlock.Options{}), heldLong)
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
 			const m = 20
 			var ls []*redlock.Locker
 			for range m {
-				ls = append(ls, s.locker(redlock.Options{}))
+				ls = append(ls, s.Locker(redlock.Options{}))
 			}
 			waiting := make(map[*waiting]bool)
 			for _, l := range ls {
@@ -542,7 +543,7 @@ func TestAReleaseIsFoundThoughTheQueuesDisagree(t *testing.T) {
 				_, ok := within(2*promptly, func() bool {
 					for w := range waiting {
 						if w.over() {
-							s.is("Acquire", w.err, nil)
+							s.Is("Acquire", w.err, nil)
 							k = w.lock
 							delete(waiting, w)
 							return true
@@ -555,7 +556,7 @@ func TestAReleaseIsFoundThoughTheQueuesDisagree(t *testing.T) {
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
-			s.is("Release", k.Release(s.ctx), nil)
+			s.Is("Release", k.Release(s.Ctx), nil)
 		})
 	}
 }
@@ -564,31 +565,31 @@ func TestAReleaseIsFoundThoughTheQueuesDisagree(t *testing.T) {
 func TestTheDeadArePassedOverHoweverMany(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		onStage(t, 3, func(s *stage) {
-			over := fmt.Sprint(s.node(0).Now().Add(15 * time.Second).UnixMilli())
+			over := fmt.Sprint(s.Node(0).Now().Add(15 * time.Second).UnixMilli())
 			for i := range 3 {
 				for j := range 40 {
-					s.do(i, "ZADD", jobQueue, fmt.Sprint(j), fmt.Sprint("dead", j))
-					s.do(i, "ZADD", jobLapse, over, fmt.Sprint("dead", j))
+					s.Do(i, "ZADD", jobQueue, fmt.Sprint(j), fmt.Sprint("dead", j))
+					s.Do(i, "ZADD", jobLapse, over, fmt.Sprint("dead", j))
 				}
 			}
 			var free func() time.Time
 			if leaves {
-				s.strangers(heldLong, s.all()...)
-				first := s.settled(s.locker(redlock.Options{}), heldLong)
+				s.Foreign(heldLong, s.All()...)
+				first := s.settled(s.Locker(redlock.Options{}), heldLong)
 				free = func() time.Time {
 					for i := range 3 {
-						s.node(i).Evict(job)
+						s.Node(i).Evict(job)
 					}
 					first.gives()
 					return time.Now()
 				}
 			} else {
-				k := s.take(s.locker(redlock.Options{}), heldLong)
+				k := s.Take(s.Locker(redlock.Options{}), heldLong)
 				free = func() time.Time { return s.quietly(k) }
 			}
-			w := s.settled(s.locker(redlock.Options{}), heldLong)
+			w := s.settled(s.Locker(redlock.Options{}), heldLong)
 			w.gets(fmt.Sprintf("behind forty who are dead, leaving %v", leaves), free(), 3*oneTrip)
-			s.is("Release", w.lock.Release(s.ctx), nil)
+			s.Is("Release", w.lock.Release(s.Ctx), nil)
 		})
 	}
 }
@@ -598,28 +599,28 @@ func TestALongRetryDoesNotLoseThePlace(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		onStage(t, 3, func(s *stage) {
 			var k *redlock.Lock
-			holder := s.locker(redlock.Options{})
+			holder := s.Locker(redlock.Options{})
 			if foreign {
 				for i := range 3 {
-					s.node(i).Set(job, "82e7cf91a7ef4fb7", 3*time.Second)
+					s.Node(i).Set(job, "82e7cf91a7ef4fb7", 3*time.Second)
 				}
 			} else {
-				k = s.take(holder, heldLong)
+				k = s.Take(holder, heldLong)
 			}
-			w := s.settled(s.locker(redlock.Options{Retry: func(int) time.Duration { return time.Hour }}), heldLong)
+			w := s.settled(s.Locker(redlock.Options{Retry: func(int) time.Duration { return time.Hour }}), heldLong)
 			if foreign { // taken over before anybody sees it free
 				for i := range 3 {
-					s.node(i).Set(job, otherValue, heldLong)
+					s.Node(i).Set(job, otherValue, heldLong)
 				}
 				time.Sleep(20 * time.Second)
 				var err error
-				k, err = holder.Adopt(s.ctx, job, otherValue, heldLong)
-				s.is("Adopt", err, nil)
+				k, err = holder.Adopt(s.Ctx, job, otherValue, heldLong)
+				s.Is("Adopt", err, nil)
 			}
 			time.Sleep(20 * time.Second)
 			w.waits("while it is held")
 			w.gets("after a long wait", s.quietly(k), 3*oneTrip)
-			s.is("Release", w.lock.Release(s.ctx), nil)
+			s.Is("Release", w.lock.Release(s.Ctx), nil)
 		})
 	}
 }
@@ -631,27 +632,27 @@ func TestAQueueOfAnotherTypeIsNoReasonToHurry(t *testing.T) {
 		for _, nodes := range [][]int{{0, 1, 2}, {1, 2}, {2}} {
 			onStage(t, 3, func(s *stage) {
 				for _, i := range nodes {
-					s.do(i, "SET", jobQueue, "word")
+					s.Do(i, "SET", jobQueue, "word")
 				}
 				if len(nodes) == 1 {
-					s.node(0).Stop()
+					s.Node(0).Stop()
 				}
-				k := s.take(s.cold(redlock.Options{}, nil, s.c.Nodes()), heldLong)
+				k := s.Take(s.Cold(redlock.Options{}, nil, s.Cluster.Nodes()), heldLong)
 				for i := range 3 {
-					s.node(i).Record(true)
+					s.Node(i).Record(true)
 				}
-				w := s.waiter(s.cold(redlock.Options{Fair: fair}, nil, s.c.Nodes()), heldLong)
+				w := s.waiter(s.Cold(redlock.Options{Fair: fair}, nil, s.Cluster.Nodes()), heldLong)
 				time.Sleep(10 * time.Second)
 				if fair {
 					w.stop() // it fails where the queue can not be read
 					return
 				}
 				w.waits("while it is held")
-				if got := len(s.told(1)); got > 400 {
+				if got := len(s.Told(1)); got > 400 {
 					s.Errorf("spoilt on %v: a node was asked %d times in 10 s, want a few times a second", nodes, got)
 				}
 				w.gets("spoilt", s.quietly(k), 2*retryPause)
-				s.is("Release", w.lock.Release(s.ctx), nil)
+				s.Is("Release", w.lock.Release(s.Ctx), nil)
 			})
 		}
 	}
@@ -673,7 +674,7 @@ func TestAFairLineHasOnePlace(t *testing.T) {
 			}
 		}
 		second.gets("in line", s.quietly(first.lock), 5*oneTrip)
-		s.is("Release", second.lock.Release(s.ctx), nil)
+		s.Is("Release", second.lock.Release(s.Ctx), nil)
 		s.untraced(l)
 	})
 }
@@ -684,7 +685,7 @@ func TestAFairLineHasOnePlace(t *testing.T) {
 func TestNothingIsHandedOnOnceCloseHasBegun(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		stand := make(chan struct{}, 1)
-		l := s.locker(redlock.Options{Observe: func(r redlock.Round) {
+		l := s.Locker(redlock.Options{Observe: func(r redlock.Round) {
 			if r.Op == redlock.OpLook {
 				select {
 				case <-stand:
@@ -693,33 +694,33 @@ func TestNothingIsHandedOnOnceCloseHasBegun(t *testing.T) {
 				}
 			}
 		}})
-		k := s.take(l, heldLong)
+		k := s.Take(l, heldLong)
 		next := s.settled(l, heldLong)
-		other := s.settled(s.locker(redlock.Options{}), heldLong)
-		looks := len(s.told(0, "wait", "pttl"))
+		other := s.settled(s.Locker(redlock.Options{}), heldLong)
+		looks := len(s.Told(0, "wait", "pttl"))
 		stand <- struct{}{}
-		if _, ok := within(2*pollPause, func() bool { return len(s.told(0, "wait", "pttl")) > looks && len(stand) == 0 }); !ok {
+		if _, ok := within(2*pollPause, func() bool { return len(s.Told(0, "wait", "pttl")) > looks && len(stand) == 0 }); !ok {
 			s.Fatal("the waiter does not look")
 		}
 		for i := range 3 {
-			s.node(i).Record(true)
+			s.Node(i).Record(true)
 		}
-		closed := background(l.Close)
+		closed := harness.Background(l.Close)
 		time.Sleep(time.Millisecond)
 		released := time.Now()
-		s.is("Release", k.Release(s.ctx), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
 		other.gets("released during Close", released, promptly)
-		s.is("Close", <-closed, nil)
+		s.Is("Close", <-closed, nil)
 		<-next.ended
-		checkIs(s.T, "the waiter", next.err, redlock.ErrClosed)
+		harness.CheckIs(s.T, "the waiter", next.err, redlock.ErrClosed)
 		for i := range 3 {
-			for _, c := range s.told(i, "acquire") {
+			for _, c := range s.Told(i, "acquire") {
 				if c.Client == 1 {
 					s.Errorf("node %d was asked for the lock by a Locker that is being closed", i)
 				}
 			}
 		}
-		s.is("Release", other.lock.Release(s.ctx), nil)
+		s.Is("Release", other.lock.Release(s.Ctx), nil)
 	})
 }
 
@@ -728,12 +729,12 @@ func TestNothingIsHandedOnOnceCloseHasBegun(t *testing.T) {
 func TestAShorterLockIsNotHandedOnSilently(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		const short = 500 * time.Millisecond
-		l := s.locker(redlock.Options{})
-		k := s.take(l, heldLong)
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, heldLong)
 		s.settled(l, short) // it will not release
-		other := s.settled(s.locker(redlock.Options{}), heldLong)
+		other := s.settled(s.Locker(redlock.Options{}), heldLong)
 		released := s.quietly(k)
 		other.gets("when the lock is over that was between", released, short+100*time.Millisecond)
-		s.is("Release", other.lock.Release(s.ctx), nil)
+		s.Is("Release", other.lock.Release(s.Ctx), nil)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
@@ -17,8 +18,8 @@ func TestRepeatedReleasesDoNotCrowdOutWhatIsOwedForOthers(t *testing.T) {
 	t.Parallel()
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		a := try(t, l, "a", time.Hour)
-		k := try(t, l, "k", time.Hour)
+		a := harness.Try(t, l, "a", time.Hour)
+		k := harness.Try(t, l, "k", time.Hour)
 		time.Sleep(10 * time.Millisecond)
 		c.Node(1).Stop()
 		c.Node(2).Stop()
@@ -26,7 +27,7 @@ func TestRepeatedReleasesDoNotCrowdOutWhatIsOwedForOthers(t *testing.T) {
 		k.Release(t.Context())
 		before := seam.Peek(l).Nodes[1].Owed
 		// As often as there is room for debts, and it would be dropped.
-		for range rounds(300, 16500) {
+		for range harness.Rounds(300, 16500) {
 			k.Release(t.Context())
 		}
 		if got := seam.Peek(l).Nodes[1].Owed; got != before {
@@ -49,8 +50,8 @@ func TestAReleaseWaitsForTheRestore(t *testing.T)                          { res
 func restoreDisplaced(t *testing.T, displace bool) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		k := try(t, l, "k", 20*time.Second)
-		o := try(t, l, "o", 20*time.Second)
+		k := harness.Try(t, l, "k", 20*time.Second)
+		o := harness.Try(t, l, "o", 20*time.Second)
 		o2, err := l.Adopt(t.Context(), "o", o.Value(), 20*time.Second) // so that the script is known
 		if err != nil {
 			t.Fatal(err)
@@ -86,16 +87,16 @@ func restoreDisplaced(t *testing.T, displace bool) {
 // Lost is final?
 func TestAWallClockSetForwardAndBackLeavesTheLockToClose(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		var h hands
-		l, err := newSeamed(redlock.Options{}, h.steadyNow, h.wallNow, ownSeed(t), c.Nodes()...)
+		var h harness.Clocks
+		l, err := harness.NewSeamed(redlock.Options{}, h.Steady, h.Wall, harness.Seed(t), c.Nodes()...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := try(t, l, "k", time.Minute)
-		h.setWall(time.Hour)
+		k := harness.Try(t, l, "k", time.Minute)
+		h.MoveWall(time.Hour)
 		time.Sleep(2 * time.Second)
 		v1 := k.Valid()
-		h.setWall(-time.Hour)
+		h.MoveWall(-time.Hour)
 		v2 := k.Valid()
 		t.Log("valid", v1, v2, "held", seam.Peek(l).Held)
 		held, stop := k.KeepAlive(t.Context())
@@ -119,14 +120,14 @@ func TestAWallClockSetForwardAndBackLeavesTheLockToClose(t *testing.T) {
 func TestConcurrentExtendsShareRounds(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		k := try(t, l, "k", 10*time.Second)
+		k := harness.Try(t, l, "k", 10*time.Second)
 		for i := range 3 {
 			c.Node(i).Delay(5*time.Millisecond, 5*time.Millisecond)
 		}
 		var wg sync.WaitGroup
 		d := took(func() {
 			for range 100 {
-				wg.Go(func() { checkIs(t, "Extend", k.Extend(t.Context())) })
+				wg.Go(func() { harness.CheckIs(t, "Extend", k.Extend(t.Context())) })
 			}
 			wg.Wait()
 		})
@@ -140,7 +141,7 @@ func TestALockThatFnGivesUpItselfWasNotHeldToTheEnd(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
 		err := l.Run(t.Context(), "k", time.Minute, func(ctx context.Context, lock *redlock.Lock) error { return lock.Release(ctx) })
-		checkIs(t, "Run", err, redlock.ErrLost)
+		harness.CheckIs(t, "Run", err, redlock.ErrLost)
 		if err != nil && !strings.Contains(err.Error(), "released before") {
 			t.Errorf("got %v, want it to say why", err)
 		}
@@ -150,31 +151,31 @@ func TestALockThatFnGivesUpItselfWasNotHeldToTheEnd(t *testing.T) {
 // Two attempts at once, both given up: the one whose rollback takes longer must not be forgotten for the other.
 func TestAnAttemptGoesAfterEveryRollback(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
+		l := s.Locker(redlock.Options{})
 		for i := range 3 {
-			s.node(i).Delay(40*time.Millisecond, 0)
+			s.Node(i).Delay(40*time.Millisecond, 0)
 		}
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(s.ctx, 10*time.Millisecond)
+				ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Millisecond)
 				defer cancel()
 				_, err := l.TryAcquire(ctx, job, 20*time.Second)
-				s.is("TryAcquire", err, context.DeadlineExceeded)
+				s.Is("TryAcquire", err, context.DeadlineExceeded)
 			})
 			time.Sleep(time.Millisecond)
 		}
 		wg.Wait()
 		time.Sleep(35 * time.Millisecond) // the first one's rollback is on its way, the second one's is done
 		for i := range 3 {
-			s.node(i).Delay(0, 0)
+			s.Node(i).Delay(0, 0)
 		}
-		k, err := l.TryAcquire(s.ctx, job, 20*time.Second)
-		s.is("TryAcquire", err, nil)
+		k, err := l.TryAcquire(s.Ctx, job, 20*time.Second)
+		s.Is("TryAcquire", err, nil)
 		if err == nil {
-			s.is("Release", k.Release(s.ctx), nil)
+			s.Is("Release", k.Release(s.Ctx), nil)
 		}
-		s.clean(l)
+		s.Clean(l)
 	})
 }
 
@@ -182,7 +183,7 @@ func TestAnAttemptGoesAfterEveryRollback(t *testing.T) {
 func TestMistakesOfTheProgramPanic(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		k := try(t, l, "jobs/42", time.Hour)
+		k := harness.Try(t, l, "jobs/42", time.Hour)
 		time.Sleep(3 * time.Second) // its registers have been given a life
 		for i := range 3 {
 			c.Node(i).Record(true)
@@ -243,8 +244,8 @@ func TestMistakesOfTheProgramPanic(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for i := range 3 {
-			check(t, "commands of these calls", len(c.Node(i).Log()), 0)
+			harness.Check(t, "commands of these calls", len(c.Node(i).Log()), 0)
 		}
-		check(t, "Valid of the lock", k.Valid(), true)
+		harness.Check(t, "Valid of the lock", k.Valid(), true)
 	})
 }

@@ -16,9 +16,43 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
+
+// A gauge counts pipelines.
+type gauge struct {
+	mu        sync.Mutex
+	now, most int
+	sizes     []int // commands in each
+}
+
+func (g *gauge) around(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+	g.mu.Lock()
+	g.now++
+	g.most = max(g.most, g.now)
+	g.sizes = append(g.sizes, len(cmds))
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		g.now--
+		g.mu.Unlock()
+	}()
+	return next(ctx, cmds)
+}
+
+func (g *gauge) reset() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.most, g.sizes = g.now, nil
+}
+
+func (g *gauge) read() (most int, sizes []int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.most, slices.Clone(g.sizes)
+}
 
 // many has n callers take a lock each, spaced apart; the result is how long each
 // took. All have to get it.
@@ -60,14 +94,14 @@ func TestConcurrentCallersOfANearNodeShareTwoPipelines(t *testing.T) {
 		for _, n := range sizes {
 			sum += n
 		}
-		check(t, "commands of all callers", sum, 2*callers)
+		harness.Check(t, "commands of all callers", sum, 2*callers)
 		if len(sizes) > callers/50 {
 			t.Errorf("pipelines for %d callers at one instant: got %d, want at most %d", callers, len(sizes), callers/50)
 		}
 		if m := slices.Max(sizes); m > 2*256 {
 			t.Errorf("commands in one pipeline: got %d, want at most 512, those of 256 callers", m)
 		}
-		check(t, "connections", c.Node(0).Connections() <= 4, true)
+		harness.Check(t, "connections", c.Node(0).Connections() <= 4, true)
 	})
 }
 
@@ -141,16 +175,16 @@ func TestNodeIsGivenUpExactlyAtItsTimeout(t *testing.T) {
 			c.Node(2).Partition()
 			var err error
 			d := took(func() { _, err = l.TryAcquire(t.Context(), "jobs/42", tc.ttl) })
-			check(t, fmt.Sprintf("time of an acquire with two of three nodes silent, ttl %v, node timeout %v", tc.ttl, tc.timeout), d, tc.want)
-			checkIs(t, "TryAcquire", err, redlock.ErrNoQuorum)
-			checkIsNot(t, "TryAcquire", err, redlock.ErrHeld, context.DeadlineExceeded, context.Canceled)
-			check(t, "votes", answersOf(err), "yes unknown unknown")
+			harness.Check(t, fmt.Sprintf("time of an acquire with two of three nodes silent, ttl %v, node timeout %v", tc.ttl, tc.timeout), d, tc.want)
+			harness.CheckIs(t, "TryAcquire", err, redlock.ErrNoQuorum)
+			harness.CheckIsNot(t, "TryAcquire", err, redlock.ErrHeld, context.DeadlineExceeded, context.Canceled)
+			harness.Check(t, "votes", answersOf(err), "yes unknown unknown")
 			if err == nil || !strings.Contains(err.Error(), "timeout") {
 				t.Errorf("TryAcquire: got %v, want a text that says timeout", err)
 			}
 			c.Node(1).Resume()
 			c.Node(2).Heal()
-			checkClean(t, c, l)
+			harness.CheckClean(t, c, l)
 		})
 	}
 }
@@ -178,8 +212,8 @@ func TestFarNodesWarmUpAndAreUsed(t *testing.T) {
 			if i > 5 && d > 141*time.Millisecond { // until then scripts and connections are new
 				t.Errorf("TryAcquire %d: took %v, want one round trip of 140 ms", i, d)
 			}
-			checkIs(t, "Extend at a round trip of 140 ms", k.Extend(t.Context()))
-			checkIs(t, "Release at a round trip of 140 ms", k.Release(t.Context()))
+			harness.CheckIs(t, "Extend at a round trip of 140 ms", k.Extend(t.Context()))
+			harness.CheckIs(t, "Release at a round trip of 140 ms", k.Release(t.Context()))
 			for j := range c.Len() {
 				if i > 0 && seam.Peek(l).Nodes[j].Down {
 					t.Errorf("node %s after %d locks: got down, want used", c.Node(j).Name(), i+1)
@@ -187,7 +221,7 @@ func TestFarNodesWarmUpAndAreUsed(t *testing.T) {
 			}
 			time.Sleep(200 * time.Millisecond)
 		}
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -204,11 +238,11 @@ func TestDownNodeGetsPingsAndNothingElseUntilItAnswersOne(t *testing.T) {
 			} else {
 				down.Partition()
 			}
-			try(t, l, "first", 10*time.Second)
+			harness.Try(t, l, "first", 10*time.Second)
 			time.Sleep(time.Second + time.Millisecond)
-			check(t, "a node that let an acquire time out ("+fault+") is down", seam.Peek(l).Nodes[2].Down, true)
+			harness.Check(t, "a node that let an acquire time out ("+fault+") is down", seam.Peek(l).Nodes[2].Down, true)
 			for i := range 100 {
-				k := try(t, l, fmt.Sprint("during", i), time.Second)
+				k := harness.Try(t, l, fmt.Sprint("during", i), time.Second)
 				k.Extend(t.Context())
 				k.Release(t.Context())
 				time.Sleep(20 * time.Millisecond)
@@ -230,11 +264,11 @@ func TestDownNodeGetsPingsAndNothingElseUntilItAnswersOne(t *testing.T) {
 			if pings == 0 {
 				t.Errorf("PINGs to a node that is down (%s): got none in %d commands, want some", fault, len(log))
 			}
-			check(t, "the node is down after it answered", seam.Peek(l).Nodes[2].Down, false)
-			k := try(t, l, "after", time.Second)
+			harness.Check(t, "the node is down after it answered", seam.Peek(l).Nodes[2].Down, false)
+			k := harness.Try(t, l, "after", time.Second)
 			time.Sleep(10 * time.Millisecond)
 			value, _ := down.Get("after")
-			check(t, "the value on the node that came back", value, k.Value())
+			harness.Check(t, "the value on the node that came back", value, k.Value())
 		})
 	}
 }
@@ -249,7 +283,7 @@ func TestOnlyAPingSentAfterTheLastTimeoutClearsANode(t *testing.T) {
 		var over atomic.Bool
 		n.OnCommand(func(args []string) {
 			since := time.Since(began)
-			switch w := word(args); {
+			switch w := harness.Verb(args); {
 			case w == "acquire" || w == "ping" && since > 80*time.Millisecond:
 				for !over.Load() { // it hangs
 					time.Sleep(10 * time.Millisecond)
@@ -258,17 +292,17 @@ func TestOnlyAPingSentAfterTheLastTimeoutClearsANode(t *testing.T) {
 				time.Sleep(100*time.Millisecond - since)
 			}
 		})
-		try(t, l, "first", 10*time.Second) // times out at 50 ms, and PINGs leave
+		harness.Try(t, l, "first", 10*time.Second) // times out at 50 ms, and PINGs leave
 		time.Sleep(30*time.Millisecond - time.Since(began))
-		try(t, l, "second", 10*time.Second)                  // on another connection; times out at 80 ms
+		harness.Try(t, l, "second", 10*time.Second)          // on another connection; times out at 80 ms
 		time.Sleep(110*time.Millisecond - time.Since(began)) // the PINGs of before that are answered
-		check(t, "PINGs that left before the last timeout are there", count(heard(n, ""), "ping") > 0, true)
-		check(t, "the node is down though they were answered", seam.Peek(l).Nodes[2].Down, true)
+		harness.Check(t, "PINGs that left before the last timeout are there", count(heard(n, ""), "ping") > 0, true)
+		harness.Check(t, "the node is down though they were answered", seam.Peek(l).Nodes[2].Down, true)
 		time.Sleep(500 * time.Millisecond)
-		check(t, "the node is down half a second later", seam.Peek(l).Nodes[2].Down, true)
+		harness.Check(t, "the node is down half a second later", seam.Peek(l).Nodes[2].Down, true)
 		over.Store(true)
 		_, up := within(time.Second, func() bool { return !seam.Peek(l).Nodes[2].Down })
-		check(t, "the node is used again when a later PING is answered", up, true)
+		harness.Check(t, "the node is used again when a later PING is answered", up, true)
 	})
 }
 
@@ -279,8 +313,8 @@ func TestDownNodeFailsCallsAtOnce(t *testing.T) {
 		l.TryAcquire(t.Context(), "jobs/1", time.Second)
 		var err error
 		d := took(func() { _, err = l.TryAcquire(t.Context(), "jobs/2", time.Second) })
-		check(t, "time of an acquire on a node that is known to be down", d, 0)
-		checkIs(t, "TryAcquire", err, redlock.ErrNoQuorum)
+		harness.Check(t, "time of an acquire on a node that is known to be down", d, 0)
+		harness.CheckIs(t, "TryAcquire", err, redlock.ErrNoQuorum)
 		if err == nil || !strings.Contains(err.Error(), "down: timeout") {
 			t.Errorf("TryAcquire: got %v, want a text that says down and why", err)
 		}
@@ -311,12 +345,12 @@ func TestNodeIsUsedAgainWithinASecondOfComingBack(t *testing.T) {
 					warmUp(t, c, l)
 					n := c.Node(2)
 					f.on(n)
-					k := try(t, l, "during", 3*time.Second)
+					k := harness.Try(t, l, "during", 3*time.Second)
 					time.Sleep(outage)
 					k.Release(t.Context())
 					f.off(n)
 					back, ok := within(3*time.Second, func() bool {
-						k := try(t, l, "after", 10*time.Second)
+						k := harness.Try(t, l, "after", 10*time.Second)
 						time.Sleep(time.Millisecond)
 						value, _ := n.Get("after")
 						k.Release(t.Context())
@@ -325,7 +359,7 @@ func TestNodeIsUsedAgainWithinASecondOfComingBack(t *testing.T) {
 					if !ok || back > time.Second {
 						t.Errorf("used again after its return: got %v (ever: %v), want within a second", back, ok)
 					}
-					checkClean(t, c, l)
+					harness.CheckClean(t, c, l)
 				})
 			})
 		}
@@ -432,7 +466,7 @@ func TestForgottenScriptsAreSentAgainForAllOfABatch(t *testing.T) {
 		l := warmLocker(t, c, redlock.Options{})
 		var locks []*redlock.Lock
 		for i := range 40 {
-			locks = append(locks, try(t, l, fmt.Sprint("k", i), time.Minute))
+			locks = append(locks, harness.Try(t, l, fmt.Sprint("k", i), time.Minute))
 		}
 		flush := func() {
 			for i := range c.Len() {
@@ -446,7 +480,7 @@ func TestForgottenScriptsAreSentAgainForAllOfABatch(t *testing.T) {
 			t.Helper()
 			var wg sync.WaitGroup
 			for _, k := range locks {
-				wg.Go(func() { checkIs(t, what, f(k)) })
+				wg.Go(func() { harness.CheckIs(t, what, f(k)) })
 			}
 			wg.Wait()
 			time.Sleep(10 * time.Millisecond)
@@ -455,14 +489,14 @@ func TestForgottenScriptsAreSentAgainForAllOfABatch(t *testing.T) {
 		all("Extend on servers that forgot the scripts", func(k *redlock.Lock) error { return k.Extend(t.Context()) })
 		flush()
 		all("Release on servers that forgot the scripts", func(k *redlock.Lock) error { return k.Release(t.Context()) })
-		k := try(t, l, "later", time.Minute)
+		k := harness.Try(t, l, "later", time.Minute)
 		c.Node(0).Record(true)
 		k.Release(t.Context())
 		time.Sleep(time.Millisecond)
 		for _, cmd := range c.Node(0).Log() {
-			check(t, "how a script goes to a server that knows it again", strings.ToLower(cmd.Args[0]), "evalsha")
+			harness.Check(t, "how a script goes to a server that knows it again", strings.ToLower(cmd.Args[0]), "evalsha")
 		}
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -500,21 +534,21 @@ func TestServersBefore7AreAskedWithoutGet(t *testing.T) {
 			return lockerOn(t, redlock.Options{}, clients)
 		}
 		a, b := locker(), locker()
-		k := try(t, a, "jobs/42", time.Minute)
+		k := harness.Try(t, a, "jobs/42", time.Minute)
 		_, err := b.TryAcquire(t.Context(), "jobs/42", time.Minute)
-		checkIs(t, "TryAcquire of a held lock on old servers", err, redlock.ErrHeld)
+		harness.CheckIs(t, "TryAcquire of a held lock on old servers", err, redlock.ErrHeld)
 		var q *redlock.QuorumError
 		if errors.As(err, &q) {
-			check(t, "the holder's name, which old servers do not tell", q.Round.Holder(), "")
+			harness.Check(t, "the holder's name, which old servers do not tell", q.Round.Holder(), "")
 		}
-		checkIs(t, "Release", k.Release(t.Context()))
+		harness.CheckIs(t, "Release", k.Release(t.Context()))
 		time.Sleep(10 * time.Millisecond)
 		c.Node(0).Record(true)
-		k = try(t, b, "jobs/42", time.Minute)
+		k = harness.Try(t, b, "jobs/42", time.Minute)
 		time.Sleep(time.Millisecond)
-		check(t, "what a server known to be old is asked", strings.Join(heard(c.Node(0), "jobs/42"), " "), "heal") // SET K v NX PX
-		checkIs(t, "Release", k.Release(t.Context()))
-		checkClean(t, c, a, b)
+		harness.Check(t, "what a server known to be old is asked", strings.Join(heard(c.Node(0), "jobs/42"), " "), "heal") // SET K v NX PX
+		harness.CheckIs(t, "Release", k.Release(t.Context()))
+		harness.CheckClean(t, c, a, b)
 	})
 }
 
@@ -534,11 +568,11 @@ func TestPoisonedAndHugeCommandsDoNotHurtTheirNeighbours(t *testing.T) {
 				switch i % 3 {
 				case 0:
 					k, err := l.TryAcquire(t.Context(), fmt.Sprint("k", i), time.Minute)
-					checkIs(t, "TryAcquire beside poisoned and huge ones", err)
+					harness.CheckIs(t, "TryAcquire beside poisoned and huge ones", err)
 					if err == nil {
 						time.Sleep(10 * time.Millisecond)
-						checkIs(t, "Extend beside poisoned and huge ones", k.Extend(t.Context()))
-						checkIs(t, "Release beside poisoned and huge ones", k.Release(t.Context()))
+						harness.CheckIs(t, "Extend beside poisoned and huge ones", k.Extend(t.Context()))
+						harness.CheckIs(t, "Release beside poisoned and huge ones", k.Release(t.Context()))
 					}
 				case 1:
 					key := "poison"
@@ -551,9 +585,9 @@ func TestPoisonedAndHugeCommandsDoNotHurtTheirNeighbours(t *testing.T) {
 					}
 				case 2:
 					k, err := l.TryAcquire(t.Context(), huge+fmt.Sprint(i), time.Minute)
-					checkIs(t, "TryAcquire of a key of 64 KiB", err)
+					harness.CheckIs(t, "TryAcquire of a key of 64 KiB", err)
 					if err == nil {
-						checkIs(t, "Release of a key of 64 KiB", k.Release(t.Context()))
+						harness.CheckIs(t, "Release of a key of 64 KiB", k.Release(t.Context()))
 					}
 				}
 			})
@@ -561,10 +595,10 @@ func TestPoisonedAndHugeCommandsDoNotHurtTheirNeighbours(t *testing.T) {
 		wg.Wait()
 		time.Sleep(time.Second)
 		for i := range c.Len() {
-			check(t, "the list at a poisoned key is still there", len(locksOn(c.Node(i))), 1)
+			harness.Check(t, "the list at a poisoned key is still there", len(harness.LocksOn(c.Node(i))), 1)
 			c.Node(i).FlushAll()
 		}
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -576,12 +610,12 @@ func TestRegisterBesideAKeyOfAnotherTypeHasALife(t *testing.T) {
 			c.Node(i).Do("RPUSH", "poison", "x")
 		}
 		_, err := l.TryAcquire(t.Context(), "poison", time.Minute)
-		checkIs(t, "TryAcquire of a key of another type", err, redlock.ErrNoQuorum)
+		harness.CheckIs(t, "TryAcquire of a key of another type", err, redlock.ErrNoQuorum)
 		time.Sleep(time.Second)
 		for i := range c.Len() {
 			c.Node(i).Evict("poison")
 		}
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -594,7 +628,7 @@ func TestConnectionThatDiesInMidBatchLeavesNothing(t *testing.T) {
 			n := c.Node(0)
 			var sets atomic.Int32
 			n.OnCommand(func(args []string) {
-				if word(args) == "acquire" && sets.Add(1) == 40 {
+				if harness.Verb(args) == "acquire" && sets.Add(1) == 40 {
 					if keep {
 						n.Refuse(true)
 						n.Refuse(false)
@@ -613,18 +647,18 @@ func TestConnectionThatDiesInMidBatchLeavesNothing(t *testing.T) {
 							t.Errorf("an acquired lock's value on the node: got %q, want %q", value, k.Value())
 						}
 						time.Sleep(time.Second) // till the connection's death is known
-						checkIs(t, "Release", k.Release(t.Context()))
+						harness.CheckIs(t, "Release", k.Release(t.Context()))
 						return
 					}
 					failed.Add(1)
-					checkIs(t, "TryAcquire on a dying connection", err, redlock.ErrNoQuorum)
-					checkIsNot(t, "TryAcquire on a dying connection", err, redlock.ErrHeld)
-					check(t, "vote of a node whose connection died", answersOf(err), "unknown")
+					harness.CheckIs(t, "TryAcquire on a dying connection", err, redlock.ErrNoQuorum)
+					harness.CheckIsNot(t, "TryAcquire on a dying connection", err, redlock.ErrHeld)
+					harness.Check(t, "vote of a node whose connection died", answersOf(err), "unknown")
 				})
 			}
 			wg.Wait()
-			check(t, "some calls had no answer", failed.Load() > 0, true)
-			checkClean(t, c, l)
+			harness.Check(t, "some calls had no answer", failed.Load() > 0, true)
+			harness.CheckClean(t, c, l)
 		})
 	}
 }
@@ -653,8 +687,8 @@ func TestMissingAnswerIsUnknownAndNeverNo(t *testing.T) {
 				if k != nil {
 					t.Fatal("TryAcquire: got a lock that no node agreed to, want none")
 				}
-				checkIs(t, "TryAcquire where one node says held and two do not answer", err, redlock.ErrNoQuorum)
-				checkIsNot(t, "TryAcquire where one node says held and two do not answer", err, redlock.ErrHeld)
+				harness.CheckIs(t, "TryAcquire where one node says held and two do not answer", err, redlock.ErrNoQuorum)
+				harness.CheckIsNot(t, "TryAcquire where one node says held and two do not answer", err, redlock.ErrHeld)
 				if votes := answersOf(err); votes != "no unknown unknown" && votes != "pending unknown unknown" {
 					t.Errorf("votes: got %s, want unknown of the two that did not answer", votes)
 				}
@@ -671,7 +705,7 @@ func TestMissingAnswerIsUnknownAndNeverNo(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				c.Node(0).Evict("jobs/42")
-				checkClean(t, c, l)
+				harness.CheckClean(t, c, l)
 			})
 		})
 	}
@@ -689,21 +723,21 @@ func TestAnswerAfterTheTimeoutIsIgnoredAndCleanedUp(t *testing.T) {
 		c.Node(0).Delay(0, 300*time.Millisecond)
 		k, err := l.TryAcquire(t.Context(), "jobs/42", time.Second)
 		c.Node(0).Delay(0, 0)
-		checkIs(t, "TryAcquire answered after 300 ms with a node timeout of 100 ms", err, redlock.ErrNoQuorum)
-		check(t, "a lock", k == nil, true)
+		harness.CheckIs(t, "TryAcquire answered after 300 ms with a node timeout of 100 ms", err, redlock.ErrNoQuorum)
+		harness.Check(t, "a lock", k == nil, true)
 		time.Sleep(150 * time.Millisecond) // the owed rollback has been answered, the acquire not
-		check(t, "keys on the node when the late yes comes", len(locksOn(c.Node(0))), 0)
+		harness.Check(t, "keys on the node when the late yes comes", len(harness.LocksOn(c.Node(0))), 0)
 		time.Sleep(200 * time.Millisecond)
-		check(t, "locks on the list after the late yes", seam.Peek(l).Held, 0)
+		harness.Check(t, "locks on the list after the late yes", seam.Peek(l).Held, 0)
 		mu.Lock()
 		for _, r := range rounds {
 			if r.Op == redlock.OpAcquire && r.Key == "jobs/42" {
-				check(t, "the vote that the observer sees", r.Votes[0].Answer, redlock.Unknown)
+				harness.Check(t, "the vote that the observer sees", r.Votes[0].Answer, redlock.Unknown)
 			}
 		}
 		mu.Unlock()
-		checkClean(t, c, l)
-		try(t, l, "jobs/42", time.Second).Release(t.Context())
+		harness.CheckClean(t, c, l)
+		harness.Try(t, l, "jobs/42", time.Second).Release(t.Context())
 	})
 }
 
@@ -736,27 +770,27 @@ func TestUntouchedCommandIsNeverAYes(t *testing.T) {
 				}
 				l := lockerOn(t, redlock.Options{}, clients)
 				warmUp(t, c, l)
-				held := try(t, l, "held", time.Minute)
+				held := harness.Try(t, l, "held", time.Minute)
 				time.Sleep(time.Millisecond)
 				on.Store(true)
 				k, err := l.TryAcquire(t.Context(), "jobs/42", time.Minute)
 				if k != nil {
 					t.Error("TryAcquire: got a lock that no node agreed to, want none")
 				}
-				checkIs(t, "TryAcquire of commands that were not executed", err, redlock.ErrNoQuorum)
+				harness.CheckIs(t, "TryAcquire of commands that were not executed", err, redlock.ErrNoQuorum)
 				if errors.Is(err, redlock.ErrHeld) || strings.Contains(answersOf(err), "yes") || strings.Contains(answersOf(err), "no ") {
 					t.Errorf("votes of commands that were not executed: got %s, want neither yes nor no", answersOf(err))
 				}
 				if name != "all but the last command executed" {
 					until := held.Until()
-					checkIs(t, "Extend that was not executed", held.Extend(t.Context()), redlock.ErrNoQuorum)
-					check(t, "Until after it", held.Until(), until)
-					checkIs(t, "Release that was not executed", held.Release(t.Context()), redlock.ErrNoQuorum)
+					harness.CheckIs(t, "Extend that was not executed", held.Extend(t.Context()), redlock.ErrNoQuorum)
+					harness.Check(t, "Until after it", held.Until(), until)
+					harness.CheckIs(t, "Release that was not executed", held.Release(t.Context()), redlock.ErrNoQuorum)
 				}
 				on.Store(false)
 				time.Sleep(time.Second)
-				checkIs(t, "Release once the hook is gone", held.Release(t.Context()))
-				checkClean(t, c, l)
+				harness.CheckIs(t, "Release once the hook is gone", held.Release(t.Context()))
+				harness.CheckClean(t, c, l)
 			})
 		})
 	}
@@ -774,9 +808,9 @@ func TestServerThatRefusesThePasswordIsNeverAYes(t *testing.T) {
 		defer cancel()
 		d := took(func() {
 			k, err := l.Acquire(ctx, "jobs/42", time.Minute)
-			check(t, "a lock", k == nil, true)
-			checkIs(t, "Acquire with a wrong password", err, redlock.ErrNoQuorum)
-			check(t, "votes", strings.Contains(answersOf(err), "yes") || strings.Contains(answersOf(err), "no "), false)
+			harness.Check(t, "a lock", k == nil, true)
+			harness.CheckIs(t, "Acquire with a wrong password", err, redlock.ErrNoQuorum)
+			harness.Check(t, "votes", strings.Contains(answersOf(err), "yes") || strings.Contains(answersOf(err), "no "), false)
 			if err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
 				t.Errorf("Acquire with a wrong password: got %v, want a text that says WRONGPASS", err)
 			}
@@ -813,7 +847,7 @@ func TestErrorReplyOfAnyClassIsUnknownAndNothingIsLeft(t *testing.T) {
 		t.Run(tc.text, func(t *testing.T) {
 			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 				l := warmLocker(t, c, redlock.Options{})
-				held := try(t, l, "held", time.Hour)
+				held := harness.Try(t, l, "held", time.Hour)
 				fail := func(text string) {
 					for i := range c.Len() {
 						c.Node(i).Fail(text)
@@ -825,21 +859,21 @@ func TestErrorReplyOfAnyClassIsUnknownAndNothingIsLeft(t *testing.T) {
 				defer cancel()
 				var err error
 				d := took(func() { _, err = l.Acquire(ctx, "jobs/42", time.Hour) })
-				checkIs(t, "Acquire", err, redlock.ErrNoQuorum)
-				checkIsNot(t, "Acquire", err, redlock.ErrHeld)
-				check(t, "Acquire ends before its ctx", d < time.Second, tc.hard)
-				check(t, "Acquire's error is the ctx's", errors.Is(err, context.DeadlineExceeded), !tc.hard)
+				harness.CheckIs(t, "Acquire", err, redlock.ErrNoQuorum)
+				harness.CheckIsNot(t, "Acquire", err, redlock.ErrHeld)
+				harness.Check(t, "Acquire ends before its ctx", d < time.Second, tc.hard)
+				harness.Check(t, "Acquire's error is the ctx's", errors.Is(err, context.DeadlineExceeded), !tc.hard)
 				if err == nil || !strings.Contains(err.Error(), code) {
 					t.Errorf("Acquire: got %v, want a text that has %s", err, code)
 				}
-				checkIs(t, "Extend", held.Extend(t.Context()), redlock.ErrNoQuorum)
-				check(t, "Valid after an extension that errors answered", held.Valid(), true)
-				checkIs(t, "Release", held.Release(t.Context()), redlock.ErrNoQuorum)
+				harness.CheckIs(t, "Extend", held.Extend(t.Context()), redlock.ErrNoQuorum)
+				harness.Check(t, "Valid after an extension that errors answered", held.Valid(), true)
+				harness.CheckIs(t, "Release", held.Release(t.Context()), redlock.ErrNoQuorum)
 				time.Sleep(3 * time.Second)
 				fail("")
 				time.Sleep(20 * time.Second) // tries of what errors answer are up to 16 s apart
-				checkIs(t, "Release after the errors have ended", held.Release(t.Context()))
-				checkClean(t, c, l)
+				harness.CheckIs(t, "Release after the errors have ended", held.Release(t.Context()))
+				harness.CheckClean(t, c, l)
 			})
 		})
 	}
@@ -877,7 +911,7 @@ func TestCallsBeyondTheQueueFailAtOnce(t *testing.T) {
 		if n := int(busy.Load()); n < calls-16384-512 || n > calls-16384 {
 			t.Errorf("calls refused for want of room: got %d of %d, want all but 16,384 and two batches", n, calls)
 		}
-		check(t, "calls that failed at once", atOnce.Load(), busy.Load())
+		harness.Check(t, "calls that failed at once", atOnce.Load(), busy.Load())
 		if n := c.Node(0).Connections(); n > 8 {
 			t.Errorf("connections to a hung node after %d calls: got %d, want at most 8", calls, n)
 		}
@@ -888,7 +922,7 @@ func TestCallsBeyondTheQueueFailAtOnce(t *testing.T) {
 			t.Errorf("owed to a node that got two batches: got %d, want at most 512", n)
 		}
 		c.Node(0).Resume()
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -915,26 +949,26 @@ func TestClientsThatRetryDoNotSendOurCommandsAgain(t *testing.T) {
 					return count(words, w)
 				}
 				fault(n)
-				k := try(t, l, "acquired", time.Minute)
+				k := harness.Try(t, l, "acquired", time.Minute)
 				time.Sleep(3 * time.Second) // go-redis waits 8 to 512 ms before it sends again
-				check(t, "acquires executed or refused, of one TryAcquire", times("acquired", "acquire"), 1)
+				harness.Check(t, "acquires executed or refused, of one TryAcquire", times("acquired", "acquire"), 1)
 				n.Fail("")
 
 				n.Record(true)
 				fault(n)
-				checkIs(t, "Extend", k.Extend(t.Context()))
+				harness.CheckIs(t, "Extend", k.Extend(t.Context()))
 				time.Sleep(3 * time.Second)
-				check(t, "extends executed or refused, of one Extend", times("acquired", "extend"), 1)
+				harness.Check(t, "extends executed or refused, of one Extend", times("acquired", "extend"), 1)
 				n.Fail("")
 
 				n.Record(true)
 				fault(n)
-				checkIs(t, "Release", k.Release(t.Context()))
+				harness.CheckIs(t, "Release", k.Release(t.Context()))
 				time.Sleep(3 * time.Second)
-				check(t, "releases executed or refused, of one Release", times("acquired", "release"), 1)
+				harness.Check(t, "releases executed or refused, of one Release", times("acquired", "release"), 1)
 				n.Fail("")
 				time.Sleep(20 * time.Second)
-				checkClean(t, c, l)
+				harness.CheckClean(t, c, l)
 			})
 		})
 	}
@@ -949,16 +983,16 @@ func TestWhatWaitsInOurOwnQueueIsNotHeldAgainstTheNode(t *testing.T) {
 		slow := c.Node(2)
 		slow.Record(true)
 		slow.OnCommand(func(args []string) {
-			if word(args) == "acquire" {
+			if harness.Verb(args) == "acquire" {
 				time.Sleep(45 * time.Millisecond) // on that connection
 			}
 		})
 		for i := range 3 { // two pipelines, and what waits behind them
-			try(t, l, "jobs/"+strconv.Itoa(i), 10*time.Second)
+			harness.Try(t, l, "jobs/"+strconv.Itoa(i), 10*time.Second)
 		}
 		time.Sleep(200 * time.Millisecond)
 		for _, cmd := range slow.Log() {
-			if word(cmd.Args) == "ping" {
+			if harness.Verb(cmd.Args) == "ping" {
 				t.Errorf("a node that answers everything in 45 ms was out of use: %v", cmd)
 			}
 		}
@@ -994,25 +1028,25 @@ func TestAReplicaIsNamedAndItsVotesDoNotCount(t *testing.T) {
 		l := lockerOn(t, redlock.Options{}, clients)
 		var err error
 		d := took(func() { _, err = l.Acquire(t.Context(), "jobs/42", time.Minute) })
-		checkIs(t, "Acquire", err, redlock.ErrNoQuorum)
-		check(t, "the replicas' votes", strings.HasSuffix(answersOf(err), " unknown unknown"), true)
+		harness.CheckIs(t, "Acquire", err, redlock.ErrNoQuorum)
+		harness.Check(t, "the replicas' votes", strings.HasSuffix(answersOf(err), " unknown unknown"), true)
 		if !strings.Contains(fmt.Sprint(err), "replica of 10.0.0.1:6379: pass its master") {
 			t.Errorf("got %q, want the replica and its master named", err)
 		}
-		check(t, "Acquire waits for what time does not heal", d > time.Second, false)
+		harness.Check(t, "Acquire waits for what time does not heal", d > time.Second, false)
 		if n, _ := l.Inspect(t.Context(), "jobs/42"); n.Nodes[1].Err == nil || n.Nodes[0].Err != nil {
 			t.Errorf("Inspect: got %v and %v, want the replica's answer refused", n.Nodes[0].Err, n.Nodes[1].Err)
 		}
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 
 		promoted.Store(true)
-		k := try(t, l, "jobs/42", time.Minute)
+		k := harness.Try(t, l, "jobs/42", time.Minute)
 		time.Sleep(time.Second)
 		before := asked.Load()
-		checkIs(t, "Extend", k.Extend(t.Context()))
-		checkIs(t, "Release", k.Release(t.Context()))
-		checkClean(t, c, l)
-		check(t, "questions to a master for its role after the first", asked.Load()-before, 0)
+		harness.CheckIs(t, "Extend", k.Extend(t.Context()))
+		harness.CheckIs(t, "Release", k.Release(t.Context()))
+		harness.CheckClean(t, c, l)
+		harness.Check(t, "questions to a master for its role after the first", asked.Load()-before, 0)
 	})
 }
 
@@ -1020,20 +1054,20 @@ func TestAReplicaIsNamedAndItsVotesDoNotCount(t *testing.T) {
 func TestMovedBehindAWrapperIsWaitedOut(t *testing.T) {
 	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
 		l, err := redlock.New(redlock.Options{}, hidesAll{c.Clients()[0]})
-		checkIs(t, "New", err)
+		harness.CheckIs(t, "New", err)
 		defer l.Close()
 		c.Node(0).FailCommand("set", "MOVED 3999 10.0.0.3:6379")
 		time.AfterFunc(3*time.Second, func() { c.Node(0).FailCommand("set", "") })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = l.Acquire(ctx, "jobs/42", time.Minute)
-		checkIs(t, "Acquire", err, context.DeadlineExceeded, redlock.ErrNoQuorum)
+		harness.CheckIs(t, "Acquire", err, context.DeadlineExceeded, redlock.ErrNoQuorum)
 		if !strings.Contains(fmt.Sprint(err), "MOVED 3999 10.0.0.3:6379: a node of a Redis Cluster: pass") {
 			t.Errorf("got %q, want what to do about it", err)
 		}
 		k, err := l.Acquire(t.Context(), "jobs/42", time.Minute)
-		checkIs(t, "Acquire", err)
-		checkIs(t, "Release", k.Release(t.Context()))
+		harness.CheckIs(t, "Acquire", err)
+		harness.CheckIs(t, "Release", k.Release(t.Context()))
 	})
 }
 
@@ -1097,37 +1131,37 @@ func TestAPanicOfAClientIsOneNodesFailedAnswer(t *testing.T) {
 	for _, method := range []string{"Pipeline", "BatchProcess", "before Exec", "after Exec", "Process", "Subscribe", "Receive"} {
 		t.Run(method, func(t *testing.T) {
 			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-				nodes := asNodes(c.Clients())
+				nodes := harness.Nodes(c.Clients())
 				bad := &frail{Client: c.Clients()[0]}
 				nodes[0] = bad
 				l, err := redlock.New(redlock.Options{}, nodes...)
-				checkIs(t, "New", err)
+				harness.CheckIs(t, "New", err)
 				defer l.Close()
-				k := try(t, l, "before", time.Minute)
+				k := harness.Try(t, l, "before", time.Minute)
 				time.Sleep(time.Second)
 
 				bad.fails.Store(&method)
-				checkIs(t, "Extend", k.Extend(t.Context()))
-				checkIs(t, "Release", k.Release(t.Context()))
-				k = try(t, l, "meanwhile", time.Minute)
+				harness.CheckIs(t, "Extend", k.Extend(t.Context()))
+				harness.CheckIs(t, "Release", k.Release(t.Context()))
+				k = harness.Try(t, l, "meanwhile", time.Minute)
 				alone, err := redlock.New(redlock.Options{}, bad)
-				checkIs(t, "New", err)
+				harness.CheckIs(t, "New", err)
 				defer alone.Close()
 				if k, err := alone.TryAcquire(t.Context(), "alone", time.Minute); err == nil {
-					checkIs(t, "Release", k.Release(t.Context()))
-					check(t, method+" is no part of it", slices.Contains([]string{"Process", "Subscribe", "Receive"}, method), true)
+					harness.CheckIs(t, "Release", k.Release(t.Context()))
+					harness.Check(t, method+" is no part of it", slices.Contains([]string{"Process", "Subscribe", "Receive"}, method), true)
 				} else {
-					checkIs(t, "TryAcquire", err, redlock.ErrNoQuorum)
-					check(t, "votes", answersOf(err), "unknown")
+					harness.CheckIs(t, "TryAcquire", err, redlock.ErrNoQuorum)
+					harness.Check(t, "votes", answersOf(err), "unknown")
 					if text := fmt.Sprint(err); !strings.Contains(text, "client panicked: runtime error: invalid memory address") || !strings.Contains(text, ".go:") {
 						t.Errorf("got %q, want what panicked, and where", text)
 					}
 				}
 				// A waiter, of another Locker that would have to hear the node.
 				waiter, err := redlock.New(redlock.Options{}, nodes...)
-				checkIs(t, "New", err)
+				harness.CheckIs(t, "New", err)
 				defer waiter.Close()
-				next := background(func() error {
+				next := harness.Background(func() error {
 					k, err := waiter.Acquire(t.Context(), "meanwhile", time.Minute)
 					if err == nil {
 						err = k.Release(t.Context())
@@ -1136,16 +1170,16 @@ func TestAPanicOfAClientIsOneNodesFailedAnswer(t *testing.T) {
 				})
 				c.Node(0).Partition() // so that it is PINGed, too
 				time.Sleep(3 * time.Second)
-				checkIs(t, "Release", k.Release(t.Context()))
-				checkIs(t, "Acquire", <-next)
+				harness.CheckIs(t, "Release", k.Release(t.Context()))
+				harness.CheckIs(t, "Acquire", <-next)
 
 				c.Node(0).Heal()
 				bad.fails.Store(nil)
 				time.Sleep(30 * time.Second) // the pause before a subscription is tried again
-				checkClean(t, c, l, waiter)
-				check(t, "owed by the one with this node alone", seam.Peek(alone).Nodes[0].Owed, 0)
-				k = try(t, alone, "afterwards", time.Minute)
-				checkIs(t, "Release", k.Release(t.Context()))
+				harness.CheckClean(t, c, l, waiter)
+				harness.Check(t, "owed by the one with this node alone", seam.Peek(alone).Nodes[0].Owed, 0)
+				k = harness.Try(t, alone, "afterwards", time.Minute)
+				harness.CheckIs(t, "Release", k.Release(t.Context()))
 			})
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
@@ -42,13 +43,13 @@ func TestRollbackOfWhatHadNoAnswerGoesOutOnlyAfterAPing(t *testing.T) {
 		n.Delay(5*time.Millisecond, 5*time.Millisecond) // the verdict is there before its answer
 		unanswered(n, "acquire", "jobs/42", 1)
 		_, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour)
-		checkIs(t, "TryAcquire", err, redlock.ErrHeld)
+		harness.CheckIs(t, "TryAcquire", err, redlock.ErrHeld)
 		time.Sleep(2 * time.Second)
-		check(t, "what the node hears whose connection broke", between(heard(n, "jobs/42"), "acquire", "rollback"), "acquire ping rollback")
+		harness.Check(t, "what the node hears whose connection broke", between(heard(n, "jobs/42"), "acquire", "rollback"), "acquire ping rollback")
 		for i := range 2 {
 			c.Node(i).Evict("jobs/42")
 		}
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -58,11 +59,11 @@ func TestReleaseOfWhatHadNoAnswerGoesOutOnlyAfterAPing(t *testing.T) {
 		n := c.Node(2)
 		n.Delay(5*time.Millisecond, 5*time.Millisecond)
 		unanswered(n, "acquire", "jobs/42", 1)
-		k := try(t, l, "jobs/42", time.Hour)
-		checkIs(t, "Release", k.Release(t.Context()))
+		k := harness.Try(t, l, "jobs/42", time.Hour)
+		harness.CheckIs(t, "Release", k.Release(t.Context()))
 		time.Sleep(2 * time.Second)
-		check(t, "what the node hears whose connection broke", between(heard(n, "jobs/42"), "acquire", "release"), "acquire ping release")
-		checkClean(t, c, l)
+		harness.Check(t, "what the node hears whose connection broke", between(heard(n, "jobs/42"), "acquire", "release"), "acquire ping release")
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -77,7 +78,7 @@ func TestRollbackIsSentAgainUntilItIsAnswered(t *testing.T) {
 			l.TryAcquire(t.Context(), "jobs/42", time.Hour)
 			time.Sleep(5 * time.Second)
 			words := heard(n, "jobs/42")
-			check(t, fmt.Sprintf("rollbacks where %d had no answer", lost), count(words, "rollback"), lost+1)
+			harness.Check(t, fmt.Sprintf("rollbacks where %d had no answer", lost), count(words, "rollback"), lost+1)
 			for i, w := range words {
 				if w == "rollback" && i > 0 && words[i-1] == "rollback" {
 					t.Errorf("what the node hears: got %v, want a PING before every rollback but the first", words)
@@ -87,7 +88,7 @@ func TestRollbackIsSentAgainUntilItIsAnswered(t *testing.T) {
 			for i := range 2 {
 				c.Node(i).Evict("jobs/42")
 			}
-			checkClean(t, c, l)
+			harness.CheckClean(t, c, l)
 		})
 	}
 }
@@ -95,18 +96,18 @@ func TestRollbackIsSentAgainUntilItIsAnswered(t *testing.T) {
 func TestReleaseIsSentAgainUntilItIsAnswered(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		k := try(t, l, "jobs/42", time.Hour)
+		k := harness.Try(t, l, "jobs/42", time.Hour)
 		time.Sleep(time.Millisecond)
 		n := c.Node(2)
 		n.Partition()
-		checkIs(t, "Release", k.Release(t.Context()))
+		harness.CheckIs(t, "Release", k.Release(t.Context()))
 		time.Sleep(9 * time.Minute)
-		check(t, "owed to a node that is cut off", seam.Peek(l).Nodes[2].Owed, 1)
+		harness.Check(t, "owed to a node that is cut off", seam.Peek(l).Nodes[2].Owed, 1)
 		n.Heal()
-		if d, ok := within(time.Second, func() bool { return len(locksOn(n)) == 0 }); !ok {
+		if d, ok := within(time.Second, func() bool { return len(harness.LocksOn(n)) == 0 }); !ok {
 			t.Errorf("key on the node after the heal: still there after %v, want it gone within a second", d)
 		}
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -147,23 +148,23 @@ func TestDebtIsDroppedAfterItsTime(t *testing.T) {
 			nodes := c.Nodes()
 			far := &unheard{Client: nodes[2].(*redis.Client)}
 			nodes[2] = far
-			l, err := newSeamed(redlock.Options{}, nil, nil, ownSeed(t), nodes...)
-			checkIs(t, "New", err)
+			l, err := harness.NewSeamed(redlock.Options{}, nil, nil, harness.Seed(t), nodes...)
+			harness.CheckIs(t, "New", err)
 			defer l.Close()
 			warmUp(t, c, l)
-			k := try(t, l, "jobs/42", 2*time.Minute)
+			k := harness.Try(t, l, "jobs/42", 2*time.Minute)
 			time.Sleep(time.Millisecond)
 			n := c.Node(2)
 			n.Stop()
 			far.hold()
-			checkIs(t, "Release", k.Release(t.Context()))
+			harness.CheckIs(t, "Release", k.Release(t.Context()))
 			time.Sleep(tc.outage)
 			n.Start()
 			far.let()
 			time.Sleep(5 * time.Second)
-			check(t, fmt.Sprintf("owed release of a lock of two minutes is sent after %v", tc.outage), count(heard(n, "jobs/42"), "release") > 0, tc.sent)
-			check(t, "owed then", seam.Peek(l).Nodes[2].Owed, 0)
-			check(t, "locks on the node then", len(locksOn(n)), 0)
+			harness.Check(t, fmt.Sprintf("owed release of a lock of two minutes is sent after %v", tc.outage), count(heard(n, "jobs/42"), "release") > 0, tc.sent)
+			harness.Check(t, "owed then", seam.Peek(l).Nodes[2].Owed, 0)
+			harness.Check(t, "locks on the node then", len(harness.LocksOn(n)), 0)
 		})
 	}
 }
@@ -173,13 +174,13 @@ func TestDebtIsDroppedAfterItsTime(t *testing.T) {
 func TestRegisterOfADroppedDebtHasALife(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		k := try(t, l, "jobs/42", 2*time.Minute)
+		k := harness.Try(t, l, "jobs/42", 2*time.Minute)
 		time.Sleep(time.Millisecond)
 		c.Node(2).Stop()
-		checkIs(t, "Release", k.Release(t.Context()))
+		harness.CheckIs(t, "Release", k.Release(t.Context()))
 		time.Sleep(13 * time.Minute)
 		c.Node(2).Start()
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -196,15 +197,15 @@ func TestSecondLookFindsTheAcquireThatCameAfterTheRollback(t *testing.T) {
 			n := c.Node(2)
 			heldUp(n, "acquire", "jobs/42", 1, late)
 			_, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour)
-			checkIs(t, "TryAcquire", err, redlock.ErrHeld)
+			harness.CheckIs(t, "TryAcquire", err, redlock.ErrHeld)
 			time.Sleep(late + 10*time.Millisecond)
-			check(t, fmt.Sprintf("what the node hears of an acquire that is executed after %v", late),
+			harness.Check(t, fmt.Sprintf("what the node hears of an acquire that is executed after %v", late),
 				between(heard(n, "jobs/42"), "rollback", "acquire"), "rollback acquire")
-			check(t, "keys on the node then", len(locksOn(n)), 1)
+			harness.Check(t, "keys on the node then", len(harness.LocksOn(n)), 1)
 			for i := range 2 {
 				c.Node(i).Evict("jobs/42")
 			}
-			checkClean(t, c, l)
+			harness.CheckClean(t, c, l)
 		})
 	}
 }
@@ -221,16 +222,16 @@ func TestSecondLookFindsTheAcquireThatCameAfterTheRelease(t *testing.T) {
 	}{
 		{"at once", 300 * time.Millisecond, func(*testing.T, *redlock.Lock, *redlocktest.Node) {}},
 		{"after an extension that healed the node", 600 * time.Millisecond, func(t *testing.T, k *redlock.Lock, n *redlocktest.Node) {
-			checkIs(t, "Extend", k.Extend(t.Context()))
+			harness.CheckIs(t, "Extend", k.Extend(t.Context()))
 			time.Sleep(10 * time.Millisecond)
-			check(t, "heals of the node whose acquire is late", count(heard(n, "jobs/42"), "heal"), 1)
+			harness.Check(t, "heals of the node whose acquire is late", count(heard(n, "jobs/42"), "heal"), 1)
 		}},
 		{"after two extensions, the second of which the node agreed to", 600 * time.Millisecond, func(t *testing.T, k *redlock.Lock, n *redlocktest.Node) {
 			for range 2 {
-				checkIs(t, "Extend", k.Extend(t.Context()))
+				harness.CheckIs(t, "Extend", k.Extend(t.Context()))
 				time.Sleep(10 * time.Millisecond)
 			}
-			check(t, "extensions that the node whose acquire is late hears", count(heard(n, "jobs/42"), "extend"), 2)
+			harness.Check(t, "extensions that the node whose acquire is late hears", count(heard(n, "jobs/42"), "extend"), 2)
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -238,14 +239,14 @@ func TestSecondLookFindsTheAcquireThatCameAfterTheRelease(t *testing.T) {
 				l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
 				n := c.Node(2)
 				heldUp(n, "acquire", "jobs/42", 1, tc.late)
-				k := try(t, l, "jobs/42", time.Hour)
+				k := harness.Try(t, l, "jobs/42", time.Hour)
 				time.Sleep(200 * time.Millisecond)
-				check(t, "the node is down once it answers PINGs", seam.Peek(l).Nodes[2].Down, false)
+				harness.Check(t, "the node is down once it answers PINGs", seam.Peek(l).Nodes[2].Down, false)
 				tc.before(t, k, n)
-				checkIs(t, "Release", k.Release(t.Context()))
+				harness.CheckIs(t, "Release", k.Release(t.Context()))
 				time.Sleep(tc.late)
-				check(t, "what the node hears", between(heard(n, "jobs/42"), "release", "acquire"), "release ping acquire")
-				checkClean(t, c, l)
+				harness.Check(t, "what the node hears", between(heard(n, "jobs/42"), "release", "acquire"), "release ping acquire")
+				harness.CheckClean(t, c, l)
 			})
 		})
 	}
@@ -270,15 +271,15 @@ func TestAbandonedAttemptIsOwedAlthoughTheContextIsDone(t *testing.T) {
 				defer cancel()
 				k, err := l.TryAcquire(ctx, "jobs/42", time.Hour)
 				if name != "reset" { // those answer in time, with an error
-					checkIs(t, "TryAcquire", err, context.DeadlineExceeded, redlock.ErrNoQuorum)
+					harness.CheckIs(t, "TryAcquire", err, context.DeadlineExceeded, redlock.ErrNoQuorum)
 				}
-				check(t, "a lock", k == nil, true)
+				harness.Check(t, "a lock", k == nil, true)
 				time.Sleep(2 * time.Second)
 				for i := range 2 {
 					c.Node(i).Resume()
 					c.Node(i).Heal()
 				}
-				checkClean(t, c, l)
+				harness.CheckClean(t, c, l)
 			})
 		})
 	}
@@ -290,7 +291,7 @@ func TestWhatIsOwedGoesBeforeNewAcquires(t *testing.T) {
 		l := warmLocker(t, c, redlock.Options{})
 		var locks []*redlock.Lock
 		for i := range 300 { // more than one batch
-			locks = append(locks, try(t, l, fmt.Sprint("old", i), time.Hour))
+			locks = append(locks, harness.Try(t, l, fmt.Sprint("old", i), time.Hour))
 		}
 		n := c.Node(2)
 		n.Hang()
@@ -306,12 +307,12 @@ func TestWhatIsOwedGoesBeforeNewAcquires(t *testing.T) {
 				case <-done:
 					return
 				case <-time.After(10 * time.Millisecond):
-					try(t, l, fmt.Sprint("new", i), time.Hour).Release(t.Context())
+					harness.Try(t, l, fmt.Sprint("new", i), time.Hour).Release(t.Context())
 				}
 			}
 		}()
 		time.Sleep(1200 * time.Millisecond) // the node timeout of such a ttl is a second
-		check(t, "owed to the hung node", seam.Peek(l).Nodes[2].Owed, 300)
+		harness.Check(t, "owed to the hung node", seam.Peek(l).Nodes[2].Owed, 300)
 		n.Record(true)
 		n.Resume()
 		time.Sleep(200 * time.Millisecond)
@@ -332,7 +333,7 @@ func TestWhatIsOwedGoesBeforeNewAcquires(t *testing.T) {
 		if first["new"].IsZero() || last["old"].IsZero() || !last["old"].Before(first["new"]) {
 			t.Errorf("what a node hears that wakes: got the last of what is owed at %v, the first new acquire at %v; want all that is owed before", last["old"], first["new"])
 		}
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -340,15 +341,15 @@ func TestDebtThatErrorsAnswerIsTriedLessAndLessOften(t *testing.T) {
 	for _, text := range []string{"LOADING Redis is loading the dataset in memory", "READONLY You can't write against a read only replica."} {
 		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 			l := warmLocker(t, c, redlock.Options{})
-			k := try(t, l, "jobs/42", time.Hour)
+			k := harness.Try(t, l, "jobs/42", time.Hour)
 			time.Sleep(time.Millisecond)
 			n := c.Node(2)
 			n.Fail(text)
-			checkIs(t, "Release", k.Release(t.Context()))
+			harness.CheckIs(t, "Release", k.Release(t.Context()))
 			time.Sleep(2 * time.Minute)
 			var at []time.Time
 			for _, cmd := range n.Log() {
-				if word(cmd.Args) == "release" {
+				if harness.Verb(cmd.Args) == "release" {
 					at = append(at, cmd.At)
 				}
 			}
@@ -360,13 +361,13 @@ func TestDebtThatErrorsAnswerIsTriedLessAndLessOften(t *testing.T) {
 					t.Errorf("pause between the last two tries: got %v, want 8 to 17 s", d)
 				}
 			}
-			check(t, "PINGs in two minutes are few", count(heard(n, ""), "ping") < 40, true)
-			try(t, l, "others", time.Hour).Release(t.Context()) // the node is asked all the same
+			harness.Check(t, "PINGs in two minutes are few", count(heard(n, ""), "ping") < 40, true)
+			harness.Try(t, l, "others", time.Hour).Release(t.Context()) // the node is asked all the same
 			time.Sleep(time.Millisecond)
-			check(t, "acquires of others that the node hears", count(heard(n, "others"), "acquire"), 1)
+			harness.Check(t, "acquires of others that the node hears", count(heard(n, "others"), "acquire"), 1)
 			n.Fail("")
 			time.Sleep(16 * time.Second)
-			checkClean(t, c, l)
+			harness.CheckClean(t, c, l)
 		})
 	}
 }
@@ -375,25 +376,25 @@ func TestDebtThatErrorsAnswerIsTriedLessAndLessOften(t *testing.T) {
 func TestNodeThatAnswersPingsAndHangsOnScriptsHurtsNobody(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		k := try(t, l, "jobs/42", time.Hour)
+		k := harness.Try(t, l, "jobs/42", time.Hour)
 		time.Sleep(time.Millisecond)
 		before := runtime.NumGoroutine()
 		n := c.Node(2)
 		var hangs atomic.Bool
 		hangs.Store(true)
 		n.OnCommand(func(args []string) {
-			for word(args) == "release" && hangs.Load() {
+			for harness.Verb(args) == "release" && hangs.Load() {
 				time.Sleep(10 * time.Millisecond)
 			}
 		})
-		checkIs(t, "Release", k.Release(t.Context()))
+		harness.CheckIs(t, "Release", k.Release(t.Context()))
 		for i := range 300 {
 			var k *redlock.Lock
-			d := took(func() { k = try(t, l, fmt.Sprint("k", i), time.Hour) })
+			d := took(func() { k = harness.Try(t, l, fmt.Sprint("k", i), time.Hour) })
 			if d > time.Millisecond {
 				t.Fatalf("TryAcquire beside a node that hangs on scripts: took %v, want what the others take", d)
 			}
-			if d := took(func() { checkIs(t, "Release", k.Release(t.Context())) }); d > time.Millisecond {
+			if d := took(func() { harness.CheckIs(t, "Release", k.Release(t.Context())) }); d > time.Millisecond {
 				t.Fatalf("Release beside a node that hangs on scripts: took %v, want what the others take", d)
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -408,7 +409,7 @@ func TestNodeThatAnswersPingsAndHangsOnScriptsHurtsNobody(t *testing.T) {
 		}
 		hangs.Store(false)
 		time.Sleep(2 * time.Second)
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -417,18 +418,18 @@ func TestDebtsOfSeveralNodesAreAllPaid(t *testing.T) {
 		l := warmLocker(t, c, redlock.Options{})
 		var locks []*redlock.Lock
 		for i := range 20 {
-			locks = append(locks, try(t, l, fmt.Sprint("k", i), time.Hour))
+			locks = append(locks, harness.Try(t, l, fmt.Sprint("k", i), time.Hour))
 		}
 		time.Sleep(time.Millisecond)
 		c.Node(3).Hang()
 		c.Node(4).Stop()
 		for _, k := range locks[:10] {
-			checkIs(t, "Release", k.Release(t.Context()))
+			harness.CheckIs(t, "Release", k.Release(t.Context()))
 		}
 		time.Sleep(time.Second)
 		c.Node(2).Partition() // now three of five are gone
 		for _, k := range locks[10:] {
-			checkIs(t, "Release by two of five", k.Release(t.Context()), redlock.ErrNoQuorum)
+			harness.CheckIs(t, "Release by two of five", k.Release(t.Context()), redlock.ErrNoQuorum)
 		}
 		time.Sleep(time.Minute)
 		// The releases, and for locks that were held longer than a second the life of
@@ -440,11 +441,11 @@ func TestDebtsOfSeveralNodesAreAllPaid(t *testing.T) {
 		}
 		c.Node(3).Resume()
 		time.Sleep(time.Second)
-		check(t, "owed to the node that woke first", seam.Peek(l).Nodes[3].Owed, 0)
+		harness.Check(t, "owed to the node that woke first", seam.Peek(l).Nodes[3].Owed, 0)
 		c.Node(4).Start()
 		c.Node(2).Heal()
 		time.Sleep(time.Second)
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -454,16 +455,16 @@ func TestDebtsArePaidToAServerThatForgotTheScripts(t *testing.T) {
 		l := warmLocker(t, c, redlock.Options{})
 		var locks []*redlock.Lock
 		for i := range 10 {
-			locks = append(locks, try(t, l, fmt.Sprint("k", i), time.Hour))
+			locks = append(locks, harness.Try(t, l, fmt.Sprint("k", i), time.Hour))
 		}
 		time.Sleep(time.Millisecond)
 		c.Node(2).Stop()
 		for _, k := range locks {
-			checkIs(t, "Release", k.Release(t.Context()))
+			harness.CheckIs(t, "Release", k.Release(t.Context()))
 		}
 		time.Sleep(time.Second)
 		c.Node(2).Start() // with its data
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -481,13 +482,13 @@ func TestPipelinesThatNeverComeBackAreBounded(t *testing.T) {
 		var hangs atomic.Bool
 		hangs.Store(true)
 		n.OnCommand(func(args []string) {
-			for word(args) == "acquire" && hangs.Load() {
+			for harness.Verb(args) == "acquire" && hangs.Load() {
 				time.Sleep(10 * time.Millisecond)
 			}
 		})
 		for i := range 100 {
-			k := try(t, l, fmt.Sprint("k", i), time.Hour)
-			checkIs(t, "Release", k.Release(t.Context()))
+			k := harness.Try(t, l, fmt.Sprint("k", i), time.Hour)
+			harness.CheckIs(t, "Release", k.Release(t.Context()))
 			time.Sleep(600 * time.Millisecond) // the pause before a second look holds the next PING up, too
 		}
 		if got := seam.Peek(l).Nodes[2].Stuck; got < most || got > most+4 {
@@ -496,11 +497,11 @@ func TestPipelinesThatNeverComeBackAreBounded(t *testing.T) {
 		if got := n.Connections(); got > most+16 {
 			t.Errorf("connections: got %d, want at most %d", got, most+16)
 		}
-		check(t, "the node is down", seam.Peek(l).Nodes[2].Down, true)
+		harness.Check(t, "the node is down", seam.Peek(l).Nodes[2].Down, true)
 		hangs.Store(false)
 		if d, ok := within(10*time.Second, func() bool { return !seam.Peek(l).Nodes[2].Down && seam.Peek(l).Nodes[2].Stuck == 0 }); !ok {
 			t.Errorf("used again: not %v after they came back", d)
 		}
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 	})
 }

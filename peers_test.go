@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 )
 
 // Situations in which other lock libraries were measured to fail their users, or
@@ -21,46 +22,46 @@ import (
 func (s *stage) cycle(l *redlock.Locker, ttl time.Duration) (took [3]time.Duration, left time.Duration) {
 	s.Helper()
 	began := time.Now()
-	k, err := l.Acquire(s.ctx, job, ttl)
+	k, err := l.Acquire(s.Ctx, job, ttl)
 	if err != nil {
 		s.Fatal(err)
 	}
 	took[0], left = time.Since(began), time.Until(k.Until())
 	began = time.Now()
-	s.is("Extend", k.Extend(s.ctx), nil)
+	s.Is("Extend", k.Extend(s.Ctx), nil)
 	took[1] = time.Since(began)
 	began = time.Now()
-	s.is("Release", k.Release(s.ctx), nil)
+	s.Is("Release", k.Release(s.Ctx), nil)
 	took[2] = time.Since(began)
 	return took, left
 }
 
 // redsync: TryLock 0.4 s, Unlock and Extend 1.7 s.
 func TestPeers_OneOfFiveRefuses(t *testing.T) {
-	asIfAllWereUp(t, func(s *stage) { s.node(1).Refuse(true) })
+	asIfAllWereUp(t, func(s *stage) { s.Node(1).Refuse(true) })
 }
 
 // redsync: 5 s each, 2.9 s of a validity of 8 s left.
 func TestPeers_OneOfFiveNeverAnswers(t *testing.T) {
-	asIfAllWereUp(t, func(s *stage) { s.node(1).Hang() })
+	asIfAllWereUp(t, func(s *stage) { s.Node(1).Hang() })
 }
 
 func TestPeers_OneOfFiveIsCutOff(t *testing.T) {
-	asIfAllWereUp(t, func(s *stage) { s.node(1).Partition() })
+	asIfAllWereUp(t, func(s *stage) { s.Node(1).Partition() })
 }
 
 // Attack 32.
 func TestPeers_TwoOfFiveAreSlowerThanTheTTL(t *testing.T) {
-	asIfAllWereUp(t, func(s *stage) { s.slow(20*time.Second, 3, 4) })
+	asIfAllWereUp(t, func(s *stage) { s.Slow(20*time.Second, 3, 4) })
 }
 
 func asIfAllWereUp(t *testing.T, fault func(s *stage)) {
 	for _, warm := range []bool{true, false} {
 		t.Run(fmt.Sprintf("known before: %v", warm), func(t *testing.T) {
 			onStage(t, 5, func(s *stage) {
-				l := s.cold(redlock.Options{}, nil, s.c.Nodes())
+				l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
 				if warm {
-					l.Inspect(s.ctx, "warm")
+					l.Inspect(s.Ctx, "warm")
 				}
 				fault(s)
 				for range 5 {
@@ -76,10 +77,10 @@ func asIfAllWereUp(t *testing.T, fault func(s *stage)) {
 					time.Sleep(time.Second)
 				}
 				for i := range 5 {
-					s.mend(i)
+					s.Mend(i)
 				}
 				time.Sleep(30 * time.Second) // what is on its way keeps its time
-				s.carry("afterwards", "", s.all()...)
+				s.Carry("afterwards", "", s.All()...)
 			})
 		})
 	}
@@ -88,43 +89,43 @@ func asIfAllWereUp(t *testing.T, fault func(s *stage)) {
 // redsync: sends 64 commands to every node in 4.8 s and gives up.
 func TestPeers_WaitingForAHeldLock(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
-		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
-		k := s.take(a, time.Hour)
+		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		k := s.Take(a, time.Hour)
 		for i := range 5 {
-			s.node(i).Record(true)
+			s.Node(i).Record(true)
 		}
-		ctx, cancel := context.WithTimeout(s.ctx, 4800*time.Millisecond)
+		ctx, cancel := context.WithTimeout(s.Ctx, 4800*time.Millisecond)
 		defer cancel()
 		began := time.Now()
 		_, err := b.Acquire(ctx, job, time.Second)
 		if took := time.Since(began); took != 4800*time.Millisecond {
 			t.Errorf("gave up after %v, want 4.8s, when its context ended", took)
 		}
-		s.is("Acquire", err, context.DeadlineExceeded)
-		s.is("Acquire", err, redlock.ErrHeld)
-		if got := len(s.told(0, "acquire")); got > 40 {
+		s.Is("Acquire", err, context.DeadlineExceeded)
+		s.Is("Acquire", err, redlock.ErrHeld)
+		if got := len(s.Told(0, "acquire")); got > 40 {
 			t.Errorf("attempts: got %d, want at most 40", got)
 		}
 		time.Sleep(time.Second)
-		s.carry("the holder's", k.Value(), s.all()...)
+		s.Carry("the holder's", k.Value(), s.All()...)
 	})
 }
 
 // redsync, redislock: found at the next poll, 50 to 250 ms.
 func TestPeers_ReleasedWhileOthersWait(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
-		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
-		k := s.take(a, time.Hour)
+		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		k := s.Take(a, time.Hour)
 		got := make(chan time.Time, 1)
 		go func() {
-			if _, err := b.Acquire(s.ctx, job, time.Second); err != nil {
+			if _, err := b.Acquire(s.Ctx, job, time.Second); err != nil {
 				t.Errorf("Acquire: got %v, want the lock", err)
 			}
 			got <- time.Now()
 		}()
 		time.Sleep(10 * time.Second)
 		released := time.Now()
-		s.is("Release", k.Release(s.ctx), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
 		if late := (<-got).Sub(released); late > 250*time.Millisecond+2*oneTrip {
 			t.Errorf("found %v after the release, want within a pause of 250ms", late)
 		}
@@ -134,16 +135,16 @@ func TestPeers_ReleasedWhileOthersWait(t *testing.T) {
 // redsync: keys stay for the full ttl, and the error is "failed to acquire".
 func TestPeers_ContextCancelledMidAttempt(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
-		l := s.locker(redlock.Options{})
-		s.slow(50*time.Millisecond, 2, 3, 4)
-		ctx, cancel := context.WithTimeout(s.ctx, 30*time.Millisecond)
+		l := s.Locker(redlock.Options{})
+		s.Slow(50*time.Millisecond, 2, 3, 4)
+		ctx, cancel := context.WithTimeout(s.Ctx, 30*time.Millisecond)
 		defer cancel()
 		_, err := l.Acquire(ctx, job, time.Hour)
-		s.is("Acquire", err, context.DeadlineExceeded)
-		s.says(err, "node-a:6379 yes", "node-c:6379 pending", "3 of 5 votes needed")
+		s.Is("Acquire", err, context.DeadlineExceeded)
+		s.Says(err, "node-a:6379 yes", "node-c:6379 pending", "3 of 5 votes needed")
 		time.Sleep(200 * time.Millisecond)
-		s.carry("a moment later", "", s.all()...)
-		s.clean(l)
+		s.Carry("a moment later", "", s.All()...)
+		s.Clean(l)
 	})
 }
 
@@ -152,31 +153,31 @@ func TestPeers_ContextCancelledMidAttempt(t *testing.T) {
 // Attack 20.
 func TestPeers_AcquireReplyLost(t *testing.T) {
 	for name, lose := range map[string]func(n *stage, i int){
-		"the connection is reset": func(s *stage, i int) { s.node(i).DropReplies(2) },
-		"nothing is heard":        func(s *stage, i int) { s.node(i).LoseReplies(2) },
+		"the connection is reset": func(s *stage, i int) { s.Node(i).DropReplies(2) },
+		"nothing is heard":        func(s *stage, i int) { s.Node(i).LoseReplies(2) },
 	} {
 		for lost := 1; lost <= 3; lost++ {
 			t.Run(fmt.Sprintf("%s, on %d of 3", name, lost), func(t *testing.T) {
 				onStage(t, 3, func(s *stage) {
-					var seen record
-					l := s.locker(redlock.Options{Observe: seen.observe})
+					var seen harness.Observer
+					l := s.Locker(redlock.Options{Observe: seen.Observe})
 					for i := range lost {
-						s.once(i, "acquire", func() { lose(s, i) })
+						s.Once(i, "acquire", func() { lose(s, i) })
 					}
-					k, err := l.Acquire(s.ctx, job, 5*time.Second)
+					k, err := l.Acquire(s.Ctx, job, 5*time.Second)
 					if err != nil {
 						t.Fatal(err)
 					}
-					if lost == 1 && seen.attempts() != 1 {
-						t.Errorf("acquired with attempt %d, want the first: two said yes", seen.attempts())
+					if lost == 1 && seen.Attempts() != 1 {
+						t.Errorf("acquired with attempt %d, want the first: two said yes", seen.Attempts())
 					}
-					for _, r := range seen.rounds {
+					for _, r := range seen.Rounds() {
 						if h := r.Holder(); h != "" {
 							t.Errorf("attempt %d met %s, one of its own", r.Attempt, h)
 						}
 					}
-					s.is("Release", k.Release(s.ctx), nil)
-					s.clean(l)
+					s.Is("Release", k.Release(s.Ctx), nil)
+					s.Clean(l)
 				})
 			})
 		}
@@ -186,26 +187,26 @@ func TestPeers_AcquireReplyLost(t *testing.T) {
 // rueidislock: key gone at 5.0 s, holder told at 7.5 s. redsync, Redisson: never.
 func TestPeers_NetworkStallsWhileHeld(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
-		clients := s.c.Clients()
-		l := s.lockerWith(redlock.Options{}, nil, asLockerTakes(clients))
-		k := s.take(l, 5*time.Second)
-		held, stop := k.KeepAlive(s.ctx)
+		clients := s.Cluster.Clients()
+		l := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
+		k := s.Take(l, 5*time.Second)
+		held, stop := k.KeepAlive(s.Ctx)
 		defer stop()
 		time.Sleep(17 * time.Second)
-		s.c.Cut(clients...)
-		at := s.ended(held, time.Minute)
-		s.is("the cause", context.Cause(held), redlock.ErrLost)
+		s.Cluster.Cut(clients...)
+		at := s.Ended(held, time.Minute)
+		s.Is("the cause", context.Cause(held), redlock.ErrLost)
 		gone := 0
 		for i := range 5 {
-			if _, ok := s.node(i).Get(job); !ok {
+			if _, ok := s.Node(i).Get(job); !ok {
 				gone++
 			}
 		}
 		if gone > 0 || at.After(k.Until()) {
 			t.Errorf("told with %d keys gone and %v after Until, want before", gone, at.Sub(k.Until()))
 		}
-		s.c.Mend(clients...)
-		s.clean(l)
+		s.Cluster.Mend(clients...)
+		s.Clean(l)
 	})
 }
 
@@ -215,15 +216,15 @@ func TestPeers_NetworkStallsWhileHeld(t *testing.T) {
 // Attacks 56, 79.
 func TestPeers_NodesRestartWithoutTheirDataDuringALongHold(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
-		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
-		k := s.take(a, 9*time.Second)
-		held, stop := k.KeepAlive(s.ctx)
+		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		k := s.Take(a, 9*time.Second)
+		held, stop := k.KeepAlive(s.Ctx)
 		defer stop()
-		ctx, cancel := context.WithCancel(s.ctx)
-		contender := background(func() error { _, err := b.Acquire(ctx, job, time.Second); return err })
+		ctx, cancel := context.WithCancel(s.Ctx)
+		contender := harness.Background(func() error { _, err := b.Acquire(ctx, job, time.Second); return err })
 		for i := range 5 {
 			time.Sleep(10 * time.Second)
-			s.node(i).Restart(false)
+			s.Node(i).Restart(false)
 		}
 		time.Sleep(10 * time.Second)
 		if held.Err() != nil || !k.Valid() {
@@ -231,16 +232,16 @@ func TestPeers_NodesRestartWithoutTheirDataDuringALongHold(t *testing.T) {
 		}
 		cancel()
 		err := <-contender
-		s.is("the contender's Acquire", err, context.Canceled)
+		s.Is("the contender's Acquire", err, context.Canceled)
 		time.Sleep(4 * time.Second)
-		s.carry("back on all nodes", k.Value(), s.all()...)
+		s.Carry("back on all nodes", k.Value(), s.All()...)
 		for i := range 5 {
-			if got := s.register(i); got < k.Fence() {
+			if got := s.Register(i); got < k.Fence() {
 				t.Errorf("node %d: its register stands at %d, want at least %d", i, got, k.Fence())
 			}
 		}
-		s.is("Release", k.Release(s.ctx), nil)
-		s.clean(a, b)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Clean(a, b)
 	})
 }
 
@@ -249,18 +250,18 @@ func TestPeers_NodesRestartWithoutTheirDataDuringALongHold(t *testing.T) {
 // Attack 82.
 func TestPeers_ExpiredTakenAndFreedThenExtended(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
-		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
-		old := s.take(a, time.Second)
+		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		old := s.Take(a, time.Second)
 		time.Sleep(1100 * time.Millisecond)
-		between := s.take(b, time.Second)
-		s.is("Release", between.Release(s.ctx), nil)
+		between := s.Take(b, time.Second)
+		s.Is("Release", between.Release(s.Ctx), nil)
 		time.Sleep(oneTrip)
-		s.is("Extend", old.Extend(s.ctx), redlock.ErrLost)
+		s.Is("Extend", old.Extend(s.Ctx), redlock.ErrLost)
 		if old.Valid() {
 			t.Errorf("valid after that")
 		}
 		time.Sleep(time.Second)
-		s.carry("afterwards", "", s.all()...)
+		s.Carry("afterwards", "", s.All()...)
 	})
 }
 
@@ -269,34 +270,34 @@ func TestPeers_ExpiredTakenAndFreedThenExtended(t *testing.T) {
 // Attack 53.
 func TestPeers_SameServerListedTwice(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		one, two := s.c.Clients(), s.c.Clients()
-		l := s.cold(redlock.Options{}, nil, asLockerTakes([]*redis.Client{one[0], one[1], two[0]}))
+		one, two := s.Cluster.Clients(), s.Cluster.Clients()
+		l := s.Cold(redlock.Options{}, nil, harness.Nodes([]*redis.Client{one[0], one[1], two[0]}))
 		// The first call may find a majority of two servers before the third name has
 		// said whose it is.
-		if k, err := l.TryAcquire(s.ctx, job, 10*time.Second); err == nil {
-			k.Release(s.ctx)
+		if k, err := l.TryAcquire(s.Ctx, job, 10*time.Second); err == nil {
+			k.Release(s.Ctx)
 		}
 		time.Sleep(time.Second)
 		for range 3 {
-			k, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+			k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
 			if err == nil || k != nil {
 				t.Fatalf("got %v, %v; want it refused", k, err)
 			}
-			s.says(err, "one server", "list every master once")
+			s.Says(err, "one server", "list every master once")
 		}
 		time.Sleep(3 * time.Second)
-		s.carry("afterwards", "", s.all()...)
+		s.Carry("afterwards", "", s.All()...)
 	})
 	t.Run("and the third is down: it never makes a majority", func(t *testing.T) {
 		onStage(t, 3, func(s *stage) {
-			s.node(1).Stop()
-			one, two := s.c.Clients(), s.c.Clients()
-			l := s.cold(redlock.Options{}, nil, asLockerTakes([]*redis.Client{one[0], one[1], two[0]}))
-			if k, err := l.TryAcquire(s.ctx, job, 10*time.Second); err == nil {
+			s.Node(1).Stop()
+			one, two := s.Cluster.Clients(), s.Cluster.Clients()
+			l := s.Cold(redlock.Options{}, nil, harness.Nodes([]*redis.Client{one[0], one[1], two[0]}))
+			if k, err := l.TryAcquire(s.Ctx, job, 10*time.Second); err == nil {
 				t.Errorf("got %v by one server of two, want none", k.Value())
 			}
 			time.Sleep(4 * time.Second)
-			s.carry("afterwards", "", s.all()...)
+			s.Carry("afterwards", "", s.All()...)
 		})
 	})
 }
@@ -306,38 +307,38 @@ func TestPeers_EvenSplit(t *testing.T) {
 	for _, n := range []int{2, 4, 6} {
 		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
 			onStage(t, n, func(s *stage) {
-				l := s.locker(redlock.Options{})
+				l := s.Locker(redlock.Options{})
 				for i := range n / 2 {
-					s.strangers(time.Hour, i)
+					s.Foreign(time.Hour, i)
 				}
 				for i := n / 2; i < n; i++ {
-					s.node(i).Hang() // as if they never said
+					s.Node(i).Hang() // as if they never said
 				}
-				s.lasts("TryAcquire", 0, func() {
-					_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
-					s.is("TryAcquire", err, redlock.ErrHeld)
+				s.Lasts("TryAcquire", 0, func() {
+					_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+					s.Is("TryAcquire", err, redlock.ErrHeld)
 				})
-				s.clean(l)
+				s.Clean(l)
 			})
 		})
 	}
 	t.Run("between two that both try", func(t *testing.T) {
 		onStage(t, 2, func(s *stage) {
-			a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
+			a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 			var wg sync.WaitGroup
 			for i, l := range []*redlock.Locker{a, b} {
 				wg.Go(func() {
-					s.slow(time.Millisecond, i)
-					k, err := l.Acquire(s.ctx, job, 10*time.Second)
+					s.Slow(time.Millisecond, i)
+					k, err := l.Acquire(s.Ctx, job, 10*time.Second)
 					if err != nil {
 						t.Errorf("Acquire: got %v, want the lock", err)
 						return
 					}
-					k.Release(s.ctx)
+					k.Release(s.Ctx)
 				})
 			}
 			wg.Wait()
-			s.clean(a, b)
+			s.Clean(a, b)
 		})
 	})
 }
@@ -347,18 +348,18 @@ func TestPeers_EvenSplit(t *testing.T) {
 // Attack 1.
 func TestPeers_ValidityOverWhenTheQuorumIsComplete(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		var h hands
-		l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
-		b := s.locker(redlock.Options{})
-		s.once(1, "acquire", func() { s.suspend(&h, 11*time.Second) })
-		k, err := l.TryAcquire(s.ctx, job, 10*time.Second)
-		s.is("TryAcquire", err, redlock.ErrNoQuorum)
+		var h harness.Clocks
+		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+		b := s.Locker(redlock.Options{})
+		s.Once(1, "acquire", func() { s.Suspend(&h, 11*time.Second) })
+		k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+		s.Is("TryAcquire", err, redlock.ErrNoQuorum)
 		if k != nil {
 			t.Errorf("got a lock whose validity is over")
 		}
 		time.Sleep(time.Second)
-		s.is("another's Acquire", s.take(b, time.Second).Release(s.ctx), nil)
-		s.clean(l, b)
+		s.Is("another's Acquire", s.Take(b, time.Second).Release(s.Ctx), nil)
+		s.Clean(l, b)
 	})
 }
 
@@ -370,11 +371,11 @@ func TestPeers_FencingTokenGrowsAcrossQuorums(t *testing.T) {
 		last := int64(0)
 		for i, down := range [][]int{{0, 1}, {2, 3}, {4, 0}, {1, 2}, {3, 4}, {0, 2}, {1, 3}, {2, 4}, {3, 0}, {4, 1}} {
 			// Each client has another clock, and reaches another majority.
-			l := s.lockerWith(redlock.Options{}, &hands{wall: time.Duration(-i) * time.Minute}, s.c.Nodes())
+			l := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: time.Duration(-i) * time.Minute}, s.Cluster.Nodes())
 			for _, n := range down {
-				s.node(n).Partition()
+				s.Node(n).Partition()
 			}
-			k, err := l.Acquire(s.ctx, job, time.Second)
+			k, err := l.Acquire(s.Ctx, job, time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -382,9 +383,9 @@ func TestPeers_FencingTokenGrowsAcrossQuorums(t *testing.T) {
 				t.Errorf("without %v: got token %d after %d", down, k.Fence(), last)
 			}
 			last = k.Fence()
-			k.Release(s.ctx)
+			k.Release(s.Ctx)
 			for _, n := range down {
-				s.node(n).Heal()
+				s.Node(n).Heal()
 			}
 			time.Sleep(3 * time.Second)
 		}
@@ -394,56 +395,56 @@ func TestPeers_FencingTokenGrowsAcrossQuorums(t *testing.T) {
 // None in the family tells.
 func TestPeers_WhoHoldsItAndForHowLong(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
-		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
-		k, err := a.TryAcquire(s.ctx, job, 10*time.Second, redlock.WithLabel("nightly"))
+		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		k, err := a.TryAcquire(s.Ctx, job, 10*time.Second, redlock.WithLabel("nightly"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		s.node(0).Stop()
-		st, err := b.Inspect(s.ctx, job)
-		s.is("Inspect", err, nil)
+		s.Node(0).Stop()
+		st, err := b.Inspect(s.Ctx, job)
+		s.Is("Inspect", err, nil)
 		if !st.Held || st.Holder != "nightly" || st.Fence != k.Fence() || st.Left > 8*time.Second || st.Left < 7*time.Second {
 			t.Errorf("got %+v, want held by nightly for 8s", st)
 		}
-		_, err = b.TryAcquire(s.ctx, job, time.Second)
-		s.is("TryAcquire", err, redlock.ErrHeld)
-		s.says(err, "held by nightly")
+		_, err = b.TryAcquire(s.Ctx, job, time.Second)
+		s.Is("TryAcquire", err, redlock.ErrHeld)
+		s.Says(err, "held by nightly")
 	})
 }
 
 // node-redlock only.
 func TestPeers_PerNodeVotesInTheError(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
-		l := s.locker(redlock.Options{})
+		l := s.Locker(redlock.Options{})
 		check := func(what string, err, want error, says ...string) {
-			s.is(what, err, want)
-			s.says(err, says...)
+			s.Is(what, err, want)
+			s.Says(err, says...)
 			var q *redlock.QuorumError
 			if !errors.As(err, &q) || len(q.Round.Votes) != 5 || q.Round.Need != 3 {
 				t.Errorf("%s: got %v, want a QuorumError with five votes", what, err)
 				return
 			}
 			for i, v := range q.Round.Votes {
-				if v.Node != s.node(i).Addr() || !strings.Contains(err.Error(), v.String()) {
-					t.Errorf("%s: vote %d: got %v, want that of %s, and in the text", what, i, v, s.node(i).Addr())
+				if v.Node != s.Node(i).Addr() || !strings.Contains(err.Error(), v.String()) {
+					t.Errorf("%s: vote %d: got %v, want that of %s, and in the text", what, i, v, s.Node(i).Addr())
 				}
 			}
 		}
-		k := s.take(l, time.Minute)
+		k := s.Take(l, time.Minute)
 		time.Sleep(oneTrip)
-		_, err := l.TryAcquire(s.ctx, job, time.Second)
+		_, err := l.TryAcquire(s.Ctx, job, time.Second)
 		check("held", err, redlock.ErrHeld, "held by", "node-a:6379 ")
-		s.node(0).Stop()
-		s.node(1).Fail("READONLY You can't write against a read only replica.")
-		s.node(2).Hang()
-		err = k.Extend(s.ctx)
+		s.Node(0).Stop()
+		s.Node(1).Fail("READONLY You can't write against a read only replica.")
+		s.Node(2).Hang()
+		err = k.Extend(s.Ctx)
 		check("Extend without a quorum", err, redlock.ErrNoQuorum, "READONLY", "timeout")
-		s.strangers(time.Minute, 3, 4)
-		s.node(2).Resume()
+		s.Foreign(time.Minute, 3, 4)
+		s.Node(2).Resume()
 		time.Sleep(time.Second)
-		s.strangers(time.Minute, 2)
-		err = k.Extend(s.ctx)
+		s.Foreign(time.Minute, 2)
+		err = k.Extend(s.Ctx)
 		check("Extend of a lost lock", err, redlock.ErrLost, "node-d:6379 held")
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
@@ -105,7 +106,7 @@ func runSchedule(t *testing.T, s schedule) (failures []string, acquired int) {
 	redlocktest.BubbleFunc(t, func() {
 		w := &world{t: t, c: redlocktest.NewSeeded(t, s.nodes, s.seed)}
 		for i := range s.lockers {
-			l, err := newSeamed(redlock.Options{Name: "c" + strconv.Itoa(i)}, nil, nil, s.seed+uint64(i), w.c.Nodes()...)
+			l, err := harness.NewSeamed(redlock.Options{Name: "c" + strconv.Itoa(i)}, nil, nil, s.seed+uint64(i), w.c.Nodes()...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -318,7 +319,7 @@ func (w *world) checkLeftovers() {
 	for i := range w.c.Len() {
 		n := w.c.Node(i)
 		for _, key := range n.Keys() {
-			if passing(key, n.TTL(key)) {
+			if harness.Expires(key, n.TTL(key)) {
 				continue
 			}
 			if !strings.HasSuffix(key, ":fence") {
@@ -353,8 +354,8 @@ func (w *world) checkLeftovers() {
 // Attacks 16, 75.
 func TestSchedules(t *testing.T) {
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
-		f.Value.Set(strconv.Itoa(rounds(250, 5000))) // one of them costs next to nothing
-		if sparing {
+		f.Value.Set(strconv.Itoa(harness.Rounds(250, 5000))) // one of them costs next to nothing
+		if harness.Sparing {
 			f.Value.Set("150")
 		}
 		defer f.Value.Set(f.DefValue)

@@ -15,19 +15,19 @@ import (
 // Attack 74.
 func TestATieIsTriedAgain(t *testing.T) {
 	tie := func(s *stage, life time.Duration) {
-		s.node(0).Set(job, otherValue, life)
-		s.node(1).Set(job, "a third:00000000-0000-4000-8000-000000000000", life)
+		s.Node(0).Set(job, otherValue, life)
+		s.Node(1).Set(job, "a third:00000000-0000-4000-8000-000000000000", life)
 	}
 	t.Run("until it is had", func(t *testing.T) {
 		onStage(t, 3, func(s *stage) {
-			l := s.locker(redlock.Options{})
+			l := s.Locker(redlock.Options{})
 			tie(s, 4*time.Millisecond) // the pause is at least 5
-			k, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+			k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
 			if err != nil {
 				t.Fatalf("TryAcquire: got %v, want the lock: its contenders are gone at the second attempt", err)
 			}
-			s.is("Release", k.Release(s.ctx), nil)
-			s.clean(l)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Clean(l)
 		})
 	})
 	for _, c := range []struct {
@@ -36,14 +36,14 @@ func TestATieIsTriedAgain(t *testing.T) {
 		attempts int
 	}{
 		{"four times at most", func(s *stage) { tie(s, time.Hour) }, 4},
-		{"and not where one holder has a majority", func(s *stage) { s.strangers(time.Hour, 0, 1) }, 1},
+		{"and not where one holder has a majority", func(s *stage) { s.Foreign(time.Hour, 0, 1) }, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onStage(t, 3, func(s *stage) {
-				l := s.locker(redlock.Options{})
+				l := s.Locker(redlock.Options{})
 				c.put(s)
-				_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
-				s.is("TryAcquire", err, redlock.ErrHeld)
+				_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+				s.Is("TryAcquire", err, redlock.ErrHeld)
 				var q *redlock.QuorumError
 				if !errors.As(err, &q) {
 					t.Fatalf("got %v, want a QuorumError", err)
@@ -60,28 +60,28 @@ func TestATieIsTriedAgain(t *testing.T) {
 // registers end although nobody releases it.
 func TestALockLeftToExpireStays(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		l, other := s.locker(redlock.Options{}), s.locker(redlock.Options{})
-		k := s.take(l, 10*time.Second)
-		held, _ := k.KeepAlive(s.ctx)
+		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		k := s.Take(l, 10*time.Second)
+		held, _ := k.KeepAlive(s.Ctx)
 		k.LeaveToExpire()
 		if held.Err() == nil || k.Valid() {
 			t.Errorf("got a context that ends with %v, valid %v, want both over", held.Err(), k.Valid())
 		}
-		s.is("Release", k.Release(s.ctx), nil)
-		s.is("Close", l.Close(), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Is("Close", l.Close(), nil)
 		time.Sleep(9 * time.Second)
-		s.carry("shortly before its end", k.Value(), 0, 1, 2)
-		_, err := other.TryAcquire(s.ctx, job, 10*time.Second)
-		s.is("TryAcquire meanwhile", err, redlock.ErrHeld)
+		s.Carry("shortly before its end", k.Value(), 0, 1, 2)
+		_, err := other.TryAcquire(s.Ctx, job, 10*time.Second)
+		s.Is("TryAcquire meanwhile", err, redlock.ErrHeld)
 		time.Sleep(time.Second)
-		s.carry("afterwards", "", 0, 1, 2)
+		s.Carry("afterwards", "", 0, 1, 2)
 	})
 	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
-		s.take(l, 10*time.Second).LeaveToExpire()
-		s.is("Close", l.Close(), nil) // within its first second: nothing else has seen to the registers
+		l := s.Locker(redlock.Options{})
+		s.Take(l, 10*time.Second).LeaveToExpire()
+		s.Is("Close", l.Close(), nil) // within its first second: nothing else has seen to the registers
 		for i := range 3 {
-			if life := s.node(i).TTL(jobRegister); life <= 0 {
+			if life := s.Node(i).TTL(jobRegister); life <= 0 {
 				t.Errorf("the register of node %d has no life, want about a day", i)
 			}
 		}
@@ -91,14 +91,14 @@ func TestALockLeftToExpireStays(t *testing.T) {
 // What the README says of renewals, where a third of the ttl would be behind Until.
 func TestALargeDriftLeavesTimeToRenew(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{Drift: 0.9, NodeTimeout: 100 * time.Millisecond})
-		k := s.take(l, 10*time.Second) // valid for 998 ms
-		held, stop := k.KeepAlive(s.ctx)
+		l := s.Locker(redlock.Options{Drift: 0.9, NodeTimeout: 100 * time.Millisecond})
+		k := s.Take(l, 10*time.Second) // valid for 998 ms
+		held, stop := k.KeepAlive(s.Ctx)
 		defer stop()
 		time.Sleep(5 * time.Second)
 		if held.Err() != nil || !k.Valid() {
 			t.Errorf("after 5s: got %v, valid %v, want the lock: nothing was in its way", context.Cause(held), k.Valid())
 		}
-		s.is("Release", k.Release(s.ctx), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
@@ -27,8 +28,8 @@ func TestRealCloseDuringEverything(t *testing.T) {
 		far     bool
 		adopt   bool // and with adoptions of the Locker's own locks
 	}{
-		{"healthy", 0, rounds(20, 200), false, false}, {"far", 0, rounds(8, 50), true, false}, {"adopting", 0, rounds(8, 50), false, true},
-		{"one stopped", 1, rounds(2, 10), false, true}, {"three stopped", 3, rounds(1, 10), false, true},
+		{"healthy", 0, harness.Rounds(20, 200), false, false}, {"far", 0, harness.Rounds(8, 50), true, false}, {"adopting", 0, harness.Rounds(8, 50), false, true},
+		{"one stopped", 1, harness.Rounds(2, 10), false, true}, {"three stopped", 3, harness.Rounds(1, 10), false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := realStart(t, 5)
@@ -168,7 +169,7 @@ func TestRealLostUpdates(t *testing.T) {
 	r := realStart(t, 5, "--appendonly", "yes", "--appendfsync", "always")
 	rnd := realSeed(t)
 	const lockers, workers, ttl = 4, 5, 5 * time.Second
-	lasts := time.Duration(rounds(3, 20)) * time.Second / 2
+	lasts := time.Duration(harness.Rounds(3, 20)) * time.Second / 2
 	var ls []*redlock.Locker
 	for i := range lockers {
 		ls = append(ls, r.open(t, redlock.Options{Name: fmt.Sprint(i)}))
@@ -571,7 +572,7 @@ func TestRealHungNodeIsBounded(t *testing.T) {
 // Attack 93.
 func TestRealNamesUsedOnce(t *testing.T) {
 	t.Parallel()
-	names := rounds(4000, 100_000)
+	names := harness.Rounds(4000, 100_000)
 	r := realStart(t, 3)
 	l := r.open(t, redlock.Options{})
 	other := r.open(t, redlock.Options{})

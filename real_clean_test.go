@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
@@ -117,7 +118,7 @@ func TestRealCancelledAtAnyInstant(t *testing.T) {
 				round = time.Since(start)
 				realRelease(t, k)
 			}
-			times := rounds(300, 3000)
+			times := harness.Rounds(300, 3000)
 			delays := make([]time.Duration, times)
 			for i := range delays {
 				delays[i] = time.Duration(rnd.Float64() * 2 * float64(round))
@@ -172,7 +173,7 @@ func TestRealCancelledAtAnyInstant(t *testing.T) {
 func TestRealLateReply(t *testing.T) {
 	t.Parallel()
 	const workers, nodeTimeout, late = 20, 50 * time.Millisecond, 400 * time.Millisecond
-	tries := int64(rounds(40, 200))
+	tries := int64(harness.Rounds(40, 200))
 	isSet := func(b []byte) bool { return bytes.Contains(b, []byte("\r\nset\r\n")) }
 	all := func(d time.Duration) func(*realProxy) {
 		return func(p *realProxy) { p.delay(d, 0) }

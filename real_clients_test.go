@@ -26,6 +26,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
@@ -117,7 +118,7 @@ func TestRealRingWithoutShards(t *testing.T) {
 		k := realAcquire(t, a, key, time.Minute)
 		next := realWaiter(t, b, key, time.Minute)
 		realUntil(t, 5*time.Second, "the other nodes to be listened to", func() bool { return seam.Peek(b).Nodes[0].Subscribed > 0 && seam.Peek(b).Nodes[1].Subscribed > 0 })
-		check(t, key+": channels heard of the Ring", seam.Peek(b).Nodes[2].Subscribed, 0)
+		harness.Check(t, key+": channels heard of the Ring", seam.Peek(b).Nodes[2].Subscribed, 0)
 		got, _ := realHandOver(t, k, next)
 		realRelease(t, got)
 	}
@@ -201,7 +202,7 @@ func TestRealRingTokens(t *testing.T) {
 	}
 	ring := redis.NewRing(&redis.RingOptions{Addrs: addrs})
 	defer ring.Close()
-	ahead, err := newSeamed(redlock.Options{}, nil, func() time.Time { return time.Now().Add(time.Hour) }, ownSeed(t), ring)
+	ahead, err := harness.NewSeamed(redlock.Options{}, nil, func() time.Time { return time.Now().Add(time.Hour) }, harness.Seed(t), ring)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
@@ -149,7 +150,7 @@ func TestRealRestartGuardOverALongHold(t *testing.T) {
 			}
 		}
 	}()
-	for round := range rounds(1, 3) {
+	for round := range harness.Rounds(1, 3) {
 		for i := range 3 {
 			r.servers[i].Kill()
 			r.servers[i].Restart()

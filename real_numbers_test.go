@@ -12,11 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 )
 
 func realSeamed(t testing.TB, r *realNodes, opt redlock.Options, wall func() time.Time) *redlock.Locker {
 	t.Helper()
-	l, err := newSeamed(opt, nil, wall, ownSeed(t), r.nodes()...)
+	l, err := harness.NewSeamed(opt, nil, wall, harness.Seed(t), r.nodes()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -501,7 +502,7 @@ func TestRealExtensionByNothing(t *testing.T) {
 	}
 	k := realAcquire(t, l, "job", time.Minute)
 	for _, px := range []string{"0", "-1", "-9223372036854775808", "1"} {
-		v, err := r.admin[0].Eval(ctx, luaText("extend"), []string{"job", "{job}:fence"}, k.Value(), px, k.Fence(), 82860000, 86460000).Int()
+		v, err := r.admin[0].Eval(ctx, harness.Script("extend"), []string{"job", "{job}:fence"}, k.Value(), px, k.Fence(), 82860000, 86460000).Int()
 		if v != 1 || err != nil {
 			t.Errorf("by %s ms: got %d, %v; want 1", px, v, err)
 		}

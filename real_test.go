@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
@@ -28,7 +29,7 @@ import (
 // long under the race detector, which is there to find races. What is late by a
 // nanosecond is found in virtual time.
 func realSlack(d time.Duration) time.Duration {
-	if sparing {
+	if harness.Sparing {
 		return 10 * d
 	}
 	return 2 * d
@@ -185,13 +186,6 @@ func (r *realNodes) count(t testing.TB, key, value string) (n int) {
 	return n
 }
 
-// passing reports a queue of waiters that is on its way out: a place on a node that did
-// not answer goes with its ttl.
-func passing(key string, left time.Duration) bool {
-	queue := strings.HasSuffix(key, ":queue") || strings.HasSuffix(key, ":lapse")
-	return queue && left > 0 && left <= 15*time.Second || left == -2 // gone meanwhile
-}
-
 // left lists what is on the servers besides fence registers.
 func (r *realNodes) left() (found []string) {
 	for i, c := range r.admin {
@@ -200,7 +194,7 @@ func (r *realNodes) left() (found []string) {
 			found = append(found, fmt.Sprintf("server %d: KEYS: %v", i, err))
 		}
 		for _, k := range keys {
-			if !strings.HasSuffix(k, ":fence") && !passing(k, c.PTTL(context.Background(), k).Val()) {
+			if !strings.HasSuffix(k, ":fence") && !harness.Expires(k, c.PTTL(context.Background(), k).Val()) {
 				found = append(found, fmt.Sprintf("server %d: %q = %q", i, k, c.Get(context.Background(), k).Val()))
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -25,10 +26,10 @@ func TestARegisterRaisedBesideAStrangersKeyIsOwedALife(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
 		c.Node(2).Set("k", "stranger", time.Minute)
-		k := try(t, l, "k", 10*time.Second)
+		k := harness.Try(t, l, "k", 10*time.Second)
 		time.Sleep(10 * time.Millisecond)
 		c.Node(2).Refuse(true)
-		checkIs(t, "Release", k.Release(t.Context()))
+		harness.CheckIs(t, "Release", k.Release(t.Context()))
 		time.Sleep(time.Second)
 		c.Node(2).Refuse(false)
 		time.Sleep(2 * time.Minute)
@@ -43,7 +44,7 @@ func TestALostLocksRegistersHaveALife(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
 		c.Node(2).Set("k", "stranger", time.Minute)
-		k := try(t, l, "k", 500*time.Millisecond)
+		k := harness.Try(t, l, "k", 500*time.Millisecond)
 		held, stop := k.KeepAlive(t.Context())
 		defer stop()
 		time.Sleep(10 * time.Millisecond)
@@ -62,9 +63,9 @@ func TestAnExpiredLocksRegistersHaveALife(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
 		c.Node(2).Set("k", "stranger", time.Minute)
-		k := try(t, l, "k", 300*time.Millisecond)
+		k := harness.Try(t, l, "k", 300*time.Millisecond)
 		time.Sleep(400 * time.Millisecond)
-		checkIs(t, "Extend", k.Extend(t.Context()), redlock.ErrLost)
+		harness.CheckIs(t, "Extend", k.Extend(t.Context()), redlock.ErrLost)
 		time.Sleep(2 * time.Minute)
 		for i := range 3 {
 			lifeOf(t, c, i)
@@ -115,7 +116,7 @@ func TestTheRegistersOfAttemptsBeforeTheWinHaveALife(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second) // the look's touch, too
-		checkIs(t, "Release", k.Release(t.Context()))
+		harness.CheckIs(t, "Release", k.Release(t.Context()))
 		c.Node(2).Resume()
 		time.Sleep(2 * time.Minute)
 		for i := range 3 {
@@ -129,7 +130,7 @@ func TestTheRegistersOfAttemptsBeforeTheWinHaveALife(t *testing.T) {
 func TestRegistersThatAreMadeAnewHaveALife(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, l *redlock.Locker){
 		"in time":  func(t *testing.T, l *redlock.Locker) { time.Sleep(2 * time.Minute) },
-		"at Close": func(t *testing.T, l *redlock.Locker) { checkIs(t, "Close", l.Close()) },
+		"at Close": func(t *testing.T, l *redlock.Locker) { harness.CheckIs(t, "Close", l.Close()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
@@ -140,7 +141,7 @@ func TestRegistersThatAreMadeAnewHaveALife(t *testing.T) {
 						c.Node(i).Set("k", "stranger", time.Hour)
 					}
 					_, err := l.TryAcquire(t.Context(), "k", 10*time.Second)
-					checkIs(t, "TryAcquire", err, redlock.ErrHeld)
+					harness.CheckIs(t, "TryAcquire", err, redlock.ErrHeld)
 					time.Sleep(time.Second)
 				}
 				end(t, l)
@@ -166,7 +167,7 @@ func TestContendedRegistersAreGivenALifeOnceAMinute(t *testing.T) {
 		attempts := 0
 		for began := time.Now(); time.Since(began) < minutes*time.Minute; attempts++ {
 			_, err := l.TryAcquire(t.Context(), "k", 10*time.Second)
-			checkIs(t, "TryAcquire", err, redlock.ErrHeld)
+			harness.CheckIs(t, "TryAcquire", err, redlock.ErrHeld)
 			time.Sleep(3 * time.Second)
 		}
 		touches := 0
@@ -185,18 +186,18 @@ func TestContendedRegistersAreGivenALifeOnceAMinute(t *testing.T) {
 // An adoption of a stranger's key that is cancelled: nobody else has ever given the register a life.
 func TestTheRegisterOfAFailedAdoptionHasALife(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
-		s.strangers(time.Minute, s.all()...)
-		s.slow(40*time.Millisecond, s.all()...)
-		ctx, cancel := context.WithTimeout(s.ctx, 10*time.Millisecond)
+		l := s.Locker(redlock.Options{})
+		s.Foreign(time.Minute, s.All()...)
+		s.Slow(40*time.Millisecond, s.All()...)
+		ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Millisecond)
 		defer cancel()
 		_, err := l.Adopt(ctx, job, otherValue, 10*time.Second)
-		s.is("Adopt", err, context.DeadlineExceeded)
+		s.Is("Adopt", err, context.DeadlineExceeded)
 		time.Sleep(time.Second)
-		s.carry("afterwards", otherValue, s.all()...)
+		s.Carry("afterwards", otherValue, s.All()...)
 		for i := range 3 {
-			if left := s.node(i).TTL(jobRegister); s.register(i) == 0 || left <= 0 {
-				t.Errorf("node %d: the register stands at %d and lives for %v, want a life", i, s.register(i), left)
+			if left := s.Node(i).TTL(jobRegister); s.Register(i) == 0 || left <= 0 {
+				t.Errorf("node %d: the register stands at %d and lives for %v, want a life", i, s.Register(i), left)
 			}
 		}
 	})

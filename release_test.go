@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -62,7 +63,7 @@ func TestVerdictOfARelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			staged(t, len(tc.nodes), func(t *testing.T, c *redlocktest.Cluster) {
 				l := warmLocker(t, c, redlock.Options{})
-				k := try(t, l, "jobs/42", time.Second)
+				k := harness.Try(t, l, "jobs/42", time.Second)
 				time.Sleep(time.Millisecond)
 				if tc.late {
 					time.Sleep(2 * time.Second) // the keys have expired
@@ -82,19 +83,19 @@ func TestVerdictOfARelease(t *testing.T) {
 				}
 				err := k.Release(t.Context())
 				if tc.want == nil {
-					checkIs(t, "Release", err)
+					harness.CheckIs(t, "Release", err)
 				} else {
-					checkIs(t, "Release", err, tc.want)
+					harness.CheckIs(t, "Release", err, tc.want)
 					for _, other := range []error{redlock.ErrLost, redlock.ErrNoQuorum, redlock.ErrHeld, redlock.ErrClosed, context.DeadlineExceeded} {
 						if other != tc.want {
-							checkIsNot(t, "Release", err, other)
+							harness.CheckIsNot(t, "Release", err, other)
 						}
 					}
 				}
 				if errors.Is(err, redlock.ErrNoQuorum) && !strings.Contains(err.Error(), "expires by 00:00:") {
 					t.Errorf("Release by too few: got %v, want a text with the time at which the rest expires", err)
 				}
-				check(t, "Valid after Release", k.Valid(), false)
+				harness.Check(t, "Valid after Release", k.Valid(), false)
 				for i := range c.Len() {
 					c.Node(i).Resume()
 				}
@@ -105,10 +106,10 @@ func TestVerdictOfARelease(t *testing.T) {
 					if what == 'x' {
 						want = "another"
 					}
-					check(t, "value on node "+c.Node(i).Name()+" in the end", value, want)
+					harness.Check(t, "value on node "+c.Node(i).Name()+" in the end", value, want)
 					c.Node(i).Evict("jobs/42")
 				}
-				checkClean(t, c, l)
+				harness.CheckClean(t, c, l)
 			})
 		})
 	}
@@ -117,31 +118,31 @@ func TestVerdictOfARelease(t *testing.T) {
 func TestReleaseByTooFewAsksOnlyTheSilentNodesAgain(t *testing.T) {
 	staged(t, 5, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		k := try(t, l, "jobs/42", 10*time.Second)
+		k := harness.Try(t, l, "jobs/42", 10*time.Second)
 		time.Sleep(time.Millisecond)
 		for _, i := range []int{2, 3, 4} {
 			c.Node(i).Partition()
 		}
 		var err error
 		d := took(func() { err = k.Release(t.Context()) })
-		check(t, "time of a release that three of five do not answer", d, time.Second)
-		checkIs(t, "Release by two of five", err, redlock.ErrNoQuorum)
+		harness.Check(t, "time of a release that three of five do not answer", d, time.Second)
+		harness.CheckIs(t, "Release by two of five", err, redlock.ErrNoQuorum)
 		// ttl and drift and rounding, from the release on
 		want := "expires by " + time.Now().Add(-d+10*time.Second+100*time.Millisecond+2*time.Millisecond).Format("15:04:05.000")
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Release by two of five: got %v, want a text that has %q", err, want)
 		}
-		checkIs(t, "Release while they are still silent", k.Release(t.Context()), redlock.ErrNoQuorum)
-		checkIs(t, "Extend of a lock that is being released", k.Extend(t.Context()), redlock.ErrLost)
+		harness.CheckIs(t, "Release while they are still silent", k.Release(t.Context()), redlock.ErrNoQuorum)
+		harness.CheckIs(t, "Extend of a lock that is being released", k.Extend(t.Context()), redlock.ErrLost)
 		for _, i := range []int{2, 3, 4} {
 			c.Node(i).Heal()
 		}
 		time.Sleep(time.Second)
 		for i := range 2 {
-			check(t, "releases that node "+c.Node(i).Name()+" heard", count(heard(c.Node(i), "jobs/42"), "release"), 1)
+			harness.Check(t, "releases that node "+c.Node(i).Name()+" heard", count(heard(c.Node(i), "jobs/42"), "release"), 1)
 		}
-		checkIs(t, "Release once they answer", k.Release(t.Context()))
-		checkClean(t, c, l)
+		harness.CheckIs(t, "Release once they answer", k.Release(t.Context()))
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -178,7 +179,7 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, again before Until: %v", tc.nodes, tc.early), func(t *testing.T) {
 			staged(t, len(tc.nodes), func(t *testing.T, c *redlocktest.Cluster) {
 				l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
-				k := try(t, l, "jobs/42", 2*time.Second)
+				k := harness.Try(t, l, "jobs/42", 2*time.Second)
 				time.Sleep(time.Millisecond)
 				for i, what := range tc.nodes {
 					n := c.Node(i)
@@ -195,7 +196,7 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 				}
 				first := k.Release(t.Context())
 				if tc.want != nil || tc.early {
-					checkIs(t, "Release, too few answer", first, redlock.ErrNoQuorum)
+					harness.CheckIs(t, "Release, too few answer", first, redlock.ErrNoQuorum)
 				}
 				if !tc.early {
 					time.Sleep(3 * time.Second)
@@ -210,12 +211,12 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 				k.Release(t.Context())
 				time.Sleep(time.Millisecond) // the last votes
 				err := k.Release(t.Context())
-				checkIsNot(t, "Release again", err, redlock.ErrLost)
+				harness.CheckIsNot(t, "Release again", err, redlock.ErrLost)
 				if tc.want == nil {
-					checkIs(t, "Release again", err)
+					harness.CheckIs(t, "Release again", err)
 					return
 				}
-				checkIs(t, "Release again", err, tc.want)
+				harness.CheckIs(t, "Release again", err, tc.want)
 				if err != nil && (!strings.Contains(err.Error(), "released in time or has expired") || strings.Contains(err.Error(), "expires by")) {
 					t.Errorf("Release again: got %v, want a text that says what is not known, and nothing of what is left", err)
 				}
@@ -229,7 +230,7 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				for i := range c.Len() {
-					check(t, "commands of a Release that all have answered", count(heard(c.Node(i), "jobs/42"), "release"), 0)
+					harness.Check(t, "commands of a Release that all have answered", count(heard(c.Node(i), "jobs/42"), "release"), 0)
 				}
 			})
 		})
@@ -238,7 +239,7 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 		t.Run(fmt.Sprintf("asked before Until, answered after, another's: %v", anothers), func(t *testing.T) {
 			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 				l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
-				k := try(t, l, "jobs/42", time.Second)
+				k := harness.Try(t, l, "jobs/42", time.Second)
 				for i := range c.Len() {
 					c.Node(i).Delay(10*time.Millisecond, 10*time.Millisecond)
 				}
@@ -250,22 +251,22 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 					}
 				}
 				err := k.Release(t.Context())
-				checkIsNot(t, "Release", err, redlock.ErrLost)
-				checkIs(t, "Release", err, redlock.ErrNoQuorum)
+				harness.CheckIsNot(t, "Release", err, redlock.ErrLost)
+				harness.CheckIs(t, "Release", err, redlock.ErrNoQuorum)
 			})
 		})
 	}
 	t.Run("first asked after Until", func(t *testing.T) {
 		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 			l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
-			k := try(t, l, "jobs/42", time.Second)
+			k := harness.Try(t, l, "jobs/42", time.Second)
 			time.Sleep(2 * time.Second)
 			for i := range c.Len() {
 				unanswered(c.Node(i), "release", "jobs/42", 1)
 			}
-			checkIs(t, "Release, nobody answers", k.Release(t.Context()), redlock.ErrNoQuorum)
+			harness.CheckIs(t, "Release, nobody answers", k.Release(t.Context()), redlock.ErrNoQuorum)
 			time.Sleep(time.Second)
-			checkIs(t, "Release again", k.Release(t.Context()), redlock.ErrLost)
+			harness.CheckIs(t, "Release again", k.Release(t.Context()), redlock.ErrLost)
 		})
 	})
 }
@@ -275,7 +276,7 @@ func TestReleaseThatIsOverSendsNothing(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 			l := warmLocker(t, c, redlock.Options{})
-			k := try(t, l, "jobs/42", time.Minute)
+			k := harness.Try(t, l, "jobs/42", time.Minute)
 			time.Sleep(time.Millisecond)
 			if lost {
 				for i := range c.Len() {
@@ -283,7 +284,7 @@ func TestReleaseThatIsOverSendsNothing(t *testing.T) {
 				}
 			}
 			first := k.Release(t.Context())
-			check(t, "Release is ErrLost", errors.Is(first, redlock.ErrLost), lost)
+			harness.Check(t, "Release is ErrLost", errors.Is(first, redlock.ErrLost), lost)
 			time.Sleep(10 * time.Millisecond)
 			for i := range c.Len() {
 				c.Node(i).Record(true)
@@ -291,15 +292,15 @@ func TestReleaseThatIsOverSendsNothing(t *testing.T) {
 			for range 5 {
 				var err error
 				d := took(func() { err = k.Release(t.Context()) })
-				check(t, "time of another Release", d, 0)
-				check(t, "its error", err, first)
+				harness.Check(t, "time of another Release", d, 0)
+				harness.Check(t, "its error", err, first)
 			}
 			time.Sleep(time.Second)
 			for i := range c.Len() {
-				check(t, "commands after the first Release", len(c.Node(i).Log()), 0)
+				harness.Check(t, "commands after the first Release", len(c.Node(i).Log()), 0)
 				c.Node(i).Evict("jobs/42")
 			}
-			checkClean(t, c, l)
+			harness.CheckClean(t, c, l)
 		})
 	}
 }
@@ -314,10 +315,10 @@ func TestReleaseAndTheCallersContext(t *testing.T) {
 			for i := range c.Len() {
 				c.Node(i).Delay(rtt/2, rtt/2)
 			}
-			k := try(t, l, "jobs/42", time.Minute)
+			k := harness.Try(t, l, "jobs/42", time.Minute)
 			time.Sleep(rtt)
 			f(t, c, l, k)
-			checkClean(t, c, l)
+			harness.CheckClean(t, c, l)
 		})
 	}
 	t.Run("done before", func(t *testing.T) {
@@ -326,7 +327,7 @@ func TestReleaseAndTheCallersContext(t *testing.T) {
 			cancel()
 			var err error
 			d := took(func() { err = k.Release(ctx) })
-			checkIs(t, "Release with a ctx that was done before", err)
+			harness.CheckIs(t, "Release with a ctx that was done before", err)
 			if d < rtt {
 				t.Errorf("time of Release with a ctx that was done before: got %v, want the round trip of %v", d, rtt)
 			}
@@ -341,7 +342,7 @@ func TestReleaseAndTheCallersContext(t *testing.T) {
 				<-ctx.Done()
 			}()
 			for i := range c.Len() {
-				check(t, "keys after the defer", len(locksOn(c.Node(i))), 0)
+				harness.Check(t, "keys after the defer", len(harness.LocksOn(c.Node(i))), 0)
 			}
 		})
 	})
@@ -354,9 +355,9 @@ func TestReleaseAndTheCallersContext(t *testing.T) {
 			cancel()
 			var err error
 			d := took(func() { err = k.Release(ctx) })
-			check(t, "time of Release of a lock of a minute with all nodes hung", d, time.Second)
-			checkIs(t, "Release", err, redlock.ErrNoQuorum)
-			checkIsNot(t, "Release", err, context.Canceled)
+			harness.Check(t, "time of Release of a lock of a minute with all nodes hung", d, time.Second)
+			harness.CheckIs(t, "Release", err, redlock.ErrNoQuorum)
+			harness.CheckIsNot(t, "Release", err, context.Canceled)
 			for i := range c.Len() {
 				c.Node(i).Resume()
 			}
@@ -368,16 +369,16 @@ func TestReleaseAndTheCallersContext(t *testing.T) {
 			defer cancel()
 			var err error
 			d := took(func() { err = k.Release(ctx) })
-			check(t, "time of Release with a ctx that ends during it", d, 5*time.Millisecond)
-			checkIs(t, "Release with a ctx that ends during it", err, context.DeadlineExceeded)
-			checkIsNot(t, "Release with a ctx that ends during it", err, redlock.ErrLost)
+			harness.Check(t, "time of Release with a ctx that ends during it", d, 5*time.Millisecond)
+			harness.CheckIs(t, "Release with a ctx that ends during it", err, context.DeadlineExceeded)
+			harness.CheckIsNot(t, "Release with a ctx that ends during it", err, redlock.ErrLost)
 			time.Sleep(2 * rtt)
 			for i := range c.Len() {
-				check(t, "keys after a release that nobody waited for", len(locksOn(c.Node(i))), 0)
+				harness.Check(t, "keys after a release that nobody waited for", len(harness.LocksOn(c.Node(i))), 0)
 			}
-			checkIs(t, "the next Release", k.Release(t.Context()))
+			harness.CheckIs(t, "the next Release", k.Release(t.Context()))
 			for i := range c.Len() {
-				check(t, "releases that a node heard", count(heard(c.Node(i), "jobs/42"), "release"), 1)
+				harness.Check(t, "releases that a node heard", count(heard(c.Node(i), "jobs/42"), "release"), 1)
 			}
 		})
 	})
@@ -386,20 +387,20 @@ func TestReleaseAndTheCallersContext(t *testing.T) {
 func TestConcurrentReleasesAreOne(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		k := try(t, l, "jobs/42", time.Minute)
+		k := harness.Try(t, l, "jobs/42", time.Minute)
 		var wg sync.WaitGroup
 		for i := range 50 {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * 10 * time.Microsecond)
-				checkIs(t, "one of many concurrent Releases", k.Release(t.Context()))
+				harness.CheckIs(t, "one of many concurrent Releases", k.Release(t.Context()))
 			})
 		}
 		wg.Wait()
 		time.Sleep(10 * time.Millisecond)
 		for i := range c.Len() {
-			check(t, "releases that node "+c.Node(i).Name()+" heard", count(heard(c.Node(i), "jobs/42"), "release"), 1)
+			harness.Check(t, "releases that node "+c.Node(i).Name()+" heard", count(heard(c.Node(i), "jobs/42"), "release"), 1)
 		}
-		checkClean(t, c, l)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -413,18 +414,18 @@ func TestReleaseGoesToASlowNodeAfterItsAcquireWasAnswered(t *testing.T) {
 		n := c.Node(2)
 		heldUp(n, "acquire", "jobs/42", 1, 50*time.Millisecond) // and what comes on another connection is not
 		var k *redlock.Lock
-		if d := took(func() { k = try(t, l, "jobs/42", time.Hour) }); d > time.Millisecond {
+		if d := took(func() { k = harness.Try(t, l, "jobs/42", time.Hour) }); d > time.Millisecond {
 			t.Errorf("time of TryAcquire beside a slow node: got %v, want less than a millisecond", d)
 		}
-		if d := took(func() { checkIs(t, "Release", k.Release(t.Context())) }); d > time.Millisecond {
+		if d := took(func() { harness.CheckIs(t, "Release", k.Release(t.Context())) }); d > time.Millisecond {
 			t.Errorf("time of Release beside a slow node: got %v, want less than a millisecond", d)
 		}
 		time.Sleep(40 * time.Millisecond)
-		check(t, "what the slow node heard before its acquire is executed", strings.Join(heard(n, "jobs/42"), " "), "")
+		harness.Check(t, "what the slow node heard before its acquire is executed", strings.Join(heard(n, "jobs/42"), " "), "")
 		time.Sleep(20 * time.Millisecond)
-		check(t, "what it heard then", strings.Join(heard(n, "jobs/42"), " "), "acquire release")
-		check(t, "keys on the slow node", len(locksOn(n)), 0)
-		checkClean(t, c, l)
+		harness.Check(t, "what it heard then", strings.Join(heard(n, "jobs/42"), " "), "acquire release")
+		harness.Check(t, "keys on the slow node", len(harness.LocksOn(n)), 0)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -438,10 +439,10 @@ func TestRollbackGoesToASlowNodeAfterItsAcquireWasAnswered(t *testing.T) {
 		n := c.Node(2)
 		heldUp(n, "acquire", "jobs/42", 1, 50*time.Millisecond)
 		_, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour)
-		checkIs(t, "TryAcquire", err, redlock.ErrHeld)
+		harness.CheckIs(t, "TryAcquire", err, redlock.ErrHeld)
 		time.Sleep(60 * time.Millisecond)
-		check(t, "what the slow node heard", strings.Join(heard(n, "jobs/42"), " "), "acquire rollback")
-		checkClean(t, c, l)
+		harness.Check(t, "what the slow node heard", strings.Join(heard(n, "jobs/42"), " "), "acquire rollback")
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -451,18 +452,18 @@ func TestRollbackGoesToASlowNodeAfterItsAcquireWasAnswered(t *testing.T) {
 func TestReleaseGoesAfterTheHeal(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		k := try(t, l, "jobs/42", time.Hour)
+		k := harness.Try(t, l, "jobs/42", time.Hour)
 		time.Sleep(time.Millisecond)
 		n := c.Node(2)
 		n.Evict("jobs/42")
 		heldUp(n, "heal", "jobs/42", 1, 50*time.Millisecond)
-		checkIs(t, "Extend", k.Extend(t.Context()))
+		harness.CheckIs(t, "Extend", k.Extend(t.Context()))
 		time.Sleep(10 * time.Millisecond) // the heal has arrived and waits
-		checkIs(t, "Release", k.Release(t.Context()))
+		harness.CheckIs(t, "Release", k.Release(t.Context()))
 		time.Sleep(100 * time.Millisecond)
-		check(t, "what the node heard", strings.Join(heard(n, "jobs/42"), " "), "acquire extend heal release")
-		check(t, "keys on the node", len(locksOn(n)), 0)
-		checkClean(t, c, l)
+		harness.Check(t, "what the node heard", strings.Join(heard(n, "jobs/42"), " "), "acquire extend heal release")
+		harness.Check(t, "keys on the node", len(harness.LocksOn(n)), 0)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -474,7 +475,7 @@ func TestReleaseBesideKeepAliveAndExtendLeavesNoKey(t *testing.T) {
 	for seed := range uint64(40) {
 		redlocktest.BubbleFunc(t, func() {
 			c := redlocktest.NewSeeded(t, 3, seed)
-			l, err := newSeamed(redlock.Options{NodeTimeout: 90 * time.Millisecond}, nil, nil, seed, c.Nodes()...)
+			l, err := harness.NewSeamed(redlock.Options{NodeTimeout: 90 * time.Millisecond}, nil, nil, seed, c.Nodes()...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -499,16 +500,16 @@ func TestReleaseBesideKeepAliveAndExtendLeavesNoKey(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Millisecond)
-			checkIs(t, fmt.Sprintf("Release beside Extend and KeepAlive, seed %d", seed), k.Release(ctx))
-			check(t, "the KeepAlive context has ended", held.Err() != nil, true)
+			harness.CheckIs(t, fmt.Sprintf("Release beside Extend and KeepAlive, seed %d", seed), k.Release(ctx))
+			harness.Check(t, "the KeepAlive context has ended", held.Err() != nil, true)
 			wg.Wait()
 			time.Sleep(1500 * time.Millisecond) // not so long that the ttl could hide it
 			for i := range c.Len() {
-				if keys := locksOn(c.Node(i)); len(keys) > 0 {
+				if keys := harness.LocksOn(c.Node(i)); len(keys) > 0 {
 					t.Errorf("seed %d: keys left on node %s: got %v, want none", seed, c.Node(i).Name(), keys)
 				}
 			}
-			checkIs(t, "Extend after Release", k.Extend(ctx), redlock.ErrLost)
+			harness.CheckIs(t, "Extend after Release", k.Extend(ctx), redlock.ErrLost)
 			stop()
 		})
 	}
@@ -518,23 +519,23 @@ func TestReleaseBesideKeepAliveAndExtendLeavesNoKey(t *testing.T) {
 func TestReleaseOfAnExpiredLockIsErrLostAndTouchesNothing(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		k := try(t, l, "jobs/42", 50*time.Millisecond)
+		k := harness.Try(t, l, "jobs/42", 50*time.Millisecond)
 		time.Sleep(time.Second)
-		other := try(t, l, "jobs/42", time.Minute)
+		other := harness.Try(t, l, "jobs/42", time.Minute)
 		time.Sleep(time.Millisecond)
 		err := k.Release(t.Context())
-		checkIs(t, "Release of an expired lock that another holds now", err, redlock.ErrLost)
+		harness.CheckIs(t, "Release of an expired lock that another holds now", err, redlock.ErrLost)
 		time.Sleep(time.Second)
 		for i := range c.Len() {
 			value, _ := c.Node(i).Get("jobs/42")
-			check(t, "value of the next holder on node "+c.Node(i).Name(), value, other.Value())
+			harness.Check(t, "value of the next holder on node "+c.Node(i).Name(), value, other.Value())
 		}
-		check(t, "the next holder's lock is valid", other.Valid(), true)
-		checkIs(t, "Release by the next holder", other.Release(t.Context()))
-		expired := try(t, l, "jobs/43", 50*time.Millisecond)
+		harness.Check(t, "the next holder's lock is valid", other.Valid(), true)
+		harness.CheckIs(t, "Release by the next holder", other.Release(t.Context()))
+		expired := harness.Try(t, l, "jobs/43", 50*time.Millisecond)
 		time.Sleep(time.Second)
-		checkIs(t, "Release of an expired lock that nobody holds", expired.Release(t.Context()), redlock.ErrLost)
-		checkClean(t, c, l)
+		harness.CheckIs(t, "Release of an expired lock that nobody holds", expired.Release(t.Context()), redlock.ErrLost)
+		harness.CheckClean(t, c, l)
 	})
 }
 
@@ -570,18 +571,18 @@ func TestReleaseIsAnnouncedAndRollbackIsNot(t *testing.T) {
 		c.Node(0).Set("jobs/42", "a stranger", time.Second)
 		c.Node(1).Set("jobs/42", "a stranger", time.Second)
 		_, err := l.TryAcquire(t.Context(), "jobs/42", time.Minute)
-		checkIs(t, "TryAcquire", err, redlock.ErrHeld)
+		harness.CheckIs(t, "TryAcquire", err, redlock.ErrHeld)
 		time.Sleep(1500 * time.Millisecond)
-		check(t, "rollbacks that the third node heard", count(heard(c.Node(2), "jobs/42"), "rollback"), 1)
-		k := try(t, l, "jobs/42", time.Minute)
+		harness.Check(t, "rollbacks that the third node heard", count(heard(c.Node(2), "jobs/42"), "rollback"), 1)
+		k := harness.Try(t, l, "jobs/42", time.Minute)
 		time.Sleep(time.Millisecond)
 		c.Node(1).Evict("jobs/42") // announced there, too
-		checkIs(t, "Release", k.Release(t.Context()))
+		harness.CheckIs(t, "Release", k.Release(t.Context()))
 		time.Sleep(10 * time.Millisecond)
 		for i := range said {
-			check(t, "announcements on node "+c.Node(i).Name(), len(said[i]), 1)
+			harness.Check(t, "announcements on node "+c.Node(i).Name(), len(said[i]), 1)
 			if len(said[i]) > 0 {
-				check(t, "what was announced on node "+c.Node(i).Name(), <-said[i], k.Value())
+				harness.Check(t, "what was announced on node "+c.Node(i).Name(), <-said[i], k.Value())
 			}
 		}
 	})
@@ -593,22 +594,22 @@ func TestNextAttemptIsNotBlockedByOurOwnLeftovers(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, l *redlock.Locker, c *redlocktest.Cluster){
 		"after Release": func(t *testing.T, l *redlock.Locker, c *redlocktest.Cluster) {
 			k, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour)
-			checkIs(t, "TryAcquire directly after Release", err)
+			harness.CheckIs(t, "TryAcquire directly after Release", err)
 			if err == nil {
-				checkIs(t, "Release", k.Release(t.Context()))
+				harness.CheckIs(t, "Release", k.Release(t.Context()))
 			}
 		},
 		"after a failed attempt": func(t *testing.T, l *redlock.Locker, c *redlocktest.Cluster) {
 			c.Node(0).Set("jobs/42", "a stranger", 5*time.Minute)
 			c.Node(1).Set("jobs/42", "a stranger", 5*time.Minute)
 			_, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour)
-			checkIs(t, "TryAcquire of a held lock", err, redlock.ErrHeld)
+			harness.CheckIs(t, "TryAcquire of a held lock", err, redlock.ErrHeld)
 			c.Node(0).Evict("jobs/42")
 			c.Node(1).Evict("jobs/42")
 			k, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour)
-			checkIs(t, "TryAcquire directly after one that failed", err)
+			harness.CheckIs(t, "TryAcquire directly after one that failed", err)
 			if err == nil {
-				checkIs(t, "Release", k.Release(t.Context()))
+				harness.CheckIs(t, "Release", k.Release(t.Context()))
 			}
 		},
 		"after one whose ctx ended": func(t *testing.T, l *redlock.Locker, c *redlocktest.Cluster) {
@@ -618,9 +619,9 @@ func TestNextAttemptIsNotBlockedByOurOwnLeftovers(t *testing.T) {
 				k.Release(t.Context())
 			}
 			k, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour)
-			checkIs(t, "TryAcquire directly after one whose ctx ended", err)
+			harness.CheckIs(t, "TryAcquire directly after one whose ctx ended", err)
 			if err == nil {
-				checkIs(t, "Release", k.Release(t.Context()))
+				harness.CheckIs(t, "Release", k.Release(t.Context()))
 			}
 		},
 	} {
@@ -635,7 +636,7 @@ func TestNextAttemptIsNotBlockedByOurOwnLeftovers(t *testing.T) {
 					}
 					end(t, l, c)
 				}
-				checkClean(t, c, l)
+				harness.CheckClean(t, c, l)
 			})
 		})
 	}

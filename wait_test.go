@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
@@ -44,7 +45,7 @@ func (s *stage) waiter(l *redlock.Locker, ttl time.Duration, opts ...redlock.Acq
 }
 
 func (s *stage) waiterOf(l *redlock.Locker, key string, ttl time.Duration, opts ...redlock.AcquireOption) *waiting {
-	ctx, stop := context.WithCancel(s.ctx)
+	ctx, stop := context.WithCancel(s.Ctx)
 	w := &waiting{stage: s, ended: make(chan struct{}), stop: stop}
 	go func() {
 		w.lock, w.err = l.Acquire(ctx, key, ttl, opts...)
@@ -60,8 +61,8 @@ func (s *stage) settled(l *redlock.Locker, ttl time.Duration, opts ...redlock.Ac
 	w := s.waiter(l, ttl, opts...)
 	time.Sleep(200 * time.Millisecond)
 	w.waits("after 200 ms")
-	for i := range s.c.Len() {
-		s.node(i).Record(true)
+	for i := range s.Cluster.Len() {
+		s.Node(i).Record(true)
 	}
 	return w
 }
@@ -124,23 +125,23 @@ func (w *waiting) gives(wants ...error) {
 // those who are told, with nothing behind it.
 func (s *stage) announce(value string, nodes ...int) {
 	for _, i := range nodes {
-		for _, channel := range s.do(i, "PUBSUB", "CHANNELS", jobChannel+":*").([]any) {
-			s.do(i, "PUBLISH", channel.(string), "1 "+value)
+		for _, channel := range s.Do(i, "PUBSUB", "CHANNELS", jobChannel+":*").([]any) {
+			s.Do(i, "PUBLISH", channel.(string), "1 "+value)
 		}
 	}
 }
 
 // tries is how many acquires of the lock a node was sent since it was last recorded.
 func (s *stage) tries(i int) (n int) {
-	return len(s.told(i, "acquire")) + len(s.told(i, "turn"))
+	return len(s.Told(i, "acquire")) + len(s.Told(i, "turn"))
 }
 
 // sentBy is how many commands a set of clients has sent to a node.
 func (s *stage) sentBy(set, i int) (n int, words []string) {
-	for _, c := range s.node(i).Log() {
+	for _, c := range s.Node(i).Log() {
 		if c.Client == set {
 			n++
-			words = append(words, verb(c.Args))
+			words = append(words, harness.Verb(c.Args))
 		}
 	}
 	return n, words
@@ -152,15 +153,15 @@ func TestAReleaseWakesTheWaiterWithinARoundTrip(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5} {
 		t.Run("", func(t *testing.T) {
 			onStage(t, n, func(s *stage) {
-				k := s.take(s.locker(redlock.Options{}), heldLong)
-				w := s.settled(s.locker(redlock.Options{}), time.Second)
+				k := s.Take(s.Locker(redlock.Options{}), heldLong)
+				w := s.settled(s.Locker(redlock.Options{}), time.Second)
 				time.Sleep(2 * time.Second)
 				w.waits("while it is held")
 				released := time.Now()
-				s.is("Release", k.Release(s.ctx), nil)
+				s.Is("Release", k.Release(s.Ctx), nil)
 				// The release's way there, the announcement's way back, a round trip.
 				w.gets("a release", released, 2*oneTrip)
-				s.is("Release", w.lock.Release(s.ctx), nil)
+				s.Is("Release", w.lock.Release(s.Ctx), nil)
 			})
 		})
 	}
@@ -169,8 +170,8 @@ func TestAReleaseWakesTheWaiterWithinARoundTrip(t *testing.T) {
 // Attack 88.
 func TestAMajorityHasToAnnounceOneValue(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
-		s.take(s.locker(redlock.Options{}), heldLong)
-		s.settled(s.locker(redlock.Options{}), time.Second)
+		s.Take(s.Locker(redlock.Options{}), heldLong)
+		s.settled(s.Locker(redlock.Options{}), time.Second)
 		tries := func(what string, want int) {
 			s.Helper()
 			time.Sleep(5 * time.Millisecond) // less than any pause, more than any round
@@ -199,10 +200,10 @@ func TestAMajorityHasToAnnounceOneValue(t *testing.T) {
 
 func TestAWakeUpIsNoGrant(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
-		k := s.take(s.locker(redlock.Options{}), heldLong)
-		w := s.settled(s.locker(redlock.Options{}), time.Second)
-		s.announce(k.Value(), s.all()...)
-		s.announce(k.Value(), s.all()...)
+		k := s.Take(s.Locker(redlock.Options{}), heldLong)
+		w := s.settled(s.Locker(redlock.Options{}), time.Second)
+		s.announce(k.Value(), s.All()...)
+		s.announce(k.Value(), s.All()...)
 		time.Sleep(5 * time.Millisecond)
 		w.waits("after a forged announcement")
 		for i := range 5 {
@@ -210,10 +211,10 @@ func TestAWakeUpIsNoGrant(t *testing.T) {
 				s.Errorf("node %d was asked %d times, want once", i, got)
 			}
 		}
-		if !k.Valid() || k.Extend(s.ctx) != nil {
+		if !k.Valid() || k.Extend(s.Ctx) != nil {
 			s.Error("the holder has lost its lock by a forged announcement")
 		}
-		s.carry("held", k.Value(), s.all()...)
+		s.Carry("held", k.Value(), s.All()...)
 	})
 }
 
@@ -222,19 +223,19 @@ func TestAWakeUpIsNoGrant(t *testing.T) {
 func TestAReleaseBeforeTheSubscriptionIsFoundByALookAfterIt(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		onStage(t, 3, func(s *stage) {
-			s.strangers(heldLong, s.all()...)
-			l := s.locker(redlock.Options{Fair: fair})
+			s.Foreign(heldLong, s.All()...)
+			l := s.Locker(redlock.Options{Fair: fair})
 			freed := make(chan time.Time, 10)
-			s.node(1).OnCommand(func(args []string) {
-				if verb(args) == "subscribe" {
+			s.Node(1).OnCommand(func(args []string) {
+				if harness.Verb(args) == "subscribe" {
 					time.Sleep(700 * time.Millisecond) // pauses have become long
 					for i := range 2 {
-						s.node(i).Evict(job)
+						s.Node(i).Evict(job)
 					}
 					freed <- time.Now()
 				}
 			})
-			s.node(2).FailCommand("subscribe", "NOPERM no channel")
+			s.Node(2).FailCommand("subscribe", "NOPERM no channel")
 			w := s.waiter(l, time.Second)
 			// The confirmation's way back, a look, a try.
 			time.Sleep(time.Second)
@@ -248,18 +249,18 @@ func TestAReleaseBeforeTheSubscriptionIsFoundByALookAfterIt(t *testing.T) {
 func TestHearingThatBeginsDuringAQuestionHasTheNodesAskedAgain(t *testing.T) {
 	for _, during := range []string{"pttl", "turn"} {
 		onStage(t, 3, func(s *stage) {
-			s.strangers(heldLong, s.all()...)
+			s.Foreign(heldLong, s.All()...)
 			nodes, ears := s.apart()
-			s.c.Cut(ears...) // nothing is heard yet
-			l := s.lockerWith(redlock.Options{Fair: during == "turn"}, nil, nodes)
+			s.Cluster.Cut(ears...) // nothing is heard yet
+			l := s.LockerWith(redlock.Options{Fair: during == "turn"}, nil, nodes)
 			var once sync.Once
 			cut := make(chan struct{})
 			for i := range 3 {
-				s.on(i, during, func(n int, args []string) {
+				s.On(i, during, func(n int, args []string) {
 					if n == 2 {
 						go func() {
 							time.Sleep(10 * time.Microsecond) // it is executed, its answer is on its way
-							s.c.Cut(nodes[i].(ways).Client)
+							s.Cluster.Cut(nodes[i].(ways).Client)
 							once.Do(func() { close(cut) })
 						}()
 					}
@@ -269,9 +270,9 @@ func TestHearingThatBeginsDuringAQuestionHasTheNodesAskedAgain(t *testing.T) {
 			<-cut
 			time.Sleep(5 * time.Millisecond)
 			for i := range 3 {
-				s.node(i).Evict(job)
+				s.Node(i).Evict(job)
 			}
-			s.c.Mend(ears...)
+			s.Cluster.Mend(ears...)
 			time.Sleep(20 * time.Millisecond)
 			for i := range 3 {
 				if seam.Peek(l).Nodes[i].Subscribed != 1 {
@@ -281,7 +282,7 @@ func TestHearingThatBeginsDuringAQuestionHasTheNodesAskedAgain(t *testing.T) {
 			w.waits("while the answers are held up")
 			mended := time.Now()
 			for _, n := range nodes {
-				s.c.Mend(n.(ways).Client)
+				s.Cluster.Mend(n.(ways).Client)
 			}
 			w.gets("freed during a "+during, mended, 30*time.Millisecond)
 		})
@@ -301,8 +302,8 @@ func (w ways) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
 
 // apart is nodes with ears of their own.
 func (s *stage) apart() (nodes []redlock.Node, ears []*redis.Client) {
-	ask := s.c.Clients()
-	ears = s.c.Clients()
+	ask := s.Cluster.Clients()
+	ears = s.Cluster.Clients()
 	for i := range ask {
 		nodes = append(nodes, ways{ask[i], ears[i]})
 	}
@@ -327,31 +328,31 @@ func TestNothingDependsOnAnnouncements(t *testing.T) {
 	for _, m := range []mishap{
 		{"refused", func(s *stage) ([]redlock.Node, func()) {
 			for i := range 3 {
-				s.node(i).FailCommand("subscribe", "NOPERM this user has no permissions to access one of the channels used as arguments")
+				s.Node(i).FailCommand("subscribe", "NOPERM this user has no permissions to access one of the channels used as arguments")
 			}
-			return s.c.Nodes(), nothing
+			return s.Cluster.Nodes(), nothing
 		}, 3 * time.Second, retryPause + rounds},
 		{"no node has announcements", func(s *stage) ([]redlock.Node, func()) {
 			var nodes []redlock.Node
-			for _, n := range s.c.Nodes() {
+			for _, n := range s.Cluster.Nodes() {
 				nodes = append(nodes, mute{n})
 			}
 			return nodes, nothing
 		}, 3 * time.Second, retryPause + rounds},
 		{"a majority has none", func(s *stage) ([]redlock.Node, func()) {
-			nodes := s.c.Nodes()
+			nodes := s.Cluster.Nodes()
 			return []redlock.Node{nodes[0], mute{nodes[1]}, mute{nodes[2]}}, nothing
 		}, 3 * time.Second, retryPause + rounds},
 		{"a minority has none", func(s *stage) ([]redlock.Node, func()) {
-			nodes := s.c.Nodes()
+			nodes := s.Cluster.Nodes()
 			return []redlock.Node{nodes[0], nodes[1], mute{nodes[2]}}, nothing
 		}, 3 * time.Second, rounds},
 		{"Rings", func(s *stage) (nodes []redlock.Node, then func()) {
 			for i := range 3 {
 				ring := redis.NewRing(&redis.RingOptions{
-					Addrs: map[string]string{"one": s.node(i).Addr()},
+					Addrs: map[string]string{"one": s.Node(i).Addr()},
 					NewClient: func(*redis.Options) *redis.Client {
-						return s.c.Clients()[i]
+						return s.Cluster.Clients()[i]
 					},
 				})
 				s.Cleanup(func() { ring.Close() })
@@ -361,25 +362,25 @@ func TestNothingDependsOnAnnouncements(t *testing.T) {
 		}, 3 * time.Second, retryPause + rounds},
 		{"cut before", func(s *stage) ([]redlock.Node, func()) {
 			nodes, ears := s.apart()
-			s.c.Cut(ears...)
+			s.Cluster.Cut(ears...)
 			return nodes, nothing
 		}, 3 * time.Second, retryPause + rounds},
 		{"cut while it waits, not noticed yet", func(s *stage) ([]redlock.Node, func()) {
 			nodes, ears := s.apart()
-			return nodes, func() { s.c.Cut(ears[0], ears[2]) }
+			return nodes, func() { s.Cluster.Cut(ears[0], ears[2]) }
 		}, time.Second, pollPause + rounds},
 		{"cut while it waits, and noticed", func(s *stage) ([]redlock.Node, func()) {
 			nodes, ears := s.apart()
-			return nodes, func() { s.c.Cut(ears[0], ears[2]) }
+			return nodes, func() { s.Cluster.Cut(ears[0], ears[2]) }
 		}, deafAfter + 2*time.Second, retryPause + rounds},
 		{"a minority cut", func(s *stage) ([]redlock.Node, func()) {
 			nodes, ears := s.apart()
-			return nodes, func() { s.c.Cut(ears[1]) }
+			return nodes, func() { s.Cluster.Cut(ears[1]) }
 		}, time.Second, rounds},
 		{"the holder may not publish", func(s *stage) ([]redlock.Node, func()) {
-			return s.c.Nodes(), func() {
+			return s.Cluster.Nodes(), func() {
 				for i := range 3 {
-					s.node(i).FailCommand("publish", "NOPERM this user has no permissions to access one of the channels used as arguments")
+					s.Node(i).FailCommand("publish", "NOPERM this user has no permissions to access one of the channels used as arguments")
 				}
 			}
 		}, 3 * time.Second, pollPause + rounds},
@@ -387,14 +388,14 @@ func TestNothingDependsOnAnnouncements(t *testing.T) {
 		for _, fair := range []bool{false, true} {
 			t.Run(m.name, func(t *testing.T) {
 				onStage(t, 3, func(s *stage) {
-					k := s.take(s.locker(redlock.Options{}), heldLong)
+					k := s.Take(s.Locker(redlock.Options{}), heldLong)
 					nodes, then := m.nodes(s)
-					w := s.settled(s.lockerWith(redlock.Options{Fair: fair}, nil, nodes), time.Second)
+					w := s.settled(s.LockerWith(redlock.Options{Fair: fair}, nil, nodes), time.Second)
 					then()
 					time.Sleep(m.wait)
 					w.waits("while it is held")
 					released := time.Now()
-					s.is("Release", k.Release(s.ctx), nil)
+					s.Is("Release", k.Release(s.Ctx), nil)
 					w.gets(m.name, released, m.bound)
 				})
 			})
@@ -407,28 +408,28 @@ func TestNothingDependsOnAnnouncements(t *testing.T) {
 // Attack 88.
 func TestALostSubscriptionIsFollowedByALook(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		s.strangers(heldLong, s.all()...)
+		s.Foreign(heldLong, s.All()...)
 		nodes, ears := s.apart()
-		l := s.lockerWith(redlock.Options{}, nil, nodes)
+		l := s.LockerWith(redlock.Options{}, nil, nodes)
 		w := s.settled(l, time.Second)
 		// The connections of two ears break, and new ones are slow to hear. Looks come
 		// every 125 to 250 ms meanwhile, and one is just over when the lock becomes free.
-		s.c.Cut(ears[0], ears[1])
+		s.Cluster.Cut(ears[0], ears[1])
 		var freed time.Time
 		if _, ok := within(deafAfter+time.Second, func() bool { return seam.Peek(l).Nodes[0].Subscribed+seam.Peek(l).Nodes[1].Subscribed == 0 }); !ok {
 			s.Fatal("two cut subscriptions are not noticed")
 		}
 		time.Sleep(3 * time.Second)
-		looks := len(s.told(2, "pttl", "wait"))
-		if _, ok := within(time.Second, func() bool { return len(s.told(2, "pttl", "wait")) > looks }); !ok {
+		looks := len(s.Told(2, "pttl", "wait"))
+		if _, ok := within(time.Second, func() bool { return len(s.Told(2, "pttl", "wait")) > looks }); !ok {
 			s.Fatal("who does not hear does not look")
 		}
 		time.Sleep(2 * time.Millisecond)
 		freed = time.Now()
 		for i := range 3 {
-			s.node(i).Evict(job)
+			s.Node(i).Evict(job)
 		}
-		s.c.Mend(ears...) // what was held arrives, and is heard
+		s.Cluster.Mend(ears...) // what was held arrives, and is heard
 		w.gets("freed while deaf", freed, 5*time.Millisecond)
 	})
 }
@@ -438,11 +439,11 @@ func TestTheLockOfACrashedHolderIsAcquiredWhenItsTTLIsOver(t *testing.T) {
 	const ttl = 7 * time.Second
 	for _, fair := range []bool{false, true} {
 		onStage(t, 5, func(s *stage) {
-			clients := s.c.Clients()
-			k := s.take(s.lockerWith(redlock.Options{}, nil, asLockerTakes(clients)), ttl)
-			over := time.Now().Add(s.node(0).TTL(job)) // the nodes' are half a round trip apart
-			w := s.settled(s.locker(redlock.Options{Fair: fair}), time.Second)
-			s.c.Cut(clients...)
+			clients := s.Cluster.Clients()
+			k := s.Take(s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients)), ttl)
+			over := time.Now().Add(s.Node(0).TTL(job)) // the nodes' are half a round trip apart
+			w := s.settled(s.Locker(redlock.Options{Fair: fair}), time.Second)
+			s.Cluster.Cut(clients...)
 			time.Sleep(time.Until(k.Until()))
 			w.waits("until the holder's Until")
 			// Whole milliseconds, a look, a try.
@@ -456,9 +457,9 @@ func TestTTLsThatDifferAreOverWhenTheyAreOnAMajority(t *testing.T) {
 		onStage(t, 5, func(s *stage) {
 			began := time.Now()
 			for i, ttl := range []time.Duration{4 * time.Second, heldLong, time.Second, 3 * time.Second, heldLong} {
-				s.strangers(ttl, i)
+				s.Foreign(ttl, i)
 			}
-			w := s.waiter(s.cold(redlock.Options{Fair: fair}, nil, s.c.Nodes()), time.Second)
+			w := s.waiter(s.Cold(redlock.Options{Fair: fair}, nil, s.Cluster.Nodes()), time.Second)
 			w.gets("the third of five", began.Add(4*time.Second), 2*time.Millisecond+4*oneTrip)
 		})
 	}
@@ -467,16 +468,16 @@ func TestTTLsThatDifferAreOverWhenTheyAreOnAMajority(t *testing.T) {
 func TestAHolderThatExtendsIsWaitedFor(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		onStage(t, 3, func(s *stage) {
-			clients := s.c.Clients()
-			holder := s.lockerWith(redlock.Options{}, nil, asLockerTakes(clients))
-			k := s.take(holder, time.Second)
-			_, stop := k.KeepAlive(s.ctx)
+			clients := s.Cluster.Clients()
+			holder := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
+			k := s.Take(holder, time.Second)
+			_, stop := k.KeepAlive(s.Ctx)
 			defer stop()
-			w := s.settled(s.locker(redlock.Options{Fair: fair}), time.Second)
+			w := s.settled(s.Locker(redlock.Options{Fair: fair}), time.Second)
 			time.Sleep(20 * time.Second)
 			w.waits("while it is extended")
-			s.c.Cut(clients...)
-			over := time.Now().Add(max(s.node(0).TTL(job), s.node(1).TTL(job), s.node(2).TTL(job)))
+			s.Cluster.Cut(clients...)
+			over := time.Now().Add(max(s.Node(0).TTL(job), s.Node(1).TTL(job), s.Node(2).TTL(job)))
 			time.Sleep(time.Until(k.Until()))
 			w.waits("until Until")
 			w.gets("the end of the extended ttl", over.Add(-oneTrip), 2*time.Millisecond+4*oneTrip)
@@ -489,15 +490,15 @@ func TestAStrangersKeyWithoutEndIsWaitedForUntilItIsGone(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		onStage(t, 3, func(s *stage) {
 			for i := range 3 {
-				s.node(i).Set(job, "by hand", 0)
+				s.Node(i).Set(job, "by hand", 0)
 			}
-			l := s.locker(redlock.Options{Fair: fair})
+			l := s.Locker(redlock.Options{Fair: fair})
 			w := s.settled(l, time.Second)
 			time.Sleep(time.Minute)
 			w.waits("while it is there")
 			gone := time.Now()
-			s.node(0).Evict(job)
-			s.node(2).Evict(job)
+			s.Node(0).Evict(job)
+			s.Node(2).Evict(job)
 			// Nobody announces it. In turn, it is found by the next refresh of our place.
 			bound := retryPause
 			if fair {
@@ -518,13 +519,13 @@ func TestAForeignHolderIsFoundGoneWithinThePause(t *testing.T) {
 				pause = retryPause
 			}
 			for i := range 3 {
-				s.node(i).Set(job, "82e7cf91a7ef4fb7", heldLong) // as other libraries' values look
+				s.Node(i).Set(job, "82e7cf91a7ef4fb7", heldLong) // as other libraries' values look
 			}
-			w := s.settled(s.locker(opt), time.Second)
+			w := s.settled(s.Locker(opt), time.Second)
 			time.Sleep(5*time.Second + pause/3)
 			gone := time.Now()
 			for i := range 3 {
-				s.node(i).Evict(job)
+				s.Node(i).Evict(job)
 			}
 			w.gets("gone", gone, pause+3*oneTrip)
 		})
@@ -540,12 +541,12 @@ func TestWhatAWaiterCosts(t *testing.T) {
 		most int
 	}{{false, 10 * time.Second, 10}, {true, 10 * time.Second, 25}, {false, time.Minute, 30}, {true, time.Minute, 120}, {false, 10 * time.Minute, 250}, {true, 10 * time.Minute, 950}} {
 		onStage(t, 3, func(s *stage) {
-			k := s.take(s.locker(redlock.Options{}), c.wait+heldLong)
-			l := s.locker(redlock.Options{Fair: c.fair})
+			k := s.Take(s.Locker(redlock.Options{}), c.wait+heldLong)
+			l := s.Locker(redlock.Options{Fair: c.fair})
 			w := s.waiter(l, heldLong)
 			time.Sleep(c.wait)
 			w.waits("while it is held")
-			defer k.Release(s.ctx)
+			defer k.Release(s.Ctx)
 			for i := range 3 {
 				n, words := s.sentBy(2, i)
 				if n > c.most || n == 0 {
@@ -562,7 +563,7 @@ func TestWhatAWaiterCosts(t *testing.T) {
 // Nor does it where the holder is of the same Locker, or leaves its lock to others.
 func TestWhoWaitsBehindALockOfItsOwnLockerCostsNoMore(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
+		l := s.Locker(redlock.Options{})
 		first := s.waiter(l, heldLong)
 		time.Sleep(10 * time.Microsecond)
 		w := s.waiter(l, time.Second) // it has not asked when it comes to lead
@@ -578,11 +579,11 @@ func TestWhoWaitsBehindALockOfItsOwnLockerCostsNoMore(t *testing.T) {
 			}
 		}
 		// Another takes the lock over and releases it: only an announcement tells.
-		k, err := s.locker(redlock.Options{}).Adopt(s.ctx, job, first.lock.Value(), heldLong)
-		s.is("Adopt", err, nil)
+		k, err := s.Locker(redlock.Options{}).Adopt(s.Ctx, job, first.lock.Value(), heldLong)
+		s.Is("Adopt", err, nil)
 		time.Sleep(time.Second)
 		released := time.Now()
-		s.is("Release", k.Release(s.ctx), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
 		w.gets("released elsewhere", released, 4*oneTrip)
 	})
 }
@@ -593,12 +594,12 @@ func TestRemainsOnAMinorityAreNoTieForEver(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		for _, n := range []int{2, 3, 4, 5} {
 			onStage(t, n, func(s *stage) {
-				l := s.locker(redlock.Options{Fair: fair})
+				l := s.Locker(redlock.Options{Fair: fair})
 				down := n - n/2 - 1 // a minority
 				for i := range down {
-					s.node(i).Stop()
+					s.Node(i).Stop()
 				}
-				s.strangers(heldLong, down) // with it, no majority is left
+				s.Foreign(heldLong, down) // with it, no majority is left
 				w := s.waiter(l, time.Second)
 				time.Sleep(10 * time.Second)
 				w.waits("without a majority")
@@ -606,7 +607,7 @@ func TestRemainsOnAMinorityAreNoTieForEver(t *testing.T) {
 					s.Errorf("fair %v, %d nodes: %d tries in 10 s, want at most 120", fair, n, got)
 				}
 				freed := time.Now()
-				s.node(down).Evict(job)
+				s.Node(down).Evict(job)
 				bound := retryPause
 				if fair && n == 2 { // both have answered, and one says that it is held
 					bound = time.Second
@@ -620,8 +621,8 @@ func TestRemainsOnAMinorityAreNoTieForEver(t *testing.T) {
 func TestTheLineIsServedFirstComeFirstServed(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		onStage(t, 3, func(s *stage) {
-			k := s.take(s.locker(redlock.Options{}), heldLong)
-			l := s.locker(redlock.Options{Fair: fair})
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
+			l := s.Locker(redlock.Options{Fair: fair})
 			const n = 100
 			ws := make([]*waiting, n)
 			for i := range ws {
@@ -634,16 +635,16 @@ func TestTheLineIsServedFirstComeFirstServed(t *testing.T) {
 				s.Errorf("a hundred waiters cost a node %d commands in 10 s, want at most %d: %v", sent, most, words)
 			}
 			released := time.Now()
-			k.Release(s.ctx)
+			k.Release(s.Ctx)
 			for i, w := range ws {
 				w.gets("in line", released, 10*oneTrip)
 				for _, later := range ws[i+1:] {
 					later.waits("before the one that came earlier has released,")
 				}
 				released = time.Now()
-				s.is("Release", w.lock.Release(s.ctx), nil)
+				s.Is("Release", w.lock.Release(s.Ctx), nil)
 			}
-			s.clean(l)
+			s.Clean(l)
 		})
 	}
 }
@@ -652,20 +653,20 @@ func TestTheLineIsServedFirstComeFirstServed(t *testing.T) {
 // has left nothing behind.
 func (s *stage) untraced(lockers ...*redlock.Locker) {
 	s.Helper()
-	s.clean(lockers...)
+	s.Clean(lockers...)
 	time.Sleep(2*lingers + time.Second)
 	for j, l := range lockers {
 		if got := seam.Peek(l).Queues; got != 0 {
 			s.Errorf("locker %d keeps %d lines, want none", j, got)
 		}
 	}
-	for i := range s.c.Len() {
-		for _, key := range s.node(i).Keys() {
+	for i := range s.Cluster.Len() {
+		for _, key := range s.Node(i).Keys() {
 			if key != jobRegister {
 				s.Errorf("node %d still has %s", i, key)
 			}
 		}
-		if subs := s.do(i, "PUBSUB", "CHANNELS").([]any); len(subs) > 0 {
+		if subs := s.Do(i, "PUBSUB", "CHANNELS").([]any); len(subs) > 0 {
 			s.Errorf("node %d still has subscribers of %v", i, subs)
 		}
 	}
@@ -674,8 +675,8 @@ func (s *stage) untraced(lockers ...*redlock.Locker) {
 func TestWaitersThatAreCancelledLeaveNoTrace(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		onStage(t, 3, func(s *stage) {
-			k := s.take(s.locker(redlock.Options{}), heldLong)
-			l := s.locker(redlock.Options{Fair: fair})
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
+			l := s.Locker(redlock.Options{Fair: fair})
 			const n = 20
 			var ws []*waiting
 			for range n {
@@ -685,7 +686,7 @@ func TestWaitersThatAreCancelledLeaveNoTrace(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			// The first has asked: it tells who is in the way. Those behind it have not.
 			ws[0].gives(context.Canceled, redlock.ErrHeld)
-			s.says(ws[0].err, "held by", "votes needed", "node-a:6379", "node-c:6379")
+			s.Says(ws[0].err, "held by", "votes needed", "node-a:6379", "node-c:6379")
 			time.Sleep(100 * time.Millisecond)
 			ws[1].gives(context.Canceled) // leads since, and knows when to look
 			ws[7].gives(context.Canceled)
@@ -695,19 +696,19 @@ func TestWaitersThatAreCancelledLeaveNoTrace(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			// Exactly while being woken: the release is announced, and the wake goes on.
 			for i := range 3 {
-				s.on(i, "release", func(int, []string) { ws[2].stop() })
+				s.On(i, "release", func(int, []string) { ws[2].stop() })
 			}
 			released := time.Now()
-			s.is("Release", k.Release(s.ctx), nil)
+			s.Is("Release", k.Release(s.Ctx), nil)
 			<-ws[2].ended
 			if ws[2].lock != nil {
-				ws[2].lock.Release(s.ctx)
+				ws[2].lock.Release(s.Ctx)
 			}
 			ws[3].gets("behind a cancelled one", released, 10*oneTrip)
-			s.is("Release", ws[3].lock.Release(s.ctx), nil)
+			s.Is("Release", ws[3].lock.Release(s.Ctx), nil)
 			for _, w := range ws[4:7] {
 				<-w.ended
-				s.is("Release", w.lock.Release(s.ctx), w.err)
+				s.Is("Release", w.lock.Release(s.Ctx), w.err)
 			}
 			s.untraced(l)
 		})
@@ -723,8 +724,8 @@ func TestAWakeThatIsNotUsedGoesToTheNext(t *testing.T) {
 		for _, fair := range []bool{false, true} {
 			for after := time.Duration(0); after <= 2*oneTrip; after += oneTrip / 6 {
 				onStage(t, 3, func(s *stage) {
-					k := s.take(s.locker(redlock.Options{}), heldLong)
-					a, b := s.locker(redlock.Options{Fair: fair}), s.locker(redlock.Options{Fair: fair})
+					k := s.Take(s.Locker(redlock.Options{}), heldLong)
+					a, b := s.Locker(redlock.Options{Fair: fair}), s.Locker(redlock.Options{Fair: fair})
 					first := s.settled(a, heldLong)
 					next := a
 					if elsewhere {
@@ -732,17 +733,17 @@ func TestAWakeThatIsNotUsedGoesToTheNext(t *testing.T) {
 					}
 					second := s.settled(next, heldLong)
 					released := time.Now()
-					go k.Release(s.ctx)
+					go k.Release(s.Ctx)
 					time.Sleep(after)
 					first.stop()
 					<-first.ended
 					if first.lock != nil {
 						released = time.Now()
-						first.lock.Release(s.ctx)
+						first.lock.Release(s.Ctx)
 					}
 					bound := 20 * time.Millisecond
 					second.gets("behind one that was cancelled after "+after.String(), released, bound)
-					s.is("Release", second.lock.Release(s.ctx), nil)
+					s.Is("Release", second.lock.Release(s.Ctx), nil)
 					if after == oneTrip {
 						s.untraced(a, b)
 					}
@@ -756,35 +757,35 @@ func TestAWakeThatIsNotUsedGoesToTheNext(t *testing.T) {
 func TestCloseEndsAllWaits(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		onStage(t, 3, func(s *stage) {
-			s.take(s.locker(redlock.Options{}), heldLong)
-			l := s.locker(redlock.Options{Fair: fair})
+			s.Take(s.Locker(redlock.Options{}), heldLong)
+			l := s.Locker(redlock.Options{Fair: fair})
 			var ws []*waiting
 			for range 30 {
 				ws = append(ws, s.waiter(l, heldLong))
 			}
 			time.Sleep(100 * time.Millisecond)
 			closed := time.Now()
-			s.is("Close", l.Close(), nil)
+			s.Is("Close", l.Close(), nil)
 			if d := time.Since(closed); d > 10*time.Millisecond {
 				s.Errorf("Close with waiters took %v, want no time", d)
 			}
 			for _, w := range ws {
 				<-w.ended
-				checkIs(s.T, "a wait that Close ended", w.err, redlock.ErrClosed)
-				checkIsNot(s.T, "a wait that Close ended", w.err, context.Canceled, redlock.ErrLost, redlock.ErrNoQuorum)
+				harness.CheckIs(s.T, "a wait that Close ended", w.err, redlock.ErrClosed)
+				harness.CheckIsNot(s.T, "a wait that Close ended", w.err, context.Canceled, redlock.ErrLost, redlock.ErrNoQuorum)
 			}
 			time.Sleep(10 * time.Millisecond)
-			if got := s.c.Connections(); got > 2*3*2 { // the holder's
+			if got := s.Cluster.Connections(); got > 2*3*2 { // the holder's
 				s.Errorf("%d connections are left open", got)
 			}
 			for i := range 3 {
-				if subs := s.do(i, "PUBSUB", "CHANNELS").([]any); len(subs) > 0 {
+				if subs := s.Do(i, "PUBSUB", "CHANNELS").([]any); len(subs) > 0 {
 					s.Errorf("node %d still has subscribers of %v", i, subs)
 				}
 			}
 			time.Sleep(lingers + 5*time.Second)
 			for i := range 3 {
-				for _, key := range s.node(i).Keys() {
+				for _, key := range s.Node(i).Keys() {
 					if key != job && key != jobRegister {
 						s.Errorf("node %d still has %s", i, key)
 					}
@@ -797,9 +798,9 @@ func TestCloseEndsAllWaits(t *testing.T) {
 // Where time does not heal what stands in the way, nobody waits for those before him.
 func TestErrorsThatTimeDoesNotHealEndAllWaitsAtOnce(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
-		s.node(0).FailCommand("set", "NOPERM this user has no permissions to run the 'set' command")
-		s.node(1).FailCommand("set", "NOPERM this user has no permissions to run the 'set' command")
+		l := s.Locker(redlock.Options{})
+		s.Node(0).FailCommand("set", "NOPERM this user has no permissions to run the 'set' command")
+		s.Node(1).FailCommand("set", "NOPERM this user has no permissions to run the 'set' command")
 		began := time.Now()
 		var ws []*waiting
 		for range 50 {
@@ -807,7 +808,7 @@ func TestErrorsThatTimeDoesNotHealEndAllWaitsAtOnce(t *testing.T) {
 		}
 		for _, w := range ws {
 			<-w.ended
-			s.is("Acquire", w.err, redlock.ErrNoQuorum)
+			s.Is("Acquire", w.err, redlock.ErrNoQuorum)
 		}
 		if d := time.Since(began); d > 50*2*oneTrip {
 			s.Errorf("fifty waiters were refused after %v, want a round each", d)
@@ -819,13 +820,13 @@ func TestErrorsThatTimeDoesNotHealEndAllWaitsAtOnce(t *testing.T) {
 func TestManyThatTryAtOneInstant(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		for _, m := range []int{2, 8, 30, 60} {
-			if sparing && m > 8 || m > rounds(30, 60) {
+			if harness.Sparing && m > 8 || m > harness.Rounds(30, 60) {
 				continue
 			}
 			onStage(t, 5, func(s *stage) {
 				var lockers []*redlock.Locker
 				for range m {
-					lockers = append(lockers, s.cold(redlock.Options{Fair: fair}, nil, s.c.Nodes()))
+					lockers = append(lockers, s.Cold(redlock.Options{Fair: fair}, nil, s.Cluster.Nodes()))
 				}
 				for round := range 3 {
 					var ws []*waiting
@@ -858,7 +859,7 @@ func TestManyThatTryAtOneInstant(t *testing.T) {
 						w.stop()
 						<-w.ended
 						if w.lock != nil {
-							w.lock.Release(s.ctx)
+							w.lock.Release(s.Ctx)
 						}
 					}
 					time.Sleep(10 * time.Millisecond)
@@ -873,27 +874,27 @@ func TestManyThatTryAtOneInstant(t *testing.T) {
 // Attack 74.
 func TestOfThoseWhoTiedOneGoesOn(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
-		a, b := s.locker(redlock.Options{Name: "a"}), s.locker(redlock.Options{Name: "b"})
+		a, b := s.Locker(redlock.Options{Name: "a"}), s.Locker(redlock.Options{Name: "b"})
 		// b's commands reach two nodes first, a's two others, the fifth has a third's.
-		s.strangers(3*time.Millisecond, 4)
+		s.Foreign(3*time.Millisecond, 4)
 		for i := range 5 {
 			slow := "b:"
 			if i >= 3 {
 				slow = "a:"
 			}
-			s.on(i, "acquire", func(n int, args []string) {
-				if n <= 2 && strings.HasPrefix(valueOf(args), slow) {
+			s.On(i, "acquire", func(n int, args []string) {
+				if n <= 2 && strings.HasPrefix(harness.ValueOf(args), slow) {
 					time.Sleep(100 * time.Microsecond)
 				}
 			})
 		}
-		s.strangers(20*time.Millisecond, 2)
+		s.Foreign(20*time.Millisecond, 2)
 		wa, wb := s.waiter(a, heldLong), s.waiter(b, heldLong)
 		time.Sleep(2 * time.Millisecond)
 		_ = wb
 		times := func(name string) (at []time.Time) {
-			for _, c := range s.told(0, "acquire") {
-				if strings.HasPrefix(valueOf(c.Args), name) {
+			for _, c := range s.Told(0, "acquire") {
+				if strings.HasPrefix(harness.ValueOf(c.Args), name) {
 					at = append(at, c.At)
 				}
 			}
@@ -910,20 +911,20 @@ func TestOfThoseWhoTiedOneGoesOn(t *testing.T) {
 
 func TestRoundsTellHowLongAWaiterHasWaited(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		k := s.take(s.locker(redlock.Options{}), heldLong)
-		var rec record
-		w := s.waiter(s.locker(redlock.Options{Observe: rec.observe, Retry: func(int) time.Duration { return time.Second }}), heldLong)
+		k := s.Take(s.Locker(redlock.Options{}), heldLong)
+		var rec harness.Observer
+		w := s.waiter(s.Locker(redlock.Options{Observe: rec.Observe, Retry: func(int) time.Duration { return time.Second }}), heldLong)
 		began := time.Now()
 		for range 3 {
 			time.Sleep(2 * time.Second)
-			s.announce("forged", s.all()...)
-			s.announce("forged again"+time.Now().String(), s.all()...)
+			s.announce("forged", s.All()...)
+			s.announce("forged again"+time.Now().String(), s.All()...)
 		}
 		time.Sleep(time.Second)
-		k.Release(s.ctx)
+		k.Release(s.Ctx)
 		w.gets("released", began.Add(7*time.Second), time.Second+2*oneTrip)
 		var last redlock.Round
-		for _, r := range rec.rounds {
+		for _, r := range rec.Rounds() {
 			if r.Key != job || r.Op != redlock.OpAcquire && r.Op != redlock.OpLook {
 				continue
 			}
@@ -935,7 +936,7 @@ func TestRoundsTellHowLongAWaiterHasWaited(t *testing.T) {
 		if last.Wait < 7*time.Second || last.Attempt < 4 {
 			s.Errorf("the last round: wait %v, attempt %d; want 7s and more than 3", last.Wait, last.Attempt)
 		}
-		if rec.count(redlock.OpLook) == 0 {
+		if rec.Count(redlock.OpLook) == 0 {
 			s.Error("no look was observed")
 		}
 	})
@@ -947,12 +948,12 @@ func TestAThousandWaiters(t *testing.T) {
 	const n = 1000
 	// Not beside other tests, whose memory would count.
 	redlocktest.Bubble(t, func(t *testing.T) {
-		s := &stage{T: t, c: redlocktest.New(t, 1), ctx: t.Context()}
-		s.teach(0)
+		s := &stage{harness.NewStage(t, 1)}
+		s.LoadScripts(0)
 		for _, fair := range []bool{false, true} {
-			k := s.take(s.locker(redlock.Options{}), heldLong)
-			l := s.locker(redlock.Options{Fair: fair})
-			s.node(0).Record(false)
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
+			l := s.Locker(redlock.Options{Fair: fair})
+			s.Node(0).Record(false)
 			served := make([]int, 0, n)
 			var mu sync.Mutex
 			var all sync.WaitGroup
@@ -965,7 +966,7 @@ func TestAThousandWaiters(t *testing.T) {
 			heap, stacks := size()
 			for i := range n {
 				all.Go(func() {
-					k, err := l.Acquire(s.ctx, job, heldLong)
+					k, err := l.Acquire(s.Ctx, job, heldLong)
 					if err != nil {
 						s.Errorf("waiter %d: got %v, want the lock", i, err)
 						return
@@ -973,7 +974,7 @@ func TestAThousandWaiters(t *testing.T) {
 					mu.Lock()
 					served = append(served, i)
 					mu.Unlock()
-					if err := k.Release(s.ctx); err != nil {
+					if err := k.Release(s.Ctx); err != nil {
 						s.Errorf("waiter %d: Release: got %v", i, err)
 					}
 				})
@@ -988,13 +989,13 @@ func TestAThousandWaiters(t *testing.T) {
 			if got := (heap2 - heap) / n; got > 2<<10 {
 				s.Errorf("a waiter takes %d bytes of heap, want at most 2 KiB", got)
 			}
-			if got := s.c.Connections(); got > 3*8 {
+			if got := s.Cluster.Connections(); got > 3*8 {
 				s.Errorf("%d connections, want a few", got)
 			}
 			if got := seam.Peek(l).Queues; got != 1 {
 				s.Errorf("%d lines, want 1", got)
 			}
-			s.is("Release", k.Release(s.ctx), nil)
+			s.Is("Release", k.Release(s.Ctx), nil)
 			all.Wait()
 			if len(served) != n {
 				s.Fatalf("served: got %d, want %d", len(served), n)
@@ -1012,8 +1013,8 @@ func TestAThousandWaiters(t *testing.T) {
 // Close, or the end of ctx, between the verdict and the return is the caller's error, too.
 func TestAcquireThatCloseMeetsAtItsVerdictIsErrClosed(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		s.strangers(heldLong, s.all()...)
-		l := s.locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
+		s.Foreign(heldLong, s.All()...)
+		l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
 			if r.Op == redlock.OpAcquire {
 				time.Sleep(10 * time.Millisecond)
 			}
@@ -1022,40 +1023,40 @@ func TestAcquireThatCloseMeetsAtItsVerdictIsErrClosed(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		l.Close()
 		<-w.ended
-		checkIs(t, "Acquire", w.err, redlock.ErrClosed)
+		harness.CheckIs(t, "Acquire", w.err, redlock.ErrClosed)
 	})
 }
 
 func TestAcquireWhoseContextEndsBehindItsVerdictSaysSo(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		s.strangers(heldLong, s.all()...)
-		ctx, cancel := context.WithCancel(s.ctx)
-		l := s.locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
+		s.Foreign(heldLong, s.All()...)
+		ctx, cancel := context.WithCancel(s.Ctx)
+		l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
 			if r.Op == redlock.OpAcquire {
 				cancel()
 			}
 		}})
 		_, err := l.Acquire(ctx, job, time.Second)
-		checkIs(s.T, "Acquire", err, context.Canceled, redlock.ErrHeld)
+		harness.CheckIs(s.T, "Acquire", err, context.Canceled, redlock.ErrHeld)
 	})
 }
 
 // A stranger's empty string is a lock, and so is a ttl without measure.
 func TestInspectOfStrangeStrings(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
+		l := s.Locker(redlock.Options{})
 		for i := range 3 {
-			s.do(i, "SET", job, "", "PX", "60000")
+			s.Do(i, "SET", job, "", "PX", "60000")
 		}
-		got, err := l.Inspect(s.ctx, job)
-		check(s.T, "Inspect", err, nil)
+		got, err := l.Inspect(s.Ctx, job)
+		harness.Check(s.T, "Inspect", err, nil)
 		if !got.Held || got.Value != "" || got.Left < 59*time.Second {
 			s.Errorf("an empty string: got %+v, want held for a minute", got)
 		}
 		for i := range 3 {
-			s.do(i, "SET", job, "x", "PX", "9000000000000")
+			s.Do(i, "SET", job, "x", "PX", "9000000000000")
 		}
-		if got, _ = l.Inspect(s.ctx, job); !got.Held || got.Left < 24*time.Hour {
+		if got, _ = l.Inspect(s.Ctx, job); !got.Held || got.Left < 24*time.Hour {
 			s.Errorf("a ttl of centuries: got %v left", got.Left)
 		}
 	})
@@ -1076,18 +1077,18 @@ func TestNoCallbackRunsUnderALockOfOurs(t *testing.T) {
 						t.Errorf("fair %v, heard %v: %s is called under a lock", fair, heard, what)
 					}
 				}
-				nodes := s.c.Nodes()
+				nodes := s.Cluster.Nodes()
 				if !heard {
 					for i, n := range nodes {
 						nodes[i] = mute{n}
 					}
 				}
-				l = s.lockerWith(redlock.Options{
+				l = s.LockerWith(redlock.Options{
 					Fair:    fair,
 					Retry:   func(int) time.Duration { free("Retry", &retries); return 100 * time.Millisecond },
 					Observe: func(redlock.Round) { free("Observe", &rounds) },
 				}, nil, nodes)
-				k := s.take(s.locker(redlock.Options{}), heldLong)
+				k := s.Take(s.Locker(redlock.Options{}), heldLong)
 				first := s.waiter(l, heldLong)
 				time.Sleep(10 * time.Microsecond)
 				second := s.waiter(l, heldLong)
@@ -1113,7 +1114,7 @@ func TestEveryCallerOfALineIsToldWhatTheLeaderSaw(t *testing.T) {
 			var mu sync.Mutex
 			var vain []redlock.Round
 			longest := time.Duration(0)
-			l := s.locker(redlock.Options{Fair: fair, Observe: func(r redlock.Round) {
+			l := s.Locker(redlock.Options{Fair: fair, Observe: func(r redlock.Round) {
 				mu.Lock()
 				defer mu.Unlock()
 				longest = max(longest, r.Wait)
@@ -1121,8 +1122,8 @@ func TestEveryCallerOfALineIsToldWhatTheLeaderSaw(t *testing.T) {
 					vain = append(vain, r)
 				}
 			}})
-			k := s.take(s.locker(redlock.Options{Name: "the-holder"}), heldLong)
-			ctx, cancel := context.WithTimeout(s.ctx, patience)
+			k := s.Take(s.Locker(redlock.Options{Name: "the-holder"}), heldLong)
+			ctx, cancel := context.WithTimeout(s.Ctx, patience)
 			defer cancel()
 			errs := make(chan error, callers)
 			for range callers {
@@ -1134,8 +1135,8 @@ func TestEveryCallerOfALineIsToldWhatTheLeaderSaw(t *testing.T) {
 			leaders := 0
 			for range callers {
 				err := <-errs
-				checkIs(t, "Acquire", err, context.DeadlineExceeded, redlock.ErrHeld)
-				s.says(err, "deadline exceeded after 1s", "held by the-holder (2 of 3 votes needed; ")
+				harness.CheckIs(t, "Acquire", err, context.DeadlineExceeded, redlock.ErrHeld)
+				s.Says(err, "deadline exceeded after 1s", "held by the-holder (2 of 3 votes needed; ")
 				var q *redlock.QuorumError
 				if !errors.As(err, &q) {
 					t.Fatalf("got %v, want a *QuorumError in it", err)
@@ -1169,38 +1170,38 @@ func TestEveryCallerOfALineIsToldWhatTheLeaderSaw(t *testing.T) {
 // Where a caller stands when it gives up.
 func TestAnErrorSaysWhatItsCallerWaitedFor(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{Name: "ours"})
-		other := s.take(s.locker(redlock.Options{Name: "the-holder"}), heldLong)
+		l := s.Locker(redlock.Options{Name: "ours"})
+		other := s.Take(s.Locker(redlock.Options{Name: "the-holder"}), heldLong)
 		first := s.settled(l, heldLong)
 		second := s.settled(l, heldLong)
 		third := s.settled(l, heldLong)
 		fourth := s.settled(l, heldLong)
 		third.gives(context.Canceled, redlock.ErrHeld)
-		s.says(third.err, "context canceled after 400ms, behind 2 callers of this process: held by the-holder (")
+		s.Says(third.err, "context canceled after 400ms, behind 2 callers of this process: held by the-holder (")
 		// From now on another caller of the same process has it.
 		first.gets("released", s.quietly(other), promptly)
 		time.Sleep(time.Second)
 		fourth.gives(context.Canceled, redlock.ErrHeld)
-		s.says(fourth.err, ", behind 1 caller of this process: held by ours (2 of 3 votes needed; ")
+		s.Says(fourth.err, ", behind 1 caller of this process: held by ours (2 of 3 votes needed; ")
 		var q *redlock.QuorumError
 		if !errors.As(fourth.err, &q) || q.Round.Holder() != first.lock.Value() || answersOf(fourth.err) != "no no no" {
 			t.Errorf("got %v, want the votes of a lock that is held by %s", fourth.err, first.lock.Value())
 		}
 		fifth := s.settled(l, heldLong)
 		second.gives(context.Canceled, redlock.ErrHeld)
-		s.says(second.err, ", without an attempt: held by ours (")
+		s.Says(second.err, ", without an attempt: held by ours (")
 		// The release takes its time.
 		for i := range 3 {
-			s.once(i, "release", func() { time.Sleep(100 * time.Millisecond) })
+			s.Once(i, "release", func() { time.Sleep(100 * time.Millisecond) })
 		}
 		sixth := s.settled(l, heldLong)
 		released := s.quietly(first.lock)
 		time.Sleep(50 * time.Millisecond)
 		sixth.gives(context.Canceled, redlock.ErrHeld)
-		s.says(sixth.err, ", behind 1 caller of this process: held by ours, being released (")
+		s.Says(sixth.err, ", behind 1 caller of this process: held by ours, being released (")
 		fifth.gets("released slowly", released, 100*time.Millisecond+promptly)
-		s.is("Release", fifth.lock.Release(s.ctx), nil)
-		s.clean(l)
+		s.Is("Release", fifth.lock.Release(s.Ctx), nil)
+		s.Clean(l)
 	})
 }
 
@@ -1209,26 +1210,26 @@ func TestAnErrorSaysWhatItsCallerWaitedFor(t *testing.T) {
 func TestNothingIsToldOfALockThatNobodyCouldAskFor(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		vain := make(chan redlock.Round, 3)
-		l := s.locker(redlock.Options{NodeTimeout: 10 * time.Second, Observe: func(r redlock.Round) {
+		l := s.Locker(redlock.Options{NodeTimeout: 10 * time.Second, Observe: func(r redlock.Round) {
 			if r.Op == redlock.OpAcquire && r.Attempt == 0 {
 				vain <- r
 			}
 		}})
-		s.strangers(time.Second, s.all()...)
+		s.Foreign(time.Second, s.All()...)
 		s.settled(l, heldLong).gives(redlock.ErrHeld)
 		if r := <-vain; r.Holder() != otherValue {
 			t.Errorf("observed %+v, want the other's lock", r)
 		}
 		time.Sleep(2 * time.Second)
 		for i := range 3 {
-			s.node(i).Hang()
+			s.Node(i).Hang()
 		}
 		s.waiter(l, heldLong)
 		time.Sleep(time.Millisecond)
 		second := s.waiter(l, heldLong)
 		time.Sleep(time.Second)
 		second.gives(context.Canceled)
-		checkIsNot(t, "Acquire behind one that has no answer", second.err, redlock.ErrHeld, redlock.ErrNoQuorum)
+		harness.CheckIsNot(t, "Acquire behind one that has no answer", second.err, redlock.ErrHeld, redlock.ErrNoQuorum)
 		if got, want := second.err.Error(), `redlock: acquire "jobs/42": context canceled`; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -1247,15 +1248,15 @@ func TestNothingIsToldOfALockThatNobodyCouldAskFor(t *testing.T) {
 // That too few nodes answer is told to all, as well.
 func TestEveryCallerOfALineIsToldThatThereIsNoQuorum(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
+		l := s.Locker(redlock.Options{})
 		for i := range 2 {
-			s.node(i).Fail("LOADING Redis is loading the dataset in memory")
+			s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
 		}
 		s.waiter(l, heldLong)
 		time.Sleep(time.Second)
 		second := s.waiter(l, heldLong)
 		time.Sleep(time.Second)
 		second.gives(context.Canceled, redlock.ErrNoQuorum)
-		s.says(second.err, "after 1s, behind 1 caller of this process: no quorum (2 of 3 votes needed; ", "LOADING")
+		s.Says(second.err, "after 1s, behind 1 caller of this process: no quorum (2 of 3 votes needed; ", "LOADING")
 	})
 }
