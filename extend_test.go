@@ -23,7 +23,7 @@ import (
 func TestAnExtensionCountsFromBeforeItsFirstRequest(t *testing.T) {
 	for _, slow := range []time.Duration{0, 300 * time.Millisecond, 900 * time.Millisecond} {
 		t.Run(fmt.Sprintf("answers after %v", slow), func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				k := s.Take(s.Locker(redlock.Options{}), 10*time.Second)
 				time.Sleep(3 * time.Second)
 				s.Slow(slow, 0, 1, 2)
@@ -47,14 +47,14 @@ func TestAnExtensionCountsFromBeforeItsFirstRequest(t *testing.T) {
 
 // Attack 58.
 func TestAnExtensionThatReachesAMinorityLeavesTheOldUntil(t *testing.T) {
-	for name, fault := range map[string]func(s *stage, i int){
-		"stopped":      func(s *stage, i int) { s.Node(i).Stop() },
-		"hung":         func(s *stage, i int) { s.Node(i).Hang() },
-		"replies lost": func(s *stage, i int) { s.Node(i).LoseReplies(9) },
-		"loading":      func(s *stage, i int) { s.Node(i).Fail("LOADING Redis is loading the dataset in memory") },
+	for name, fault := range map[string]func(s *harness.Stage, i int){
+		"stopped":      func(s *harness.Stage, i int) { s.Node(i).Stop() },
+		"hung":         func(s *harness.Stage, i int) { s.Node(i).Hang() },
+		"replies lost": func(s *harness.Stage, i int) { s.Node(i).LoseReplies(9) },
+		"loading":      func(s *harness.Stage, i int) { s.Node(i).Fail("LOADING Redis is loading the dataset in memory") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
+			harness.OnStage(t, 5, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{})
 				k := s.Take(l, 10*time.Second)
 				until := k.Until()
@@ -89,7 +89,7 @@ func TestAnExtensionThatReachesAMinorityLeavesTheOldUntil(t *testing.T) {
 //
 // Attack 81.
 func TestAnExtensionThatIsCompleteAfterTheOldUntilIsLost(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{NodeTimeout: 450 * time.Millisecond})
 		k := s.Take(l, time.Second)
 		until := k.Until()
@@ -111,7 +111,7 @@ func TestAnExtensionThatIsCompleteAfterTheOldUntilIsLost(t *testing.T) {
 		s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
 	})
 	t.Run("though the process slept meanwhile", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			var h harness.Clocks
 			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 			k := s.Take(l, 10*time.Second)
@@ -126,7 +126,7 @@ func TestAnExtensionThatIsCompleteAfterTheOldUntilIsLost(t *testing.T) {
 // Attack 82.
 func TestALockThatExpiredAndWasTakenAndFreedIsLost(t *testing.T) {
 	t.Run("before the extension", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, time.Second)
 			time.Sleep(1100 * time.Millisecond)
@@ -146,7 +146,7 @@ func TestALockThatExpiredAndWasTakenAndFreedIsLost(t *testing.T) {
 		})
 	})
 	t.Run("while the extension was under way", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{NodeTimeout: 450 * time.Millisecond})
 			k := s.Take(l, time.Second)
 			time.Sleep(900 * time.Millisecond)
@@ -163,7 +163,7 @@ func TestALockThatExpiredAndWasTakenAndFreedIsLost(t *testing.T) {
 // Attack 60.
 func TestAnothersKeyIsNeverExtended(t *testing.T) {
 	t.Run("on a majority", func(t *testing.T) {
-		onStage(t, 5, func(s *stage) {
+		harness.OnStage(t, 5, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, time.Minute)
 			s.Foreign(5*time.Second, 0, 2, 4)
@@ -183,7 +183,7 @@ func TestAnothersKeyIsNeverExtended(t *testing.T) {
 		})
 	})
 	t.Run("on a minority", func(t *testing.T) {
-		onStage(t, 5, func(s *stage) {
+		harness.OnStage(t, 5, func(s *harness.Stage) {
 			k := s.Take(s.Locker(redlock.Options{}), time.Minute)
 			s.Foreign(5*time.Second, 0, 4)
 			s.Is("Extend", k.Extend(s.Ctx), nil)
@@ -195,7 +195,7 @@ func TestAnothersKeyIsNeverExtended(t *testing.T) {
 		})
 	})
 	t.Run("late, after another's acquisition", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			clients := s.Cluster.Clients()
 			a := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
 			b := s.Locker(redlock.Options{})
@@ -224,15 +224,15 @@ func TestAnothersKeyIsNeverExtended(t *testing.T) {
 
 // Attacks 40, 42.
 func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T) {
-	for name, forgets := range map[string]func(s *stage, i int){
-		"evicted": func(s *stage, i int) { s.Node(i).Evict(job) },
-		"restarted empty": func(s *stage, i int) {
+	for name, forgets := range map[string]func(s *harness.Stage, i int){
+		"evicted": func(s *harness.Stage, i int) { s.Node(i).Evict(job) },
+		"restarted empty": func(s *harness.Stage, i int) {
 			s.Node(i).Restart(false)
 			s.LoadScripts(i)
 		},
 	} {
 		t.Run(name+": healed, and counted the next time", func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
+			harness.OnStage(t, 5, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{})
 				k := s.Take(l, 20*time.Second)
 				time.Sleep(oneTrip)
@@ -256,7 +256,7 @@ func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T)
 		})
 	}
 	t.Run("not counted at once, and not healed, without a majority that says ours", func(t *testing.T) {
-		onStage(t, 5, func(s *stage) {
+		harness.OnStage(t, 5, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, 20*time.Second)
 			until := k.Until()
@@ -273,7 +273,7 @@ func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T)
 		})
 	})
 	t.Run("nor where its answer comes after the round was decided", func(t *testing.T) {
-		onStage(t, 5, func(s *stage) {
+		harness.OnStage(t, 5, func(s *harness.Stage) {
 			k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
 			time.Sleep(oneTrip)
 			for _, i := range []int{1, 2, 3} {
@@ -289,7 +289,7 @@ func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T)
 		})
 	})
 	t.Run("where its answer comes after a majority said ours", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
 			time.Sleep(oneTrip)
 			s.Node(2).Evict(job)
@@ -300,7 +300,7 @@ func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T)
 		})
 	})
 	t.Run("another's key there is not overwritten", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
 			time.Sleep(oneTrip)
 			s.Node(2).Evict(job)
@@ -314,7 +314,7 @@ func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T)
 
 // Attacks 40, 51.
 func TestALockThatAMajorityForgotIsLostAndNotTakenAnew(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 20*time.Second)
 		time.Sleep(oneTrip)
@@ -332,7 +332,7 @@ func TestALockThatAMajorityForgotIsLostAndNotTakenAnew(t *testing.T) {
 		s.Clean(l)
 	})
 	t.Run("by a restart", func(t *testing.T) {
-		onStage(t, 5, func(s *stage) {
+		harness.OnStage(t, 5, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, 20*time.Second)
 			for _, i := range []int{0, 1, 2} {
@@ -344,7 +344,7 @@ func TestALockThatAMajorityForgotIsLostAndNotTakenAnew(t *testing.T) {
 		})
 	})
 	t.Run("by hand", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
 			for i := range 3 {
 				s.Do(i, "DEL", job)
@@ -357,7 +357,7 @@ func TestALockThatAMajorityForgotIsLostAndNotTakenAnew(t *testing.T) {
 // Attacks 24, 63, 78.
 func TestALateExtensionOrHealAfterReleaseLeavesNothing(t *testing.T) {
 	t.Run("an extension on its way", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, 20*time.Second)
 			s.Slow(200*time.Millisecond, 0, 1, 2)
@@ -369,7 +369,7 @@ func TestALateExtensionOrHealAfterReleaseLeavesNothing(t *testing.T) {
 		})
 	})
 	t.Run("an extension that a hung node executes when it wakes", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, 20*time.Second)
 			time.Sleep(oneTrip)
@@ -381,7 +381,7 @@ func TestALateExtensionOrHealAfterReleaseLeavesNothing(t *testing.T) {
 		})
 	})
 	t.Run("a heal that a hung node executes when it wakes", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, 20*time.Second)
 			time.Sleep(oneTrip)
@@ -399,7 +399,7 @@ func TestALateExtensionOrHealAfterReleaseLeavesNothing(t *testing.T) {
 		})
 	})
 	t.Run("a heal under way", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, 20*time.Second)
 			time.Sleep(oneTrip)
@@ -412,7 +412,7 @@ func TestALateExtensionOrHealAfterReleaseLeavesNothing(t *testing.T) {
 		})
 	})
 	t.Run("a missing that is heard of after the release", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, 20*time.Second)
 			time.Sleep(oneTrip)
@@ -431,7 +431,7 @@ func TestALateExtensionOrHealAfterReleaseLeavesNothing(t *testing.T) {
 
 // Attack 70.
 func TestAnExtensionRestoresTheFenceRegister(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 20*time.Second)
 		time.Sleep(oneTrip)
@@ -450,7 +450,7 @@ func TestAnExtensionRestoresTheFenceRegister(t *testing.T) {
 		}
 	})
 	t.Run("and does not lower one that is above", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
 			high := k.Fence() + 1e9
 			s.SetRegister(high, 0)
@@ -463,7 +463,7 @@ func TestAnExtensionRestoresTheFenceRegister(t *testing.T) {
 }
 
 func TestAnExtensionWhoseContextEndsGoesOn(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		k := s.Take(s.Locker(redlock.Options{}), 10*time.Second)
 		s.Slow(200*time.Millisecond, 0, 1, 2)
 		time.Sleep(time.Second)
@@ -496,7 +496,7 @@ func TestAnExtensionWhoseContextEndsGoesOn(t *testing.T) {
 
 // Attack 62.
 func TestAKeptLockIsRenewedAtAboutAThirdOfItsTTL(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		const ttl = 9 * time.Second
 		k := s.Take(s.Locker(redlock.Options{}), ttl)
 		held, stop := k.KeepAlive(s.Ctx)
@@ -522,7 +522,7 @@ func TestAKeptLockIsRenewedAtAboutAThirdOfItsTTL(t *testing.T) {
 
 // Attack 62.
 func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 9*time.Second)
 		held, stop := k.KeepAlive(s.Ctx)
@@ -550,16 +550,16 @@ func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
 //
 // Attack 62.
 func TestTheLossIsToldNoLaterThanUntil(t *testing.T) {
-	for name, fault := range map[string]func(s *stage, i int){
-		"all nodes hang":            func(s *stage, i int) { s.Node(i).Hang() },
-		"all nodes are dead":        func(s *stage, i int) { s.Node(i).Stop() },
-		"all nodes are cut off":     func(s *stage, i int) { s.Node(i).Partition() },
-		"no reply arrives":          func(s *stage, i int) { s.Node(i).PartitionReplies() },
-		"every reply is lost":       func(s *stage, i int) { s.Node(i).LoseReplies(1000) },
-		"every connection is reset": func(s *stage, i int) { s.Node(i).DropReplies(1000) },
-		"an extension hangs":        func(s *stage, i int) { s.Once(i, "extend", s.Node(i).Hang) },
-		"all nodes answer errors":   func(s *stage, i int) { s.Node(i).Fail("LOADING Redis is loading the dataset in memory") },
-		"a majority hangs": func(s *stage, i int) {
+	for name, fault := range map[string]func(s *harness.Stage, i int){
+		"all nodes hang":            func(s *harness.Stage, i int) { s.Node(i).Hang() },
+		"all nodes are dead":        func(s *harness.Stage, i int) { s.Node(i).Stop() },
+		"all nodes are cut off":     func(s *harness.Stage, i int) { s.Node(i).Partition() },
+		"no reply arrives":          func(s *harness.Stage, i int) { s.Node(i).PartitionReplies() },
+		"every reply is lost":       func(s *harness.Stage, i int) { s.Node(i).LoseReplies(1000) },
+		"every connection is reset": func(s *harness.Stage, i int) { s.Node(i).DropReplies(1000) },
+		"an extension hangs":        func(s *harness.Stage, i int) { s.Once(i, "extend", s.Node(i).Hang) },
+		"all nodes answer errors":   func(s *harness.Stage, i int) { s.Node(i).Fail("LOADING Redis is loading the dataset in memory") },
+		"a majority hangs": func(s *harness.Stage, i int) {
 			if i > 0 {
 				s.Node(i).Hang()
 			}
@@ -567,7 +567,7 @@ func TestTheLossIsToldNoLaterThanUntil(t *testing.T) {
 	} {
 		for _, ttl := range []time.Duration{50 * time.Millisecond, 9 * time.Second} {
 			t.Run(fmt.Sprintf("%s, ttl %v", name, ttl), func(t *testing.T) {
-				onStage(t, 3, func(s *stage) {
+				harness.OnStage(t, 3, func(s *harness.Stage) {
 					var seen harness.Observer
 					l := s.Locker(redlock.Options{Observe: seen.Observe})
 					k := s.Take(l, ttl)
@@ -611,7 +611,7 @@ func TestTheLossIsToldNoLaterThanUntil(t *testing.T) {
 // A loss by time tells which extension failed last, and what the nodes said to it.
 func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 	// tells checks an error for a loss, and gives what it carries.
-	tells := func(s *stage, err error, votes int, parts ...string) redlock.Round {
+	tells := func(s *harness.Stage, err error, votes int, parts ...string) redlock.Round {
 		s.Helper()
 		s.Is("the loss", err, redlock.ErrLost)
 		if errors.Is(err, redlock.ErrNoQuorum) {
@@ -632,7 +632,7 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 	}
 	const ended = `lost "jobs/42": its validity of 1.48s ended`
 	t.Run("KeepAlive, Extend, Release and Observe", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			var seen harness.Observer
 			l := s.Locker(redlock.Options{Observe: seen.Observe})
 			k := s.Take(l, 1500*time.Millisecond)
@@ -659,7 +659,7 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 		})
 	})
 	t.Run("Run", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			err := l.Run(s.Ctx, job, 1500*time.Millisecond, func(ctx context.Context, lock *redlock.Lock) error {
 				s.Node(0).Hang()
@@ -671,7 +671,7 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 		})
 	})
 	t.Run("without KeepAlive", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, 1500*time.Millisecond)
 			s.Node(0).Fail("LOADING Redis is loading the dataset in memory")
@@ -682,14 +682,14 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 		})
 	})
 	t.Run("no extension failed", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			k := s.Take(s.Locker(redlock.Options{}), 1500*time.Millisecond)
 			time.Sleep(2 * time.Second)
 			tells(s, k.Extend(s.Ctx), 0, ended)
 		})
 	})
 	t.Run("one failed before the last one that succeeded", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			k := s.Take(s.Locker(redlock.Options{}), 1500*time.Millisecond)
 			s.Node(0).Fail("LOADING Redis is loading the dataset in memory")
 			s.Node(1).Fail("LOADING Redis is loading the dataset in memory")
@@ -702,7 +702,7 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 		})
 	})
 	t.Run("answered too late", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{NodeTimeout: 600 * time.Millisecond})
 			k := s.Take(l, 1500*time.Millisecond)
 			time.Sleep(1400 * time.Millisecond)
@@ -713,7 +713,7 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 		})
 	})
 	t.Run("not answered yet", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{NodeTimeout: 600 * time.Millisecond})
 			k := s.Take(l, 1500*time.Millisecond)
 			time.Sleep(1200 * time.Millisecond)
@@ -733,7 +733,7 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 // The loss is told a little early; the lock keeps others out until Until all the
 // same.
 func TestALostLockIsNotFreedBeforeUntil(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 9*time.Second)
 		held, stop := k.KeepAlive(s.Ctx)
@@ -757,7 +757,7 @@ func TestALostLockIsNotFreedBeforeUntil(t *testing.T) {
 func TestASuspendedMachineIsToldWithinASecondOfWaking(t *testing.T) {
 	for _, kept := range []bool{true, false} {
 		t.Run(fmt.Sprintf("kept alive: %v", kept), func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				var h harness.Clocks
 				l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 				b := s.Locker(redlock.Options{})
@@ -790,7 +790,7 @@ func TestASuspendedMachineIsToldWithinASecondOfWaking(t *testing.T) {
 		})
 	}
 	t.Run("a nap that leaves the lock valid", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			var h harness.Clocks
 			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 			k := s.Take(l, 9*time.Second)
@@ -814,7 +814,7 @@ func TestASuspendedMachineIsToldWithinASecondOfWaking(t *testing.T) {
 // Attack 6.
 func TestAWallClockThatIsSetDoesNotKeepALostLock(t *testing.T) {
 	t.Run("back: nothing changes", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			var h harness.Clocks
 			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 			k := s.Take(l, 9*time.Second)
@@ -841,7 +841,7 @@ func TestAWallClockThatIsSetDoesNotKeepALostLock(t *testing.T) {
 		})
 	})
 	t.Run("forward: given up", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			var h harness.Clocks
 			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 			k := s.Take(l, 9*time.Second)
@@ -865,7 +865,7 @@ func TestAWallClockThatIsSetDoesNotKeepALostLock(t *testing.T) {
 
 // Attack 62.
 func TestStopEndsTheRenewalAndNotTheLock(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 9*time.Second)
 		held, stop := k.KeepAlive(s.Ctx)
@@ -888,7 +888,7 @@ func TestStopEndsTheRenewalAndNotTheLock(t *testing.T) {
 		s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
 	})
 	t.Run("and KeepAlive may be called again", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			k := s.Take(s.Locker(redlock.Options{}), 9*time.Second)
 			_, stop := k.KeepAlive(s.Ctx)
 			stop()
@@ -904,7 +904,7 @@ func TestStopEndsTheRenewalAndNotTheLock(t *testing.T) {
 }
 
 func TestManyKeepALock(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 9*time.Second)
 		var held []context.Context
@@ -940,7 +940,7 @@ func TestManyKeepALock(t *testing.T) {
 }
 
 func TestAKeepAliveEndsWithItsParent(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		k := s.Take(s.Locker(redlock.Options{}), 9*time.Second)
 		why := errors.New("shutting down")
 		ctx, cancel := context.WithCancelCause(s.Ctx)
@@ -964,7 +964,7 @@ func TestAKeepAliveEndsWithItsParent(t *testing.T) {
 }
 
 func TestAKeepAliveOfALockThatIsOverHasEnded(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 9*time.Second)
 		before, stop := k.KeepAlive(s.Ctx)
@@ -985,7 +985,7 @@ func TestAKeepAliveOfALockThatIsOverHasEnded(t *testing.T) {
 		s.Clean(l)
 	})
 	t.Run("lost", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			k := s.Take(s.Locker(redlock.Options{}), time.Second)
 			time.Sleep(2 * time.Second)
 			held, stop := k.KeepAlive(s.Ctx)
@@ -995,7 +995,7 @@ func TestAKeepAliveOfALockThatIsOverHasEnded(t *testing.T) {
 		})
 	})
 	t.Run("closed", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, 9*time.Second)
 			before, stop := k.KeepAlive(s.Ctx)
@@ -1017,7 +1017,7 @@ func TestAKeepAliveOfALockThatIsOverHasEnded(t *testing.T) {
 // Attack 62.
 func TestARenewalAndAReleaseAtOnceLeaveNothing(t *testing.T) {
 	for off := time.Duration(0); off < 3*time.Millisecond; off += 100 * time.Microsecond {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			s.Slow(time.Millisecond, 2)
 			k := s.Take(l, time.Second)
@@ -1037,14 +1037,14 @@ func TestARenewalAndAReleaseAtOnceLeaveNothing(t *testing.T) {
 // Options.Grace.
 
 func TestContextsEndGraceBeforeUntil(t *testing.T) {
-	for name, fault := range map[string]func(s *stage, i int){
-		"all nodes hang":          func(s *stage, i int) { s.Node(i).Hang() },
-		"an extension hangs":      func(s *stage, i int) { s.Once(i, "extend", s.Node(i).Hang) },
-		"all nodes answer errors": func(s *stage, i int) { s.Node(i).Fail("LOADING Redis is loading the dataset in memory") },
+	for name, fault := range map[string]func(s *harness.Stage, i int){
+		"all nodes hang":          func(s *harness.Stage, i int) { s.Node(i).Hang() },
+		"an extension hangs":      func(s *harness.Stage, i int) { s.Once(i, "extend", s.Node(i).Hang) },
+		"all nodes answer errors": func(s *harness.Stage, i int) { s.Node(i).Fail("LOADING Redis is loading the dataset in memory") },
 	} {
 		for ttl, grace := range map[time.Duration]time.Duration{50 * time.Millisecond: 10 * time.Millisecond, 9 * time.Second: 5 * time.Second, time.Minute: time.Nanosecond} {
 			t.Run(fmt.Sprintf("%s, ttl %v, grace %v", name, ttl, grace), func(t *testing.T) {
-				onStage(t, 3, func(s *stage) {
+				harness.OnStage(t, 3, func(s *harness.Stage) {
 					var seen harness.Observer
 					l := s.Locker(redlock.Options{Grace: grace, Observe: seen.Observe})
 					k := s.Take(l, ttl)
@@ -1108,16 +1108,16 @@ func TestContextsEndGraceBeforeUntil(t *testing.T) {
 
 // Work that stops in time does not keep the others waiting until Until.
 func TestAReleaseWithinTheGraceFreesTheLockAtOnce(t *testing.T) {
-	for name, release := range map[string]func(s *stage, l *redlock.Locker, k *redlock.Lock){
-		"Release": func(s *stage, _ *redlock.Locker, k *redlock.Lock) {
+	for name, release := range map[string]func(s *harness.Stage, l *redlock.Locker, k *redlock.Lock){
+		"Release": func(s *harness.Stage, _ *redlock.Locker, k *redlock.Lock) {
 			s.Is("Release", k.Release(s.Ctx), nil)
 			s.Is("Release again", k.Release(s.Ctx), nil)
 		},
-		"Close":         func(s *stage, l *redlock.Locker, k *redlock.Lock) { s.Is("Close", l.Close(), nil) },
-		"LeaveToExpire": func(s *stage, l *redlock.Locker, k *redlock.Lock) { k.LeaveToExpire() },
+		"Close":         func(s *harness.Stage, l *redlock.Locker, k *redlock.Lock) { s.Is("Close", l.Close(), nil) },
+		"LeaveToExpire": func(s *harness.Stage, l *redlock.Locker, k *redlock.Lock) { k.LeaveToExpire() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				l, other := s.Locker(redlock.Options{Grace: 3 * time.Second}), s.Locker(redlock.Options{})
 				k := s.Take(l, 9*time.Second)
 				held, stop := k.KeepAlive(s.Ctx)
@@ -1159,7 +1159,7 @@ func TestRunWithGraceSaysThatTheLockWasLost(t *testing.T) {
 		"fn ends well":                 func(ctx context.Context) error { <-ctx.Done(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{Grace: 3 * time.Second})
 				var k *redlock.Lock
 				var fnErr error
@@ -1191,7 +1191,7 @@ func TestRunWithGraceSaysThatTheLockWasLost(t *testing.T) {
 func TestAnExtensionThatIsAnsweredWithinTheGraceChangesNothing(t *testing.T) {
 	for name, taken := range map[string]bool{"ours": false, "taken by another": true} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{Grace: 5 * time.Second, NodeTimeout: 4 * time.Second})
 				k := s.Take(l, 21*time.Second)
 				held, stop := k.KeepAlive(s.Ctx)
@@ -1230,7 +1230,7 @@ func TestAnExtensionThatIsAnsweredWithinTheGraceChangesNothing(t *testing.T) {
 func TestTwoRenewalsMayFailBeforeTheGraceBegins(t *testing.T) {
 	for _, grace := range []time.Duration{0, time.Second, 3 * time.Second, 5500 * time.Millisecond} {
 		t.Run(fmt.Sprintf("grace %v", grace), func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{Grace: grace})
 				k := s.Take(l, 9*time.Second)
 				for i := range 3 {
@@ -1256,7 +1256,7 @@ func TestTwoRenewalsMayFailBeforeTheGraceBegins(t *testing.T) {
 func TestAMachineThatWakesWithinTheGraceIsTold(t *testing.T) {
 	for name, kept := range map[string]bool{"told after waking": true, "told before the sleep": false} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				var h harness.Clocks
 				l := s.LockerWith(redlock.Options{Grace: 5 * time.Second}, &h, s.Cluster.Nodes())
 				k := s.Take(l, 20*time.Second)
@@ -1294,7 +1294,7 @@ func TestAMachineThatWakesWithinTheGraceIsTold(t *testing.T) {
 }
 
 func TestAGraceThatLeavesNoTimeToRenewIsRefused(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{Grace: 2 * time.Second})
 		for what, call := range map[string]func() error{
 			"TryAcquire": func() error { return harness.Second(l.TryAcquire(s.Ctx, job, 3*time.Second)) },
@@ -1319,7 +1319,7 @@ func TestAGraceThatLeavesNoTimeToRenewIsRefused(t *testing.T) {
 // Run.
 
 func TestRunGivesWhatFnGave(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		why := errors.New("fn's own")
 		var k *redlock.Lock
@@ -1356,7 +1356,7 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 		{"fn does not look", func(ctx context.Context) error { time.Sleep(time.Minute); return nil }, []error{redlock.ErrLost}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{})
 				err := l.Run(s.Ctx, job, 2*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 					for i := range 3 {
@@ -1374,7 +1374,7 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 		})
 	}
 	t.Run("found out by the release", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 				s.Foreign(time.Minute, 0, 1, 2)
@@ -1386,7 +1386,7 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 		})
 	})
 	t.Run("fn returns between the loss and its being told", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			var h harness.Clocks
 			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 			err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
@@ -1397,7 +1397,7 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 		})
 	})
 	t.Run("a release that too few answer is no loss", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 				s.Node(0).Hang()
@@ -1409,7 +1409,7 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 		})
 	})
 	t.Run("not acquired: fn is not called", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			s.Foreign(time.Hour, 0, 1, 2)
 			ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
@@ -1446,7 +1446,7 @@ func TestRunOfALockThatFnLeavesToExpire(t *testing.T) {
 		}, redlock.ErrLost},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{})
 				var value string
 				began := time.Now()
@@ -1465,7 +1465,7 @@ func TestRunOfALockThatFnLeavesToExpire(t *testing.T) {
 
 // Past Until there is nothing that could be left to expire: the lock is lost.
 func TestALockThatIsLeftToExpirePastUntilIsLost(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		var h harness.Clocks
 		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 		err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
@@ -1485,7 +1485,7 @@ func TestALockThatIsLeftToExpirePastUntilIsLost(t *testing.T) {
 
 // Attack 85.
 func TestRunReleasesWhenFnPanicsOrExits(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		var fnCtx context.Context
 		func() {
@@ -1505,7 +1505,7 @@ func TestRunReleasesWhenFnPanicsOrExits(t *testing.T) {
 		s.Clean(l)
 	})
 	t.Run("Goexit", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			var wg sync.WaitGroup
 			wg.Go(func() {
@@ -1522,7 +1522,7 @@ func TestRunReleasesWhenFnPanicsOrExits(t *testing.T) {
 
 // A lock is not reentrant: who asks for it again under the lock would wait for itself.
 func TestALockIsNotReentrant(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 		under := func(context.Context, *redlock.Lock) error {
 			t.Error("the inner fn is called")
@@ -1570,7 +1570,7 @@ func TestALockIsNotReentrant(t *testing.T) {
 			s.Is("TryAcquire with another context", err, redlock.ErrHeld)
 			return nil
 		}), nil)
-		if d := time.Since(began); d > promptly {
+		if d := time.Since(began); d > 20*time.Millisecond {
 			t.Errorf("it took %v, want nobody to wait", d)
 		}
 		for _, end := range []struct {
@@ -1607,7 +1607,7 @@ func TestALockIsNotReentrant(t *testing.T) {
 
 // Attack 85.
 func TestRunWithAContextThatEndsReleasesAllTheSame(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		ctx, cancel := context.WithCancel(s.Ctx)
 		err := l.Run(ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {

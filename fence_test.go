@@ -17,7 +17,7 @@ import (
 const far = 20 * time.Millisecond
 
 // carried is how many registers stand at a token or above.
-func (s *stage) carried(token int64) (n int) {
+func carried(s *harness.Stage, token int64) (n int) {
 	for i := range s.Cluster.Len() {
 		if s.Register(i) >= token {
 			n++
@@ -44,7 +44,7 @@ func TestATokenThatAMajorityCarriesCostsNoFurtherRound(t *testing.T) {
 		{"all are, by much", []int{0, 1, 2, 3, 4}, hour, true, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
+			harness.OnStage(t, 5, func(s *harness.Stage) {
 				var seen harness.Observer
 				l := s.Locker(redlock.Options{Observe: seen.Observe})
 				high := harness.Micros() + c.by
@@ -70,7 +70,7 @@ func TestATokenThatAMajorityCarriesCostsNoFurtherRound(t *testing.T) {
 				if c.raises > 0 && len(c.ahead) >= 3 && k.Fence() <= high {
 					t.Errorf("token: got %d, want above the registers, %d", k.Fence(), high)
 				}
-				if got := s.carried(k.Fence()); got < 3 {
+				if got := carried(s, k.Fence()); got < 3 {
 					t.Errorf("registers at the token when the call returned: got %d, want a majority", got)
 				}
 			})
@@ -82,7 +82,7 @@ func TestATokenThatAMajorityCarriesCostsNoFurtherRound(t *testing.T) {
 func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
+			harness.OnStage(t, 5, func(s *harness.Stage) {
 				random := rand.New(rand.NewPCG(seed, 0))
 				var lockers []*redlock.Locker
 				for _, skew := range []time.Duration{0, time.Hour, -time.Hour, 87600 * time.Hour, -87600 * time.Hour, time.Millisecond, -time.Second} {
@@ -123,12 +123,12 @@ func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
 
 // Attack 67.
 func TestARaiseDoesNotCountANodeThatIsNotOursAnyMore(t *testing.T) {
-	for name, gone := range map[string]func(s *stage, i int){
-		"another took it": func(s *stage, i int) { s.Node(i).Set(job, otherValue, time.Minute) },
-		"it is gone":      func(s *stage, i int) { s.Node(i).Evict(job) },
+	for name, gone := range map[string]func(s *harness.Stage, i int){
+		"another took it": func(s *harness.Stage, i int) { s.Node(i).Set(job, otherValue, time.Minute) },
+		"it is gone":      func(s *harness.Stage, i int) { s.Node(i).Evict(job) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{})
 				high := harness.Micros() + 1e9
 				s.SetRegister(high, 0, 1, 2)
@@ -158,7 +158,7 @@ func TestARaiseDoesNotCountANodeThatIsNotOursAnyMore(t *testing.T) {
 //
 // Attack 67.
 func TestARaiseNeedsAMajorityThatIsOursAndMoved(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		a := s.Locker(redlock.Options{})
 		high := harness.Micros() + 1e9
 		s.SetRegister(high, 0, 1, 2)
@@ -174,7 +174,7 @@ func TestARaiseNeedsAMajorityThatIsOursAndMoved(t *testing.T) {
 //
 // Attack 67.
 func TestARegisterThatStandsAtTheProposalDoesNotCount(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		var h harness.Clocks
 		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 		h.Stop()
@@ -194,7 +194,7 @@ func TestARegisterThatStandsAtTheProposalDoesNotCount(t *testing.T) {
 func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 	for name, by := range map[string]int64{"to the same token": 0, "beyond it": 5} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				var seen harness.Observer
 				l := s.Locker(redlock.Options{Observe: seen.Observe})
 				s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
@@ -216,14 +216,14 @@ func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 				if k.Fence() <= met.Load() || met.Load() == 0 {
 					t.Errorf("token: got %d, want above the contender's %d", k.Fence(), met.Load())
 				}
-				if got := s.carried(k.Fence()); got < 2 {
+				if got := carried(s, k.Fence()); got < 2 {
 					t.Errorf("registers at the token: got %d, want a majority", got)
 				}
 			})
 		})
 	}
 	t.Run("who comes between again and again fails an attempt, and the next one starts above", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			var seen harness.Observer
 			l := s.Locker(redlock.Options{Observe: seen.Observe})
 			s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
@@ -257,7 +257,7 @@ func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 //
 // Attack 67.
 func TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{NodeTimeout: 450 * time.Millisecond})
 		s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
 		s.Slow(400*time.Millisecond, 0, 1, 2)
@@ -278,7 +278,7 @@ func TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired(t *testing.T) {
 		s.Clean(l)
 	})
 	t.Run("the process slept during the raise", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			var h harness.Clocks
 			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 			s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
@@ -289,7 +289,7 @@ func TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired(t *testing.T) {
 		})
 	})
 	t.Run("and Until counts from the acquire, not from the raise", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
 			s.Slow(400*time.Millisecond, 0, 1, 2)
@@ -304,7 +304,7 @@ func TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired(t *testing.T) {
 
 // A value on some nodes and the token on others say nothing together.
 func TestValueAndTokenAreCountedOnTheSameNodes(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		var seen harness.Observer
 		l := s.Locker(redlock.Options{Observe: seen.Observe})
 		high := harness.Micros() + 1e9
@@ -321,12 +321,12 @@ func TestValueAndTokenAreCountedOnTheSameNodes(t *testing.T) {
 }
 
 func TestANodeThatDiesBetweenAcquireAndRaiseIsReplacedByASlowerOne(t *testing.T) {
-	for name, dies := range map[string]func(s *stage, i int){
-		"stops": func(s *stage, i int) { s.Node(i).Stop() },
-		"hangs": func(s *stage, i int) { s.Node(i).Hang() },
+	for name, dies := range map[string]func(s *harness.Stage, i int){
+		"stops": func(s *harness.Stage, i int) { s.Node(i).Stop() },
+		"hangs": func(s *harness.Stage, i int) { s.Node(i).Hang() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
+			harness.OnStage(t, 5, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{})
 				high := harness.Micros() + 500 // one raise is enough
 				s.SetRegister(high, s.All()...)
@@ -366,7 +366,7 @@ func TestRegistersThatNoTokenCanBeMadeFrom(t *testing.T) {
 		{"a set with others", []string{"ZADD", jobRegister, "99e15", "not ours"}, false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
+			harness.OnStage(t, 5, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{})
 				for _, i := range []int{0, 1, 2} {
 					if c.name == "a fraction" {
@@ -399,7 +399,7 @@ func TestRegistersThatNoTokenCanBeMadeFrom(t *testing.T) {
 			continue
 		}
 		t.Run(c.name+" on a minority", func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
+			harness.OnStage(t, 5, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{})
 				s.Do(0, c.set...)
 				s.Do(4, c.set...)
@@ -414,7 +414,7 @@ func TestRegistersThatNoTokenCanBeMadeFrom(t *testing.T) {
 		})
 	}
 	t.Run("what does not heal ends Acquire", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			for i := range 3 {
 				s.Do(i, "SET", jobRegister, "word")
@@ -440,7 +440,7 @@ func TestClocksThatTellNoPlausibleTimeStillGiveTokens(t *testing.T) {
 		"2290":        func() time.Duration { return year(2290) }, // its microseconds are above 2^53
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				truthful := s.Locker(redlock.Options{})
 				odd := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: skew()}, s.Cluster.Nodes())
 				last := int64(0)
@@ -468,7 +468,7 @@ func TestClocksThatTellNoPlausibleTimeStillGiveTokens(t *testing.T) {
 
 // Attacks 46, 68, 69.
 func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		fast := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: time.Hour}, s.Cluster.Nodes())
 		slow := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: -time.Hour}, s.Cluster.Nodes())
 		last := s.Take(fast, time.Second).Fence()
@@ -493,7 +493,7 @@ func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
 		}
 	})
 	t.Run("where all lose them, clocks decide", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			a := s.Locker(redlock.Options{})
 			b := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: -900 * time.Millisecond}, s.Cluster.Nodes())
 			first := s.Take(a, time.Second).Fence()
@@ -507,7 +507,7 @@ func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
 		})
 	})
 	t.Run("where a node's clock jumps, and exclusion breaks", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 			first := s.Take(a, time.Minute)
 			for i := range 3 {
@@ -522,7 +522,7 @@ func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
 }
 
 func TestNothingLowersARegister(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		high := harness.Micros() + 1e12
 		s.SetRegister(high, 0, 1, 2)
 		l := s.Locker(redlock.Options{})
@@ -546,22 +546,22 @@ func TestNothingLowersARegister(t *testing.T) {
 // A register lives about a day longer than the last word on its lock.
 func TestARegisterOutlivesTheLastWordOnItsLockByAboutADay(t *testing.T) {
 	const ttl = 10 * time.Second
-	for name, f := range map[string]func(s *stage, l *redlock.Locker){
-		"released": func(s *stage, l *redlock.Locker) { s.Take(l, ttl).Release(s.Ctx) },
-		"extended": func(s *stage, l *redlock.Locker) { s.Take(l, ttl).Extend(s.Ctx) },
-		"rolled back": func(s *stage, l *redlock.Locker) {
+	for name, f := range map[string]func(s *harness.Stage, l *redlock.Locker){
+		"released": func(s *harness.Stage, l *redlock.Locker) { s.Take(l, ttl).Release(s.Ctx) },
+		"extended": func(s *harness.Stage, l *redlock.Locker) { s.Take(l, ttl).Extend(s.Ctx) },
+		"rolled back": func(s *harness.Stage, l *redlock.Locker) {
 			s.Foreign(time.Second, 0, 1)
 			l.TryAcquire(s.Ctx, job, ttl)
 		},
-		"held for a while": func(s *stage, l *redlock.Locker) { s.Take(l, ttl); time.Sleep(1600 * time.Millisecond) },
-		"cancelled": func(s *stage, l *redlock.Locker) {
+		"held for a while": func(s *harness.Stage, l *redlock.Locker) { s.Take(l, ttl); time.Sleep(1600 * time.Millisecond) },
+		"cancelled": func(s *harness.Stage, l *redlock.Locker) {
 			ctx, cancel := context.WithTimeout(s.Ctx, 100*time.Microsecond)
 			defer cancel()
 			l.TryAcquire(ctx, job, ttl)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				f(s, s.Locker(redlock.Options{}))
 				time.Sleep(10 * time.Millisecond)
 				for i := range 3 {
@@ -584,7 +584,7 @@ func TestARegisterOutlivesTheLastWordOnItsLockByAboutADay(t *testing.T) {
 // each time and no more: else a hot lock would pay for the raise as long as it is hot,
 // and every raise would carry the registers farther ahead.
 func TestALeadOfTheRegistersIsNotPaidForTwice(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		var seen harness.Observer
 		l := s.Locker(redlock.Options{Observe: seen.Observe})
 		high := harness.Micros() + 1e6
@@ -615,12 +615,12 @@ func TestALeadOfTheRegistersIsNotPaidForTwice(t *testing.T) {
 // are removed, as the error says, the lock is to be had, by whoever remembers them, too.
 func TestRegistersThatWereRemovedAreForgotten(t *testing.T) {
 	const top = int64(1) << 53
-	remove := func(s *stage) {
+	remove := func(s *harness.Stage) {
 		for i := range 3 {
 			s.Do(i, "DEL", jobRegister)
 		}
 	}
-	byTheClock := func(s *stage, what string, l *redlock.Locker) {
+	byTheClock := func(s *harness.Stage, what string, l *redlock.Locker) {
 		s.Helper()
 		k := s.Take(l, 30*time.Second)
 		if k.Fence() > harness.Micros() {
@@ -630,7 +630,7 @@ func TestRegistersThatWereRemovedAreForgotten(t *testing.T) {
 		time.Sleep(time.Second)
 	}
 	t.Run("a slow round near the end does not use the numbers up", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{NodeTimeout: 5 * time.Second})
 			const room = 3_000_000
 			s.SetRegister(top-room, 0, 1, 2)
@@ -651,7 +651,7 @@ func TestRegistersThatWereRemovedAreForgotten(t *testing.T) {
 		})
 	})
 	t.Run("the last numbers", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 			s.SetRegister(top-8, 0, 1, 2)
 			s.Is("Release", s.Take(b, 30*time.Second).Release(s.Ctx), nil)

@@ -7,3 +7,10 @@ import (
 )
 
 func TestMain(m *testing.M) { harness.Main(m) }
+
+const (
+	job         = harness.Job
+	jobRegister = harness.JobRegister
+	otherValue  = harness.OtherValue
+	oneTrip     = harness.OneTrip
+)

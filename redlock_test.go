@@ -25,7 +25,7 @@ import (
 // Attack 87.
 func TestAtAnyMomentOnlyOneClientHoldsTheLock(t *testing.T) {
 	t.Run("of fifty that try at one instant at most one", func(t *testing.T) {
-		onStage(t, 5, func(s *stage) {
+		harness.OnStage(t, 5, func(s *harness.Stage) {
 			var wg sync.WaitGroup
 			var won atomic.Int32
 			for range 50 {
@@ -43,7 +43,7 @@ func TestAtAnyMomentOnlyOneClientHoldsTheLock(t *testing.T) {
 		})
 	})
 	t.Run("of six that wait all hold it in the end, one at a time", func(t *testing.T) {
-		onStage(t, 5, func(s *stage) {
+		harness.OnStage(t, 5, func(s *harness.Stage) {
 			var wg sync.WaitGroup
 			var inside atomic.Int32
 			for range 6 {
@@ -73,7 +73,7 @@ func TestAtAnyMomentOnlyOneClientHoldsTheLock(t *testing.T) {
 //
 // Attack 18.
 func TestALockWhoseHolderIsCutOffIsFreeAfterItsTTL(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		clients := s.Cluster.Clients()
 		gone := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
 		b := s.Locker(redlock.Options{})
@@ -103,7 +103,7 @@ func TestAMajorityThatIsUpIsEnoughToAcquireExtendAndRelease(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5, 7} {
 		for down := range n + 1 {
 			t.Run(fmt.Sprintf("%d of %d down", down, n), func(t *testing.T) {
-				onStage(t, n, func(s *stage) {
+				harness.OnStage(t, n, func(s *harness.Stage) {
 					l := s.Locker(redlock.Options{})
 					for i := range down {
 						s.Node(i).Stop()
@@ -133,7 +133,7 @@ func TestAMajorityThatIsUpIsEnoughToAcquireExtendAndRelease(t *testing.T) {
 // and all lock requests." The Redlock Algorithm, 2: "using the same key name and
 // random value in all the instances".
 func TestTheKeyIsSetIfItDoesNotExistWithAnExpiryAndTheSameValueOnAllNodes(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		k := s.Take(s.Locker(redlock.Options{}), 30*time.Second)
 		time.Sleep(oneTrip)
 		for i := range 5 {
@@ -155,7 +155,7 @@ func TestTheKeyIsSetIfItDoesNotExistWithAnExpiryAndTheSameValueOnAllNodes(t *tes
 
 // Attack 23.
 func TestValuesAreUniqueOverAllClientsAndAllRequests(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		s.Foreign(time.Minute, 0, 1)
 		for range 4 {
 			l, err := redlock.New(redlock.Options{Name: "same"}, s.Cluster.Nodes()...) // not seeded
@@ -194,7 +194,7 @@ func TestValuesAreUniqueOverAllClientsAndAllRequests(t *testing.T) {
 //
 // Attacks 4, 25.
 func TestALateReleaseDoesNotRemoveTheLockOfAnother(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 		old := s.Take(a, time.Second)
 		time.Sleep(2 * time.Second)
@@ -224,7 +224,7 @@ func TestUntilCountsFromBeforeTheFirstRequest(t *testing.T) {
 			}
 			for what, slow := range map[string]time.Duration{"prompt": 0, "slow": ttl / 20} {
 				t.Run(fmt.Sprintf("drift %d %%, ttl %v, %s replies", percent, ttl, what), func(t *testing.T) {
-					onStage(t, 3, func(s *stage) {
+					harness.OnStage(t, 3, func(s *harness.Stage) {
 						slow := min(slow, 900*time.Millisecond)
 						l := s.Locker(redlock.Options{Drift: float64(percent) / 100})
 						s.Slow(slow, 0, 1, 2)
@@ -243,7 +243,7 @@ func TestUntilCountsFromBeforeTheFirstRequest(t *testing.T) {
 		}
 	}
 	t.Run("also before the dials", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			s.Slow(100*time.Millisecond, 0, 1, 2)
 			l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
 			began := time.Now()
@@ -254,7 +254,7 @@ func TestUntilCountsFromBeforeTheFirstRequest(t *testing.T) {
 		})
 	})
 	t.Run("also in a later attempt of Acquire, from that one", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			var seen harness.Observer
 			l := s.Locker(redlock.Options{Observe: seen.Observe})
 			s.Foreign(time.Second, 0, 1)
@@ -287,7 +287,7 @@ func TestANodeThatDoesNotAnswerCostsASmallTimeout(t *testing.T) {
 		{time.Hour, 50 * time.Millisecond, 50 * time.Millisecond},
 	} {
 		t.Run(fmt.Sprintf("ttl %v, NodeTimeout %v", c.ttl, c.timeout), func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{NodeTimeout: c.timeout})
 				s.Node(1).Hang()
 				s.Node(2).Hang()
@@ -312,7 +312,7 @@ func TestANodeThatDoesNotAnswerCostsASmallTimeout(t *testing.T) {
 // instances at the same time using multiplexing". So the time is that of the slowest
 // of the majority, not the sum; the same for extend and release.
 func TestAllNodesAreAskedAtOnce(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		for i := range 5 {
 			s.Slow(time.Duration(i+1)*20*time.Millisecond, i)
@@ -342,7 +342,7 @@ func TestTheLockIsAcquiredIfAndOnlyIfAMajorityIsOurs(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5, 7} {
 		for others := range n + 1 {
 			t.Run(fmt.Sprintf("%d of %d hold another's", others, n), func(t *testing.T) {
-				onStage(t, n, func(s *stage) {
+				harness.OnStage(t, n, func(s *harness.Stage) {
 					l := s.Locker(redlock.Options{})
 					for i := range others {
 						s.Foreign(time.Minute, i)
@@ -387,7 +387,7 @@ func TestAMajorityThatIsCompleteAfterTheValidityIsNoLock(t *testing.T) {
 		{"an hour later", time.Hour, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				var h harness.Clocks // of a process that is stopped while the answers wait in its sockets
 				l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 				h.Stop()
@@ -410,7 +410,7 @@ func TestAMajorityThatIsCompleteAfterTheValidityIsNoLock(t *testing.T) {
 		})
 	}
 	t.Run("the machine was suspended, its steady clock stood still", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			var h harness.Clocks
 			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 			s.Once(1, "acquire", func() { h.MoveWall(time.Minute) })
@@ -427,22 +427,22 @@ func TestAMajorityThatIsCompleteAfterTheValidityIsNoLock(t *testing.T) {
 //
 // Attacks 20, 21, 35.
 func TestAFailedAttemptIsUnlockedOnAllNodesThatMayHoldIt(t *testing.T) {
-	type fault func(s *stage, i int)
+	type fault func(s *harness.Stage, i int)
 	for name, f := range map[string]fault{
-		"said yes":                       func(s *stage, i int) {},
-		"executed, the connection reset": func(s *stage, i int) { s.Once(i, "acquire", func() { s.Node(i).DropReplies(2) }) },
-		"executed, the reply lost":       func(s *stage, i int) { s.Once(i, "acquire", func() { s.Node(i).LoseReplies(2) }) },
-		"executed, the way back cut":     func(s *stage, i int) { s.Once(i, "acquire", s.Node(i).PartitionReplies) },
-		"hung before it executed":        func(s *stage, i int) { s.Once(i, "acquire", s.Node(i).Hang) },
-		"cut off before it heard of it":  func(s *stage, i int) { s.Node(i).Partition() },
-		"slower than the timeout":        func(s *stage, i int) { s.Slow(1500*time.Millisecond, i) },
-		"register of the wrong type":     func(s *stage, i int) { s.Do(i, "SET", jobRegister, "word", "PX", "100000") },
-		"lock set, then an error on ZADD": func(s *stage, i int) {
+		"said yes":                       func(s *harness.Stage, i int) {},
+		"executed, the connection reset": func(s *harness.Stage, i int) { s.Once(i, "acquire", func() { s.Node(i).DropReplies(2) }) },
+		"executed, the reply lost":       func(s *harness.Stage, i int) { s.Once(i, "acquire", func() { s.Node(i).LoseReplies(2) }) },
+		"executed, the way back cut":     func(s *harness.Stage, i int) { s.Once(i, "acquire", s.Node(i).PartitionReplies) },
+		"hung before it executed":        func(s *harness.Stage, i int) { s.Once(i, "acquire", s.Node(i).Hang) },
+		"cut off before it heard of it":  func(s *harness.Stage, i int) { s.Node(i).Partition() },
+		"slower than the timeout":        func(s *harness.Stage, i int) { s.Slow(1500*time.Millisecond, i) },
+		"register of the wrong type":     func(s *harness.Stage, i int) { s.Do(i, "SET", jobRegister, "word", "PX", "100000") },
+		"lock set, then an error on ZADD": func(s *harness.Stage, i int) {
 			s.Node(i).FailCommand("zadd", "OOM command not allowed when used memory > 'maxmemory'.")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
+			harness.OnStage(t, 5, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{})
 				s.Foreign(time.Minute, 0, 1)
 				f(s, 2)
@@ -467,7 +467,7 @@ func TestAFailedAttemptIsUnlockedOnAllNodesThatMayHoldIt(t *testing.T) {
 // Retry on Failure: "It is worth stressing how important it is for clients that fail to
 // acquire the majority of locks, to release the (partially) acquired locks ASAP".
 func TestWhatAFailedAttemptHoldsIsFreeARoundTripLater(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		s.Foreign(time.Minute, 0, 1, 2)
 		_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
@@ -487,7 +487,7 @@ func TestWhatAFailedAttemptHoldsIsFreeARoundTripLater(t *testing.T) {
 // Retry on Failure: "it should try again after a random delay in order to try to
 // desynchronize multiple clients".
 func TestAPauseBeforeTheNextAttemptIsRandom(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		const longest = 100 * time.Millisecond
 		s.Foreign(time.Minute, 0, 1, 2)
 		var mu sync.Mutex
@@ -529,7 +529,7 @@ func TestAPauseBeforeTheNextAttemptIsRandom(t *testing.T) {
 //
 // Attack 23.
 func TestTheNextAttemptComesAfterItsOwnRollback(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		var seen harness.Observer
 		l := s.Locker(redlock.Options{Observe: seen.Observe, Retry: func(int) time.Duration { return time.Millisecond }})
 		// Three nodes are held by another, which is decided at once. The answers of
@@ -569,7 +569,7 @@ func TestTheNextAttemptComesAfterItsOwnRollback(t *testing.T) {
 //
 // Attack 66.
 func TestAReleaseGoesToAllNodes(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		s.Foreign(time.Minute, 0)                                 // says no
 		s.Once(1, "acquire", func() { s.Node(1).DropReplies(2) }) // does not say
@@ -592,7 +592,7 @@ func TestAReleaseGoesToAllNodes(t *testing.T) {
 //
 // Attack 17.
 func TestAReleaseWithACancelledContextIsDoneAllTheSame(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 10*time.Second)
 		ctx, cancel := context.WithCancel(s.Ctx)
@@ -607,7 +607,7 @@ func TestAReleaseWithACancelledContextIsDoneAllTheSame(t *testing.T) {
 //
 // Attacks 7, 48.
 func TestAMajorityCarriesTheKeyUntilUntilThoughTheNodesClocksAreFast(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		for i := range 5 {
 			s.Node(i).SetClockRate(1.01)
 		}
@@ -627,7 +627,7 @@ func TestAMajorityCarriesTheKeyUntilUntilThoughTheNodesClocksAreFast(t *testing.
 		}
 	})
 	t.Run("and keeps others out until then", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			for i := range 3 {
 				s.Node(i).SetClockRate(1.01)
 			}
@@ -649,7 +649,7 @@ func TestAMajorityCarriesTheKeyUntilUntilThoughTheNodesClocksAreFast(t *testing.
 //
 // Attack 37.
 func TestANodeThatStaysAwayForTheTTLAfterACrashLetsNobodyIn(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 		s.Node(3).Stop()
 		s.Node(4).Stop()
@@ -676,7 +676,7 @@ func TestANodeThatStaysAwayForTheTTLAfterACrashLetsNobodyIn(t *testing.T) {
 
 // Attack 14.
 func TestACallWithAContextThatIsOverSendsNothing(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		why := errors.New("the request is gone")
 		ctx, cancel := context.WithCancelCause(s.Ctx)
@@ -710,7 +710,7 @@ func TestACallWithAContextThatIsOverSendsNothing(t *testing.T) {
 func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T) {
 	for _, name := range []string{"TryAcquire", "Acquire"} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
+			harness.OnStage(t, 5, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{})
 				s.Slow(100*time.Millisecond, 1, 2, 3)
 				s.Node(4).Hang()
@@ -742,7 +742,7 @@ func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T
 		})
 	}
 	t.Run("by its deadline", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			s.Slow(200*time.Millisecond, 0, 1, 2)
 			ctx, cancel := context.WithTimeout(s.Ctx, 50*time.Millisecond)
@@ -757,7 +757,7 @@ func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T
 		})
 	})
 	t.Run("between two attempts", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{Retry: func(int) time.Duration { return time.Hour }})
 			s.Foreign(time.Hour, 0, 1, 2)
 			ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Minute)
@@ -773,7 +773,7 @@ func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T
 		})
 	})
 	t.Run("during the raise of the token", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
 			ctx, cancel := context.WithCancel(s.Ctx)
@@ -791,7 +791,7 @@ func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T
 // Attack 16.
 func TestAContextThatEndsWhenTheQuorumIsCompleteGivesALockOrARollback(t *testing.T) {
 	var exactly time.Duration
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		began := time.Now()
 		s.Take(l, 10*time.Second)
@@ -799,7 +799,7 @@ func TestAContextThatEndsWhenTheQuorumIsCompleteGivesALockOrARollback(t *testing
 	})
 	for off := -3 * time.Nanosecond; off <= 3; off++ {
 		t.Run(fmt.Sprintf("off by %v", off), func(t *testing.T) {
-			onStage(t, 3, func(s *stage) { // the same run again
+			harness.OnStage(t, 3, func(s *harness.Stage) { // the same run again
 				l := s.Locker(redlock.Options{})
 				ctx, cancel := context.WithTimeout(s.Ctx, exactly+off)
 				defer cancel()
@@ -854,7 +854,7 @@ func TestHeldIsToldFromUnreachable(t *testing.T) {
 		{"d", redlock.ErrNoQuorum, 0, false},
 	} {
 		t.Run(c.nodes, func(t *testing.T) {
-			onStage(t, len(c.nodes), func(s *stage) {
+			harness.OnStage(t, len(c.nodes), func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{})
 				for i, f := range c.nodes {
 					switch f {
@@ -886,7 +886,7 @@ func TestHeldIsToldFromUnreachable(t *testing.T) {
 }
 
 func TestAHolderIsNamedOnlyByAMajority(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		for i := range 5 {
 			s.Node(i).Set(job, fmt.Sprintf("c%d:00000000-0000-4000-8000-00000000000%d", i, i), time.Minute)
@@ -916,7 +916,7 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 	} {
 		code, _, _ := strings.Cut(text, " ")
 		t.Run(code, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
+			harness.OnStage(t, 5, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{})
 				for _, i := range []int{0, 1, 2} {
 					s.Node(i).FailCommand("set", text)
@@ -930,7 +930,7 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 			})
 		})
 		t.Run(code+" on a minority", func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
+			harness.OnStage(t, 5, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{})
 				s.Node(0).FailCommand("set", text)
 				s.Node(4).FailCommand("set", text)
@@ -942,7 +942,7 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		})
 	}
 	t.Run("two of them and one that is down, which may come back", func(t *testing.T) {
-		onStage(t, 5, func(s *stage) {
+		harness.OnStage(t, 5, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			s.Node(0).FailCommand("set", "READONLY You can't write against a read only replica.")
 			s.Node(1).FailCommand("set", "READONLY You can't write against a read only replica.")
@@ -969,7 +969,7 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 	} {
 		code, _, _ := strings.Cut(text, " ")
 		t.Run(code+" is waited out", func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
+			harness.OnStage(t, 5, func(s *harness.Stage) {
 				l := s.Locker(redlock.Options{})
 				for _, i := range []int{0, 1, 2} {
 					s.Node(i).Fail(text)
@@ -996,7 +996,7 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		})
 	}
 	t.Run("a key of another type is never granted, never deleted", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			for i := range 3 {
 				s.Do(i, "RPUSH", job, "a stranger's list")
@@ -1013,7 +1013,7 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		})
 	})
 	t.Run("a key without a ttl is never granted, never deleted", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			s.Foreign(0, 0, 1, 2)
 			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
@@ -1028,15 +1028,15 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 // Attacks 29, 33.
 func TestAllNodesAreNamedWithTheReasonWhenNoneCanBeReached(t *testing.T) {
 	for name, f := range map[string]struct {
-		fault func(s *stage, i int)
+		fault func(s *harness.Stage, i int)
 		says  string
 		took  time.Duration
 	}{
-		"refused": {func(s *stage, i int) { s.Node(i).Refuse(true) }, "refused", 0},
-		"a hole":  {func(s *stage, i int) { s.Node(i).Partition() }, "timeout", time.Second},
+		"refused": {func(s *harness.Stage, i int) { s.Node(i).Refuse(true) }, "refused", 0},
+		"a hole":  {func(s *harness.Stage, i int) { s.Node(i).Partition() }, "timeout", time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				for i := range 3 {
 					f.fault(s, i)
 				}
@@ -1066,7 +1066,7 @@ func TestAllNodesAreNamedWithTheReasonWhenNoneCanBeReached(t *testing.T) {
 //
 // Attacks 30, 34.
 func TestTwoThatReachDisjointMinoritiesBothGoOnAfterTheHeal(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		ca, cb := s.Cluster.Clients(), s.Cluster.Clients()
 		a := s.LockerWith(redlock.Options{}, nil, harness.Nodes(ca))
 		b := s.LockerWith(redlock.Options{}, nil, harness.Nodes(cb))
@@ -1106,7 +1106,7 @@ func TestTwoThatReachDisjointMinoritiesBothGoOnAfterTheHeal(t *testing.T) {
 //
 // Attack 57.
 func TestAQuickReleaseFollowsTheAcquireOnASlowNode(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		s.Slow(200*time.Millisecond, 2)
 		k := s.Take(l, 10*time.Second)
@@ -1124,7 +1124,7 @@ func TestAQuickReleaseFollowsTheAcquireOnASlowNode(t *testing.T) {
 //
 // Attacks 22, 25.
 func TestAnAcquireThatIsExecutedAfterItsRollbackLeavesNothing(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		s.Foreign(20*time.Second, 0, 1)
 		s.Node(2).Hang()
@@ -1143,7 +1143,7 @@ func TestAnAcquireThatIsExecutedAfterItsRollbackLeavesNothing(t *testing.T) {
 
 // Attack 83.
 func TestAShorterTTLShortensNobodysLock(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 		k := s.Take(a, time.Hour)
 		for range 3 {
@@ -1162,7 +1162,7 @@ func TestAShorterTTLShortensNobodysLock(t *testing.T) {
 }
 
 func TestALockerIsSharedByManyGoroutines(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		var wg sync.WaitGroup
 		counters := make([]int, 4) // guarded by the locks
@@ -1190,7 +1190,7 @@ func TestALockerIsSharedByManyGoroutines(t *testing.T) {
 }
 
 func TestALockIsSharedByManyGoroutines(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 5*time.Second)
 		var wg sync.WaitGroup
@@ -1225,7 +1225,7 @@ func TestALockIsSharedByManyGoroutines(t *testing.T) {
 
 // Attack 64.
 func TestAReleasedLockIsOver(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 5*time.Second)
 		s.Is("Release", k.Release(s.Ctx), nil)
@@ -1247,7 +1247,7 @@ func TestAReleasedLockIsOver(t *testing.T) {
 
 // Attack 65.
 func TestAReleaseThatReachesAMinoritySaysWhenTheRestExpires(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 5*time.Second)
 		time.Sleep(time.Second)
@@ -1272,7 +1272,7 @@ func TestAReleaseThatReachesAMinoritySaysWhenTheRestExpires(t *testing.T) {
 
 // Attack 18.
 func TestWhatCannotBeReleasedExpiresWithItsTTL(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		clients := s.Cluster.Clients()
 		a := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
 		s.Take(a, 2*time.Second)
