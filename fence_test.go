@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 )
 
 // far is a round trip that all else is small against.
 const far = 20 * time.Millisecond
 
 // carried is how many registers stand at a token or above.
-func (s *stage) carried(token int64) (n int) {
-	for i := range s.c.Len() {
-		if s.register(i) >= token {
+func carried(s *harness.Stage, token int64) (n int) {
+	for i := range s.Cluster.Len() {
+		if s.Register(i) >= token {
 			n++
 		}
 	}
@@ -43,22 +44,22 @@ func TestATokenThatAMajorityCarriesCostsNoFurtherRound(t *testing.T) {
 		{"all are, by much", []int{0, 1, 2, 3, 4}, hour, true, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				var seen record
-				l := s.locker(redlock.Options{Observe: seen.observe})
-				high := micros() + c.by
-				s.setRegister(high, c.ahead...)
-				s.slow(far, s.all()...)
+			harness.OnStage(t, 5, func(s *harness.Stage) {
+				var seen harness.Observer
+				l := s.Locker(redlock.Options{Observe: seen.Observe})
+				high := harness.Micros() + c.by
+				s.SetRegister(high, c.ahead...)
+				s.Slow(far, s.All()...)
 				if !c.first {
-					s.slow(far+time.Millisecond, c.ahead...)
+					s.Slow(far+time.Millisecond, c.ahead...)
 				} else if len(c.ahead) < 3 {
-					s.slow(far-time.Millisecond, c.ahead...)
+					s.Slow(far-time.Millisecond, c.ahead...)
 				}
-				before := micros()
+				before := harness.Micros()
 				began := time.Now()
-				k := s.take(l, 10*time.Second)
+				k := s.Take(l, 10*time.Second)
 				took := time.Since(began)
-				raises := seen.count(redlock.OpRaise)
+				raises := seen.Count(redlock.OpRaise)
 				want := time.Duration(1+c.raises) * far
 				if raises != c.raises || took < want || took > want+2*oneTrip {
 					t.Errorf("got %d raises and %v, want %d and %v", raises, took, c.raises, want)
@@ -69,7 +70,7 @@ func TestATokenThatAMajorityCarriesCostsNoFurtherRound(t *testing.T) {
 				if c.raises > 0 && len(c.ahead) >= 3 && k.Fence() <= high {
 					t.Errorf("token: got %d, want above the registers, %d", k.Fence(), high)
 				}
-				if got := s.carried(k.Fence()); got < 3 {
+				if got := carried(s, k.Fence()); got < 3 {
 					t.Errorf("registers at the token when the call returned: got %d, want a majority", got)
 				}
 			})
@@ -81,20 +82,20 @@ func TestATokenThatAMajorityCarriesCostsNoFurtherRound(t *testing.T) {
 func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
+			harness.OnStage(t, 5, func(s *harness.Stage) {
 				random := rand.New(rand.NewPCG(seed, 0))
 				var lockers []*redlock.Locker
 				for _, skew := range []time.Duration{0, time.Hour, -time.Hour, 87600 * time.Hour, -87600 * time.Hour, time.Millisecond, -time.Second} {
-					lockers = append(lockers, s.lockerWith(redlock.Options{}, &hands{wall: skew}, s.c.Nodes()))
+					lockers = append(lockers, s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: skew}, s.Cluster.Nodes()))
 				}
 				last := int64(0)
 				for i := range 25 {
 					down := random.IntN(7) // 5 and 6: none
 					if down < 5 {
-						s.node(down).Hang()
+						s.Node(down).Hang()
 					}
 					who := random.IntN(len(lockers))
-					k, err := lockers[who].Acquire(s.ctx, job, 2*time.Second)
+					k, err := lockers[who].Acquire(s.Ctx, job, 2*time.Second)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -105,10 +106,10 @@ func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
 					if random.IntN(3) == 0 {
 						time.Sleep(2 * time.Second) // left to expire
 					} else {
-						k.Release(s.ctx)
+						k.Release(s.Ctx)
 					}
 					if down < 5 {
-						s.node(down).Resume()
+						s.Node(down).Resume()
 					}
 					time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
 				}
@@ -122,30 +123,30 @@ func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
 
 // Attack 67.
 func TestARaiseDoesNotCountANodeThatIsNotOursAnyMore(t *testing.T) {
-	for name, gone := range map[string]func(s *stage, i int){
-		"another took it": func(s *stage, i int) { s.node(i).Set(job, otherValue, time.Minute) },
-		"it is gone":      func(s *stage, i int) { s.node(i).Evict(job) },
+	for name, gone := range map[string]func(s *harness.Stage, i int){
+		"another took it": func(s *harness.Stage, i int) { s.Node(i).Set(job, otherValue, time.Minute) },
+		"it is gone":      func(s *harness.Stage, i int) { s.Node(i).Evict(job) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				l := s.locker(redlock.Options{})
-				high := micros() + 1e9
-				s.setRegister(high, 0, 1, 2)
+			harness.OnStage(t, 3, func(s *harness.Stage) {
+				l := s.Locker(redlock.Options{})
+				high := harness.Micros() + 1e9
+				s.SetRegister(high, 0, 1, 2)
 				for _, i := range []int{1, 2} {
-					s.once(i, "raise", func() { gone(s, i) })
+					s.Once(i, "raise", func() { gone(s, i) })
 				}
-				_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+				_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
 				want := redlock.ErrNoQuorum
 				if name == "another took it" {
 					want = redlock.ErrHeld
 				}
-				s.is("TryAcquire", err, want)
+				s.Is("TryAcquire", err, want)
 				for _, i := range []int{1, 2} {
-					if got := s.register(i); got != high {
+					if got := s.Register(i); got != high {
 						t.Errorf("node %d, not ours: its register was moved to %d, want %d", i, got, high)
 					}
 				}
-				s.clean(l)
+				s.Clean(l)
 			})
 		})
 	}
@@ -157,15 +158,15 @@ func TestARaiseDoesNotCountANodeThatIsNotOursAnyMore(t *testing.T) {
 //
 // Attack 67.
 func TestARaiseNeedsAMajorityThatIsOursAndMoved(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		a := s.locker(redlock.Options{})
-		high := micros() + 1e9
-		s.setRegister(high, 0, 1, 2)
-		s.strangers(time.Minute, 3, 4) // theirs, whatever their registers say
-		s.once(2, "raise", func() { s.node(2).Set(job, otherValue, time.Minute) })
-		_, err := a.TryAcquire(s.ctx, job, 10*time.Second)
-		s.is("TryAcquire", err, redlock.ErrHeld)
-		s.clean(a)
+	harness.OnStage(t, 5, func(s *harness.Stage) {
+		a := s.Locker(redlock.Options{})
+		high := harness.Micros() + 1e9
+		s.SetRegister(high, 0, 1, 2)
+		s.Foreign(time.Minute, 3, 4) // theirs, whatever their registers say
+		s.Once(2, "raise", func() { s.Node(2).Set(job, otherValue, time.Minute) })
+		_, err := a.TryAcquire(s.Ctx, job, 10*time.Second)
+		s.Is("TryAcquire", err, redlock.ErrHeld)
+		s.Clean(a)
 	})
 }
 
@@ -173,13 +174,13 @@ func TestARaiseNeedsAMajorityThatIsOursAndMoved(t *testing.T) {
 //
 // Attack 67.
 func TestARegisterThatStandsAtTheProposalDoesNotCount(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		var h hands
-		l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
-		h.stop()
-		now := h.wallNow().UnixMicro()
-		s.setRegister(now, 0, 1) // of another that proposed in the same microsecond
-		k := s.take(l, 10*time.Second)
+	harness.OnStage(t, 3, func(s *harness.Stage) {
+		var h harness.Clocks
+		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+		h.Stop()
+		now := h.Wall().UnixMicro()
+		s.SetRegister(now, 0, 1) // of another that proposed in the same microsecond
+		k := s.Take(l, 10*time.Second)
 		if k.Fence() <= now {
 			t.Errorf("token: got %d, want above %d, which another may have got", k.Fence(), now)
 		}
@@ -193,60 +194,60 @@ func TestARegisterThatStandsAtTheProposalDoesNotCount(t *testing.T) {
 func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 	for name, by := range map[string]int64{"to the same token": 0, "beyond it": 5} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				var seen record
-				l := s.locker(redlock.Options{Observe: seen.observe})
-				s.setRegister(micros()+1e9, 0, 1, 2)
+			harness.OnStage(t, 3, func(s *harness.Stage) {
+				var seen harness.Observer
+				l := s.Locker(redlock.Options{Observe: seen.Observe})
+				s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
 				var met atomic.Int64
 				for _, i := range []int{1, 2} {
-					s.on(i, "raise", func(n int, args []string) {
+					s.On(i, "raise", func(n int, args []string) {
 						if n == 1 {
 							var token int64
 							fmt.Sscan(args[6], &token)
 							met.Store(token + by)
-							s.setRegister(token+by, i)
+							s.SetRegister(token+by, i)
 						}
 					})
 				}
-				k := s.take(l, 10*time.Second)
-				if got := seen.count(redlock.OpRaise); got != 2 {
+				k := s.Take(l, 10*time.Second)
+				if got := seen.Count(redlock.OpRaise); got != 2 {
 					t.Errorf("raises: got %d, want 2", got)
 				}
 				if k.Fence() <= met.Load() || met.Load() == 0 {
 					t.Errorf("token: got %d, want above the contender's %d", k.Fence(), met.Load())
 				}
-				if got := s.carried(k.Fence()); got < 2 {
+				if got := carried(s, k.Fence()); got < 2 {
 					t.Errorf("registers at the token: got %d, want a majority", got)
 				}
 			})
 		})
 	}
 	t.Run("who comes between again and again fails an attempt, and the next one starts above", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			var seen record
-			l := s.locker(redlock.Options{Observe: seen.observe})
-			s.setRegister(micros()+1e9, 0, 1, 2)
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			var seen harness.Observer
+			l := s.Locker(redlock.Options{Observe: seen.Observe})
+			s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
 			for _, i := range []int{1, 2} {
-				s.on(i, "raise", func(n int, args []string) {
+				s.On(i, "raise", func(n int, args []string) {
 					if n <= 2 {
 						var token int64
 						fmt.Sscan(args[6], &token)
-						s.setRegister(max(token, s.register(i))+5, i)
+						s.SetRegister(max(token, s.Register(i))+5, i)
 					}
 				})
 			}
-			k, err := l.Acquire(s.ctx, job, 10*time.Second)
+			k, err := l.Acquire(s.Ctx, job, 10*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := seen.attempts(); got != 2 {
+			if got := seen.Attempts(); got != 2 {
 				t.Errorf("attempts: got %d, want 2", got)
 			}
-			if got := seen.count(redlock.OpRaise); got != 2 {
+			if got := seen.Count(redlock.OpRaise); got != 2 {
 				t.Errorf("raises: got %d, want the 2 of the first attempt: the second knew the registers", got)
 			}
-			s.is("Release", k.Release(s.ctx), nil)
-			s.clean(l)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Clean(l)
 		})
 	})
 }
@@ -256,45 +257,45 @@ func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 //
 // Attack 67.
 func TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{NodeTimeout: 450 * time.Millisecond})
-		s.setRegister(micros()+1e9, 0, 1, 2)
-		s.slow(400*time.Millisecond, 0, 1, 2)
+	harness.OnStage(t, 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{NodeTimeout: 450 * time.Millisecond})
+		s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
+		s.Slow(400*time.Millisecond, 0, 1, 2)
 		for _, i := range []int{1, 2} {
-			s.on(i, "raise", func(n int, args []string) { // one more round
+			s.On(i, "raise", func(n int, args []string) { // one more round
 				if n == 1 {
-					s.setRegister(micros()+2e9, i)
+					s.SetRegister(harness.Micros()+2e9, i)
 				}
 			})
 		}
 		began := time.Now()
-		_, err := l.TryAcquire(s.ctx, job, time.Second)
+		_, err := l.TryAcquire(s.Ctx, job, time.Second)
 		if took := time.Since(began); took < 1200*time.Millisecond {
 			t.Fatalf("it took %v, want three rounds: the test tests nothing", took)
 		}
-		s.is("TryAcquire", err, redlock.ErrNoQuorum)
-		s.says(err, "validity")
-		s.clean(l)
+		s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+		s.Says(err, "validity")
+		s.Clean(l)
 	})
 	t.Run("the process slept during the raise", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			var h hands
-			l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
-			s.setRegister(micros()+1e9, 0, 1, 2)
-			s.once(0, "raise", func() { h.setWall(time.Minute) })
-			_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
-			s.is("TryAcquire", err, redlock.ErrNoQuorum)
-			s.clean(l)
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			var h harness.Clocks
+			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+			s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
+			s.Once(0, "raise", func() { h.MoveWall(time.Minute) })
+			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+			s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+			s.Clean(l)
 		})
 	})
 	t.Run("and Until counts from the acquire, not from the raise", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.locker(redlock.Options{})
-			s.setRegister(micros()+1e9, 0, 1, 2)
-			s.slow(400*time.Millisecond, 0, 1, 2)
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{})
+			s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
+			s.Slow(400*time.Millisecond, 0, 1, 2)
 			began := time.Now()
-			k := s.take(l, 10*time.Second)
-			if got, want := k.Until().Sub(began), validFor(10*time.Second, 1); got != want {
+			k := s.Take(l, 10*time.Second)
+			if got, want := k.Until().Sub(began), harness.ValidFor(10*time.Second, 1); got != want {
 				t.Errorf("Until: got %v after the call, want %v", got, want)
 			}
 		})
@@ -303,14 +304,14 @@ func TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired(t *testing.T) {
 
 // A value on some nodes and the token on others say nothing together.
 func TestValueAndTokenAreCountedOnTheSameNodes(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		var seen record
-		l := s.locker(redlock.Options{Observe: seen.observe})
-		high := micros() + 1e9
-		s.setRegister(high, 1, 2)      // ours, but ahead
-		s.strangers(time.Minute, 3, 4) // not ours, and their registers move
-		k := s.take(l, 10*time.Second)
-		if got := seen.count(redlock.OpRaise); got == 0 {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
+		var seen harness.Observer
+		l := s.Locker(redlock.Options{Observe: seen.Observe})
+		high := harness.Micros() + 1e9
+		s.SetRegister(high, 1, 2)    // ours, but ahead
+		s.Foreign(time.Minute, 3, 4) // not ours, and their registers move
+		k := s.Take(l, 10*time.Second)
+		if got := seen.Count(redlock.OpRaise); got == 0 {
 			t.Errorf("raises: got none, want some: only one node had both")
 		}
 		if k.Fence() <= high {
@@ -320,24 +321,24 @@ func TestValueAndTokenAreCountedOnTheSameNodes(t *testing.T) {
 }
 
 func TestANodeThatDiesBetweenAcquireAndRaiseIsReplacedByASlowerOne(t *testing.T) {
-	for name, dies := range map[string]func(s *stage, i int){
-		"stops": func(s *stage, i int) { s.node(i).Stop() },
-		"hangs": func(s *stage, i int) { s.node(i).Hang() },
+	for name, dies := range map[string]func(s *harness.Stage, i int){
+		"stops": func(s *harness.Stage, i int) { s.Node(i).Stop() },
+		"hangs": func(s *harness.Stage, i int) { s.Node(i).Hang() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				l := s.locker(redlock.Options{})
-				high := micros() + 500 // one raise is enough
-				s.setRegister(high, s.all()...)
-				s.slow(100*time.Millisecond, 3, 4)
-				s.once(0, "raise", func() { dies(s, 0) })
+			harness.OnStage(t, 5, func(s *harness.Stage) {
+				l := s.Locker(redlock.Options{})
+				high := harness.Micros() + 500 // one raise is enough
+				s.SetRegister(high, s.All()...)
+				s.Slow(100*time.Millisecond, 3, 4)
+				s.Once(0, "raise", func() { dies(s, 0) })
 				var k *redlock.Lock
-				s.lasts("TryAcquire", 200*time.Millisecond, func() { k = s.take(l, 10*time.Second) })
+				s.Lasts("TryAcquire", 200*time.Millisecond, func() { k = s.Take(l, 10*time.Second) })
 				if k.Fence() <= high {
 					t.Errorf("token: got %d, want above %d", k.Fence(), high)
 				}
-				s.is("Release", k.Release(s.ctx), nil)
-				s.clean(l)
+				s.Is("Release", k.Release(s.Ctx), nil)
+				s.Clean(l)
 			})
 		})
 	}
@@ -365,19 +366,19 @@ func TestRegistersThatNoTokenCanBeMadeFrom(t *testing.T) {
 		{"a set with others", []string{"ZADD", jobRegister, "99e15", "not ours"}, false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				l := s.locker(redlock.Options{})
+			harness.OnStage(t, 5, func(s *harness.Stage) {
+				l := s.Locker(redlock.Options{})
 				for _, i := range []int{0, 1, 2} {
 					if c.name == "a fraction" {
-						c.set[2] = fmt.Sprintf("%d.5", micros()+1e6)
+						c.set[2] = fmt.Sprintf("%d.5", harness.Micros()+1e6)
 					}
-					s.do(i, c.set...)
+					s.Do(i, c.set...)
 				}
 				before := make([]int64, 5)
 				for i := range before {
-					before[i] = s.register(i)
+					before[i] = s.Register(i)
 				}
-				k, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+				k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
 				if !c.fatal {
 					if err != nil {
 						t.Fatalf("got %v, want the lock", err)
@@ -385,44 +386,44 @@ func TestRegistersThatNoTokenCanBeMadeFrom(t *testing.T) {
 					if slices.Max(before) < top && k.Fence() <= slices.Max(before) {
 						t.Errorf("token: got %d, want above %v", k.Fence(), before)
 					}
-					s.is("Release", k.Release(s.ctx), nil)
-					s.clean(l)
+					s.Is("Release", k.Release(s.Ctx), nil)
+					s.Clean(l)
 					return
 				}
-				s.is("TryAcquire", err, redlock.ErrNoQuorum)
-				s.says(err, c.says)
-				s.clean(l)
+				s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+				s.Says(err, c.says)
+				s.Clean(l)
 			})
 		})
 		if !c.fatal {
 			continue
 		}
 		t.Run(c.name+" on a minority", func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				l := s.locker(redlock.Options{})
-				s.do(0, c.set...)
-				s.do(4, c.set...)
-				s.slow(time.Millisecond, 0, 4)
-				k := s.take(l, 10*time.Second)
-				if k.Fence() > micros() || k.Fence() < micros()-1e6 {
-					t.Errorf("token: got %d, want the time, %d", k.Fence(), micros())
+			harness.OnStage(t, 5, func(s *harness.Stage) {
+				l := s.Locker(redlock.Options{})
+				s.Do(0, c.set...)
+				s.Do(4, c.set...)
+				s.Slow(time.Millisecond, 0, 4)
+				k := s.Take(l, 10*time.Second)
+				if k.Fence() > harness.Micros() || k.Fence() < harness.Micros()-1e6 {
+					t.Errorf("token: got %d, want the time, %d", k.Fence(), harness.Micros())
 				}
-				s.is("Extend", k.Extend(s.ctx), nil)
-				s.is("Release", k.Release(s.ctx), nil)
+				s.Is("Extend", k.Extend(s.Ctx), nil)
+				s.Is("Release", k.Release(s.Ctx), nil)
 			})
 		})
 	}
 	t.Run("what does not heal ends Acquire", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.locker(redlock.Options{})
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{})
 			for i := range 3 {
-				s.do(i, "SET", jobRegister, "word")
+				s.Do(i, "SET", jobRegister, "word")
 			}
-			ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
+			ctx, cancel := context.WithTimeout(s.Ctx, time.Minute)
 			defer cancel()
-			s.lasts("Acquire", 0, func() {
+			s.Lasts("Acquire", 0, func() {
 				_, err := l.Acquire(ctx, job, 10*time.Second)
-				s.is("Acquire", err, redlock.ErrNoQuorum)
+				s.Is("Acquire", err, redlock.ErrNoQuorum)
 			})
 		})
 	})
@@ -439,25 +440,25 @@ func TestClocksThatTellNoPlausibleTimeStillGiveTokens(t *testing.T) {
 		"2290":        func() time.Duration { return year(2290) }, // its microseconds are above 2^53
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				truthful := s.locker(redlock.Options{})
-				odd := s.lockerWith(redlock.Options{}, &hands{wall: skew()}, s.c.Nodes())
+			harness.OnStage(t, 3, func(s *harness.Stage) {
+				truthful := s.Locker(redlock.Options{})
+				odd := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: skew()}, s.Cluster.Nodes())
 				last := int64(0)
 				for i, l := range []*redlock.Locker{odd, odd, truthful, odd, truthful, truthful} {
-					k := s.take(l, 10*time.Second)
+					k := s.Take(l, 10*time.Second)
 					if k.Fence() <= last || k.Fence() >= 1<<53 {
 						t.Errorf("acquisition %d: got token %d after %d, want a greater one below 2^53", i, k.Fence(), last)
 					}
 					last = k.Fence()
-					s.is("Release", k.Release(s.ctx), nil)
+					s.Is("Release", k.Release(s.Ctx), nil)
 					time.Sleep(time.Second)
 				}
 				if last > 1<<52+1<<40 {
 					t.Errorf("the odd clock used up the tokens: got %d", last)
 				}
 				// Other locks are not concerned.
-				k, err := truthful.TryAcquire(s.ctx, "jobs/43", time.Second)
-				if err != nil || k.Fence() > micros() {
+				k, err := truthful.TryAcquire(s.Ctx, "jobs/43", time.Second)
+				if err != nil || k.Fence() > harness.Micros() {
 					t.Errorf("another lock: got token %v, %v; want the time", k, err)
 				}
 			})
@@ -467,18 +468,18 @@ func TestClocksThatTellNoPlausibleTimeStillGiveTokens(t *testing.T) {
 
 // Attacks 46, 68, 69.
 func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		fast := s.lockerWith(redlock.Options{}, &hands{wall: time.Hour}, s.c.Nodes())
-		slow := s.lockerWith(redlock.Options{}, &hands{wall: -time.Hour}, s.c.Nodes())
-		last := s.take(fast, time.Second).Fence()
+	harness.OnStage(t, 5, func(s *harness.Stage) {
+		fast := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: time.Hour}, s.Cluster.Nodes())
+		slow := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: -time.Hour}, s.Cluster.Nodes())
+		last := s.Take(fast, time.Second).Fence()
 		time.Sleep(10 * time.Millisecond)
-		s.node(0).FlushAll()
-		s.node(3).Restart(false)
+		s.Node(0).FlushAll()
+		s.Node(3).Restart(false)
 		time.Sleep(2 * time.Second)
 		// Whichever majority answers first.
 		for _, far := range [][]int{{0, 3}, {1, 2}, {1, 4}, {2, 4}} {
-			s.slow(50*time.Millisecond, far...)
-			k, err := slow.Acquire(s.ctx, job, time.Second)
+			s.Slow(50*time.Millisecond, far...)
+			k, err := slow.Acquire(s.Ctx, job, time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -486,33 +487,33 @@ func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
 				t.Errorf("with %v far: got token %d after %d", far, k.Fence(), last)
 			}
 			last = k.Fence()
-			k.Release(s.ctx)
-			s.slow(0, far...)
+			k.Release(s.Ctx)
+			s.Slow(0, far...)
 			time.Sleep(time.Second)
 		}
 	})
 	t.Run("where all lose them, clocks decide", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			a := s.locker(redlock.Options{})
-			b := s.lockerWith(redlock.Options{}, &hands{wall: -900 * time.Millisecond}, s.c.Nodes())
-			first := s.take(a, time.Second).Fence()
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			a := s.Locker(redlock.Options{})
+			b := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: -900 * time.Millisecond}, s.Cluster.Nodes())
+			first := s.Take(a, time.Second).Fence()
 			for i := range 3 {
-				s.node(i).FlushAll()
+				s.Node(i).FlushAll()
 			}
 			time.Sleep(time.Second) // the ttl, more than the clocks differ by
-			if got := s.take(b, time.Second).Fence(); got <= first {
+			if got := s.Take(b, time.Second).Fence(); got <= first {
 				t.Errorf("token: got %d after %d", got, first)
 			}
 		})
 	})
 	t.Run("where a node's clock jumps, and exclusion breaks", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
-			first := s.take(a, time.Minute)
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+			first := s.Take(a, time.Minute)
 			for i := range 3 {
-				s.node(i).JumpClock(time.Hour)
+				s.Node(i).JumpClock(time.Hour)
 			}
-			second := s.take(b, time.Minute)
+			second := s.Take(b, time.Minute)
 			if !first.Valid() || second.Fence() <= first.Fence() {
 				t.Errorf("tokens: got %d and then %d", first.Fence(), second.Fence())
 			}
@@ -521,21 +522,21 @@ func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
 }
 
 func TestNothingLowersARegister(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		high := micros() + 1e12
-		s.setRegister(high, 0, 1, 2)
-		l := s.locker(redlock.Options{})
-		s.strangers(5*time.Second, 0, 1)
+	harness.OnStage(t, 3, func(s *harness.Stage) {
+		high := harness.Micros() + 1e12
+		s.SetRegister(high, 0, 1, 2)
+		l := s.Locker(redlock.Options{})
+		s.Foreign(5*time.Second, 0, 1)
 		for range 3 {
-			l.TryAcquire(s.ctx, job, time.Second)
+			l.TryAcquire(s.Ctx, job, time.Second)
 		}
 		time.Sleep(6 * time.Second)
-		k := s.take(l, 5*time.Second)
-		s.is("Extend", k.Extend(s.ctx), nil)
-		s.is("Release", k.Release(s.ctx), nil)
+		k := s.Take(l, 5*time.Second)
+		s.Is("Extend", k.Extend(s.Ctx), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
 		time.Sleep(time.Second)
 		for i := range 3 {
-			if got := s.register(i); got < high {
+			if got := s.Register(i); got < high {
 				t.Errorf("node %d: its register stands at %d, want at least %d", i, got, high)
 			}
 		}
@@ -545,32 +546,32 @@ func TestNothingLowersARegister(t *testing.T) {
 // A register lives about a day longer than the last word on its lock.
 func TestARegisterOutlivesTheLastWordOnItsLockByAboutADay(t *testing.T) {
 	const ttl = 10 * time.Second
-	for name, f := range map[string]func(s *stage, l *redlock.Locker){
-		"released": func(s *stage, l *redlock.Locker) { s.take(l, ttl).Release(s.ctx) },
-		"extended": func(s *stage, l *redlock.Locker) { s.take(l, ttl).Extend(s.ctx) },
-		"rolled back": func(s *stage, l *redlock.Locker) {
-			s.strangers(time.Second, 0, 1)
-			l.TryAcquire(s.ctx, job, ttl)
+	for name, f := range map[string]func(s *harness.Stage, l *redlock.Locker){
+		"released": func(s *harness.Stage, l *redlock.Locker) { s.Take(l, ttl).Release(s.Ctx) },
+		"extended": func(s *harness.Stage, l *redlock.Locker) { s.Take(l, ttl).Extend(s.Ctx) },
+		"rolled back": func(s *harness.Stage, l *redlock.Locker) {
+			s.Foreign(time.Second, 0, 1)
+			l.TryAcquire(s.Ctx, job, ttl)
 		},
-		"held for a while": func(s *stage, l *redlock.Locker) { s.take(l, ttl); time.Sleep(1600 * time.Millisecond) },
-		"cancelled": func(s *stage, l *redlock.Locker) {
-			ctx, cancel := context.WithTimeout(s.ctx, 100*time.Microsecond)
+		"held for a while": func(s *harness.Stage, l *redlock.Locker) { s.Take(l, ttl); time.Sleep(1600 * time.Millisecond) },
+		"cancelled": func(s *harness.Stage, l *redlock.Locker) {
+			ctx, cancel := context.WithTimeout(s.Ctx, 100*time.Microsecond)
 			defer cancel()
 			l.TryAcquire(ctx, job, ttl)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				f(s, s.locker(redlock.Options{}))
+			harness.OnStage(t, 3, func(s *harness.Stage) {
+				f(s, s.Locker(redlock.Options{}))
 				time.Sleep(10 * time.Millisecond)
 				for i := range 3 {
-					if got := s.node(i).TTL(jobRegister); got < 23*time.Hour || got > 25*time.Hour {
+					if got := s.Node(i).TTL(jobRegister); got < 23*time.Hour || got > 25*time.Hour {
 						t.Errorf("node %d: the register lives for %v more, want about a day", i, got)
 					}
 				}
 				time.Sleep(26 * time.Hour)
 				for i := range 3 {
-					if keys := s.node(i).Keys(); len(keys) > 0 {
+					if keys := s.Node(i).Keys(); len(keys) > 0 {
 						t.Errorf("node %d: got %v after more than a day, want nothing", i, keys)
 					}
 				}
@@ -583,29 +584,29 @@ func TestARegisterOutlivesTheLastWordOnItsLockByAboutADay(t *testing.T) {
 // each time and no more: else a hot lock would pay for the raise as long as it is hot,
 // and every raise would carry the registers farther ahead.
 func TestALeadOfTheRegistersIsNotPaidForTwice(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		var seen record
-		l := s.locker(redlock.Options{Observe: seen.observe})
-		high := micros() + 1e6
-		s.setRegister(high, 0, 1, 2)
+	harness.OnStage(t, 3, func(s *harness.Stage) {
+		var seen harness.Observer
+		l := s.Locker(redlock.Options{Observe: seen.Observe})
+		high := harness.Micros() + 1e6
+		s.SetRegister(high, 0, 1, 2)
 		last := high
 		for range 100 {
-			k := s.take(l, 10*time.Second)
+			k := s.Take(l, 10*time.Second)
 			if k.Fence() <= last {
 				t.Fatalf("token: got %d after %d", k.Fence(), last)
 			}
 			last = k.Fence()
-			s.is("Release", k.Release(s.ctx), nil)
+			s.Is("Release", k.Release(s.Ctx), nil)
 		}
-		if got := seen.count(redlock.OpRaise); got > 2 {
+		if got := seen.Count(redlock.OpRaise); got > 2 {
 			t.Errorf("raises: got %d, want the 2 of the first acquisition", got)
 		}
 		if lead := last - high; lead > 10_000 {
 			t.Errorf("the registers went %dµs farther in 100 acquisitions, want their number and the headroom of one raise", lead)
 		}
 		time.Sleep(2 * time.Second) // the clock has passed them
-		if k := s.take(l, 10*time.Second); k.Fence() > micros() {
-			t.Errorf("token: got %d, ahead of the clock's %d for no reason", k.Fence(), micros())
+		if k := s.Take(l, 10*time.Second); k.Fence() > harness.Micros() {
+			t.Errorf("token: got %d, ahead of the clock's %d for no reason", k.Fence(), harness.Micros())
 		}
 	})
 }
@@ -614,46 +615,46 @@ func TestALeadOfTheRegistersIsNotPaidForTwice(t *testing.T) {
 // are removed, as the error says, the lock is to be had, by whoever remembers them, too.
 func TestRegistersThatWereRemovedAreForgotten(t *testing.T) {
 	const top = int64(1) << 53
-	remove := func(s *stage) {
+	remove := func(s *harness.Stage) {
 		for i := range 3 {
-			s.do(i, "DEL", jobRegister)
+			s.Do(i, "DEL", jobRegister)
 		}
 	}
-	byTheClock := func(s *stage, what string, l *redlock.Locker) {
+	byTheClock := func(s *harness.Stage, what string, l *redlock.Locker) {
 		s.Helper()
-		k := s.take(l, 30*time.Second)
-		if k.Fence() > micros() {
-			s.Errorf("%s, registers removed: got token %d, want one of the clock, %d", what, k.Fence(), micros())
+		k := s.Take(l, 30*time.Second)
+		if k.Fence() > harness.Micros() {
+			s.Errorf("%s, registers removed: got token %d, want one of the clock, %d", what, k.Fence(), harness.Micros())
 		}
-		s.is("Release", k.Release(s.ctx), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
 		time.Sleep(time.Second)
 	}
 	t.Run("a slow round near the end does not use the numbers up", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.locker(redlock.Options{NodeTimeout: 5 * time.Second})
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{NodeTimeout: 5 * time.Second})
 			const room = 3_000_000
-			s.setRegister(top-room, 0, 1, 2)
-			s.slow(time.Second, 0, 1, 2)
+			s.SetRegister(top-room, 0, 1, 2)
+			s.Slow(time.Second, 0, 1, 2)
 			last := top - room
 			for range 50 {
-				k := s.take(l, 30*time.Second)
+				k := s.Take(l, 30*time.Second)
 				if k.Fence() <= last || k.Fence() > top-room/2 {
 					t.Fatalf("token: got %d after %d, %d numbers before the end", k.Fence(), last, top-k.Fence())
 				}
 				last = k.Fence()
-				s.is("Release", k.Release(s.ctx), nil)
+				s.Is("Release", k.Release(s.Ctx), nil)
 				time.Sleep(5 * time.Second)
 			}
-			s.slow(0, 0, 1, 2)
+			s.Slow(0, 0, 1, 2)
 			remove(s)
-			s.is("Release", s.take(l, 30*time.Second).Release(s.ctx), nil)
+			s.Is("Release", s.Take(l, 30*time.Second).Release(s.Ctx), nil)
 		})
 	})
 	t.Run("the last numbers", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
-			s.setRegister(top-8, 0, 1, 2)
-			s.is("Release", s.take(b, 30*time.Second).Release(s.ctx), nil)
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+			s.SetRegister(top-8, 0, 1, 2)
+			s.Is("Release", s.Take(b, 30*time.Second).Release(s.Ctx), nil)
 			var err error
 			for n := 0; err == nil; n++ {
 				if n > 8 {
@@ -661,12 +662,12 @@ func TestRegistersThatWereRemovedAreForgotten(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				var k *redlock.Lock
-				if k, err = a.TryAcquire(s.ctx, job, 30*time.Second); err == nil {
-					s.is("Release", k.Release(s.ctx), nil)
+				if k, err = a.TryAcquire(s.Ctx, job, 30*time.Second); err == nil {
+					s.Is("Release", k.Release(s.Ctx), nil)
 				}
 			}
-			s.is("TryAcquire at the end", err, redlock.ErrNoQuorum)
-			s.says(err, "remove them")
+			s.Is("TryAcquire at the end", err, redlock.ErrNoQuorum)
+			s.Says(err, "remove them")
 			time.Sleep(time.Second)
 			remove(s)
 			byTheClock(s, "who was refused", a)

@@ -253,16 +253,15 @@ func (l *Locker) giveLives(due []*registerLives) {
 		qs[n].Patience = l.patience(g.ttl)
 	}
 	for i, ln := range l.lanes {
-		var ready []*lane.Call
-		ln.Mu.Lock()
+		var calls []*lane.Call
+		var keys []*registerLives
 		for n, g := range due {
 			if g.again&(1<<i) != 0 {
-				c := &lane.Call{Ln: ln, Q: &qs[n], I: i, Holds: true}
-				ready = append(ready, ln.Start(c, lastCalls(nil, i, g.after))...)
+				calls = append(calls, &lane.Call{Ln: ln, Q: &qs[n], I: i, Holds: true})
+				keys = append(keys, g)
 			}
 		}
-		ln.Mu.Unlock()
-		lane.Deliver(ready)
+		ln.AskAll(calls, func(n int) []*lane.Call { return lastCalls(nil, i, keys[n].after) })
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -104,7 +106,7 @@ func runSchedule(t *testing.T, s schedule) (failures []string, acquired int) {
 	redlocktest.BubbleFunc(t, func() {
 		w := &world{t: t, c: redlocktest.NewSeeded(t, s.nodes, s.seed)}
 		for i := range s.lockers {
-			l, err := redlock.NewSeamed(redlock.Options{Name: "c" + strconv.Itoa(i)}, nil, nil, s.seed+uint64(i), w.c.Nodes()...)
+			l, err := harness.NewSeamed(redlock.Options{Name: "c" + strconv.Itoa(i)}, nil, nil, s.seed+uint64(i), w.c.Nodes()...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -317,7 +319,7 @@ func (w *world) checkLeftovers() {
 	for i := range w.c.Len() {
 		n := w.c.Node(i)
 		for _, key := range n.Keys() {
-			if passing(key, n.TTL(key)) {
+			if harness.Expires(key, n.TTL(key)) {
 				continue
 			}
 			if !strings.HasSuffix(key, ":fence") {
@@ -328,16 +330,16 @@ func (w *world) checkLeftovers() {
 			}
 		}
 		for j, l := range w.lockers {
-			if owed := l.Owed(i); owed != 0 {
+			if owed := seam.Peek(l).Nodes[i].Owed; owed != 0 {
 				w.fail("I4: locker %d still owes %d to %s", j, owed, n.Name())
 			}
-			if l.Down(i) {
+			if seam.Peek(l).Nodes[i].Down {
 				w.fail("I5: locker %d does not use %s again", j, n.Name())
 			}
 		}
 	}
 	for j, l := range w.lockers {
-		if n := l.Held() + l.Leaving(); n != 0 {
+		if n := seam.Peek(l).Held + seam.Peek(l).Leaving; n != 0 {
 			w.fail("I4: locker %d keeps %d locks and clean-ups", j, n)
 		}
 		if err := l.Close(); err != nil {
@@ -352,8 +354,8 @@ func (w *world) checkLeftovers() {
 // Attacks 16, 75.
 func TestSchedules(t *testing.T) {
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
-		f.Value.Set(strconv.Itoa(rounds(250, 5000))) // one of them costs next to nothing
-		if sparing {
+		f.Value.Set(strconv.Itoa(harness.Rounds(250, 5000))) // one of them costs next to nothing
+		if harness.Sparing {
 			f.Value.Set("150")
 		}
 		defer f.Value.Set(f.DefValue)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 )
 
 // The first half of this file follows the Redis page "Distributed Locks with
@@ -24,13 +25,13 @@ import (
 // Attack 87.
 func TestAtAnyMomentOnlyOneClientHoldsTheLock(t *testing.T) {
 	t.Run("of fifty that try at one instant at most one", func(t *testing.T) {
-		onStage(t, 5, func(s *stage) {
+		harness.OnStage(t, 5, func(s *harness.Stage) {
 			var wg sync.WaitGroup
 			var won atomic.Int32
 			for range 50 {
-				l := s.cold(redlock.Options{}, nil, s.c.Nodes())
+				l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
 				wg.Go(func() {
-					if _, err := l.TryAcquire(s.ctx, job, time.Minute); err == nil {
+					if _, err := l.TryAcquire(s.Ctx, job, time.Minute); err == nil {
 						won.Add(1)
 					}
 				})
@@ -42,13 +43,13 @@ func TestAtAnyMomentOnlyOneClientHoldsTheLock(t *testing.T) {
 		})
 	})
 	t.Run("of six that wait all hold it in the end, one at a time", func(t *testing.T) {
-		onStage(t, 5, func(s *stage) {
+		harness.OnStage(t, 5, func(s *harness.Stage) {
 			var wg sync.WaitGroup
 			var inside atomic.Int32
 			for range 6 {
-				l := s.locker(redlock.Options{})
+				l := s.Locker(redlock.Options{})
 				wg.Go(func() {
-					k, err := l.Acquire(s.ctx, job, 10*time.Second)
+					k, err := l.Acquire(s.Ctx, job, 10*time.Second)
 					if err != nil {
 						t.Errorf("Acquire: got %v, want the lock", err)
 						return
@@ -58,7 +59,7 @@ func TestAtAnyMomentOnlyOneClientHoldsTheLock(t *testing.T) {
 					}
 					time.Sleep(20 * time.Millisecond)
 					inside.Add(-1)
-					s.is("Release", k.Release(s.ctx), nil)
+					s.Is("Release", k.Release(s.Ctx), nil)
 				})
 			}
 			wg.Wait()
@@ -72,14 +73,14 @@ func TestAtAnyMomentOnlyOneClientHoldsTheLock(t *testing.T) {
 //
 // Attack 18.
 func TestALockWhoseHolderIsCutOffIsFreeAfterItsTTL(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		clients := s.c.Clients()
-		gone := s.lockerWith(redlock.Options{}, nil, asLockerTakes(clients))
-		b := s.locker(redlock.Options{})
+	harness.OnStage(t, 5, func(s *harness.Stage) {
+		clients := s.Cluster.Clients()
+		gone := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
+		b := s.Locker(redlock.Options{})
 		began := time.Now()
-		first := s.take(gone, 2*time.Second)
-		s.c.Cut(clients...)
-		k, err := b.Acquire(s.ctx, job, time.Second)
+		first := s.Take(gone, 2*time.Second)
+		s.Cluster.Cut(clients...)
+		k, err := b.Acquire(s.Ctx, job, time.Second)
 		if err != nil {
 			t.Fatalf("Acquire: got %v, want the lock", err)
 		}
@@ -90,7 +91,7 @@ func TestALockWhoseHolderIsCutOffIsFreeAfterItsTTL(t *testing.T) {
 		if time.Now().Before(first.Until()) {
 			t.Errorf("taken %v before the other's Until", time.Until(first.Until()))
 		}
-		s.is("Release", k.Release(s.ctx), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
 	})
 }
 
@@ -102,24 +103,24 @@ func TestAMajorityThatIsUpIsEnoughToAcquireExtendAndRelease(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5, 7} {
 		for down := range n + 1 {
 			t.Run(fmt.Sprintf("%d of %d down", down, n), func(t *testing.T) {
-				onStage(t, n, func(s *stage) {
-					l := s.locker(redlock.Options{})
+				harness.OnStage(t, n, func(s *harness.Stage) {
+					l := s.Locker(redlock.Options{})
 					for i := range down {
-						s.node(i).Stop()
+						s.Node(i).Stop()
 					}
-					k, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+					k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
 					if up := n - down; 2*up <= n {
 						// Of the nodes configured, never of those that answer.
-						s.is("TryAcquire", err, redlock.ErrNoQuorum)
-						s.clean(l)
+						s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+						s.Clean(l)
 						return
 					}
 					if err != nil {
 						t.Fatalf("TryAcquire: got %v, want the lock", err)
 					}
-					s.is("Extend", k.Extend(s.ctx), nil)
-					s.is("Release", k.Release(s.ctx), nil)
-					s.clean(l)
+					s.Is("Extend", k.Extend(s.Ctx), nil)
+					s.Is("Release", k.Release(s.Ctx), nil)
+					s.Clean(l)
 				})
 			})
 		}
@@ -132,11 +133,11 @@ func TestAMajorityThatIsUpIsEnoughToAcquireExtendAndRelease(t *testing.T) {
 // and all lock requests." The Redlock Algorithm, 2: "using the same key name and
 // random value in all the instances".
 func TestTheKeyIsSetIfItDoesNotExistWithAnExpiryAndTheSameValueOnAllNodes(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		k := s.take(s.locker(redlock.Options{}), 30*time.Second)
+	harness.OnStage(t, 5, func(s *harness.Stage) {
+		k := s.Take(s.Locker(redlock.Options{}), 30*time.Second)
 		time.Sleep(oneTrip)
 		for i := range 5 {
-			sets := s.told(i, "acquire")
+			sets := s.Told(i, "acquire")
 			if len(sets) != 1 {
 				t.Fatalf("node %d was asked %d times, want once", i, len(sets))
 			}
@@ -145,8 +146,8 @@ func TestTheKeyIsSetIfItDoesNotExistWithAnExpiryAndTheSameValueOnAllNodes(t *tes
 				t.Errorf("node %d: got %q, want %q", i, got, want)
 			}
 		}
-		s.carry("after the acquisition", k.Value(), 0, 1, 2, 3, 4)
-		if ttl := s.node(0).TTL(job); ttl > 30*time.Second || ttl < 29*time.Second {
+		s.Carry("after the acquisition", k.Value(), 0, 1, 2, 3, 4)
+		if ttl := s.Node(0).TTL(job); ttl > 30*time.Second || ttl < 29*time.Second {
 			t.Errorf("ttl on a node: got %v, want 30s", ttl)
 		}
 	})
@@ -154,25 +155,25 @@ func TestTheKeyIsSetIfItDoesNotExistWithAnExpiryAndTheSameValueOnAllNodes(t *tes
 
 // Attack 23.
 func TestValuesAreUniqueOverAllClientsAndAllRequests(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		s.strangers(time.Minute, 0, 1)
+	harness.OnStage(t, 3, func(s *harness.Stage) {
+		s.Foreign(time.Minute, 0, 1)
 		for range 4 {
-			l, err := redlock.New(redlock.Options{Name: "same"}, s.c.Nodes()...) // not seeded
+			l, err := redlock.New(redlock.Options{Name: "same"}, s.Cluster.Nodes()...) // not seeded
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close()
 			for range 7 {
-				l.TryAcquire(s.ctx, job, time.Second)
-				ctx, cancel := context.WithTimeout(s.ctx, 20*time.Millisecond)
+				l.TryAcquire(s.Ctx, job, time.Second)
+				ctx, cancel := context.WithTimeout(s.Ctx, 20*time.Millisecond)
 				l.Acquire(ctx, job, time.Second, redlock.WithLabel("same"))
 				cancel()
 			}
 		}
 		seen := make(map[string]bool)
-		sets := s.told(2, "acquire")
+		sets := s.Told(2, "acquire")
 		for _, c := range sets {
-			v := valueOf(c.Args)
+			v := harness.ValueOf(c.Args)
 			if seen[v] {
 				t.Errorf("the value %s was used for two requests", v)
 			}
@@ -193,14 +194,14 @@ func TestValuesAreUniqueOverAllClientsAndAllRequests(t *testing.T) {
 //
 // Attacks 4, 25.
 func TestALateReleaseDoesNotRemoveTheLockOfAnother(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
-		old := s.take(a, time.Second)
+	harness.OnStage(t, 5, func(s *harness.Stage) {
+		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		old := s.Take(a, time.Second)
 		time.Sleep(2 * time.Second)
-		k := s.take(b, time.Minute)
-		s.is("the late Release", old.Release(s.ctx), redlock.ErrLost)
+		k := s.Take(b, time.Minute)
+		s.Is("the late Release", old.Release(s.Ctx), redlock.ErrLost)
 		time.Sleep(time.Second)
-		s.carry("after the late release", k.Value(), s.all()...)
+		s.Carry("after the late release", k.Value(), s.All()...)
 		if !k.Valid() {
 			t.Errorf("the other's lock is not valid any more")
 		}
@@ -223,51 +224,51 @@ func TestUntilCountsFromBeforeTheFirstRequest(t *testing.T) {
 			}
 			for what, slow := range map[string]time.Duration{"prompt": 0, "slow": ttl / 20} {
 				t.Run(fmt.Sprintf("drift %d %%, ttl %v, %s replies", percent, ttl, what), func(t *testing.T) {
-					onStage(t, 3, func(s *stage) {
+					harness.OnStage(t, 3, func(s *harness.Stage) {
 						slow := min(slow, 900*time.Millisecond)
-						l := s.locker(redlock.Options{Drift: float64(percent) / 100})
-						s.slow(slow, 0, 1, 2)
+						l := s.Locker(redlock.Options{Drift: float64(percent) / 100})
+						s.Slow(slow, 0, 1, 2)
 						began := time.Now()
-						k := s.take(l, ttl)
+						k := s.Take(l, ttl)
 						if took := time.Since(began); took < slow {
 							t.Fatalf("the answers took %v, want %v: the test tests nothing", took, slow)
 						}
-						if got, want := k.Until(), began.Add(validFor(ttl, percent)); !got.Equal(want) {
+						if got, want := k.Until(), began.Add(harness.ValidFor(ttl, percent)); !got.Equal(want) {
 							t.Errorf("Until: got %v after the call, want %v", got.Sub(began), want.Sub(began))
 						}
-						k.Release(s.ctx)
+						k.Release(s.Ctx)
 					})
 				})
 			}
 		}
 	}
 	t.Run("also before the dials", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			s.slow(100*time.Millisecond, 0, 1, 2)
-			l := s.cold(redlock.Options{}, nil, s.c.Nodes())
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			s.Slow(100*time.Millisecond, 0, 1, 2)
+			l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
 			began := time.Now()
-			k := s.take(l, 10*time.Second)
-			if got, want := k.Until().Sub(began), validFor(10*time.Second, 1); got != want {
+			k := s.Take(l, 10*time.Second)
+			if got, want := k.Until().Sub(began), harness.ValidFor(10*time.Second, 1); got != want {
 				t.Errorf("Until: got %v after the call, want %v", got, want)
 			}
 		})
 	})
 	t.Run("also in a later attempt of Acquire, from that one", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			var seen record
-			l := s.locker(redlock.Options{Observe: seen.observe})
-			s.strangers(time.Second, 0, 1)
-			k, err := l.Acquire(s.ctx, job, 10*time.Second)
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			var seen harness.Observer
+			l := s.Locker(redlock.Options{Observe: seen.Observe})
+			s.Foreign(time.Second, 0, 1)
+			k, err := l.Acquire(s.Ctx, job, 10*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
-			last := seen.rounds[len(seen.rounds)-1]
-			for _, r := range seen.rounds {
+			var last redlock.Round
+			for _, r := range seen.Rounds() {
 				if r.Op == redlock.OpAcquire {
 					last = r
 				}
 			}
-			if got, want := k.Until(), last.Start.Add(validFor(10*time.Second, 1)); !got.Equal(want) || last.Attempt < 2 {
+			if got, want := k.Until(), last.Start.Add(harness.ValidFor(10*time.Second, 1)); !got.Equal(want) || last.Attempt < 2 {
 				t.Errorf("Until after attempt %d: got %v, want %v", last.Attempt, got, want)
 			}
 		})
@@ -286,22 +287,22 @@ func TestANodeThatDoesNotAnswerCostsASmallTimeout(t *testing.T) {
 		{time.Hour, 50 * time.Millisecond, 50 * time.Millisecond},
 	} {
 		t.Run(fmt.Sprintf("ttl %v, NodeTimeout %v", c.ttl, c.timeout), func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				l := s.locker(redlock.Options{NodeTimeout: c.timeout})
-				s.node(1).Hang()
-				s.node(2).Hang()
-				s.lasts("a majority that hangs", c.want, func() {
-					_, err := l.TryAcquire(s.ctx, job, c.ttl)
-					s.is("TryAcquire", err, redlock.ErrNoQuorum)
-					s.says(err, "node-b:6379 timeout", "node-c:6379 timeout", "node-a:6379 yes")
+			harness.OnStage(t, 3, func(s *harness.Stage) {
+				l := s.Locker(redlock.Options{NodeTimeout: c.timeout})
+				s.Node(1).Hang()
+				s.Node(2).Hang()
+				s.Lasts("a majority that hangs", c.want, func() {
+					_, err := l.TryAcquire(s.Ctx, job, c.ttl)
+					s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+					s.Says(err, "node-b:6379 timeout", "node-c:6379 timeout", "node-a:6379 yes")
 				})
-				s.lasts("the next call, which knows that they are down", 0, func() {
-					_, err := l.TryAcquire(s.ctx, job, c.ttl)
-					s.is("TryAcquire", err, redlock.ErrNoQuorum)
+				s.Lasts("the next call, which knows that they are down", 0, func() {
+					_, err := l.TryAcquire(s.Ctx, job, c.ttl)
+					s.Is("TryAcquire", err, redlock.ErrNoQuorum)
 				})
-				s.node(1).Resume()
-				s.node(2).Resume()
-				s.clean(l)
+				s.Node(1).Resume()
+				s.Node(2).Resume()
+				s.Clean(l)
 			})
 		})
 	}
@@ -311,21 +312,21 @@ func TestANodeThatDoesNotAnswerCostsASmallTimeout(t *testing.T) {
 // instances at the same time using multiplexing". So the time is that of the slowest
 // of the majority, not the sum; the same for extend and release.
 func TestAllNodesAreAskedAtOnce(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		l := s.locker(redlock.Options{})
+	harness.OnStage(t, 5, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
 		for i := range 5 {
-			s.slow(time.Duration(i+1)*20*time.Millisecond, i)
+			s.Slow(time.Duration(i+1)*20*time.Millisecond, i)
 		}
 		var k *redlock.Lock
 		began := time.Now()
-		s.lasts("TryAcquire", 60*time.Millisecond, func() { k = s.take(l, 10*time.Second) })
+		s.Lasts("TryAcquire", 60*time.Millisecond, func() { k = s.Take(l, 10*time.Second) })
 		time.Sleep(700 * time.Millisecond)
-		s.lasts("Extend", 60*time.Millisecond, func() { s.is("Extend", k.Extend(s.ctx), nil) })
+		s.Lasts("Extend", 60*time.Millisecond, func() { s.Is("Extend", k.Extend(s.Ctx), nil) })
 		time.Sleep(time.Second)
-		s.lasts("Release", 60*time.Millisecond, func() { s.is("Release", k.Release(s.ctx), nil) })
+		s.Lasts("Release", 60*time.Millisecond, func() { s.Is("Release", k.Release(s.Ctx), nil) })
 		for i := range 5 {
 			// Half a round trip after the call: it left when the call was made.
-			at := s.told(i, "acquire")[0].At.Sub(began)
+			at := s.Told(i, "acquire")[0].At.Sub(began)
 			if want := time.Duration(i+1) * 10 * time.Millisecond; at < want || at > want+oneTrip {
 				t.Errorf("node %d was asked after %v, want %v", i, at, want)
 			}
@@ -341,25 +342,25 @@ func TestTheLockIsAcquiredIfAndOnlyIfAMajorityIsOurs(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5, 7} {
 		for others := range n + 1 {
 			t.Run(fmt.Sprintf("%d of %d hold another's", others, n), func(t *testing.T) {
-				onStage(t, n, func(s *stage) {
-					l := s.locker(redlock.Options{})
+				harness.OnStage(t, n, func(s *harness.Stage) {
+					l := s.Locker(redlock.Options{})
 					for i := range others {
-						s.strangers(time.Minute, i)
+						s.Foreign(time.Minute, i)
 					}
-					k, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+					k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
 					if 2*(n-others) > n {
 						if err != nil {
 							t.Fatalf("got %v, want the lock", err)
 						}
-						s.is("Release", k.Release(s.ctx), nil)
+						s.Is("Release", k.Release(s.Ctx), nil)
 					} else {
-						s.is("TryAcquire", err, redlock.ErrHeld)
+						s.Is("TryAcquire", err, redlock.ErrHeld)
 						if k != nil {
 							t.Errorf("a lock and an error")
 						}
 					}
-					s.clean(l)
-					s.carry("afterwards", otherValue, s.all()[:others]...)
+					s.Clean(l)
+					s.Carry("afterwards", otherValue, s.All()[:others]...)
 				})
 			})
 		}
@@ -374,7 +375,7 @@ func TestTheLockIsAcquiredIfAndOnlyIfAMajorityIsOurs(t *testing.T) {
 // Attack 1.
 func TestAMajorityThatIsCompleteAfterTheValidityIsNoLock(t *testing.T) {
 	const ttl = 10 * time.Second
-	valid := validFor(ttl, 1)
+	valid := harness.ValidFor(ttl, 1)
 	for _, c := range []struct {
 		name    string
 		elapsed time.Duration
@@ -386,13 +387,13 @@ func TestAMajorityThatIsCompleteAfterTheValidityIsNoLock(t *testing.T) {
 		{"an hour later", time.Hour, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				var h hands // of a process that is stopped while the answers wait in its sockets
-				l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
-				h.stop()
-				began := h.steadyNow()
-				s.once(0, "acquire", func() { h.pass(c.elapsed) })
-				k, err := l.TryAcquire(s.ctx, job, ttl)
+			harness.OnStage(t, 3, func(s *harness.Stage) {
+				var h harness.Clocks // of a process that is stopped while the answers wait in its sockets
+				l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+				h.Stop()
+				began := h.Steady()
+				s.Once(0, "acquire", func() { h.Pass(c.elapsed) })
+				k, err := l.TryAcquire(s.Ctx, job, ttl)
 				if c.won {
 					if err != nil {
 						t.Fatalf("got %v, want the lock", err)
@@ -402,20 +403,20 @@ func TestAMajorityThatIsCompleteAfterTheValidityIsNoLock(t *testing.T) {
 					}
 					return
 				}
-				s.is("TryAcquire", err, redlock.ErrNoQuorum)
-				s.says(err, "validity")
-				s.clean(l)
+				s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+				s.Says(err, "validity")
+				s.Clean(l)
 			})
 		})
 	}
 	t.Run("the machine was suspended, its steady clock stood still", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			var h hands
-			l := s.lockerWith(redlock.Options{}, &h, s.c.Nodes())
-			s.once(1, "acquire", func() { h.setWall(time.Minute) })
-			_, err := l.TryAcquire(s.ctx, job, ttl)
-			s.is("TryAcquire", err, redlock.ErrNoQuorum)
-			s.clean(l)
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			var h harness.Clocks
+			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+			s.Once(1, "acquire", func() { h.MoveWall(time.Minute) })
+			_, err := l.TryAcquire(s.Ctx, job, ttl)
+			s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+			s.Clean(l)
 		})
 	})
 }
@@ -426,38 +427,38 @@ func TestAMajorityThatIsCompleteAfterTheValidityIsNoLock(t *testing.T) {
 //
 // Attacks 20, 21, 35.
 func TestAFailedAttemptIsUnlockedOnAllNodesThatMayHoldIt(t *testing.T) {
-	type fault func(s *stage, i int)
+	type fault func(s *harness.Stage, i int)
 	for name, f := range map[string]fault{
-		"said yes":                       func(s *stage, i int) {},
-		"executed, the connection reset": func(s *stage, i int) { s.once(i, "acquire", func() { s.node(i).DropReplies(2) }) },
-		"executed, the reply lost":       func(s *stage, i int) { s.once(i, "acquire", func() { s.node(i).LoseReplies(2) }) },
-		"executed, the way back cut":     func(s *stage, i int) { s.once(i, "acquire", s.node(i).PartitionReplies) },
-		"hung before it executed":        func(s *stage, i int) { s.once(i, "acquire", s.node(i).Hang) },
-		"cut off before it heard of it":  func(s *stage, i int) { s.node(i).Partition() },
-		"slower than the timeout":        func(s *stage, i int) { s.slow(1500*time.Millisecond, i) },
-		"register of the wrong type":     func(s *stage, i int) { s.do(i, "SET", jobRegister, "word", "PX", "100000") },
-		"lock set, then an error on ZADD": func(s *stage, i int) {
-			s.node(i).FailCommand("zadd", "OOM command not allowed when used memory > 'maxmemory'.")
+		"said yes":                       func(s *harness.Stage, i int) {},
+		"executed, the connection reset": func(s *harness.Stage, i int) { s.Once(i, "acquire", func() { s.Node(i).DropReplies(2) }) },
+		"executed, the reply lost":       func(s *harness.Stage, i int) { s.Once(i, "acquire", func() { s.Node(i).LoseReplies(2) }) },
+		"executed, the way back cut":     func(s *harness.Stage, i int) { s.Once(i, "acquire", s.Node(i).PartitionReplies) },
+		"hung before it executed":        func(s *harness.Stage, i int) { s.Once(i, "acquire", s.Node(i).Hang) },
+		"cut off before it heard of it":  func(s *harness.Stage, i int) { s.Node(i).Partition() },
+		"slower than the timeout":        func(s *harness.Stage, i int) { s.Slow(1500*time.Millisecond, i) },
+		"register of the wrong type":     func(s *harness.Stage, i int) { s.Do(i, "SET", jobRegister, "word", "PX", "100000") },
+		"lock set, then an error on ZADD": func(s *harness.Stage, i int) {
+			s.Node(i).FailCommand("zadd", "OOM command not allowed when used memory > 'maxmemory'.")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				l := s.locker(redlock.Options{})
-				s.strangers(time.Minute, 0, 1)
+			harness.OnStage(t, 5, func(s *harness.Stage) {
+				l := s.Locker(redlock.Options{})
+				s.Foreign(time.Minute, 0, 1)
 				f(s, 2)
 				f(s, 3)
 				f(s, 4)
 				for _, i := range []int{3, 4} { // so that the attempt fails in any case
 					if name == "said yes" {
-						s.strangers(time.Minute, i)
+						s.Foreign(time.Minute, i)
 					}
 				}
-				_, err := l.TryAcquire(s.ctx, job, 5*time.Second)
+				_, err := l.TryAcquire(s.Ctx, job, 5*time.Second)
 				if err == nil {
 					t.Fatal("TryAcquire: got the lock, want none")
 				}
 				time.Sleep(300 * time.Millisecond)
-				s.clean(l)
+				s.Clean(l)
 			})
 		})
 	}
@@ -466,18 +467,18 @@ func TestAFailedAttemptIsUnlockedOnAllNodesThatMayHoldIt(t *testing.T) {
 // Retry on Failure: "It is worth stressing how important it is for clients that fail to
 // acquire the majority of locks, to release the (partially) acquired locks ASAP".
 func TestWhatAFailedAttemptHoldsIsFreeARoundTripLater(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		l := s.locker(redlock.Options{})
-		s.strangers(time.Minute, 0, 1, 2)
-		_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
-		s.is("TryAcquire", err, redlock.ErrHeld)
+	harness.OnStage(t, 5, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		s.Foreign(time.Minute, 0, 1, 2)
+		_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+		s.Is("TryAcquire", err, redlock.ErrHeld)
 		time.Sleep(2 * oneTrip) // what of the acquire was still under way, and the rollback
 		for _, i := range []int{3, 4} {
-			if v, ok := s.node(i).Get(job); ok {
+			if v, ok := s.Node(i).Get(job); ok {
 				t.Errorf("node %d holds %s, want nothing", i, v)
 			}
 		}
-		if got := s.told(0, "rollback"); len(got) > 0 {
+		if got := s.Told(0, "rollback"); len(got) > 0 {
 			t.Errorf("a node that said who holds it was told %v", got)
 		}
 	})
@@ -486,9 +487,9 @@ func TestWhatAFailedAttemptHoldsIsFreeARoundTripLater(t *testing.T) {
 // Retry on Failure: "it should try again after a random delay in order to try to
 // desynchronize multiple clients".
 func TestAPauseBeforeTheNextAttemptIsRandom(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
+	harness.OnStage(t, 3, func(s *harness.Stage) {
 		const longest = 100 * time.Millisecond
-		s.strangers(time.Minute, 0, 1, 2)
+		s.Foreign(time.Minute, 0, 1, 2)
 		var mu sync.Mutex
 		var asked []int
 		retry := func(attempt int) time.Duration {
@@ -497,13 +498,13 @@ func TestAPauseBeforeTheNextAttemptIsRandom(t *testing.T) {
 			asked = append(asked, attempt)
 			return longest
 		}
-		l := s.locker(redlock.Options{Retry: retry})
-		ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
+		l := s.Locker(redlock.Options{Retry: retry})
+		ctx, cancel := context.WithTimeout(s.Ctx, 5*time.Second)
 		defer cancel()
 		_, err := l.Acquire(ctx, job, time.Second)
-		s.is("Acquire", err, context.DeadlineExceeded)
-		s.is("Acquire", err, redlock.ErrHeld)
-		sets := s.told(0, "acquire", "pttl", "wait") // it tries once, and looks from then on
+		s.Is("Acquire", err, context.DeadlineExceeded)
+		s.Is("Acquire", err, redlock.ErrHeld)
+		sets := s.Told(0, "acquire", "pttl", "wait") // it tries once, and looks from then on
 		distinct := make(map[time.Duration]bool)
 		for i := 2; i < len(sets); i++ { // the first look is as soon as releases are heard
 			d := sets[i].At.Sub(sets[i-1].At)
@@ -528,29 +529,29 @@ func TestAPauseBeforeTheNextAttemptIsRandom(t *testing.T) {
 //
 // Attack 23.
 func TestTheNextAttemptComesAfterItsOwnRollback(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		var seen record
-		l := s.locker(redlock.Options{Observe: seen.observe, Retry: func(int) time.Duration { return time.Millisecond }})
+	harness.OnStage(t, 5, func(s *harness.Stage) {
+		var seen harness.Observer
+		l := s.Locker(redlock.Options{Observe: seen.Observe, Retry: func(int) time.Duration { return time.Millisecond }})
 		// Three nodes are held by another, which is decided at once. The answers of
 		// the two slow ones and their rollbacks take a while.
-		s.strangers(time.Minute, 0, 1, 2)
-		s.slow(100*time.Millisecond, 3, 4)
-		s.once(2, "acquire", func() {
-			time.AfterFunc(300*time.Microsecond, func() { s.node(0).Evict(job); s.node(1).Evict(job) })
+		s.Foreign(time.Minute, 0, 1, 2)
+		s.Slow(100*time.Millisecond, 3, 4)
+		s.Once(2, "acquire", func() {
+			time.AfterFunc(300*time.Microsecond, func() { s.Node(0).Evict(job); s.Node(1).Evict(job) })
 		})
-		k, err := l.Acquire(s.ctx, job, 10*time.Second)
+		k, err := l.Acquire(s.Ctx, job, 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := seen.attempts(); got != 2 {
+		if got := seen.Attempts(); got != 2 {
 			t.Errorf("acquired with attempt %d, want 2: the attempt before stood in the way", got)
 		}
 		time.Sleep(time.Second)
 		for _, i := range []int{3, 4} {
 			var last string
-			for _, c := range s.told(i, "acquire", "rollback") {
-				switch v := valueOf(c.Args); {
-				case verb(c.Args) == "rollback":
+			for _, c := range s.Told(i, "acquire", "rollback") {
+				switch v := harness.ValueOf(c.Args); {
+				case harness.Verb(c.Args) == "rollback":
 					last = ""
 				case last != "":
 					t.Errorf("node %d was asked for %s before %s was rolled back", i, v, last)
@@ -559,7 +560,7 @@ func TestTheNextAttemptComesAfterItsOwnRollback(t *testing.T) {
 				}
 			}
 		}
-		s.carry("afterwards", k.Value(), 0, 1, 3, 4)
+		s.Carry("afterwards", k.Value(), 0, 1, 3, 4)
 	})
 }
 
@@ -568,22 +569,22 @@ func TestTheNextAttemptComesAfterItsOwnRollback(t *testing.T) {
 //
 // Attack 66.
 func TestAReleaseGoesToAllNodes(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		l := s.locker(redlock.Options{})
-		s.strangers(time.Minute, 0)                               // says no
-		s.once(1, "acquire", func() { s.node(1).DropReplies(2) }) // does not say
-		s.slow(50*time.Millisecond, 2)                            // had not said
-		k := s.take(l, 10*time.Second)
-		s.is("Release", k.Release(s.ctx), nil)
+	harness.OnStage(t, 5, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		s.Foreign(time.Minute, 0)                                 // says no
+		s.Once(1, "acquire", func() { s.Node(1).DropReplies(2) }) // does not say
+		s.Slow(50*time.Millisecond, 2)                            // had not said
+		k := s.Take(l, 10*time.Second)
+		s.Is("Release", k.Release(s.Ctx), nil)
 		time.Sleep(time.Second)
 		for i := range 5 {
-			got := s.told(i, "release")
-			if len(got) == 0 || valueOf(got[0].Args) != k.Value() {
-				t.Errorf("node %d was told %v, want the release of %s", i, verbs(s.told(i)), k.Value())
+			got := s.Told(i, "release")
+			if len(got) == 0 || harness.ValueOf(got[0].Args) != k.Value() {
+				t.Errorf("node %d was told %v, want the release of %s", i, harness.Verbs(s.Told(i)), k.Value())
 			}
 		}
-		s.carry("afterwards", otherValue, 0)
-		s.clean(l)
+		s.Carry("afterwards", otherValue, 0)
+		s.Clean(l)
 	})
 }
 
@@ -591,13 +592,13 @@ func TestAReleaseGoesToAllNodes(t *testing.T) {
 //
 // Attack 17.
 func TestAReleaseWithACancelledContextIsDoneAllTheSame(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
-		k := s.take(l, 10*time.Second)
-		ctx, cancel := context.WithCancel(s.ctx)
+	harness.OnStage(t, 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 10*time.Second)
+		ctx, cancel := context.WithCancel(s.Ctx)
 		cancel()
-		s.is("Release", k.Release(ctx), nil)
-		s.clean(l)
+		s.Is("Release", k.Release(ctx), nil)
+		s.Clean(l)
 	})
 }
 
@@ -606,34 +607,34 @@ func TestAReleaseWithACancelledContextIsDoneAllTheSame(t *testing.T) {
 //
 // Attacks 7, 48.
 func TestAMajorityCarriesTheKeyUntilUntilThoughTheNodesClocksAreFast(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
+	harness.OnStage(t, 5, func(s *harness.Stage) {
 		for i := range 5 {
-			s.node(i).SetClockRate(1.01)
+			s.Node(i).SetClockRate(1.01)
 		}
-		a := s.locker(redlock.Options{})
-		s.node(4).Stop()
-		s.slow(90*time.Millisecond, 1, 2)
-		k := s.take(a, time.Minute)
-		s.slow(0, 1, 2)
+		a := s.Locker(redlock.Options{})
+		s.Node(4).Stop()
+		s.Slow(90*time.Millisecond, 1, 2)
+		k := s.Take(a, time.Minute)
+		s.Slow(0, 1, 2)
 		time.Sleep(time.Until(k.Until()) - time.Microsecond) // the wall clock's grain
 		if !k.Valid() {
 			t.Errorf("a microsecond before Until: not valid")
 		}
-		s.carry("a microsecond before Until", k.Value(), 0, 1, 2, 3)
+		s.Carry("a microsecond before Until", k.Value(), 0, 1, 2, 3)
 		time.Sleep(time.Microsecond)
 		if k.Valid() {
 			t.Errorf("after Until: valid")
 		}
 	})
 	t.Run("and keeps others out until then", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
 			for i := range 3 {
-				s.node(i).SetClockRate(1.01)
+				s.Node(i).SetClockRate(1.01)
 			}
-			a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{Retry: func(int) time.Duration { return time.Millisecond }})
-			k := s.take(a, 10*time.Second)
+			a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{Retry: func(int) time.Duration { return time.Millisecond }})
+			k := s.Take(a, 10*time.Second)
 			time.Sleep(9500 * time.Millisecond)
-			if _, err := b.Acquire(s.ctx, job, 10*time.Second); err != nil {
+			if _, err := b.Acquire(s.Ctx, job, 10*time.Second); err != nil {
 				t.Fatal(err)
 			}
 			if early := time.Until(k.Until()); early > 0 {
@@ -648,24 +649,24 @@ func TestAMajorityCarriesTheKeyUntilUntilThoughTheNodesClocksAreFast(t *testing.
 //
 // Attack 37.
 func TestANodeThatStaysAwayForTheTTLAfterACrashLetsNobodyIn(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
-		s.node(3).Stop()
-		s.node(4).Stop()
-		k := s.take(a, 5*time.Second) // by a bare majority
-		s.node(3).Start()
-		s.node(4).Start()
-		s.node(2).Restart(false)
-		s.node(2).Stop()
+	harness.OnStage(t, 5, func(s *harness.Stage) {
+		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		s.Node(3).Stop()
+		s.Node(4).Stop()
+		k := s.Take(a, 5*time.Second) // by a bare majority
+		s.Node(3).Start()
+		s.Node(4).Start()
+		s.Node(2).Restart(false)
+		s.Node(2).Stop()
 		for k.Valid() {
-			if _, err := b.TryAcquire(s.ctx, job, 5*time.Second); err == nil {
+			if _, err := b.TryAcquire(s.Ctx, job, 5*time.Second); err == nil {
 				t.Fatalf("%v before the holder's Until another took the lock", time.Until(k.Until()))
 			}
 			time.Sleep(200 * time.Millisecond)
 		}
 		time.Sleep(200 * time.Millisecond)
-		s.node(2).Start()
-		if _, err := b.Acquire(s.ctx, job, 5*time.Second); err != nil {
+		s.Node(2).Start()
+		if _, err := b.Acquire(s.Ctx, job, 5*time.Second); err != nil {
 			t.Errorf("after the ttl: got %v, want the lock", err)
 		}
 	})
@@ -675,10 +676,10 @@ func TestANodeThatStaysAwayForTheTTLAfterACrashLetsNobodyIn(t *testing.T) {
 
 // Attack 14.
 func TestACallWithAContextThatIsOverSendsNothing(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
+	harness.OnStage(t, 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
 		why := errors.New("the request is gone")
-		ctx, cancel := context.WithCancelCause(s.ctx)
+		ctx, cancel := context.WithCancelCause(s.Ctx)
 		cancel(why)
 		for name, call := range map[string]func() error{
 			"TryAcquire": func() error { _, err := l.TryAcquire(ctx, job, time.Second); return err },
@@ -690,15 +691,15 @@ func TestACallWithAContextThatIsOverSendsNothing(t *testing.T) {
 			},
 		} {
 			err := call()
-			s.is(name, err, context.Canceled)
-			s.is(name, err, why)
+			s.Is(name, err, context.Canceled)
+			s.Is(name, err, why)
 			if errors.Is(err, redlock.ErrNoQuorum) {
 				t.Errorf("%s: got %v, which is ErrNoQuorum, though nobody was asked", name, err)
 			}
 		}
 		time.Sleep(time.Second)
 		for i := range 3 {
-			if got := s.told(i); len(got) > 0 {
+			if got := s.Told(i); len(got) > 0 {
 				t.Errorf("node %d was told %v, want nothing", i, got)
 			}
 		}
@@ -709,11 +710,11 @@ func TestACallWithAContextThatIsOverSendsNothing(t *testing.T) {
 func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T) {
 	for _, name := range []string{"TryAcquire", "Acquire"} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				l := s.locker(redlock.Options{})
-				s.slow(100*time.Millisecond, 1, 2, 3)
-				s.node(4).Hang()
-				ctx, cancel := context.WithCancel(s.ctx)
+			harness.OnStage(t, 5, func(s *harness.Stage) {
+				l := s.Locker(redlock.Options{})
+				s.Slow(100*time.Millisecond, 1, 2, 3)
+				s.Node(4).Hang()
+				ctx, cancel := context.WithCancel(s.Ctx)
 				time.AfterFunc(20*time.Millisecond, cancel)
 				call := l.TryAcquire
 				if name == "Acquire" {
@@ -727,59 +728,59 @@ func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T
 				if k != nil {
 					t.Errorf("a lock and an error")
 				}
-				s.is(name, err, context.Canceled)
-				s.is(name, err, redlock.ErrNoQuorum)
-				s.says(err, "context canceled", "3 of 5 votes needed", "node-a:6379 yes", "node-b:6379 pending", "node-e:6379 pending")
+				s.Is(name, err, context.Canceled)
+				s.Is(name, err, redlock.ErrNoQuorum)
+				s.Says(err, "context canceled", "3 of 5 votes needed", "node-a:6379 yes", "node-b:6379 pending", "node-e:6379 pending")
 				if errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v, which is a deadline's error, too", err)
 				}
 				time.Sleep(2 * time.Second)
-				s.carry("when the slow ones had answered", "", 0, 1, 2, 3, 4)
-				s.node(4).Resume()
-				s.clean(l)
+				s.Carry("when the slow ones had answered", "", 0, 1, 2, 3, 4)
+				s.Node(4).Resume()
+				s.Clean(l)
 			})
 		})
 	}
 	t.Run("by its deadline", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.locker(redlock.Options{})
-			s.slow(200*time.Millisecond, 0, 1, 2)
-			ctx, cancel := context.WithTimeout(s.ctx, 50*time.Millisecond)
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{})
+			s.Slow(200*time.Millisecond, 0, 1, 2)
+			ctx, cancel := context.WithTimeout(s.Ctx, 50*time.Millisecond)
 			defer cancel()
 			began := time.Now()
 			_, err := l.TryAcquire(ctx, job, 10*time.Second)
 			if took := time.Since(began); took != 50*time.Millisecond {
 				t.Errorf("it returned after %v, want 50ms", took)
 			}
-			s.is("TryAcquire", err, context.DeadlineExceeded)
-			s.clean(l)
+			s.Is("TryAcquire", err, context.DeadlineExceeded)
+			s.Clean(l)
 		})
 	})
 	t.Run("between two attempts", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.locker(redlock.Options{Retry: func(int) time.Duration { return time.Hour }})
-			s.strangers(time.Hour, 0, 1, 2)
-			ctx, cancel := context.WithTimeout(s.ctx, 10*time.Minute)
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{Retry: func(int) time.Duration { return time.Hour }})
+			s.Foreign(time.Hour, 0, 1, 2)
+			ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Minute)
 			defer cancel()
 			began := time.Now()
 			_, err := l.Acquire(ctx, job, 10*time.Second)
 			if took := time.Since(began); took != 10*time.Minute {
 				t.Errorf("it returned after %v, want 10m", took)
 			}
-			s.is("Acquire", err, context.DeadlineExceeded)
-			s.is("Acquire", err, redlock.ErrHeld)
-			s.says(err, "held by other", "2 of 3 votes needed", "attempt 1")
+			s.Is("Acquire", err, context.DeadlineExceeded)
+			s.Is("Acquire", err, redlock.ErrHeld)
+			s.Says(err, "held by other", "2 of 3 votes needed", "attempt 1")
 		})
 	})
 	t.Run("during the raise of the token", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.locker(redlock.Options{})
-			s.setRegister(micros()+1e9, 0, 1, 2)
-			ctx, cancel := context.WithCancel(s.ctx)
-			s.once(0, "raise", cancel)
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{})
+			s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
+			ctx, cancel := context.WithCancel(s.Ctx)
+			s.Once(0, "raise", cancel)
 			_, err := l.TryAcquire(ctx, job, 10*time.Second)
-			s.is("TryAcquire", err, context.Canceled)
-			s.clean(l)
+			s.Is("TryAcquire", err, context.Canceled)
+			s.Clean(l)
 		})
 	})
 }
@@ -790,17 +791,17 @@ func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T
 // Attack 16.
 func TestAContextThatEndsWhenTheQuorumIsCompleteGivesALockOrARollback(t *testing.T) {
 	var exactly time.Duration
-	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
+	harness.OnStage(t, 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
 		began := time.Now()
-		s.take(l, 10*time.Second)
+		s.Take(l, 10*time.Second)
 		exactly = time.Since(began)
 	})
 	for off := -3 * time.Nanosecond; off <= 3; off++ {
 		t.Run(fmt.Sprintf("off by %v", off), func(t *testing.T) {
-			onStage(t, 3, func(s *stage) { // the same run again
-				l := s.locker(redlock.Options{})
-				ctx, cancel := context.WithTimeout(s.ctx, exactly+off)
+			harness.OnStage(t, 3, func(s *harness.Stage) { // the same run again
+				l := s.Locker(redlock.Options{})
+				ctx, cancel := context.WithTimeout(s.Ctx, exactly+off)
 				defer cancel()
 				k, err := l.TryAcquire(ctx, job, 10*time.Second)
 				switch {
@@ -809,12 +810,12 @@ func TestAContextThatEndsWhenTheQuorumIsCompleteGivesALockOrARollback(t *testing
 				case off < 0 && err == nil, off > 0 && err != nil:
 					t.Errorf("got %v; want an error exactly if the context ends first", err)
 				case err == nil:
-					s.carry("acquired", k.Value(), s.all()...)
-					s.is("Release", k.Release(s.ctx), nil)
+					s.Carry("acquired", k.Value(), s.All()...)
+					s.Is("Release", k.Release(s.Ctx), nil)
 				default:
-					s.is("TryAcquire", err, context.DeadlineExceeded)
+					s.Is("TryAcquire", err, context.DeadlineExceeded)
 				}
-				s.clean(l)
+				s.Clean(l)
 			})
 		})
 	}
@@ -853,24 +854,24 @@ func TestHeldIsToldFromUnreachable(t *testing.T) {
 		{"d", redlock.ErrNoQuorum, 0, false},
 	} {
 		t.Run(c.nodes, func(t *testing.T) {
-			onStage(t, len(c.nodes), func(s *stage) {
-				l := s.locker(redlock.Options{})
+			harness.OnStage(t, len(c.nodes), func(s *harness.Stage) {
+				l := s.Locker(redlock.Options{})
 				for i, f := range c.nodes {
 					switch f {
 					case 'n':
-						s.strangers(time.Minute, i)
+						s.Foreign(time.Minute, i)
 					case 'd':
-						s.node(i).Stop()
+						s.Node(i).Stop()
 					case 'h':
-						s.node(i).Hang()
+						s.Node(i).Hang()
 					}
 				}
 				began := time.Now()
-				_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
+				_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
 				took := time.Since(began)
-				s.is("TryAcquire", err, c.want)
+				s.Is("TryAcquire", err, c.want)
 				if c.want == redlock.ErrHeld && len(c.nodes)%2 == 1 {
-					s.says(err, "held by other")
+					s.Says(err, "held by other")
 				}
 				longest := c.took + oneTrip
 				if c.tie {
@@ -885,13 +886,13 @@ func TestHeldIsToldFromUnreachable(t *testing.T) {
 }
 
 func TestAHolderIsNamedOnlyByAMajority(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		l := s.locker(redlock.Options{})
+	harness.OnStage(t, 5, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
 		for i := range 5 {
-			s.node(i).Set(job, fmt.Sprintf("c%d:00000000-0000-4000-8000-00000000000%d", i, i), time.Minute)
+			s.Node(i).Set(job, fmt.Sprintf("c%d:00000000-0000-4000-8000-00000000000%d", i, i), time.Minute)
 		}
-		_, err := l.TryAcquire(s.ctx, job, time.Second)
-		s.is("TryAcquire", err, redlock.ErrHeld)
+		_, err := l.TryAcquire(s.Ctx, job, time.Second)
+		s.Is("TryAcquire", err, redlock.ErrHeld)
 		if strings.Contains(err.Error(), "held by") {
 			t.Errorf("got %v, which names a holder though each node names another", err)
 		}
@@ -915,42 +916,42 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 	} {
 		code, _, _ := strings.Cut(text, " ")
 		t.Run(code, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				l := s.locker(redlock.Options{})
+			harness.OnStage(t, 5, func(s *harness.Stage) {
+				l := s.Locker(redlock.Options{})
 				for _, i := range []int{0, 1, 2} {
-					s.node(i).FailCommand("set", text)
+					s.Node(i).FailCommand("set", text)
 				}
-				s.lasts("Acquire", 0, func() {
-					_, err := l.Acquire(s.ctx, job, 10*time.Second)
-					s.is("Acquire", err, redlock.ErrNoQuorum)
-					s.says(err, code)
+				s.Lasts("Acquire", 0, func() {
+					_, err := l.Acquire(s.Ctx, job, 10*time.Second)
+					s.Is("Acquire", err, redlock.ErrNoQuorum)
+					s.Says(err, code)
 				})
-				s.clean(l)
+				s.Clean(l)
 			})
 		})
 		t.Run(code+" on a minority", func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				l := s.locker(redlock.Options{})
-				s.node(0).FailCommand("set", text)
-				s.node(4).FailCommand("set", text)
-				k, err := l.Acquire(s.ctx, job, 10*time.Second)
-				s.is("Acquire", err, nil)
-				s.is("Release", k.Release(s.ctx), nil)
-				s.clean(l)
+			harness.OnStage(t, 5, func(s *harness.Stage) {
+				l := s.Locker(redlock.Options{})
+				s.Node(0).FailCommand("set", text)
+				s.Node(4).FailCommand("set", text)
+				k, err := l.Acquire(s.Ctx, job, 10*time.Second)
+				s.Is("Acquire", err, nil)
+				s.Is("Release", k.Release(s.Ctx), nil)
+				s.Clean(l)
 			})
 		})
 	}
 	t.Run("two of them and one that is down, which may come back", func(t *testing.T) {
-		onStage(t, 5, func(s *stage) {
-			l := s.locker(redlock.Options{})
-			s.node(0).FailCommand("set", "READONLY You can't write against a read only replica.")
-			s.node(1).FailCommand("set", "READONLY You can't write against a read only replica.")
-			s.node(2).Stop()
-			time.AfterFunc(3*time.Second, s.node(2).Start)
-			k, err := l.Acquire(s.ctx, job, 10*time.Second)
-			s.is("Acquire", err, nil)
+		harness.OnStage(t, 5, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{})
+			s.Node(0).FailCommand("set", "READONLY You can't write against a read only replica.")
+			s.Node(1).FailCommand("set", "READONLY You can't write against a read only replica.")
+			s.Node(2).Stop()
+			time.AfterFunc(3*time.Second, s.Node(2).Start)
+			k, err := l.Acquire(s.Ctx, job, 10*time.Second)
+			s.Is("Acquire", err, nil)
 			if k != nil {
-				s.is("Release", k.Release(s.ctx), nil)
+				s.Is("Release", k.Release(s.Ctx), nil)
 			}
 		})
 	})
@@ -968,58 +969,58 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 	} {
 		code, _, _ := strings.Cut(text, " ")
 		t.Run(code+" is waited out", func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				l := s.locker(redlock.Options{})
+			harness.OnStage(t, 5, func(s *harness.Stage) {
+				l := s.Locker(redlock.Options{})
 				for _, i := range []int{0, 1, 2} {
-					s.node(i).Fail(text)
+					s.Node(i).Fail(text)
 				}
-				_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
-				s.is("TryAcquire", err, redlock.ErrNoQuorum)
-				s.says(err, "node-a:6379 "+code)
+				_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+				s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+				s.Says(err, "node-a:6379 "+code)
 				time.AfterFunc(2*time.Second, func() {
 					for _, i := range []int{0, 1, 2} {
-						s.node(i).Fail("")
+						s.Node(i).Fail("")
 					}
 				})
 				began := time.Now()
-				k, err := l.Acquire(s.ctx, job, 10*time.Second)
+				k, err := l.Acquire(s.Ctx, job, 10*time.Second)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(began); took < 2*time.Second || took > 2500*time.Millisecond {
 					t.Errorf("Acquire took %v, want 2s and a pause", took)
 				}
-				s.is("Release", k.Release(s.ctx), nil)
-				s.clean(l)
+				s.Is("Release", k.Release(s.Ctx), nil)
+				s.Clean(l)
 			})
 		})
 	}
 	t.Run("a key of another type is never granted, never deleted", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.locker(redlock.Options{})
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{})
 			for i := range 3 {
-				s.do(i, "RPUSH", job, "a stranger's list")
+				s.Do(i, "RPUSH", job, "a stranger's list")
 			}
-			_, err := l.Acquire(s.ctx, job, 10*time.Second)
-			s.is("Acquire", err, redlock.ErrNoQuorum)
-			s.says(err, "WRONGTYPE")
+			_, err := l.Acquire(s.Ctx, job, 10*time.Second)
+			s.Is("Acquire", err, redlock.ErrNoQuorum)
+			s.Says(err, "WRONGTYPE")
 			time.Sleep(2 * time.Second)
 			for i := range 3 {
-				if got := s.do(i, "LLEN", job); got != 1 {
+				if got := s.Do(i, "LLEN", job); got != 1 {
 					t.Errorf("node %d: the stranger's list has %v elements, want 1", i, got)
 				}
 			}
 		})
 	})
 	t.Run("a key without a ttl is never granted, never deleted", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.locker(redlock.Options{})
-			s.strangers(0, 0, 1, 2)
-			_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
-			s.is("TryAcquire", err, redlock.ErrHeld)
-			s.says(err, "held by other")
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{})
+			s.Foreign(0, 0, 1, 2)
+			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+			s.Is("TryAcquire", err, redlock.ErrHeld)
+			s.Says(err, "held by other")
 			time.Sleep(time.Hour)
-			s.carry("an hour later", otherValue, 0, 1, 2)
+			s.Carry("an hour later", otherValue, 0, 1, 2)
 		})
 	})
 }
@@ -1027,35 +1028,35 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 // Attacks 29, 33.
 func TestAllNodesAreNamedWithTheReasonWhenNoneCanBeReached(t *testing.T) {
 	for name, f := range map[string]struct {
-		fault func(s *stage, i int)
+		fault func(s *harness.Stage, i int)
 		says  string
 		took  time.Duration
 	}{
-		"refused": {func(s *stage, i int) { s.node(i).Refuse(true) }, "refused", 0},
-		"a hole":  {func(s *stage, i int) { s.node(i).Partition() }, "timeout", time.Second},
+		"refused": {func(s *harness.Stage, i int) { s.Node(i).Refuse(true) }, "refused", 0},
+		"a hole":  {func(s *harness.Stage, i int) { s.Node(i).Partition() }, "timeout", time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
+			harness.OnStage(t, 3, func(s *harness.Stage) {
 				for i := range 3 {
 					f.fault(s, i)
 				}
-				l := s.cold(redlock.Options{}, nil, s.c.Nodes())
-				s.lasts("TryAcquire", f.took, func() {
-					_, err := l.TryAcquire(s.ctx, job, 10*time.Second)
-					s.is("TryAcquire", err, redlock.ErrNoQuorum)
-					s.says(err, "node-a:6379", "node-b:6379", "node-c:6379", f.says)
+				l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
+				s.Lasts("TryAcquire", f.took, func() {
+					_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+					s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+					s.Says(err, "node-a:6379", "node-b:6379", "node-c:6379", f.says)
 					if errors.Is(err, context.DeadlineExceeded) {
 						t.Errorf("got %v, which is a context's error, and no context ended", err)
 					}
 				})
 				for i := range 3 {
-					s.node(i).Refuse(false)
-					s.node(i).Heal()
+					s.Node(i).Refuse(false)
+					s.Node(i).Heal()
 				}
 				time.Sleep(2500 * time.Millisecond)
-				k := s.take(l, 10*time.Second)
-				s.is("Release", k.Release(s.ctx), nil)
-				s.clean(l)
+				k := s.Take(l, 10*time.Second)
+				s.Is("Release", k.Release(s.Ctx), nil)
+				s.Clean(l)
 			})
 		})
 	}
@@ -1065,17 +1066,17 @@ func TestAllNodesAreNamedWithTheReasonWhenNoneCanBeReached(t *testing.T) {
 //
 // Attacks 30, 34.
 func TestTwoThatReachDisjointMinoritiesBothGoOnAfterTheHeal(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		ca, cb := s.c.Clients(), s.c.Clients()
-		a := s.lockerWith(redlock.Options{}, nil, asLockerTakes(ca))
-		b := s.lockerWith(redlock.Options{}, nil, asLockerTakes(cb))
-		s.c.Cut(ca[2:]...)
-		s.c.Cut(cb[:3]...)
+	harness.OnStage(t, 5, func(s *harness.Stage) {
+		ca, cb := s.Cluster.Clients(), s.Cluster.Clients()
+		a := s.LockerWith(redlock.Options{}, nil, harness.Nodes(ca))
+		b := s.LockerWith(redlock.Options{}, nil, harness.Nodes(cb))
+		s.Cluster.Cut(ca[2:]...)
+		s.Cluster.Cut(cb[:3]...)
 		var wg sync.WaitGroup
 		var inside atomic.Int32
 		for _, l := range []*redlock.Locker{a, b} {
 			wg.Go(func() {
-				k, err := l.Acquire(s.ctx, job, 2*time.Second)
+				k, err := l.Acquire(s.Ctx, job, 2*time.Second)
 				if err != nil {
 					t.Errorf("Acquire: got %v, want the lock", err)
 					return
@@ -1085,18 +1086,18 @@ func TestTwoThatReachDisjointMinoritiesBothGoOnAfterTheHeal(t *testing.T) {
 				}
 				time.Sleep(10 * time.Millisecond)
 				inside.Add(-1)
-				k.Release(s.ctx)
+				k.Release(s.Ctx)
 			})
 		}
 		time.Sleep(10 * time.Second)
 		healed := time.Now()
-		s.c.Mend(ca[2:]...)
-		s.c.Mend(cb[:3]...)
+		s.Cluster.Mend(ca[2:]...)
+		s.Cluster.Mend(cb[:3]...)
 		wg.Wait()
 		if took := time.Since(healed); took > 4*time.Second {
 			t.Errorf("both had it %v after the heal, want within 4s", took)
 		}
-		s.clean(a, b)
+		s.Clean(a, b)
 	})
 }
 
@@ -1105,16 +1106,16 @@ func TestTwoThatReachDisjointMinoritiesBothGoOnAfterTheHeal(t *testing.T) {
 //
 // Attack 57.
 func TestAQuickReleaseFollowsTheAcquireOnASlowNode(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
-		s.slow(200*time.Millisecond, 2)
-		k := s.take(l, 10*time.Second)
-		s.is("Release", k.Release(s.ctx), nil)
+	harness.OnStage(t, 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		s.Slow(200*time.Millisecond, 2)
+		k := s.Take(l, 10*time.Second)
+		s.Is("Release", k.Release(s.Ctx), nil)
 		time.Sleep(time.Second)
-		if got := verbs(s.told(2, "acquire", "release")); !slices.Equal(got, []string{"acquire", "release"}) {
+		if got := harness.Verbs(s.Told(2, "acquire", "release")); !slices.Equal(got, []string{"acquire", "release"}) {
 			t.Errorf("the slow node was told %v, want acquire, release", got)
 		}
-		s.clean(l)
+		s.Clean(l)
 	})
 }
 
@@ -1123,34 +1124,34 @@ func TestAQuickReleaseFollowsTheAcquireOnASlowNode(t *testing.T) {
 //
 // Attacks 22, 25.
 func TestAnAcquireThatIsExecutedAfterItsRollbackLeavesNothing(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
-		s.strangers(20*time.Second, 0, 1)
-		s.node(2).Hang()
-		_, err := l.TryAcquire(s.ctx, job, time.Hour)
-		s.is("TryAcquire", err, redlock.ErrHeld)
+	harness.OnStage(t, 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		s.Foreign(20*time.Second, 0, 1)
+		s.Node(2).Hang()
+		_, err := l.TryAcquire(s.Ctx, job, time.Hour)
+		s.Is("TryAcquire", err, redlock.ErrHeld)
 		time.Sleep(30 * time.Second)
-		s.node(2).Resume()
-		s.clean(l)
-		k := s.take(l, time.Minute)
-		s.carry("the next lock", k.Value(), 0, 1, 2)
+		s.Node(2).Resume()
+		s.Clean(l)
+		k := s.Take(l, time.Minute)
+		s.Carry("the next lock", k.Value(), 0, 1, 2)
 		// The old attempt's rollback, however late, does not touch the next lock.
 		time.Sleep(10 * time.Second)
-		s.carry("ten seconds later", k.Value(), 0, 1, 2)
+		s.Carry("ten seconds later", k.Value(), 0, 1, 2)
 	})
 }
 
 // Attack 83.
 func TestAShorterTTLShortensNobodysLock(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		a, b := s.locker(redlock.Options{}), s.locker(redlock.Options{})
-		k := s.take(a, time.Hour)
+	harness.OnStage(t, 3, func(s *harness.Stage) {
+		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		k := s.Take(a, time.Hour)
 		for range 3 {
-			b.TryAcquire(s.ctx, job, time.Second)
+			b.TryAcquire(s.Ctx, job, time.Second)
 		}
 		time.Sleep(time.Minute)
 		for i := range 3 {
-			if got := s.node(i).TTL(job); got < 58*time.Minute {
+			if got := s.Node(i).TTL(job); got < 58*time.Minute {
 				t.Errorf("node %d: the holder's key has %v left, want 59m", i, got)
 			}
 		}
@@ -1161,44 +1162,44 @@ func TestAShorterTTLShortensNobodysLock(t *testing.T) {
 }
 
 func TestALockerIsSharedByManyGoroutines(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
+	harness.OnStage(t, 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
 		var wg sync.WaitGroup
 		counters := make([]int, 4) // guarded by the locks
 		for i := range 32 {
 			wg.Go(func() {
 				key := fmt.Sprintf("shared/%d", i%4)
-				k, err := l.Acquire(s.ctx, key, 10*time.Second)
+				k, err := l.Acquire(s.Ctx, key, 10*time.Second)
 				if err != nil {
 					t.Errorf("Acquire: got %v, want the lock", err)
 					return
 				}
 				counters[i%4]++
 				if i%2 == 0 {
-					s.is("Extend", k.Extend(s.ctx), nil)
+					s.Is("Extend", k.Extend(s.Ctx), nil)
 				}
-				s.is("Release", k.Release(s.ctx), nil)
+				s.Is("Release", k.Release(s.Ctx), nil)
 			})
 		}
 		wg.Wait()
 		if !slices.Equal(counters, []int{8, 8, 8, 8}) {
 			t.Errorf("got %v, want 8 each", counters)
 		}
-		s.clean(l)
+		s.Clean(l)
 	})
 }
 
 func TestALockIsSharedByManyGoroutines(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
-		k := s.take(l, 5*time.Second)
+	harness.OnStage(t, 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 5*time.Second)
 		var wg sync.WaitGroup
 		for i := range 16 {
 			wg.Go(func() {
-				held, stop := k.KeepAlive(s.ctx)
+				held, stop := k.KeepAlive(s.Ctx)
 				defer stop()
 				for range 10 {
-					s.is("Extend", k.Extend(s.ctx), nil)
+					s.Is("Extend", k.Extend(s.Ctx), nil)
 					if !k.Valid() || time.Until(k.Until()) <= 0 || held.Err() != nil || k.Fence() == 0 || k.Key() != job {
 						t.Errorf("valid: %v, left: %v, held: %v; want a lock that is held", k.Valid(), time.Until(k.Until()), held.Err())
 					}
@@ -1209,75 +1210,75 @@ func TestALockIsSharedByManyGoroutines(t *testing.T) {
 		wg.Wait()
 		errs := make([]error, 8)
 		for i := range errs {
-			wg.Go(func() { errs[i] = k.Release(s.ctx) })
+			wg.Go(func() { errs[i] = k.Release(s.Ctx) })
 		}
 		wg.Wait()
 		for _, err := range errs {
-			s.is("Release", err, nil)
+			s.Is("Release", err, nil)
 		}
-		if n := len(s.told(0, "release")); n != 1 {
+		if n := len(s.Told(0, "release")); n != 1 {
 			t.Errorf("releases sent: got %d, want 1", n)
 		}
-		s.clean(l)
+		s.Clean(l)
 	})
 }
 
 // Attack 64.
 func TestAReleasedLockIsOver(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		l := s.locker(redlock.Options{})
-		k := s.take(l, 5*time.Second)
-		s.is("Release", k.Release(s.ctx), nil)
+	harness.OnStage(t, 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 5*time.Second)
+		s.Is("Release", k.Release(s.Ctx), nil)
 		time.Sleep(time.Second)
 		for i := range 3 {
-			s.node(i).Record(true)
+			s.Node(i).Record(true)
 		}
-		s.is("the second Release", k.Release(s.ctx), nil)
-		s.is("Extend", k.Extend(s.ctx), redlock.ErrLost)
+		s.Is("the second Release", k.Release(s.Ctx), nil)
+		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
 		if k.Valid() {
 			t.Errorf("valid after Release")
 		}
 		time.Sleep(time.Second)
-		if got := s.told(0); len(got) > 0 {
-			t.Errorf("nodes were told %v, want nothing", verbs(got))
+		if got := s.Told(0); len(got) > 0 {
+			t.Errorf("nodes were told %v, want nothing", harness.Verbs(got))
 		}
 	})
 }
 
 // Attack 65.
 func TestAReleaseThatReachesAMinoritySaysWhenTheRestExpires(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		l := s.locker(redlock.Options{})
-		k := s.take(l, 5*time.Second)
+	harness.OnStage(t, 5, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 5*time.Second)
 		time.Sleep(time.Second)
 		for _, i := range []int{0, 1, 2} {
-			s.node(i).Partition()
+			s.Node(i).Partition()
 		}
-		err := k.Release(s.ctx)
-		s.is("Release", err, redlock.ErrNoQuorum)
-		s.says(err, "expires by", "3 of 5 votes needed")
+		err := k.Release(s.Ctx)
+		s.Is("Release", err, redlock.ErrNoQuorum)
+		s.Says(err, "expires by", "3 of 5 votes needed")
 		if k.Valid() {
 			t.Errorf("valid after Release")
 		}
 		for _, i := range []int{0, 1, 2} {
-			s.node(i).Heal()
+			s.Node(i).Heal()
 		}
 		time.Sleep(3 * time.Second)
-		s.carry("after the heal", "", s.all()...)
-		s.is("Release asked again", k.Release(s.ctx), nil)
-		s.clean(l)
+		s.Carry("after the heal", "", s.All()...)
+		s.Is("Release asked again", k.Release(s.Ctx), nil)
+		s.Clean(l)
 	})
 }
 
 // Attack 18.
 func TestWhatCannotBeReleasedExpiresWithItsTTL(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		clients := s.c.Clients()
-		a := s.lockerWith(redlock.Options{}, nil, asLockerTakes(clients))
-		s.take(a, 2*time.Second)
-		s.c.Cut(clients...)
+	harness.OnStage(t, 3, func(s *harness.Stage) {
+		clients := s.Cluster.Clients()
+		a := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
+		s.Take(a, 2*time.Second)
+		s.Cluster.Cut(clients...)
 		time.Sleep(2*time.Second + time.Millisecond)
-		s.carry("after the ttl", "", 0, 1, 2)
-		s.c.Mend(clients...)
+		s.Carry("after the ttl", "", 0, 1, 2)
+		s.Cluster.Mend(clients...)
 	})
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
-// Tests of this package call it NewSeamed (export_test.go); the simulator (internal/sim)
-// is another package and gets it through internal/seam.
-func init() { seam.NewLocker, seam.MinFlights = seamed, &lane.MinFlights }
+func init() {
+	seam.NewLocker, seam.MinFlights = seamed, &lane.MinFlights
+	seam.Peek = func(locker any) seam.State { return locker.(*Locker).peek() }
+	seam.Unlocked = func(locker any) bool { return locker.(*Locker).unlocked() }
+}
 
-// seamed is New with a steady clock, a wall clock and a seed for everything random.
-// nil: the real clock.
+// seamed is New with a steady clock, a wall clock (nil: the real ones) and a seed for everything random.
 func seamed(opt Options, steady, wall func() time.Time, seed uint64, nodes ...Node) (*Locker, error) {
 	if steady == nil {
 		steady = time.Now

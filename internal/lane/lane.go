@@ -171,14 +171,26 @@ func NewLane(i int, node laneNode, met *Roster, guarded bool) *Lane {
 // may be cast before ask returns, so the caller must hold no lock that a vote takes.
 func (ln *Lane) Ask(c *Call, after ...*Call) {
 	ln.Mu.Lock()
-	ready := ln.Start(c, after)
+	ready := ln.start(c, after)
 	ln.Mu.Unlock()
-	Deliver(ready)
+	deliver(ready)
+}
+
+// AskAll asks several questions of the node, each after the calls that prior returns for
+// it. All are queued before a batch is sent, so that they travel together.
+func (ln *Lane) AskAll(calls []*Call, prior func(n int) []*Call) {
+	var ready []*Call
+	ln.Mu.Lock()
+	for n, c := range calls {
+		ready = append(ready, ln.start(c, prior(n))...)
+	}
+	ln.Mu.Unlock()
+	deliver(ready)
 }
 
 // start begins a call, or has it wait for those before it that are not finished. Needs
 // ln.mu; see begin for what it returns.
-func (ln *Lane) Start(c *Call, after []*Call) []*Call {
+func (ln *Lane) start(c *Call, after []*Call) []*Call {
 	for _, a := range after {
 		switch {
 		case a == nil:
@@ -198,7 +210,7 @@ func (ln *Lane) Start(c *Call, after []*Call) []*Call {
 // at once they travel in one batch, on one connection. Otherwise it waits for it.
 func (ln *Lane) AskBoth(c, then *Call, after ...*Call) {
 	ln.Mu.Lock()
-	ready := ln.Start(c, after)
+	ready := ln.start(c, after)
 	switch c.phase {
 	case queued:
 		ready = ln.begin(then, ready)
@@ -209,7 +221,7 @@ func (ln *Lane) AskBoth(c, then *Call, after ...*Call) {
 		then.waitFor(c)
 	}
 	ln.Mu.Unlock()
-	Deliver(ready)
+	deliver(ready)
 }
 
 // waitFor has the call begin after another is finished. Needs ln.mu.
@@ -241,11 +253,11 @@ func (ln *Lane) Settled(c *Call, rep wire.Reply) {
 	ln.Mu.Lock()
 	ready := ln.finish(c, rep, nil)
 	ln.Mu.Unlock()
-	Deliver(ready)
+	deliver(ready)
 }
 
 // deliver casts the votes of finished calls. No lane is locked meanwhile.
-func Deliver(ready []*Call) {
+func deliver(ready []*Call) {
 	Each(0, len(ready), func(i int) {
 		if c := ready[i]; c.B != nil {
 			c.B.Vote(c)
@@ -407,7 +419,7 @@ func (ln *Lane) fly() {
 		ln.Mu.Lock()
 		ready := ln.land(f, info, err, took)
 		ln.Mu.Unlock()
-		Deliver(ready)
+		deliver(ready)
 
 		ln.Mu.Lock()
 		stuck := f.stuck
@@ -663,7 +675,7 @@ func (ln *Lane) expire() {
 	}
 	ln.rest()
 	ln.Mu.Unlock()
-	Deliver(ready)
+	deliver(ready)
 }
 
 // suspect takes the node out of use until it answers a PING. What waits for a
@@ -730,10 +742,27 @@ func (ln *Lane) Close() {
 		}
 	}
 	ln.Mu.Unlock()
-	Deliver(ready)
+	deliver(ready)
 }
 
-// A roster knows which server each lane leads to. One server under two names
+// State returns how many commands are owed to the node, whether the node is out of use,
+// and how many pipelines were given up and have not come back.
+func (ln *Lane) State() (owed int, down bool, stuck int) {
+	ln.Mu.Lock()
+	defer ln.Mu.Unlock()
+	return ln.Owed.Len(), ln.Down != nil, ln.Stuck
+}
+
+// Unlocked reports whether nobody holds the lane's mutex at this instant.
+func (ln *Lane) Unlocked() bool {
+	if !ln.Mu.TryLock() {
+		return false
+	}
+	ln.Mu.Unlock()
+	return true
+}
+
+// A Roster knows which server each lane leads to. One server under two names
 // would be counted twice: half the nodes could then make a majority of servers.
 type Roster struct {
 	mu    sync.Mutex

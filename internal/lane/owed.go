@@ -330,7 +330,7 @@ func (ln *Lane) drain(batch []*debt) bool {
 	ln.Stuck++
 	ready := ln.suspect(wire.TimeoutError(drainTimeout), nil)
 	ln.Mu.Unlock()
-	Deliver(ready)
+	deliver(ready)
 	return false
 }
 

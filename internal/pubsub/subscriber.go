@@ -324,3 +324,15 @@ func (s subscription) close() (err error) {
 	defer wire.Caught(&err)
 	return s.pubsub.Close()
 }
+
+// Confirmed returns how many channels the node has confirmed subscriptions to.
+func (e *Ear) Confirmed() (n int) {
+	e.Mu.Lock()
+	defer e.Mu.Unlock()
+	for _, yes := range e.Want {
+		if yes {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,143 @@
+// Package harness has what the test suites of this module share: Lockers with seeds, checks, the names of the
+// library's commands, and a Stage, on which the tests in virtual time run.
+package harness
+
+import (
+	"errors"
+	"hash/fnv"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
+)
+
+// NewSeamed is redlock.New with a steady clock, a wall clock (nil: the real ones) and a seed for everything random.
+var NewSeamed = seam.NewLocker.(func(opt redlock.Options, steady, wall func() time.Time, seed uint64, nodes ...redlock.Node) (*redlock.Locker, error))
+
+// NewLocker returns a Locker with a seed of its own. It is closed with the test. nil clocks are the real ones.
+func NewLocker(t testing.TB, opt redlock.Options, clocks *Clocks, nodes ...redlock.Node) *redlock.Locker {
+	t.Helper()
+	return newLocker(t, opt, clocks, Seed(t), nodes)
+}
+
+func newLocker(t testing.TB, opt redlock.Options, clocks *Clocks, seed uint64, nodes []redlock.Node) *redlock.Locker {
+	t.Helper()
+	var steady, wall func() time.Time
+	if clocks != nil {
+		steady, wall = clocks.Steady, clocks.Wall
+	}
+	l, err := NewSeamed(opt, steady, wall, seed, nodes...)
+	if err != nil {
+		t.Fatalf("New: got %v, want no error", err)
+	}
+	t.Cleanup(func() { l.Close() }) // an error says that the test has closed it already
+	return l
+}
+
+// Nodes returns clients as nodes.
+func Nodes(clients []*redis.Client) []redlock.Node {
+	nodes := make([]redlock.Node, len(clients))
+	for i, c := range clients {
+		nodes[i] = c
+	}
+	return nodes
+}
+
+// Seed returns a seed that no other Locker of the test has, and the same ones in every run of the test. With equal
+// seeds, two Lockers with the same name would store the same values, and the nodes could not tell them apart.
+func Seed(t testing.TB) uint64 {
+	seeds.Lock()
+	defer seeds.Unlock()
+	name := t.Name()
+	next, known := seeds.next[name]
+	if !known {
+		h := fnv.New64a() // distinct from the seeds of a subtest, which may use the Lockers of its parent
+		io.WriteString(h, name)
+		next = h.Sum64()
+		t.Cleanup(func() {
+			seeds.Lock()
+			defer seeds.Unlock()
+			delete(seeds.next, name)
+		})
+	}
+	seeds.next[name] = next + 1
+	return next
+}
+
+var seeds = struct {
+	sync.Mutex
+	next map[string]uint64 // by test
+}{next: make(map[string]uint64)}
+
+// Rounds returns how often a test repeats something random: short times, or long times with REDLOCK_LONG.
+func Rounds(short, long int) int {
+	if os.Getenv("REDLOCK_LONG") != "" {
+		return long
+	}
+	return short
+}
+
+// Check fails the test if got is not want.
+func Check[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// CheckIs fails the test unless err is each of want; without want, unless it is nil.
+func CheckIs(t testing.TB, what string, err error, want ...error) {
+	t.Helper()
+	if len(want) == 0 && err != nil {
+		t.Errorf("%s: got %v, want no error", what, err)
+	}
+	for _, w := range want {
+		if !errors.Is(err, w) {
+			t.Errorf("%s: got %v, want an error that is %v", what, err, w)
+		}
+	}
+}
+
+// CheckIsNot fails the test if err is any of wrong: an error must not claim what did not happen.
+func CheckIsNot(t testing.TB, what string, err error, wrong ...error) {
+	t.Helper()
+	for _, w := range wrong {
+		if errors.Is(err, w) {
+			t.Errorf("%s: got %v, which is also %v, want not that", what, err, w)
+		}
+	}
+}
+
+// Try is TryAcquire that has to succeed.
+func Try(t testing.TB, l *redlock.Locker, key string, ttl time.Duration) *redlock.Lock {
+	t.Helper()
+	k, err := l.TryAcquire(t.Context(), key, ttl)
+	if err != nil {
+		t.Fatalf("TryAcquire of a free lock: got %v, want no error", err)
+	}
+	return k
+}
+
+// Background calls f in a goroutine and sends its error.
+func Background(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+// Second returns the error of a call that returns two values.
+func Second[T any](_ T, err error) error { return err }
+
+// Expires reports whether a key that is left on a node is about to expire: the entry of a waiter on a node that did
+// not reply stays in its queue until the queue's TTL expires.
+func Expires(key string, ttl time.Duration) bool {
+	queue := strings.HasSuffix(key, ":queue") || strings.HasSuffix(key, ":lapse")
+	return queue && ttl > 0 && ttl <= 15*time.Second || ttl == -2 // -2: it has just expired
+}

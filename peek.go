@@ -1,0 +1,55 @@
+package redlock
+
+import (
+	"runtime"
+	"sync"
+
+	"github.com/seed-ce352c9b/redlock/internal/seam"
+)
+
+// peek returns what seam.Peek tells tests. Each number is read under its own lock: the snapshot is not atomic.
+func (l *Locker) peek() (s seam.State) {
+	l.mu.Lock()
+	s.Held, s.Leaving = l.held.n, len(l.leaving)
+	l.mu.Unlock()
+	l.waits.mu.Lock()
+	s.Queues, s.Channels = len(l.waits.rooms), len(l.waits.byEar)
+	l.waits.mu.Unlock()
+	s.Nodes = make([]seam.NodeState, len(l.lanes))
+	for i, ln := range l.lanes {
+		n := &s.Nodes[i]
+		n.Owed, n.Down, n.Stuck = ln.State()
+		if e := l.waits.ears[i]; e != nil {
+			n.Subscribed = e.Confirmed()
+		}
+	}
+	return s
+}
+
+// unlocked reports whether each mutex of the Locker, its queues and its lanes can be locked. Other goroutines
+// may hold one for a moment, so it tries repeatedly.
+func (l *Locker) unlocked() bool {
+	unlocked := []func() bool{tryLock(&l.mu), tryLock(&l.waits.mu)}
+	for _, ln := range l.lanes {
+		unlocked = append(unlocked, ln.Unlocked)
+	}
+	for _, yes := range unlocked {
+		for tries := 0; !yes(); tries++ {
+			if tries == 100_000 {
+				return false
+			}
+			runtime.Gosched()
+		}
+	}
+	return true
+}
+
+func tryLock(mu *sync.Mutex) func() bool {
+	return func() bool {
+		if !mu.TryLock() {
+			return false
+		}
+		mu.Unlock()
+		return true
+	}
+}

@@ -1,0 +1,530 @@
+package directed_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
+)
+
+const (
+	placeDead = 2 * time.Second  // so long a place in turn counts that nobody refreshes
+	queueGone = 16 * time.Second // and after that a queue is gone that nobody is in
+)
+
+// fair is a Locker of a name whose waiters take turns.
+func (s *stage) fair(name string) *redlock.Locker {
+	return s.Locker(redlock.Options{Fair: true, Name: name})
+}
+
+// queue is the labels of the places in a node's queue, first to last.
+func (s *stage) queue(i int) (labels []string) {
+	for _, place := range s.Do(i, "ZRANGE", jobQueue, "0", "-1").([]any) {
+		labels = append(labels, redlock.Label(place.(string)))
+	}
+	return labels
+}
+
+// A passage has waiters come, held up in some way, and go through one after the other.
+type passage struct {
+	name    string
+	options func(i int) *harness.Clocks
+	between func(s *stage) // while all wait
+	after   func(s *stage, served int)
+}
+
+// Over several Lockers the order is that of arrival, whatever happens to a minority of
+// the nodes and to the clients' clocks.
+//
+// Attack 90.
+func TestTurnsAreInOrderOfArrival(t *testing.T) {
+	const n = 6
+	for _, p := range []passage{
+		{name: "nothing happens"},
+		{name: "one wall clock is an hour ahead, one an hour behind", options: func(i int) *harness.Clocks {
+			h := &harness.Clocks{}
+			switch i {
+			case 2:
+				h.MoveWall(time.Hour)
+			case 4:
+				h.MoveWall(-time.Hour)
+			}
+			return h
+		}},
+		{name: "nodes' clocks are apart, but less than the arrivals", between: func(s *stage) {}},
+		{name: "nodes restart without their data, one after the other", after: func(s *stage, served int) {
+			s.Node(served % 5).Restart(false)
+		}},
+		{name: "all queues are lost at once", between: func(s *stage) {
+			for i := range 5 {
+				s.Do(i, "DEL", jobQueue, jobLapse)
+			}
+			time.Sleep(time.Second) // all have refreshed
+		}},
+		{name: "two nodes are down", between: func(s *stage) {
+			s.Node(0).Stop()
+			s.Node(3).Stop()
+		}},
+		{name: "two nodes hang", between: func(s *stage) {
+			s.Node(1).Hang()
+			s.Node(2).Hang()
+		}},
+		{name: "one comes back without its data", between: func(s *stage) {
+			s.Node(0).Restart(false)
+			time.Sleep(2 * time.Second)
+		}},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			onStage(t, 5, func(s *stage) {
+				if p.between != nil && strings.HasPrefix(p.name, "nodes' clocks are apart") {
+					for i := range 5 {
+						s.Node(i).JumpClock(time.Duration(i) * time.Millisecond)
+					}
+				}
+				k := s.Take(s.Locker(redlock.Options{}), heldLong)
+				var ws []*waiting
+				var lockers []*redlock.Locker
+				for i := range n / 2 {
+					var h *harness.Clocks
+					if p.options != nil {
+						h = p.options(2 * i)
+					}
+					lockers = append(lockers, s.LockerWith(redlock.Options{Fair: true, Name: strconv.Itoa(i)}, h, s.Cluster.Nodes()))
+				}
+				for i := range n { // each Locker has two waiters, the second came after all the first
+					ws = append(ws, s.waiter(lockers[i%len(lockers)], heldLong))
+					time.Sleep(5 * time.Millisecond)
+				}
+				time.Sleep(2 * time.Second)
+				if p.between != nil {
+					p.between(s)
+				}
+				var order []int
+				var mu sync.Mutex
+				var all sync.WaitGroup
+				for i, w := range ws {
+					all.Go(func() {
+						<-w.ended
+						if w.err != nil {
+							s.Errorf("waiter %d: got %v, want the lock", i, w.err)
+							return
+						}
+						mu.Lock()
+						order = append(order, i)
+						served := len(order)
+						mu.Unlock()
+						if p.after != nil {
+							p.after(s, served)
+						}
+						time.Sleep(50 * time.Millisecond)
+						w.lock.Release(s.Ctx)
+					})
+				}
+				k.Release(s.Ctx)
+				all.Wait()
+				if want := []int{0, 1, 2, 3, 4, 5}; !slices.Equal(order, want) {
+					s.Errorf("served: got %v, want %v", order, want)
+				}
+			})
+		})
+	}
+}
+
+// A wall clock that is set while somebody stands in a Locker's line, before it has
+// ever asked: what counts is when it came.
+//
+// Attack 90.
+func TestAWallClockThatIsSetDuringTheWaitChangesNoTurn(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		onStage(t, 3, func(s *stage) {
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
+			h := &harness.Clocks{}
+			a := s.LockerWith(redlock.Options{Fair: true, Name: "a"}, h, s.Cluster.Nodes())
+			b, c := s.fair("b"), s.fair("c")
+			a1 := s.settled(a, heldLong)
+			b1 := s.settled(b, heldLong)
+			a2 := s.settled(a, heldLong) // in a's line
+			c1 := s.settled(c, heldLong)
+			h.MoveWall(step)
+			time.Sleep(time.Second)
+			a1.gives(context.Canceled)
+			time.Sleep(time.Second)
+			for _, w := range []*waiting{b1, a2, c1} {
+				released := time.Now()
+				s.Is("Release", k.Release(s.Ctx), nil)
+				w.gets("in turn", released, 20*time.Millisecond)
+				k = w.lock
+			}
+		})
+	}
+}
+
+// With an even number of nodes half of them are enough to refuse.
+func TestAWaiterQueuesOnEveryNode(t *testing.T) {
+	for n := 1; n <= 6; n++ {
+		onStage(t, n, func(s *stage) {
+			s.Foreign(heldLong, s.All()...)
+			s.settled(s.fair("a"), heldLong)
+			s.settled(s.fair("b"), heldLong)
+			time.Sleep(2 * placeDead)
+			for i := range n {
+				if got := s.queue(i); !slices.Equal(got, []string{"a", "b"}) {
+					s.Errorf("%d nodes: queue of node %d: got %v, want a, b", n, i, got)
+				}
+			}
+		})
+	}
+}
+
+// Attack 90.
+func TestADeadHeadIsSkipped(t *testing.T) {
+	for _, how := range []string{"cut", "nodes that hang for it", "closed"} {
+		t.Run(how, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				k := s.Take(s.Locker(redlock.Options{}), heldLong)
+				clients := s.Cluster.Clients()
+				dead := s.LockerWith(redlock.Options{Fair: true, Name: "dead"}, nil, harness.Nodes(clients))
+				s.settled(dead, heldLong)
+				next := s.settled(s.fair("next"), heldLong)
+				if got := s.queue(1); !slices.Equal(got, []string{"dead", "next"}) {
+					s.Fatalf("queue: got %v", got)
+				}
+				switch how {
+				case "cut":
+					s.Cluster.Cut(clients...)
+				case "nodes that hang for it":
+					s.Cluster.Cut(clients[0], clients[2]) // a majority
+				case "closed":
+					dead.Close()
+				}
+				gone := time.Now()
+				time.Sleep(10 * time.Millisecond)
+				s.Is("Release", k.Release(s.Ctx), nil)
+				d := next.gets("behind a dead head", gone, placeDead+3*time.Millisecond+4*oneTrip)
+				s.Logf("skipped after %v", d)
+			})
+		})
+	}
+}
+
+// One that can reach only a minority cannot win, and must not hold up those who can.
+//
+// Attack 90.
+func TestWhoIsCutOffFromAMajorityHoldsNobodyUp(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		k := s.Take(s.Locker(redlock.Options{}), heldLong)
+		clients := s.Cluster.Clients()
+		lame := s.LockerWith(redlock.Options{Fair: true, Name: "lame"}, nil, harness.Nodes(clients))
+		w := s.settled(lame, heldLong)
+		next := s.settled(s.fair("next"), heldLong)
+		s.Cluster.Cut(clients[1:4]...)
+		time.Sleep(10 * time.Second)
+		for i := range 5 {
+			if got := s.queue(i); !slices.Equal(got, []string{"next"}) {
+				s.Errorf("queue of node %d: got %v, want next alone", i, got)
+			}
+		}
+		released := time.Now()
+		s.Is("Release", k.Release(s.Ctx), nil)
+		next.gets("behind one that cannot win", released, 4*oneTrip)
+		// Once it reaches them again it has its old place.
+		last := s.settled(s.fair("last"), heldLong)
+		s.Cluster.Mend(clients...)
+		time.Sleep(8 * time.Second)
+		released = time.Now()
+		s.Is("Release", next.lock.Release(s.Ctx), nil)
+		w.gets("back", released, 4*oneTrip)
+		last.waits("behind one that came earlier")
+	})
+}
+
+// Attack 90.
+func TestWhoGivesUpOrWinsLeavesAllQueues(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		k := s.Take(s.Locker(redlock.Options{}), heldLong)
+		a, b := s.fair("a"), s.fair("b")
+		wa, wb := s.settled(a, heldLong), s.settled(b, heldLong)
+		wa.gives(context.Canceled, redlock.ErrHeld)
+		time.Sleep(oneTrip)
+		for i := range 5 {
+			if got := s.queue(i); !slices.Equal(got, []string{"b"}) {
+				s.Errorf("queue of node %d after a gave up: got %v, want b", i, got)
+			}
+		}
+		s.Is("Release", k.Release(s.Ctx), nil)
+		<-wb.ended
+		time.Sleep(oneTrip)
+		for i := range 5 {
+			if got := s.queue(i); len(got) > 0 {
+				s.Errorf("queue of node %d after b won: got %v, want none", i, got)
+			}
+		}
+		s.Is("Release", wb.lock.Release(s.Ctx), nil)
+		s.untraced(a, b)
+	})
+}
+
+func TestTryAcquireMindsTheQueueAndIsNotInIt(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.Foreign(heldLong, s.All()...)
+		s.settled(s.fair("a"), heldLong)
+		other := s.fair("other")
+		for i := range 3 {
+			s.Node(i).Evict(job) // free, and nobody knows yet
+		}
+		_, err := other.TryAcquire(s.Ctx, job, time.Second)
+		s.Is("TryAcquire while another waits", err, redlock.ErrHeld)
+		s.Says(err, "the turn of a")
+		for i := range 3 {
+			if got := s.queue(i); !slices.Equal(got, []string{"a"}) {
+				s.Errorf("queue of node %d: got %v, want a", i, got)
+			}
+		}
+	})
+	onStage(t, 3, func(s *stage) {
+		s.Foreign(heldLong, s.All()...)
+		_, err := s.fair("other").TryAcquire(s.Ctx, job, time.Second)
+		s.Is("TryAcquire of a held lock", err, redlock.ErrHeld)
+		for i := range 3 {
+			if got := s.queue(i); len(got) > 0 {
+				s.Errorf("queue of node %d: got %v, want none", i, got)
+			}
+		}
+	})
+}
+
+// Who was told of a release may have given up, and what it had asked for is rolled back
+// without a word: whoever finds the lock free, and another first, tells that one.
+func TestWhoFindsTheLockFreeTellsWhoseTurnItIs(t *testing.T) {
+	for name, ask := range map[string]func(s *stage, l *redlock.Locker){
+		"TryAcquire": func(s *stage, l *redlock.Locker) {
+			_, err := l.TryAcquire(s.Ctx, job, time.Second)
+			s.Is("TryAcquire", err, redlock.ErrHeld)
+		},
+		"Acquire": func(s *stage, l *redlock.Locker) { s.waiter(l, heldLong) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				s.Foreign(heldLong, s.All()...)
+				first := s.settled(s.fair("first"), heldLong)
+				second := s.settled(s.fair("second"), heldLong)
+				time.Sleep(100 * time.Millisecond) // far from the next time that they ask of their own accord
+				for i := range 3 {
+					s.Node(i).Evict(job)
+				}
+				free := time.Now()
+				ask(s, s.fair("other"))
+				first.gets("told", free, promptly)
+				if second.over() {
+					s.Errorf("the second has it, too")
+				}
+			})
+		})
+	}
+}
+
+func TestFairAndUnfairExcludeEachOther(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		fair, unfair := s.fair("fair"), s.Locker(redlock.Options{})
+		k := s.Take(fair, heldLong)
+		_, err := unfair.TryAcquire(s.Ctx, job, time.Second)
+		s.Is("TryAcquire without turns", err, redlock.ErrHeld)
+		for i := range 3 {
+			if got := s.Do(i, "SET", job, "by hand", "NX", "PX", "1000"); got != nil {
+				s.Errorf("SET NX by hand on node %d: got %v, want nil", i, got)
+			}
+		}
+		w := s.settled(unfair, heldLong)
+		released := time.Now()
+		s.Is("Release", k.Release(s.Ctx), nil)
+		w.gets("without turns", released, 3*oneTrip)
+		wf := s.settled(fair, heldLong)
+		released = time.Now()
+		s.Is("Release", w.lock.Release(s.Ctx), nil)
+		wf.gets("in turn", released, 3*oneTrip)
+		s.Is("Release", wf.lock.Release(s.Ctx), nil)
+		for i := range 3 {
+			s.Do(i, "SET", job, "by hand", "NX", "PX", "3000")
+		}
+		set := time.Now()
+		wf = s.settled(fair, heldLong)
+		wf.gets("after a key by hand", set.Add(3*time.Second), 2*time.Millisecond+4*oneTrip)
+	})
+}
+
+func TestQueuesVanishWhereNobodyTakesThemBack(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		onStage(t, 3, func(s *stage) {
+			s.Foreign(heldLong, s.All()...)
+			clients := s.Cluster.Clients()
+			w := s.settled(s.LockerWith(redlock.Options{Fair: fair}, nil, harness.Nodes(clients)), heldLong)
+			for i := range 3 {
+				for _, key := range []string{jobQueue, jobLapse} {
+					if d := s.Node(i).TTL(key); d <= 0 || d > queueGone {
+						s.Errorf("ttl of %s: got %v, want up to %v", key, d, queueGone)
+					}
+				}
+			}
+			s.Cluster.Cut(clients...) // for good
+			w.gives(context.Canceled)
+			time.Sleep(queueGone)
+			for i := range 3 {
+				for _, key := range s.Node(i).Keys() {
+					if key != job && key != jobRegister {
+						s.Errorf("node %d still has %s", i, key)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Places that are forged cost somebody his turn, and nobody the lock.
+func TestForgedPlacesLapse(t *testing.T) {
+	for what, forge := range map[string]func(s *stage, i int){
+		"without an end": func(s *stage, i int) { s.Do(i, "ZADD", jobQueue, "1", "forged") },
+		"far in the future": func(s *stage, i int) {
+			s.Do(i, "ZADD", jobQueue, "1", "forged")
+			s.Do(i, "ZADD", jobLapse, strconv.FormatInt(s.Node(i).Now().Add(time.Hour).UnixMilli(), 10), "forged")
+		},
+		"for ever": func(s *stage, i int) {
+			s.Do(i, "ZADD", jobQueue, "-inf", "forged")
+			s.Do(i, "ZADD", jobLapse, "+inf", "forged")
+		},
+		"within its time": func(s *stage, i int) {
+			s.Do(i, "ZADD", jobQueue, "1", "forged")
+			s.Do(i, "ZADD", jobLapse, strconv.FormatInt(s.Node(i).Now().Add(placeDead).UnixMilli(), 10), "forged")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				for i := range 3 {
+					forge(s, i)
+				}
+				began := time.Now()
+				w := s.waiter(s.fair("a"), heldLong)
+				w.gets("behind forged places", began, placeDead+retryPause)
+				if got := s.tries(0); got > 30 {
+					s.Errorf("asked %d times, want pauses", got)
+				}
+			})
+		})
+	}
+}
+
+func TestInspectShowsWhoQueuesInOrder(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		onStage(t, 3, func(s *stage) {
+			s.Foreign(heldLong, s.All()...)
+			names := []string{"zeta", "beta", "alpha", "omega"}
+			var ws []*waiting
+			for i, name := range names {
+				opt, opts := redlock.Options{Name: name, Fair: fair}, []redlock.AcquireOption(nil)
+				if i%2 == 1 { // labels of calls, and of Lockers
+					opt.Name, opts = "", append(opts, redlock.WithLabel(name))
+				}
+				ws = append(ws, s.settled(s.Locker(opt), heldLong, opts...))
+			}
+			observer := s.Locker(redlock.Options{})
+			st, err := observer.Inspect(s.Ctx, job)
+			s.Is("Inspect", err, nil)
+			if !slices.Equal(st.Queue, names) {
+				s.Errorf("queue: got %v, want %v", st.Queue, names)
+			}
+			s.Node(1).FlushAll() // a minority
+			ws[1].gives(context.Canceled)
+			time.Sleep(time.Millisecond)
+			st, err = observer.Inspect(s.Ctx, job)
+			s.Is("Inspect", err, nil)
+			if want := []string{"zeta", "alpha", "omega"}; !slices.Equal(st.Queue, want) {
+				s.Errorf("queue: got %v, want %v", st.Queue, want)
+			}
+		})
+	}
+}
+
+// ticketOf is the ticket of the one place in a node's queue.
+func (s *stage) ticketOf(i int, what string) time.Time {
+	s.Helper()
+	list := s.Do(i, "ZRANGE", jobQueue, "0", "-1").([]any)
+	if len(list) != 1 {
+		s.Fatalf("%s: node %d has the queue %v, want one place", what, i, list)
+	}
+	score, _ := s.Node(i).Score(jobQueue, list[0].(string))
+	return time.UnixMicro(int64(score))
+}
+
+// A ticket is when its holder came, by the time of the nodes: by the median of the
+// majority that answered first, so that one clock of five changes no turn, nor do two that
+// err to either side, and less the way there, so that who is far comes no later than who is
+// near.
+func TestATicketIsWhenItsHolderCameByMostNodes(t *testing.T) {
+	for what, off := range map[string][]time.Duration{
+		"clocks agree":               {0, 0, 0, 0, 0},
+		"one is an hour ahead":       {time.Hour, 0, 0, 0, 0},
+		"one is an hour behind":      {0, 0, 0, 0, -time.Hour},
+		"one is ahead, one behind":   {-time.Hour, 0, 0, time.Hour, 0},
+		"all are an hour ahead":      {time.Hour, time.Hour, time.Hour, time.Hour, time.Hour},
+		"all but one are an hour so": {time.Hour, time.Hour, 0, time.Hour, time.Hour},
+	} {
+		for _, far := range []time.Duration{0, 200 * time.Millisecond} {
+			t.Run(fmt.Sprint(what, ", ", far, " away"), func(t *testing.T) {
+				onStage(t, 5, func(s *stage) {
+					for i, d := range off {
+						s.Node(i).JumpClock(d)
+					}
+					s.Foreign(heldLong, s.All()...)
+					l := s.fair("a")
+					s.Slow(far, s.All()...)
+					came := time.Now()
+					w := s.waiter(l, heldLong)
+					time.Sleep(3 * time.Second)
+					w.waits("while it is held")
+					want := came
+					if strings.HasPrefix(what, "all") {
+						want = came.Add(time.Hour)
+					}
+					got := s.ticketOf(3, what)
+					if d := got.Sub(want).Abs(); d > time.Millisecond {
+						s.Errorf("ticket: got %v after it came, by most nodes, want 0", got.Sub(want))
+					}
+				})
+			})
+		}
+	}
+}
+
+// Whoever comes to lead takes its ticket from the nodes' time that the one before has
+// learned, if that was just now: their clocks may have been set since.
+func TestATicketIsNotMadeFromWhatWasLearnedLongAgo(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.Foreign(24*time.Hour, s.All()...)
+		clients := s.Cluster.Clients()
+		l := s.LockerWith(redlock.Options{Fair: true, Name: "a"}, nil, harness.Nodes(clients))
+		first := s.settled(l, heldLong)
+		came := time.Now()
+		second := s.waiter(l, heldLong)
+		time.Sleep(time.Second)
+		s.Cluster.Cut(clients...)
+		time.Sleep(2 * placeDead)
+		for i := range 3 {
+			s.Node(i).JumpClock(time.Hour)
+		}
+		first.stop()
+		<-first.ended
+		time.Sleep(time.Second)
+		s.Cluster.Mend(clients...)
+		time.Sleep(2 * placeDead)
+		second.waits("while it is held")
+		if got := s.ticketOf(1, "after the jump"); got.Sub(came.Add(time.Hour)).Abs() > time.Millisecond {
+			s.Errorf("ticket: got %v after it came by the nodes' clocks, want 0", got.Sub(came.Add(time.Hour)))
+		}
+	})
+}

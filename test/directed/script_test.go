@@ -1,0 +1,1191 @@
+package directed_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
+)
+
+// eval runs one of the scripts on the stage's only node.
+func (s *stage) eval(script string, args ...string) any {
+	s.Helper()
+	return s.Do(0, append([]string{"EVAL", harness.Script(script), "2", job, jobRegister}, args...)...)
+}
+
+const (
+	jobQueue = "{jobs/42}:queue"
+	jobLapse = "{jobs/42}:lapse"
+)
+
+// evalQueue is eval for the scripts that know the queue as well.
+func (s *stage) evalQueue(script string, args ...string) any {
+	s.Helper()
+	return s.Do(0, append([]string{"EVAL", harness.Script(script), "4", job, jobRegister, jobQueue, jobLapse}, args...)...)
+}
+
+func (s *stage) answers(what string, got any, want ...any) {
+	s.Helper()
+	if list, ok := got.([]any); ok {
+		if !reflect.DeepEqual(list, want) {
+			s.Errorf("%s: got %v, want %v", what, list, want)
+		}
+		return
+	}
+	if len(want) != 1 || got != want[0] {
+		s.Errorf("%s: got %v (%T), want %v", what, got, got, want)
+	}
+}
+
+// leaves checks the lock's key and ttl and the register and its life.
+func (s *stage) leaves(what, value string, ttl time.Duration, register string, life time.Duration) {
+	s.Helper()
+	n := s.Node(0)
+	if got, _ := n.Get(job); got != value {
+		s.Errorf("%s: the lock holds %q, want %q", what, got, value)
+	}
+	if got := n.TTL(job); got != ttl {
+		s.Errorf("%s: the lock has %v left, want %v", what, got, ttl)
+	}
+	score := ""
+	if v := s.Do(0, "ZSCORE", jobRegister, "f"); v != nil {
+		score = fmt.Sprint(v)
+	}
+	if score != register {
+		s.Errorf("%s: the register stands at %q, want %q", what, score, register)
+	}
+	if got := n.TTL(jobRegister); got != life {
+		s.Errorf("%s: the register lives for %v, want %v", what, got, life)
+	}
+}
+
+func onScript(t *testing.T, name string, f func(s *stage)) {
+	t.Run(name, func(t *testing.T) {
+		redlocktest.Bubble(t, func(t *testing.T) {
+			f(&stage{harness.NewStage(t, 1)})
+		})
+	})
+}
+
+const (
+	sec = time.Second
+	day = 24 * time.Hour
+)
+
+func TestEveryScriptStatesItsContractAndRunsWithoutMemory(t *testing.T) {
+	files, _ := filepath.Glob(filepath.Join(harness.ScriptDir(), "*.lua"))
+	if len(files) != len(harness.Scripts()) {
+		t.Errorf("scripts: got %d files, want %d tested here", len(files), len(harness.Scripts()))
+	}
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		lines := bufio.NewScanner(f)
+		lines.Scan()
+		if first := lines.Text(); !strings.HasPrefix(first, "-- ") { // #! would have it refused for want of memory
+			t.Errorf("%s begins with %q, want its contract in a comment", name, first)
+		}
+		for lines.Scan() {
+			if l := lines.Text(); strings.Contains(l, "tostring") {
+				t.Errorf("%s prints a number by tostring, which real servers round: %q", name, l)
+			}
+		}
+	}
+}
+
+func TestScriptExtend(t *testing.T) {
+	extend := func(s *stage) any { return s.eval("extend", "ours", "5000", "77", "86000000", "86400000") }
+	onScript(t, "ours: a new ttl, the register at our fence with a life", func(s *stage) {
+		s.Node(0).Set(job, "ours", sec)
+		s.answers("extend", extend(s), 1)
+		s.leaves("afterwards", "ours", 5*sec, "77", day)
+	})
+	onScript(t, "never shortens a ttl", func(s *stage) {
+		s.Node(0).Set(job, "ours", 9*sec)
+		s.Do(0, "ZADD", jobRegister, "77", "f")
+		s.Do(0, "PEXPIRE", jobRegister, "90000000")
+		s.answers("extend", extend(s), 1)
+		s.leaves("afterwards", "ours", 9*sec, "77", 25*time.Hour)
+	})
+	onScript(t, "gives an end to a key that has none", func(s *stage) {
+		s.Node(0).Set(job, "ours", 0)
+		s.answers("extend", extend(s), 1)
+		s.leaves("afterwards", "ours", 5*sec, "77", day)
+	})
+	onScript(t, "never lowers the register", func(s *stage) {
+		s.Node(0).Set(job, "ours", sec)
+		s.Do(0, "ZADD", jobRegister, "78", "f")
+		s.answers("extend", extend(s), 1)
+		s.leaves("afterwards", "ours", 5*sec, "78", day)
+	})
+	onScript(t, "raises a register that is behind", func(s *stage) {
+		s.Node(0).Set(job, "ours", sec)
+		s.Do(0, "ZADD", jobRegister, "76", "f")
+		s.answers("extend", extend(s), 1)
+		s.leaves("afterwards", "ours", 5*sec, "77", day)
+	})
+	onScript(t, "a life that is long enough is left alone", func(s *stage) {
+		s.Node(0).Set(job, "ours", sec)
+		s.Do(0, "ZADD", jobRegister, "77", "f")
+		s.Do(0, "PEXPIRE", jobRegister, "86100000")
+		s.answers("extend", extend(s), 1)
+		s.leaves("afterwards", "ours", 5*sec, "77", 86100*sec)
+	})
+	onScript(t, "another's: nothing is touched", func(s *stage) {
+		s.Node(0).Set(job, "theirs", sec)
+		s.Do(0, "ZADD", jobRegister, "5", "f")
+		s.answers("extend", extend(s), 0)
+		s.leaves("afterwards", "theirs", sec, "5", 0)
+	})
+	onScript(t, "missing: nothing is made", func(s *stage) {
+		s.answers("extend", extend(s), -1)
+		s.leaves("afterwards", "", 0, "", 0)
+	})
+	onScript(t, "a register of another type is told apart from a lock of another type", func(s *stage) {
+		s.Node(0).Set(job, "ours", sec)
+		s.Do(0, "SET", jobRegister, "word")
+		_, err := s.Node(0).Do("EVAL", harness.Script("extend"), "2", job, jobRegister, "ours", "5000", "77", "86000000", "86400000")
+		if err == nil || !strings.Contains(err.Error(), "FENCE") {
+			s.Errorf("got %v, want an error that says FENCE", err)
+		}
+	})
+	onScript(t, "a value that only begins like ours is another's", func(s *stage) {
+		s.Node(0).Set(job, "ours2", sec)
+		s.answers("extend", extend(s), 0)
+	})
+}
+
+func TestScriptRaise(t *testing.T) {
+	const token, above = "1800000000123457", "1800000000123458"
+	raise := func(s *stage) any { return s.eval("raise", "ours", token) }
+	onScript(t, "below: it is the token now", func(s *stage) {
+		s.Node(0).Set(job, "ours", sec)
+		s.Do(0, "ZADD", jobRegister, "1800000000123456", "f")
+		s.answers("raise", raise(s), 1)
+		s.answers("the register", s.Do(0, "ZSCORE", jobRegister, "f"), token)
+	})
+	onScript(t, "no register yet: it is the token now", func(s *stage) {
+		s.Node(0).Set(job, "ours", sec)
+		s.answers("raise", raise(s), 1)
+		s.answers("the register", s.Do(0, "ZSCORE", jobRegister, "f"), token)
+	})
+	onScript(t, "equal: it was not below, and is told with all its digits", func(s *stage) {
+		s.Node(0).Set(job, "ours", sec)
+		s.Do(0, "ZADD", jobRegister, token, "f")
+		s.answers("raise", raise(s), 2, token)
+		s.answers("the second delivery", raise(s), 2, token)
+	})
+	onScript(t, "above: it was not below, is told and not lowered", func(s *stage) {
+		s.Node(0).Set(job, "ours", sec)
+		s.Do(0, "ZADD", jobRegister, above, "f")
+		s.answers("raise", raise(s), 2, above)
+		s.answers("the register", s.Do(0, "ZSCORE", jobRegister, "f"), above)
+	})
+	onScript(t, "another's: nothing is touched", func(s *stage) {
+		s.Node(0).Set(job, "theirs", sec)
+		s.Do(0, "ZADD", jobRegister, "5", "f")
+		s.answers("raise", raise(s), 0)
+		s.leaves("afterwards", "theirs", sec, "5", 0)
+	})
+	onScript(t, "missing: nothing is made", func(s *stage) {
+		s.answers("raise", raise(s), -1)
+		s.leaves("afterwards", "", 0, "", 0)
+	})
+	onScript(t, "the lock's ttl is left alone", func(s *stage) {
+		s.Node(0).Set(job, "ours", 3*sec)
+		raise(s)
+		if got := s.Node(0).TTL(job); got != 3*sec {
+			s.Errorf("ttl: got %v, want 3s", got)
+		}
+	})
+}
+
+func TestScriptRelease(t *testing.T) {
+	release := func(s *stage, channel string) any {
+		return s.evalQueue("release", "ours", channel, "", "2", "86000000", "86400000")
+	}
+	onScript(t, "ours: deleted, the register kept with a life", func(s *stage) {
+		s.Node(0).Set(job, "ours", sec)
+		s.Do(0, "ZADD", jobRegister, "77", "f")
+		s.answers("release", release(s, "{jobs/42}:release"), 1)
+		s.leaves("afterwards", "", 0, "77", day)
+		s.answers("again", release(s, "{jobs/42}:release"), -1)
+	})
+	onScript(t, "another's: not deleted, the register with a life", func(s *stage) {
+		s.Node(0).Set(job, "theirs", sec)
+		s.Do(0, "ZADD", jobRegister, "77", "f")
+		s.answers("release", release(s, "x"), 0)
+		s.leaves("afterwards", "theirs", sec, "77", day)
+	})
+	onScript(t, "missing: the register with a life all the same", func(s *stage) {
+		s.Do(0, "ZADD", jobRegister, "77", "f")
+		s.answers("release", release(s, "x"), -1)
+		s.leaves("afterwards", "", 0, "77", day)
+	})
+	onScript(t, "missing, and no register: nothing is made", func(s *stage) {
+		s.answers("release", release(s, "x"), -1)
+		s.leaves("afterwards", "", 0, "", 0)
+	})
+	onScript(t, "a longer life is not shortened", func(s *stage) {
+		s.Node(0).Set(job, "ours", sec)
+		s.Do(0, "ZADD", jobRegister, "77", "f")
+		s.Do(0, "PEXPIRE", jobRegister, "90000000")
+		release(s, "x")
+		s.leaves("afterwards", "", 0, "77", 25*time.Hour)
+	})
+	onScript(t, "a key of another type is another's", func(s *stage) {
+		s.Do(0, "RPUSH", job, "a list")
+		s.Do(0, "ZADD", jobRegister, "77", "f")
+		s.answers("release", release(s, "x"), 0)
+		s.answers("the list", s.Do(0, "LLEN", job), 1)
+		if got := s.Node(0).TTL(jobRegister); got != day {
+			s.Errorf("the register lives for %v, want a day", got)
+		}
+	})
+	announced := func(s *stage, channel string) []string {
+		clients := s.Cluster.Clients()
+		sub := clients[0].PSubscribe(s.Ctx, "*")
+		defer sub.Close()
+		if _, err := sub.Receive(s.Ctx); err != nil {
+			s.Fatal(err)
+		}
+		release(s, channel)
+		var got []string
+		for {
+			select {
+			case m := <-sub.Channel():
+				got = append(got, m.Channel+" "+m.Payload)
+			case <-time.After(time.Second):
+				return got
+			}
+		}
+	}
+	for what, value := range map[string]string{"ours": "ours", "another's": "theirs", "missing": ""} {
+		onScript(t, "announces the value: "+what, func(s *stage) {
+			if value != "" {
+				s.Node(0).Set(job, value, time.Minute)
+			}
+			if got := announced(s, "{jobs/42}:release"); len(got) != 1 || got[0] != "{jobs/42}:release ours" {
+				s.Errorf("announced: got %q, want the value once", got)
+			}
+		})
+	}
+	onScript(t, "announces nothing without a channel", func(s *stage) {
+		s.Node(0).Set(job, "ours", time.Minute)
+		if got := announced(s, ""); len(got) > 0 {
+			s.Errorf("announced: got %q, want nothing", got)
+		}
+	})
+	// A refusal says nothing about whose the key is, and comes before the deletion: an
+	// error in place of an answer means that the lock is as it was.
+	for _, refused := range []string{"get", "del", "pttl", "pexpire"} {
+		for _, text := range []string{
+			"NOPERM User locks has no permissions to run the '" + refused + "' command",
+			"The user executing the script can't run this command or subcommand",
+		} {
+			onScript(t, "who may not "+refused+" is told: "+text[:7], func(s *stage) {
+				s.Node(0).Set(job, "ours", time.Minute)
+				s.Do(0, "ZADD", jobRegister, "77", "f")
+				s.Node(0).FailCommand(refused, text)
+				got, err := s.Node(0).Do("EVAL", harness.Script("release"), "4", job, jobRegister, jobQueue, jobLapse, "ours", "x")
+				if err == nil || !strings.Contains(err.Error(), text) {
+					s.Errorf("release: got %v, %v; want the error", got, err)
+				}
+				s.Node(0).FailCommand(refused, "")
+				if got, _ := s.Node(0).Get(job); got != "ours" {
+					s.Errorf("afterwards: the lock holds %q, want what it held", got)
+				}
+				s.answers("release, once it is allowed", release(s, "x"), 1)
+			})
+		}
+	}
+	onScript(t, "who may not publish has released all the same", func(s *stage) {
+		s.Node(0).Set(job, "ours", time.Minute)
+		s.Node(0).FailCommand("publish", "NOPERM this user has no permissions to access one of the channels used as arguments")
+		s.answers("release", release(s, "x"), 1)
+		s.leaves("afterwards", "", 0, "", 0)
+	})
+}
+
+// listening subscribes to channels of the stage's only node, one client to each: what is
+// published on them until silence is what the result gives, in order.
+func (s *stage) listening(channels ...string) (heard func() []string) {
+	s.Helper()
+	var all []<-chan *redis.Message
+	for _, c := range channels {
+		sub := s.Cluster.Clients()[0].Subscribe(s.Ctx, c)
+		s.Cleanup(func() { sub.Close() })
+		if _, err := sub.Receive(s.Ctx); err != nil {
+			s.Fatal(err)
+		}
+		all = append(all, sub.Channel())
+	}
+	return func() (got []string) {
+		time.Sleep(time.Second)
+		for i, ch := range all {
+			for len(ch) > 0 {
+				m := <-ch
+				got = append(got, strings.TrimPrefix(channels[i], "{jobs/42}:release")+"="+m.Payload)
+			}
+		}
+		return got
+	}
+}
+
+// place puts a place into the queue of the stage's only node.
+func (s *stage) place(member string, ticket, over int) {
+	s.Helper()
+	s.Do(0, "ZADD", jobQueue, fmt.Sprint(ticket), member)
+	s.Do(0, "ZADD", jobLapse, fmt.Sprint(over), member)
+}
+
+// queues checks who stands in the queue of the stage's only node, first to last, and
+// that these have an end and nobody else has one.
+func (s *stage) queues(what string, want ...any) {
+	s.Helper()
+	for _, key := range []string{jobQueue, jobLapse} {
+		got := s.Do(0, "ZRANGE", key, "0", "-1").([]any)
+		if key == jobQueue && !slices.Equal(got, want) || len(got) != len(want) {
+			s.Errorf("%s: %s: got %v, want %v", what, key, got, want)
+		}
+	}
+}
+
+// ticket checks the ticket of a place, to the last digit.
+func (s *stage) ticket(place string, want int) {
+	s.Helper()
+	if got, _ := s.Node(0).Score(jobQueue, place); int(got) != want {
+		s.Errorf("ticket of %s: got %d, want %d", place, int(got), want)
+	}
+}
+
+func (s *stage) us() int { return int(s.Node(0).Now().UnixMicro()) }
+func (s *stage) ms() int { return int(s.Node(0).Now().UnixMilli()) }
+
+const releaseChannel = "{jobs/42}:release"
+
+func TestScriptReleaseTellsTheQueue(t *testing.T) {
+	release := func(s *stage, place, tell string) any {
+		return s.evalQueue("release", "ours", releaseChannel, place, tell)
+	}
+	tells := func(name, place, tell string, before func(s *stage), want string, left ...any) {
+		onScript(t, name, func(s *stage) {
+			heard := s.listening(releaseChannel, releaseChannel+":a", releaseChannel+":b", releaseChannel+":c", releaseChannel+":d")
+			s.Node(0).Set(job, "ours", sec)
+			before(s)
+			s.answers("release", release(s, place, tell), 1)
+			s.leaves("afterwards", "", 0, "", 0)
+			if got := strings.Join(heard(), " "); got != want {
+				s.Errorf("announced: got %q, want %q", got, want)
+			}
+			if len(left) > 0 {
+				s.queues("afterwards", left...)
+			}
+		})
+	}
+	four := func(s *stage) {
+		for i, place := range []string{"d", "b", "c", "a"} { // not as the names are
+			s.place(place, 10+i, s.ms()+5000)
+		}
+	}
+	tells("nobody queues", "", "2", func(*stage) {}, "=ours")
+	tells("the first two, in order", "", "2", four, "=ours :b=2 ours :d=1 ours", "d", "b", "c", "a")
+	tells("the first", "", "1", four, "=ours :d=1 ours", "d", "b", "c", "a")
+	tells("all, where there are no more", "", "9", four, "=ours :a=4 ours :b=2 ours :c=3 ours :d=1 ours", "d", "b", "c", "a")
+	tells("nobody, though somebody queues", "", "0", four, "=ours", "d", "b", "c", "a")
+	tells("those whose time is over are passed over", "", "2", func(s *stage) {
+		four(s)
+		s.place("d", 10, s.ms()-1)
+		s.place("b", 11, s.ms()) // its last millisecond
+		s.Do(0, "ZREM", jobLapse, "c")
+		s.place("e", 1, s.ms()-1000)
+	}, "=ours :a=2 ours :b=1 ours")
+	tells("those whom nobody hears are passed over", "", "2", func(s *stage) {
+		four(s)
+		s.place("e", 1, s.ms()+5000)
+		s.place("f", 12, s.ms()+5000)
+	}, "=ours :b=2 ours :d=1 ours", "e", "d", "b", "c", "f", "a")
+	tells("however many", "", "2", func(s *stage) {
+		four(s)
+		for i := range 100 {
+			s.place(fmt.Sprint("dead", i), 1, s.ms()+5000)
+		}
+	}, "=ours :b=2 ours :d=1 ours")
+	tells("our place goes to the end, and the others are told", "d", "2", four, "=ours :b=1 ours :c=2 ours", "b", "c", "a", "d")
+	tells("our place alone is told", "d", "2", func(s *stage) { s.place("d", 10, s.ms()+5000) }, "=ours :d=1 ours", "d")
+	tells("a place that is not there is not made", "e", "2", four, "=ours :b=2 ours :d=1 ours", "d", "b", "c", "a")
+	tells("ours is moved, nobody told", "d", "0", four, "=ours", "d", "b", "c", "a")
+	onScript(t, "our place gets the node's time", func(s *stage) {
+		s.place("d", 10, s.ms()+5000)
+		s.place("b", 11, s.ms()+5000)
+		time.Sleep(1234567 * time.Microsecond)
+		release(s, "d", "2")
+		s.ticket("d", s.us())
+	})
+	onScript(t, "another's lock: announced all the same", func(s *stage) {
+		heard := s.listening(releaseChannel + ":a")
+		s.Node(0).Set(job, "theirs", sec)
+		s.place("a", 1, s.ms()+5000)
+		s.answers("release", release(s, "", "2"), 0)
+		if got := heard(); len(got) != 1 || got[0] != ":a=1 ours" {
+			s.Errorf("announced: got %q, want it once", got)
+		}
+	})
+	for _, key := range []string{jobQueue, jobLapse} {
+		for _, place := range []string{"", "d"} {
+			onScript(t, "a queue of another type does not stop a release: "+key+place, func(s *stage) {
+				s.Node(0).Set(job, "ours", sec)
+				if key == jobLapse {
+					four(s)
+					s.Do(0, "DEL", key)
+				}
+				s.Do(0, "SET", key, "word")
+				s.answers("release", release(s, place, "2"), 1)
+				s.leaves("afterwards", "", 0, "", 0)
+			})
+		}
+	}
+	for _, refused := range []string{"time", "zadd", "zrange", "zscore"} {
+		onScript(t, "what only the queue needs does not stop a release: no "+refused, func(s *stage) {
+			s.Node(0).Set(job, "ours", sec)
+			four(s)
+			s.Node(0).FailCommand(refused, "NOPERM this user has no permissions to run the '"+refused+"' command")
+			s.answers("release", release(s, "d", "2"), 1)
+			s.Node(0).FailCommand(refused, "")
+			s.leaves("afterwards", "", 0, "", 0)
+		})
+	}
+	onScript(t, "who may not publish has released all the same, and nobody else is told in his place", func(s *stage) {
+		heard := s.listening(releaseChannel+":d", releaseChannel+":b")
+		s.Node(0).Set(job, "ours", sec)
+		four(s)
+		s.Node(0).FailCommand("publish", "NOPERM no channels")
+		s.answers("release", release(s, "", "2"), 1)
+		s.leaves("afterwards", "", 0, "", 0)
+		if got := heard(); len(got) > 0 {
+			s.Errorf("announced: got %q, want nothing", got)
+		}
+	})
+}
+
+func TestScriptLeave(t *testing.T) {
+	leave := func(s *stage, place, tell string) any {
+		return s.Do(0, "EVAL", harness.Script("leave"), "3", job, jobQueue, jobLapse, place, releaseChannel, tell, "news")
+	}
+	three := func(s *stage) {
+		for i, place := range []string{"c", "b", "a"} {
+			s.place(place, 10+i, s.ms()+5000)
+		}
+	}
+	tells := func(name, tell string, before func(s *stage), want string, left ...any) {
+		onScript(t, name, func(s *stage) {
+			heard := s.listening(releaseChannel, releaseChannel+":a", releaseChannel+":b", releaseChannel+":c", releaseChannel+":p")
+			s.place("p", 1, s.ms()+5000)
+			before(s)
+			s.answers("leave", leave(s, "p", tell), 1)
+			if got := strings.Join(heard(), " "); got != want {
+				s.Errorf("told: got %q, want %q", got, want)
+			}
+			s.queues("afterwards", left...)
+		})
+	}
+	tells("the last one: nothing is left", "2", func(*stage) {}, "")
+	tells("free: the first two who hear it", "2", three, ":b=2 news :c=1 news", "c", "b", "a")
+	tells("free: the first", "1", three, ":c=1 news", "c", "b", "a")
+	tells("free: the dead are passed over, however many", "2", func(s *stage) {
+		s.place("a", 10, s.ms()+5000)
+		for i := range 40 {
+			s.place(fmt.Sprint("dead", i), 2, s.ms()+5000)
+			s.Do(0, "ZADD", jobQueue, "2", fmt.Sprint("dead", i))
+		}
+		s.place("b", 11, s.ms()-1)
+		s.place("c", 12, s.ms())
+		for i := range 40 { // as they lapse
+			s.Do(0, "ZADD", jobLapse, fmt.Sprint(s.ms()+1), fmt.Sprint("dead", i))
+		}
+	}, ":a=1 news :c=2 news", deadOnes(40, "a", "b", "c")...)
+	tells("held: nobody", "2", func(s *stage) {
+		three(s)
+		s.Node(0).Set(job, "theirs", sec)
+	}, "", "c", "b", "a")
+	tells("held by a key of another type: nobody", "2", func(s *stage) {
+		three(s)
+		s.Do(0, "RPUSH", job, "a list")
+	}, "", "c", "b", "a")
+	onScript(t, "who is not there leaves all the same", func(s *stage) {
+		s.place("a", 1, s.ms()+5000)
+		s.answers("leave", leave(s, "p", "2"), 1)
+		s.queues("afterwards", "a")
+	})
+	onScript(t, "who may not publish has left all the same", func(s *stage) {
+		s.place("p", 1, s.ms()+5000)
+		three(s)
+		s.Node(0).FailCommand("publish", "NOPERM no channels")
+		s.answers("leave", leave(s, "p", "2"), 1)
+		s.queues("afterwards", "c", "b", "a")
+	})
+}
+
+// deadOnes is the places of the many dead, in the order of their names, and then others.
+func deadOnes(n int, then ...any) (all []any) {
+	for i := range n {
+		all = append(all, fmt.Sprint("dead", i))
+	}
+	slices.SortFunc(all, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
+	return append(all, then...)
+}
+
+func TestScriptWait(t *testing.T) {
+	wait := func(s *stage, place, ticket string) any {
+		return s.Do(0, "EVAL", harness.Script("wait"), "3", job, jobQueue, jobLapse, place, ticket, "12000", "15000")
+	}
+	onScript(t, "held: queued at the node's time, told for how long and behind how many", func(s *stage) {
+		time.Sleep(1234567 * time.Microsecond)
+		s.Node(0).Set(job, "theirs", 9*sec)
+		s.answers("wait", wait(s, "p", ""), 9000, 0, s.us())
+		s.ticket("p", s.us())
+		s.answers("its end", s.Do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(s.ms()+12000))
+		time.Sleep(time.Millisecond)
+		s.answers("wait", wait(s, "a", ""), 8999, 1, s.us())
+		s.queues("in order of arrival", "p", "a")
+		s.leaves("nothing is taken", "theirs", 8999*time.Millisecond, "", 0)
+	})
+	onScript(t, "free", func(s *stage) {
+		s.answers("wait", wait(s, "p", ""), -2, 0, s.us())
+		s.leaves("nothing is taken", "", 0, "", 0)
+	})
+	onScript(t, "held for ever", func(s *stage) {
+		s.Node(0).Set(job, "theirs", 0)
+		s.answers("wait", wait(s, "p", ""), -1, 0, s.us())
+	})
+	onScript(t, "held by a key of another type", func(s *stage) {
+		s.Do(0, "RPUSH", job, "a list")
+		s.answers("wait", wait(s, "p", ""), -1, 0, s.us())
+	})
+	onScript(t, "asked again: the ticket stays, the time begins anew", func(s *stage) {
+		began := s.us()
+		wait(s, "p", "")
+		time.Sleep(time.Millisecond)
+		wait(s, "q", "")
+		time.Sleep(5 * time.Second)
+		s.answers("wait", wait(s, "p", ""), -2, 0, s.us())
+		s.ticket("p", began)
+		s.answers("its end", s.Do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(s.ms()+12000))
+		for _, key := range []string{jobQueue, jobLapse} {
+			if got := s.Node(0).TTL(key); got != 15*sec {
+				s.Errorf("life of %s: got %v, want 15s", key, got)
+			}
+		}
+		s.queues("afterwards", "p", "q")
+	})
+	onScript(t, "new: behind all others", func(s *stage) {
+		wait(s, "p", "")
+		time.Sleep(time.Millisecond)
+		wait(s, "q", "")
+		time.Sleep(time.Millisecond)
+		s.answers("wait", wait(s, "p", "new"), -2, 1, s.us())
+		s.ticket("p", s.us())
+		s.queues("afterwards", "q", "p")
+		s.answers("wait", wait(s, "r", "new"), -2, 2, s.us())
+	})
+	onScript(t, "with a ticket", func(s *stage) {
+		wait(s, "p", "")
+		s.answers("wait", wait(s, "q", "1800000000123456"), -2, 1, s.us())
+		s.answers("wait", wait(s, "q", "10"), -2, 0, s.us())
+		s.ticket("q", 10)
+		s.queues("afterwards", "q", "p")
+	})
+	onScript(t, "places whose time is over are dropped, and those that would last for too long", func(s *stage) {
+		s.place("late", 1, s.ms()-1)
+		s.place("just", 2, s.ms())
+		s.place("longest", 3, s.ms()+15000)
+		s.place("future", 4, s.ms()+15001)
+		s.place("endless", 5, 0)
+		s.Do(0, "ZADD", jobLapse, "+inf", "endless")
+		s.answers("wait", wait(s, "p", ""), -2, 2, s.us())
+		s.queues("afterwards", "just", "longest", "p")
+	})
+	onScript(t, "a place of our own that is over is taken anew, at the end", func(s *stage) {
+		s.place("q", 5, s.ms()+1000)
+		s.place("p", 1, s.ms()-1)
+		s.answers("wait", wait(s, "p", ""), -2, 1, s.us())
+		s.queues("afterwards", "q", "p")
+	})
+	onScript(t, "unused, nothing stays", func(s *stage) {
+		wait(s, "p", "")
+		time.Sleep(15*time.Second + time.Millisecond)
+		s.queues("unused")
+	})
+}
+
+func TestScriptAdopt(t *testing.T) {
+	adopt := func(s *stage, ms, token string) any {
+		return s.eval("adopt", "theirs", "ours", ms, token, "86000000", "86400000")
+	}
+	// notes checks the members of the register but f, with their scores.
+	notes := func(s *stage, want ...any) {
+		s.Helper()
+		var got []any
+		for _, m := range s.Do(0, "ZRANGE", jobRegister, "0", "-1").([]any) {
+			if m != "f" {
+				got = append(got, m, s.Do(0, "ZSCORE", jobRegister, m.(string)))
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			s.Errorf("notes in the register: got %v, want %v", got, want)
+		}
+	}
+	onScript(t, "held: the new value, the ttl, the register moved and given a life", func(s *stage) {
+		s.Node(0).Set(job, "theirs", sec)
+		s.Do(0, "ZADD", jobRegister, "76", "f")
+		s.answers("adopt", adopt(s, "5000", "77"), 1, 1)
+		s.leaves("afterwards", "ours", 5*sec, "77", day)
+		notes(s, "ours", fmt.Sprint(s.ms()+1000))
+	})
+	for _, at := range []string{"77", "78"} {
+		onScript(t, "the register stands at "+at+": done, and says that it was not below", func(s *stage) {
+			s.Node(0).Set(job, "theirs", sec)
+			s.Do(0, "ZADD", jobRegister, at, "f")
+			s.answers("adopt", adopt(s, "5000", "77"), 1, 0)
+			s.leaves("afterwards", "ours", 5*sec, at, day)
+		})
+	}
+	onScript(t, "never shortens a ttl", func(s *stage) {
+		s.Node(0).Set(job, "theirs", 9*sec)
+		adopt(s, "5000", "77")
+		s.leaves("afterwards", "ours", 9*sec, "77", day)
+		notes(s, "ours", fmt.Sprint(s.ms()+9000))
+	})
+	onScript(t, "a server before 7.0 has no PEXPIRETIME", func(s *stage) {
+		s.Node(0).FailCommand("pexpiretime", "ERR Unknown Redis command called from script")
+		s.Node(0).Set(job, "theirs", sec)
+		s.answers("adopt", adopt(s, "5000", "77"), 1, 1)
+		notes(s, "ours", fmt.Sprint(s.ms()+1000))
+		s.Node(0).Set(job, "theirs", 0)
+		s.answers("adopt", adopt(s, "5000", "78"), 1, 1)
+		notes(s, "ours", "0")
+	})
+	onScript(t, "gives an end to a key that has none, and notes that it had none", func(s *stage) {
+		s.Node(0).Set(job, "theirs", 0)
+		adopt(s, "5000", "77")
+		s.leaves("afterwards", "ours", 5*sec, "77", day)
+		notes(s, "ours", "0")
+	})
+	onScript(t, "a register's life that is long enough is left alone", func(s *stage) {
+		s.Node(0).Set(job, "theirs", sec)
+		s.Do(0, "ZADD", jobRegister, "76", "f")
+		s.Do(0, "PEXPIRE", jobRegister, "86100000")
+		adopt(s, "5000", "77")
+		s.leaves("afterwards", "ours", 5*sec, "77", 86100*sec)
+	})
+	onScript(t, "of earlier notes only that of the value that is replaced stays", func(s *stage) {
+		s.Node(0).Set(job, "theirs", 9*sec)
+		for i, m := range []string{"older", "theirs", "oldest"} {
+			s.Do(0, "ZADD", jobRegister, fmt.Sprint(i+1), m)
+		}
+		adopt(s, "5000", "77")
+		notes(s, "theirs", "2", "ours", fmt.Sprint(s.ms()+9000))
+		s.leaves("afterwards", "ours", 9*sec, "77", day)
+	})
+	onScript(t, "a third one's: nothing is touched, and its value told", func(s *stage) {
+		s.Node(0).Set(job, "a third", sec)
+		s.Do(0, "ZADD", jobRegister, "5", "f")
+		s.answers("adopt", adopt(s, "5000", "77"), 0, "a third")
+		s.leaves("afterwards", "a third", sec, "5", 0)
+		notes(s)
+	})
+	onScript(t, "missing: nothing is made", func(s *stage) {
+		s.answers("adopt", adopt(s, "5000", "77"), -1)
+		s.leaves("afterwards", "", 0, "", 0)
+	})
+	onScript(t, "a second delivery finds the new value, and touches nothing", func(s *stage) {
+		s.Node(0).Set(job, "theirs", sec)
+		adopt(s, "5000", "77")
+		s.answers("adopt", adopt(s, "9000", "99"), 0, "ours")
+		s.leaves("afterwards", "ours", 5*sec, "77", day)
+		notes(s, "ours", fmt.Sprint(s.ms()+1000))
+	})
+	onScript(t, "a register of another type: nothing is done", func(s *stage) {
+		s.Node(0).Set(job, "theirs", sec)
+		s.Do(0, "SET", jobRegister, "word")
+		if v, err := s.Node(0).Do("EVAL", harness.Script("adopt"), "2", job, jobRegister, "theirs", "ours", "5000", "77", "86000000", "86400000"); err == nil {
+			s.Errorf("adopt: got %v, want an error", v)
+		}
+		if got, _ := s.Node(0).Get(job); got != "theirs" || s.Node(0).TTL(job) != sec {
+			s.Errorf("the lock holds %q for %v, want it untouched", got, s.Node(0).TTL(job))
+		}
+	})
+}
+
+func TestScriptRestore(t *testing.T) {
+	adopted := func(s *stage, ttl time.Duration) {
+		s.Node(0).Set(job, "theirs", ttl)
+		s.eval("adopt", "theirs", "ours", "5000", "77", "86000000", "86400000")
+	}
+	restore := func(s *stage) any { return s.eval("restore", "ours", "theirs", "86000000", "86400000") }
+	note := func(s *stage) {
+		s.Helper()
+		if v := s.Do(0, "ZSCORE", jobRegister, "ours"); v != nil {
+			s.Errorf("the note stays in the register: %v", v)
+		}
+	}
+	for _, ttl := range []time.Duration{3 * sec, 9 * sec} { // the adopter's was longer, or shorter
+		onScript(t, fmt.Sprintf("ours: the old value, with what is left of its %v", ttl), func(s *stage) {
+			adopted(s, ttl)
+			time.Sleep(2 * sec)
+			s.answers("restore", restore(s), 1)
+			s.leaves("afterwards", "theirs", ttl-2*sec, "77", day-2*sec)
+			note(s)
+		})
+	}
+	onScript(t, "a second delivery touches nothing", func(s *stage) {
+		adopted(s, 3*sec)
+		restore(s)
+		s.answers("restore", restore(s), 0)
+		s.leaves("afterwards", "theirs", 3*sec, "77", day)
+	})
+	onScript(t, "the old value would have expired: nothing", func(s *stage) {
+		adopted(s, 3*sec)
+		time.Sleep(3 * sec)
+		s.answers("restore", restore(s), 1)
+		s.leaves("afterwards", "", 0, "77", day-3*sec)
+		note(s)
+	})
+	onScript(t, "it had no end: it has none", func(s *stage) {
+		adopted(s, 0)
+		s.answers("restore", restore(s), 1)
+		s.leaves("afterwards", "theirs", 0, "77", day)
+		note(s)
+	})
+	onScript(t, "an extension of the adopter's in between changes nothing", func(s *stage) {
+		adopted(s, 3*sec)
+		s.eval("extend", "ours", "60000", "77", "86000000", "86400000")
+		time.Sleep(sec)
+		s.answers("restore", restore(s), 1)
+		s.leaves("afterwards", "theirs", 2*sec, "77", day-sec)
+	})
+	onScript(t, "the clock was set in between: as if it had stayed", func(s *stage) {
+		adopted(s, 9*sec)
+		s.Node(0).JumpClock(2 * sec)
+		s.answers("restore", restore(s), 1)
+		s.leaves("afterwards", "theirs", 7*sec, "77", day-2*sec)
+	})
+	onScript(t, "two adoptions that fail, undone in turn", func(s *stage) {
+		adopted(s, 3*sec)
+		s.eval("adopt", "ours", "a third", "60000", "78", "86000000", "86400000")
+		time.Sleep(sec)
+		s.answers("restore", s.eval("restore", "a third", "ours", "86000000", "86400000"), 1)
+		s.leaves("the first adopter's", "ours", 4*sec, "78", day-sec)
+		s.answers("restore", restore(s), 1)
+		s.leaves("the giver's", "theirs", 2*sec, "78", day-sec)
+	})
+	for what, lose := range map[string][]string{"was lost": {"DEL", jobRegister}, "is of another type": {"SET", jobRegister, "word", "PX", "86400000"}} {
+		onScript(t, "the register "+what+": the ttl that is there", func(s *stage) {
+			adopted(s, 3*sec)
+			s.Do(0, lose...)
+			s.answers("restore", restore(s), 1)
+			if got, _ := s.Node(0).Get(job); got != "theirs" || s.Node(0).TTL(job) != 5*sec {
+				s.Errorf("the lock holds %q for %v, want theirs for 5s", got, s.Node(0).TTL(job))
+			}
+		})
+	}
+	onScript(t, "another's: the register gets a life", func(s *stage) {
+		s.Node(0).Set(job, "a third", sec)
+		s.Do(0, "ZADD", jobRegister, "5", "f")
+		s.answers("restore", restore(s), 0)
+		s.leaves("afterwards", "a third", sec, "5", day)
+	})
+	onScript(t, "missing: the same, and nothing is made", func(s *stage) {
+		s.Do(0, "ZADD", jobRegister, "5", "f")
+		s.answers("restore", restore(s), -1)
+		s.leaves("afterwards", "", 0, "5", day)
+	})
+	for _, refused := range []string{"pexpireat", "set"} {
+		onScript(t, "refused "+refused+": never a value without an end, and done by the next", func(s *stage) {
+			adopted(s, 3*sec)
+			s.Node(0).FailCommand(refused, "NOPERM no "+refused)
+			if v, err := s.Node(0).Do("EVAL", harness.Script("restore"), "2", job, jobRegister, "ours", "theirs", "86000000", "86400000"); err == nil {
+				s.Errorf("restore: got %v, want an error", v)
+			}
+			if left := s.Node(0).TTL(job); left <= 0 {
+				s.Errorf("the lock has no end")
+			}
+			s.Node(0).FailCommand(refused, "")
+			s.answers("restore", restore(s), 1)
+			s.leaves("afterwards", "theirs", 3*sec, "77", day)
+		})
+	}
+}
+
+func TestScriptInspect(t *testing.T) {
+	none := []any(nil)
+	inspect := func(s *stage) any { return s.evalQueue("inspect") }
+	onScript(t, "nothing there", func(s *stage) { s.answers("inspect", inspect(s), "", -2, "", none) })
+	onScript(t, "held", func(s *stage) {
+		s.Node(0).Set(job, "ours", 5*sec)
+		s.Do(0, "ZADD", jobRegister, "1800000000123457", "f")
+		s.answers("inspect", inspect(s), "ours", 5000, "1800000000123457", none)
+		s.leaves("afterwards", "ours", 5*sec, "1800000000123457", 0)
+	})
+	onScript(t, "held for ever", func(s *stage) {
+		s.Node(0).Set(job, "theirs", 0)
+		s.answers("inspect", inspect(s), "theirs", -1, "", none)
+	})
+	onScript(t, "free, the register stands", func(s *stage) {
+		s.Do(0, "ZADD", jobRegister, "77", "f")
+		s.answers("inspect", inspect(s), "", -2, "77", none)
+	})
+	onScript(t, "who queues, in order, but nobody whose place is over", func(s *stage) {
+		now := s.Node(0).Now().UnixMilli()
+		for i, place := range []string{"b", "late", "a"} {
+			s.Do(0, "ZADD", jobQueue, fmt.Sprint(i), place)
+			s.Do(0, "ZADD", jobLapse, fmt.Sprint(now+100), place)
+		}
+		s.Do(0, "ZADD", jobLapse, fmt.Sprint(now-1), "late")
+		s.answers("inspect", inspect(s), "", -2, "", []any{"b", "a"})
+	})
+}
+
+func TestScriptTouch(t *testing.T) {
+	touch := func(s *stage) any { return s.eval("touch", "86000000", "86400000") }
+	onScript(t, "a register without a life", func(s *stage) {
+		s.Node(0).Set(job, "anybody's", sec)
+		s.Do(0, "ZADD", jobRegister, "77", "f")
+		s.answers("touch", touch(s), 1)
+		s.leaves("afterwards", "anybody's", sec, "77", day)
+	})
+	onScript(t, "a life that is nearly over", func(s *stage) {
+		s.Do(0, "ZADD", jobRegister, "77", "f")
+		s.Do(0, "PEXPIRE", jobRegister, "85999999")
+		s.answers("touch", touch(s), 1)
+		s.leaves("afterwards", "", 0, "77", day)
+	})
+	onScript(t, "a life that is long enough is left alone", func(s *stage) {
+		s.Do(0, "ZADD", jobRegister, "77", "f")
+		s.Do(0, "PEXPIRE", jobRegister, "86000000")
+		s.answers("touch", touch(s), 1)
+		s.leaves("afterwards", "", 0, "77", 86000*sec)
+	})
+	onScript(t, "a longer one, too", func(s *stage) {
+		s.Do(0, "ZADD", jobRegister, "77", "f")
+		s.Do(0, "PEXPIRE", jobRegister, "90000000")
+		s.answers("touch", touch(s), 1)
+		s.leaves("afterwards", "", 0, "77", 25*time.Hour)
+	})
+	onScript(t, "no register: nothing is made", func(s *stage) {
+		s.answers("touch", touch(s), 1)
+		s.leaves("afterwards", "", 0, "", 0)
+	})
+}
+
+// A life that nobody spells out is the usual: 25 hours, where there is less than 24.
+func TestScriptsKnowTheUsualLife(t *testing.T) {
+	for name, f := range map[string]func(s *stage) any{
+		"release":  func(s *stage) any { return s.evalQueue("release", "ours", "x") },
+		"rollback": func(s *stage) any { return s.eval("release", "ours") },
+		"extend":   func(s *stage) any { return s.eval("extend", "ours", "5000", "77") },
+		"touch":    func(s *stage) any { return s.eval("touch") },
+	} {
+		for _, c := range []struct {
+			life string
+			want time.Duration
+		}{{"", 25 * time.Hour}, {"86399999", 25 * time.Hour}, {"86400000", day}, {"90000000", 25 * time.Hour}, {"99000000", 99000 * sec}} {
+			onScript(t, name+" "+c.life, func(s *stage) {
+				s.Node(0).Set(job, "ours", sec)
+				s.Do(0, "ZADD", jobRegister, "77", "f")
+				if c.life != "" {
+					s.Do(0, "PEXPIRE", jobRegister, c.life)
+				}
+				s.answers(name, f(s), 1)
+				if got := s.Node(0).TTL(jobRegister); got != c.want {
+					s.Errorf("the register lives for %v, want %v", got, c.want)
+				}
+			})
+		}
+	}
+}
+
+func TestScriptTurn(t *testing.T) {
+	// The value, ttl and token of an acquire; a place and its ticket; how long a place
+	// and a queue live.
+	turn := func(s *stage, place, ticket string) any {
+		return s.evalQueue("turn", "ours", "5000", "77", place, ticket, "2000", "15000", releaseChannel)
+	}
+	onScript(t, "free and nobody queues: ours, the register moved", func(s *stage) {
+		s.Do(0, "ZADD", jobRegister, "76", "f")
+		s.answers("turn", turn(s, "", ""), 1, 1, s.us())
+		s.leaves("afterwards", "ours", 5*sec, "77", 0)
+		s.queues("nothing is queued without a ticket")
+	})
+	for _, at := range []string{"77", "78"} {
+		onScript(t, "the register stands at "+at+": ours, and says that it was not below", func(s *stage) {
+			s.Do(0, "ZADD", jobRegister, at, "f")
+			s.answers("turn", turn(s, "p", "10"), 1, 0, s.us())
+			s.leaves("afterwards", "ours", 5*sec, at, 0)
+		})
+	}
+	onScript(t, "free and we are first: ours, the place stays until it is taken off", func(s *stage) {
+		s.place("later", 11, s.ms()+100)
+		s.answers("turn", turn(s, "p", "10"), 1, 1, s.us())
+		s.leaves("afterwards", "ours", 5*sec, "77", 0)
+		s.queues("afterwards", "p", "later")
+	})
+	onScript(t, "free and we are first, but do not queue again: ours", func(s *stage) {
+		s.place("p", 10, s.ms()+100)
+		s.answers("turn", turn(s, "p", ""), 1, 1, s.us())
+	})
+	onScript(t, "free and another is first: told who, and until when", func(s *stage) {
+		s.place("first", 9, s.ms()+1234)
+		s.answers("turn", turn(s, "p", "10"), 2, "first", 1234, 1, s.us())
+		s.answers("without a place", turn(s, "", ""), 2, "first", 1234, 2, s.us())
+		s.leaves("afterwards", "", 0, "", 0)
+		s.queues("afterwards", "first", "p")
+	})
+	onScript(t, "free and another is first: that one is told, and nobody else", func(s *stage) {
+		heard := s.listening(releaseChannel, releaseChannel+":first", releaseChannel+":second", releaseChannel+":p")
+		s.place("first", 9, s.ms()+1234)
+		s.place("second", 10, s.ms()+1234)
+		turn(s, "p", "11")
+		if got := strings.Join(heard(), " "); got != ":first=1 ours" {
+			s.Errorf("announced: got %q, want the first alone", got)
+		}
+	})
+	onScript(t, "held: nobody is told", func(s *stage) {
+		heard := s.listening(releaseChannel, releaseChannel+":first")
+		s.Node(0).Set(job, "theirs", 9*sec)
+		s.place("first", 9, s.ms()+1234)
+		turn(s, "p", "11")
+		if got := strings.Join(heard(), " "); got != "" {
+			s.Errorf("announced: got %q, want nothing", got)
+		}
+	})
+	onScript(t, "held: told by whom, for how long, and how many are before us", func(s *stage) {
+		s.Node(0).Set(job, "theirs", 9*sec)
+		s.place("first", 9, s.ms()+1000)
+		s.answers("turn", turn(s, "p", "10"), 0, "theirs", 9000, 1, s.us())
+		s.answers("again", turn(s, "p", "10"), 0, "theirs", 9000, 1, s.us())
+		s.answers("earlier than that", turn(s, "p", "8"), 0, "theirs", 9000, 0, s.us())
+		s.answers("without a place", turn(s, "", ""), 0, "theirs", 9000, 2, s.us())
+		s.leaves("afterwards", "theirs", 9*sec, "", 0)
+		s.queues("afterwards", "p", "first")
+	})
+	onScript(t, "held for ever", func(s *stage) {
+		s.Node(0).Set(job, "theirs", 0)
+		s.answers("turn", turn(s, "", ""), 0, "theirs", -1, 0, s.us())
+		s.leaves("afterwards", "theirs", 0, "", 0)
+	})
+	onScript(t, "a place is refreshed, and queues live for as long as they are used", func(s *stage) {
+		s.Node(0).Set(job, "theirs", time.Minute)
+		turn(s, "p", "10")
+		s.answers("its end", s.Do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(s.ms()+2000))
+		time.Sleep(1500 * time.Millisecond)
+		turn(s, "p", "10")
+		s.answers("its end", s.Do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(s.ms()+2000))
+		for _, key := range []string{jobQueue, jobLapse} {
+			if got := s.Node(0).TTL(key); got != 15*sec {
+				s.Errorf("life of %s: got %v, want 15s", key, got)
+			}
+		}
+		turn(s, "", "")
+		time.Sleep(15 * time.Second)
+		s.queues("unused")
+	})
+	onScript(t, "places whose time is over are dropped, and those that would last for too long", func(s *stage) {
+		s.place("late", 1, s.ms()-1)
+		s.place("future", 2, s.ms()+15001)
+		s.place("endless", 3, s.ms()+100)
+		s.Do(0, "ZADD", jobLapse, "+inf", "endless")
+		s.place("just", 4, s.ms())
+		s.answers("turn", turn(s, "p", "10"), 2, "just", 0, 1, s.us())
+		s.queues("afterwards", "just", "p")
+	})
+	onScript(t, "one without an end does not stand in the way for ever", func(s *stage) {
+		s.Do(0, "ZADD", jobQueue, "1", "forged")
+		s.Do(0, "ZADD", jobQueue, "2", "forged too")
+		s.answers("turn", turn(s, "p", "10"), 1, 1, s.us())
+		s.queues("afterwards", "p")
+	})
+	onScript(t, "of equal tickets the smaller name goes first", func(s *stage) {
+		s.Node(0).Set(job, "theirs", sec)
+		turn(s, "b", "10")
+		s.answers("turn", turn(s, "a", "10"), 0, "theirs", 1000, 0, s.us())
+		s.answers("turn", turn(s, "c", "10"), 0, "theirs", 1000, 2, s.us())
+		s.queues("afterwards", "a", "b", "c")
+	})
+	onScript(t, "tickets keep all their digits", func(s *stage) {
+		s.Node(0).Set(job, "theirs", sec)
+		turn(s, "a", "1800000000123457")
+		turn(s, "b", "1800000000123456")
+		s.answers("ticket", s.Do(0, "ZSCORE", jobQueue, "a"), "1800000000123457")
+		s.queues("afterwards", "b", "a")
+	})
+	onScript(t, "a register of another type: FENCE, and nothing is stored", func(s *stage) {
+		s.Do(0, "SET", jobRegister, "word")
+		_, err := s.Node(0).Do("EVAL", harness.Script("turn"), "4", job, jobRegister, jobQueue, jobLapse, "ours", "5000", "77", "", "", "2000", "15000", releaseChannel)
+		if err == nil || !strings.Contains(err.Error(), "FENCE") {
+			s.Errorf("got %v, want an error that says FENCE", err)
+		}
+		if got, there := s.Node(0).Get(job); there {
+			s.Errorf("the lock holds %q, want nothing", got)
+		}
+	})
+	onScript(t, "never shortens or lowers anything", func(s *stage) {
+		s.Do(0, "ZADD", jobRegister, "99", "f")
+		s.Do(0, "PEXPIRE", jobRegister, "90000000")
+		s.Node(0).Set(job, "theirs", time.Minute)
+		turn(s, "p", "10")
+		s.leaves("held", "theirs", time.Minute, "99", 25*time.Hour)
+		s.Node(0).Evict(job)
+		turn(s, "p", "10")
+		s.leaves("free", "ours", 5*sec, "99", 25*time.Hour)
+		s.answers("a second delivery", turn(s, "p", "10"), 0, "ours", 5000, 0, s.us())
+		s.leaves("a second delivery", "ours", 5*sec, "99", 25*time.Hour)
+	})
+}
+
+func TestScriptAcquire(t *testing.T) {
+	acquire := func(s *stage) any { return s.eval("acquire", "ours", "5000", "77") }
+	onScript(t, "free: ours, and the register at the proposal", func(s *stage) {
+		s.answers("acquire", acquire(s), 1, 1)
+		s.leaves("free", "ours", 5*sec, "77", 0)
+	})
+	onScript(t, "free, the register not below: ours without the fence", func(s *stage) {
+		s.Do(0, "ZADD", jobRegister, "77", "f")
+		s.Do(0, "PEXPIRE", jobRegister, "90000000")
+		s.answers("acquire", acquire(s), 1, 0)
+		s.leaves("free", "ours", 5*sec, "77", 25*time.Hour)
+	})
+	onScript(t, "held: the holder, and nothing changes", func(s *stage) {
+		s.Node(0).Set(job, "theirs", sec)
+		s.answers("acquire", acquire(s), 0, "theirs")
+		s.leaves("held", "theirs", sec, "", 0)
+	})
+	onScript(t, "a register of another type: FENCE, and nothing is stored", func(s *stage) {
+		s.Do(0, "SET", jobRegister, "word")
+		_, err := s.Node(0).Do("EVAL", harness.Script("acquire"), "2", job, jobRegister, "ours", "5000", "77")
+		if err == nil || !strings.Contains(err.Error(), "FENCE") {
+			s.Errorf("got %v, want an error that says FENCE", err)
+		}
+		if got, there := s.Node(0).Get(job); there {
+			s.Errorf("the lock holds %q, want nothing", got)
+		}
+	})
+}
+
+// In front of a script that says 7.
+func TestScriptGuard(t *testing.T) {
+	run := func(s *stage, check string) any {
+		s.Helper()
+		return s.Do(0, "EVAL", harness.Script("guard")+"return 7", "2", job, guardMark, "ours", "10000", check)
+	}
+	mark := func(s *stage) (id string, since int64) {
+		s.Helper()
+		text, _ := s.Node(0).Get(guardMark)
+		if n, err := fmt.Sscanf(text, "%s %d", &id, &since); n != 2 || err != nil || text != fmt.Sprint(id, " ", since) {
+			s.Errorf("the mark is %q", text)
+		}
+		if s.Node(0).TTL(guardMark) != 0 {
+			s.Errorf("the mark has a ttl")
+		}
+		return id, since
+	}
+	onScript(t, "up for long, and never seen before: a mark, and on", func(s *stage) {
+		s.answers("guard", run(s, "0"), 7)
+		if _, since := mark(s); since > int64(s.ms())-10000 {
+			s.Errorf("marked as young as %d ms", int64(s.ms())-since)
+		}
+	})
+	onScript(t, "up for a while: from its start on, and a second for what the uptime does not say", func(s *stage) {
+		time.Sleep(300 * time.Millisecond)
+		s.Node(0).Restart(true)
+		started := int64(s.ms())
+		time.Sleep(2500 * time.Millisecond)
+		s.answers("guard", run(s, "0"), "quarantined", 10000-2000+1000)
+		_, since := mark(s)
+		if early := started - since; early > 0 || early < -2000 {
+			s.Errorf("it started at %d, and the mark says %d", started, since)
+		}
+		time.Sleep(9000 * time.Millisecond)
+		s.answers("afterwards", run(s, "0"), 7)
+	})
+	onScript(t, "the mark of another server: compared where it is said", func(s *stage) {
+		run(s, "0")
+		id, _ := mark(s)
+		s.Node(0).Restart(true)
+		s.answers("believed", run(s, "0"), 7)
+		s.answers("compared", run(s, "1"), "quarantined", 10000)
+		if now, _ := mark(s); now == id {
+			s.Errorf("the mark is still of %s", id)
+		}
+		s.answers("believed", run(s, "0"), "quarantined", 10000)
+	})
+	onScript(t, "its own mark: nothing is written", func(s *stage) {
+		run(s, "0")
+		id, since := mark(s)
+		time.Sleep(time.Hour)
+		s.Node(0).FailCommand("SET", "OOM command not allowed when used memory > 'maxmemory'")
+		s.answers("compared", run(s, "1"), 7)
+		s.answers("unknown", run(s, "2"), 7)
+		if i, n := mark(s); i != id || n != since {
+			s.Errorf("the mark was %s %d and is %s %d", id, since, i, n)
+		}
+	})
+	onScript(t, "a promoted replica, one that was flushed, one that tells no uptime: from now on", func(s *stage) {
+		for _, told := range []map[string]string{
+			{"second_repl_offset": "4711"}, {"cmdstat_flushall": "x"}, {"cmdstat_flushdb": "x"}, {"cmdstat_swapdb": "x"}, {"uptime_in_seconds": ""},
+		} {
+			body := harness.Script("guard") + "return 7"
+			// A server that tells something else.
+			body = strings.Replace(body, "  return type(info) == 'string'", `  for _, sub in ipairs({'second_repl_offset', 'uptime_in_seconds'}) do
+    if sub == '`+first(told)+`' then info = string.gsub(info, sub .. ':%-?%d+', sub .. ':`+told[first(told)]+`') end
+  end
+  if section == 'commandstats' then info = info .. '`+first(told)+`:calls=1' end
+  return type(info) == 'string'`, 1)
+			s.Do(0, "DEL", guardMark)
+			s.answers(fmt.Sprint(told), s.Do(0, "EVAL", body, "2", job, guardMark, "ours", "10000", "0"), "quarantined", 10000)
+		}
+	})
+	onScript(t, "a replica for a while, and master again, in one life of the process", func(s *stage) {
+		run(s, "0")
+		body := strings.Replace(harness.Script("guard")+"return 7", "  return type(info) == 'string'", `  info = string.gsub(string.gsub(info, 'master_replid:%w+', 'master_replid:beef'), 'second_repl_offset:%-1', 'second_repl_offset:4711')
+  return type(info) == 'string'`, 1)
+		s.answers("compared", s.Do(0, "EVAL", body, "2", job, guardMark, "ours", "10000", "1"), "quarantined", 10000)
+	})
+	onScript(t, "in quarantine: what is held by another goes on to the script", func(s *stage) {
+		s.Node(0).Restart(false)
+		s.answers("free", run(s, "1"), "quarantined", 11000-1000)
+		s.Node(0).Set(job, "theirs", time.Minute)
+		s.answers("another's", run(s, "1"), 7)
+		s.Node(0).Set(job, "ours", time.Minute)
+		s.answers("what is exchanged", run(s, "1"), "quarantined", 10000)
+	})
+	onScript(t, "a clock that was set back: the mark of a time to come is made anew", func(s *stage) {
+		run(s, "0")
+		_, before := mark(s)
+		s.Node(0).JumpClock(-48 * time.Hour)
+		run(s, "0")
+		if _, since := mark(s); since > int64(s.ms()) || since == before {
+			s.Errorf("the mark says %d at %d", since, s.ms())
+		}
+	})
+}
+
+func first(m map[string]string) string {
+	for k := range m {
+		return k
+	}
+	return ""
+}

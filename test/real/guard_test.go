@@ -1,0 +1,247 @@
+package real_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/internal/realredis"
+)
+
+// realGuard is long enough for a server to be down, and the tests' ttl.
+const realGuard = 4 * time.Second
+
+// realFreeAfter is when somebody else gets the lock, from now on, and whether k was
+// still valid then.
+func realFreeAfter(t testing.TB, l *redlock.Locker, k *redlock.Lock) (after time.Duration, both bool, votes []error) {
+	t.Helper()
+	start := time.Now()
+	realUntil(t, 5*realGuard, "a free lock", func() bool {
+		next, err := l.TryAcquire(t.Context(), k.Key(), realGuard)
+		if err != nil {
+			votes = append(votes, err)
+			return false
+		}
+		after, both = time.Since(start), k.Valid()
+		if next.Fence() <= k.Fence() && !both {
+			t.Errorf("token %d after %d", next.Fence(), k.Fence())
+		}
+		realRelease(t, next)
+		return true
+	})
+	return after, both, votes
+}
+
+func realQuarantined(votes []error) (n int) {
+	for _, err := range votes {
+		if strings.Contains(err.Error(), " quarantined ") {
+			n++
+		}
+	}
+	return n
+}
+
+// One of three is killed and back at once without its data, while its yes is one of the
+// two that a holder has: with the guard nobody else gets in, without it somebody does.
+// Attacks 37, 38, 40.
+func TestRealRestartGuard(t *testing.T) {
+	t.Parallel()
+	for _, way := range []struct {
+		name string
+		args []string
+		f    func(t *testing.T, r *realNodes)
+	}{
+		{"restarted empty", []string{"--save", "", "--appendonly", "no"}, func(t *testing.T, r *realNodes) {
+			r.servers[0].Kill()
+			r.servers[0].Restart()
+		}},
+		{"restarted with an old snapshot", []string{"--save", "", "--appendonly", "no"}, func(t *testing.T, r *realNodes) {
+			r.servers[0].Kill()
+			r.servers[0].Restart() // loads what BGSAVE wrote before
+		}},
+		{"flushed", nil, func(t *testing.T, r *realNodes) { r.do(t, []int{0}, "flushall") }},
+	} {
+		for _, guard := range []time.Duration{realGuard, 0} {
+			t.Run(fmt.Sprintf("%s, guard %v", way.name, guard), func(t *testing.T) {
+				t.Parallel()
+				r := realStart(t, 3, way.args...)
+				opt := redlock.Options{RestartGuard: guard, NodeTimeout: time.Second}
+				a, b := r.open(t, opt), r.open(t, opt)
+				// New servers have been up for less than the guard.
+				var k *redlock.Lock
+				realUntil(t, 3*realGuard, "a first lock", func() (ok bool) {
+					var err error
+					k, err = a.TryAcquire(t.Context(), "earlier", realGuard)
+					return err == nil
+				})
+				realRelease(t, k)
+				if strings.Contains(way.name, "snapshot") {
+					r.do(t, []int{0}, "save") // the mark is in it
+				}
+				r.do(t, []int{2}, "set", "job", "in the way", "px", "60000")
+				k = realAcquire(t, a, "job", realGuard)
+				way.f(t, r)
+				r.do(t, []int{2}, "del", "job")
+				after, both, votes := realFreeAfter(t, b, k)
+				t.Logf("free after %v, %d attempts before", after.Round(time.Millisecond), len(votes))
+				if guard == 0 && !both {
+					t.Error("without a guard nobody got in beside the holder: the test tests nothing")
+				}
+				if guard > 0 && (both || realQuarantined(votes) == 0) {
+					t.Errorf("with a guard: both at once %v, %d of %d attempts met a quarantine", both, realQuarantined(votes), len(votes))
+				}
+			})
+		}
+	}
+}
+
+// Every node restarts empty, one after the other, while one holds the lock and others
+// try to get it all the time: it is held to the end, and back on all nodes.
+//
+// Attack 79.
+func TestRealRestartGuardOverALongHold(t *testing.T) {
+	t.Parallel()
+	r := realStart(t, 3, "--save", "", "--appendonly", "no")
+	const ttl = 6 * time.Second // no machine should be too busy for that: the test extends by itself
+	opt := redlock.Options{RestartGuard: ttl, NodeTimeout: 300 * time.Millisecond}
+	a, b := r.open(t, opt), r.open(t, opt)
+	var k *redlock.Lock
+	realUntil(t, 3*ttl, "a first lock", func() (ok bool) {
+		var err error
+		k, err = a.TryAcquire(t.Context(), "job", ttl)
+		return err == nil
+	})
+	held, stop := k.KeepAlive(t.Context())
+	defer stop()
+	everywhere := func(what string) {
+		t.Helper()
+		if !realWait(2*ttl, func() bool {
+			k.Extend(t.Context()) // an error is told below
+			return r.count(t, "job", k.Value()) == 3
+		}) {
+			st, err := a.Inspect(t.Context(), "job")
+			t.Fatalf("%s: the key is not back: valid %v, %v, %+v, %v", what, k.Valid(), held.Err(), st, err)
+		}
+		// Counted from the next renewal on: only then the next node may go.
+		realExtend(t, what, k)
+	}
+	everywhere("at first, when one may still be too young to grant")
+	done := make(chan struct{})
+	polled := make(chan int)
+	go func() {
+		n := 0
+		defer func() { polled <- n }()
+		for ; ; n++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if other, err := b.TryAcquire(t.Context(), "job", ttl); err == nil {
+				if k.Valid() {
+					t.Errorf("another got in beside the holder, fences %d and %d", k.Fence(), other.Fence())
+				}
+				other.Release(t.Context())
+			}
+		}
+	}()
+	for round := range harness.Rounds(1, 3) {
+		for i := range 3 {
+			r.servers[i].Kill()
+			r.servers[i].Restart()
+			everywhere(fmt.Sprintf("round %d, node %d", round, i))
+		}
+	}
+	if held.Err() != nil || !k.Valid() {
+		t.Errorf("the lock is valid %v, its context %v", k.Valid(), held.Err())
+	}
+	close(done)
+	if n := <-polled; n < 10 {
+		t.Errorf("the contender tried %d times", n)
+	}
+	realRelease(t, k)
+}
+
+// Scripts that are forgotten are no restart; and INFO that is not permitted makes a node
+// one that tells nothing of itself.
+//
+// Attacks 41, 95.
+func TestRealRestartGuardFalseAlarms(t *testing.T) {
+	t.Parallel()
+	r := realStart(t, 1)
+	l := r.open(t, redlock.Options{RestartGuard: time.Second})
+	granted := func(what string, least, most time.Duration) {
+		t.Helper()
+		start := time.Now()
+		realUntil(t, 10*time.Second, what, func() bool {
+			k, err := l.TryAcquire(t.Context(), "job", time.Second)
+			if err == nil {
+				realRelease(t, k)
+			}
+			return err == nil
+		})
+		if d := time.Since(start); d < least || d > realSlack(most) {
+			t.Errorf("%s: granted after %v, want %v to %v", what, d, least, most)
+		}
+	}
+	granted("a new server", 0, 3*time.Second)
+	r.do(t, []int{0}, "script", "flush")
+	granted("after SCRIPT FLUSH", 0, 500*time.Millisecond)
+	r.do(t, []int{0}, "client", "kill", "type", "normal", "skipme", "yes")
+	granted("over new connections", 0, 500*time.Millisecond)
+	r.do(t, []int{0}, "acl", "setuser", "default", "-info")
+	granted("INFO refused", 0, 500*time.Millisecond) // it has its mark
+	r.do(t, []int{0}, "script", "flush")
+	granted("INFO refused, scripts forgotten", time.Second-50*time.Millisecond, 3*time.Second)
+	granted("and then", 0, 500*time.Millisecond)
+}
+
+// A replica that is promoted may not have what its master granted, and has its mark.
+// The client is led to it by an address that moves, as after a failover.
+//
+// Attack 45.
+func TestRealRestartGuardSeesAPromotion(t *testing.T) {
+	t.Parallel()
+	servers := realredis.Start(t, 2)
+	r := realOver(servers...)
+	host, port, _ := strings.Cut(servers[0].Addr(), ":")
+	if err := r.admin[1].Do(t.Context(), "replicaof", host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	proxy := realProxyTo(t, servers[0].Addr())
+	client := redis.NewClient(&redis.Options{Addr: proxy.addr(), MaxRetries: -1})
+	t.Cleanup(func() { client.Close() })
+	l := realNew(t, redlock.Options{RestartGuard: time.Second}, client)
+	var k *redlock.Lock
+	realUntil(t, 20*time.Second, "a first lock", func() (ok bool) {
+		var err error
+		k, err = l.TryAcquire(t.Context(), "job", time.Second)
+		return err == nil
+	})
+	realRelease(t, k)
+	realUntil(t, 20*time.Second, "the mark on the replica", func() bool {
+		return r.admin[1].Exists(t.Context(), "{redlock}:boot").Val() == 1
+	})
+	if err := r.admin[1].Do(t.Context(), "replicaof", "no", "one").Err(); err != nil {
+		t.Fatal(err)
+	}
+	proxy.to(servers[1].Addr())
+	var votes []error
+	realUntil(t, 20*time.Second, "a lock of the promoted", func() bool {
+		k, err := l.TryAcquire(t.Context(), "job", time.Second)
+		if err != nil {
+			votes = append(votes, err)
+			return false
+		}
+		realRelease(t, k)
+		return true
+	})
+	if realQuarantined(votes) == 0 {
+		t.Errorf("no quarantine after the promotion: %v", votes)
+	}
+}
