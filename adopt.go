@@ -39,7 +39,7 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 	if value == "" || len(value) > wire.MaxKeyBytes {
 		return nil, fmt.Errorf("redlock: adopt %q: the value has %d bytes: give the one that the holder stores, see Lock.Value", wire.Clip(key), len(value))
 	}
-	e, err := l.errand(OpAdopt, key, ttl, nil)
+	e, err := l.newAcquireCall(OpAdopt, key, ttl, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -55,14 +55,14 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 	mine := e.label + ":" + l.rand.uuid()
 	start := l.now()
 	proposal := propose(start, e.seen)
-	b := l.newBallot(OpAdopt, e.name, wire.AdoptQuestion(l.guard, e.name, value, mine, ttl, proposal), start, acquireDecided)
+	b := l.newQuorumCall(OpAdopt, e.name, wire.AdoptQuestion(l.guard, e.name, value, mine, ttl, proposal), start, acquireDecided)
 	b.q.Patience = l.patience(ttl)
-	e.ballot = b
-	b.send(l.lastLeaving(e.name))
+	e.call = b
+	b.send(l.lastCleanup(e.name))
 	won := false
 	defer func() {
 		if !won {
-			l.mortal(e)
+			l.expireRegisters(e)
 		}
 	}()
 	k, err := l.claim(ctx, e, b, proposal, func() wire.Question { return wire.RestoreQuestion(e.name, value, mine, ttl) })
@@ -88,17 +88,17 @@ type adoption struct {
 func (l *Locker) adopting(value string) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := l.adopts[value]
+	a := l.adoptions[value]
 	if a == nil {
 		a = new(adoption)
-		l.adopts[value] = a
+		l.adoptions[value] = a
 	}
 	a.n++
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if a.n--; a.n == 0 {
-			delete(l.adopts, value)
+			delete(l.adoptions, value)
 		}
 	}
 }

@@ -87,8 +87,8 @@ func TestALockIsNotValidAtExactlyUntil(t *testing.T) {
 	}
 	*now = at(0, 0)
 	now.at = now.at.Add(time.Second - 1)
-	if !k.Valid() || k.left(*now) != 1 {
-		t.Errorf("a nanosecond before Until: valid=%v, left %v", k.Valid(), k.left(*now))
+	if !k.Valid() || k.remaining(*now) != 1 {
+		t.Errorf("a nanosecond before Until: valid=%v, left %v", k.Valid(), k.remaining(*now))
 	}
 	if got, want := k.Until(), at(1000, 0).at; !got.Equal(want) {
 		t.Errorf("Until: got %v, want %v", got, want)

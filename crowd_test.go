@@ -112,7 +112,7 @@ func runCrowd(t *testing.T, s crowd) (failures []string, acquired int) {
 			case "mute":
 				n.FailCommand("subscribe", "NOPERM no channels")
 				n.FailCommand("publish", "NOPERM no channels")
-			case "evict-sub": // all connections, those of ears too
+			case "evict-sub": // all connections, those of subscribers too
 				n.Refuse(true)
 				n.Refuse(false)
 			case "close":

@@ -19,20 +19,20 @@ func TestRememberedLivesAreBounded(t *testing.T) {
 		name, _ := wire.NameKey("", fmt.Sprint("jobs/", i))
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.lifeDue(&errand{name: name, ttl: time.Second, raised: 1})
+		return l.registerTTLDue(&acquireCall{name: name, ttl: time.Second, raised: 1})
 	}
 	const more = 100
-	for i := range maxLives + more {
+	for i := range maxRegisterTTLs + more {
 		if due(i) != 1 {
 			t.Fatalf("the first failed attempt at key %d: its register is given no life", i)
 		}
 	}
 	defer l.renew.Stop() // nobody is asked
-	if got := len(l.lives); got != maxLives {
-		t.Errorf("remembered after %d keys: got %d, want %d", maxLives+more, got, maxLives)
+	if got := len(l.registerTTLs); got != maxRegisterTTLs {
+		t.Errorf("remembered after %d keys: got %d, want %d", maxRegisterTTLs+more, got, maxRegisterTTLs)
 	}
-	if due(0) != 0 || due(maxLives) != 1 {
-		t.Errorf("the second attempt: got %d for a key that is remembered and %d for one that is not, want 0 and 1", due(0), due(maxLives))
+	if due(0) != 0 || due(maxRegisterTTLs) != 1 {
+		t.Errorf("the second attempt: got %d for a key that is remembered and %d for one that is not, want 0 and 1", due(0), due(maxRegisterTTLs))
 	}
 }
 
@@ -43,14 +43,14 @@ func TestRememberedLeadsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := instant{at: time.Now(), wall: 1000}
-	for i := range maxLeads + 100 {
+	for i := range maxRegistersAhead + 100 {
 		name, _ := wire.NameKey("", fmt.Sprint("jobs/", i))
-		l.noteLead(name, start, 2000)
-		if got := l.lead(name); got != 2000 {
+		l.noteRegisterAhead(name, start, 2000)
+		if got := l.registerAhead(name); got != 2000 {
 			t.Fatalf("key %d: got a lead of %d, want 2000", i, got)
 		}
-		if len(l.leads) > maxLeads {
-			t.Fatalf("remembered after %d keys: got %d, want at most %d", i+1, len(l.leads), maxLeads)
+		if len(l.registersAhead) > maxRegistersAhead {
+			t.Fatalf("remembered after %d keys: got %d, want at most %d", i+1, len(l.registersAhead), maxRegistersAhead)
 		}
 	}
 }

@@ -472,7 +472,7 @@ func TestConstantsAreInTheRelationsTheirCommentsClaim(t *testing.T) {
 		{"the last clock that is followed is in 2112", time.UnixMicro(clockTrust).UTC().Year() == 2112},
 		{"the nodes that may hold a lock fit the bits of a word", maxNodes <= 64},
 		{"a key does not fill a batch", wire.MaxKeyBytes < lane.MaxBatchBytes},
-		{"a label leaves most of a value's length to spare", maxLabelBytes+1+wire.UuidLen < wire.MaxKeyBytes},
+		{"a label leaves most of a value's length to spare", maxLabelBytes+1+wire.UUIDLen < wire.MaxKeyBytes},
 		{"a full queue is cleared in a sixth of a second at 100,000 calls a second", lane.MaxQueue/100000.0 <= 1.0/6},
 	} {
 		if !c.holds {

@@ -10,14 +10,14 @@ import (
 
 // An extending is one extension under way; a lock has at most one.
 type extending struct {
-	b    *ballot
+	b    *quorumCall
 	done chan struct{}
 	err  error // once done
 }
 
 // A failedExtension is what is kept of an extension that did not keep the lock.
 type failedExtension struct {
-	b   *ballot // nil: there is none
+	b   *quorumCall // nil: there is none
 	why string
 }
 
@@ -38,7 +38,7 @@ func (k *Lock) Extend(ctx context.Context) error {
 	asked := k.l.now()
 	for {
 		if ctx.Err() != nil {
-			return k.l.ended(ctx, &errand{op: OpExtend, name: k.name, began: k.l.now()})
+			return k.l.ended(ctx, &acquireCall{op: OpExtend, name: k.name, began: k.l.now()})
 		}
 		x, mine, err := k.beginExtend(nil)
 		if err != nil {
@@ -52,7 +52,7 @@ func (k *Lock) Extend(ctx context.Context) error {
 		case <-k.l.closing:
 			return ErrClosed
 		case <-ctx.Done():
-			return k.l.ended(ctx, &errand{op: OpExtend, name: k.name, began: x.b.start, attempt: 1, last: &QuorumError{Round: x.b.round(), Err: ErrNoQuorum}})
+			return k.l.ended(ctx, &acquireCall{op: OpExtend, name: k.name, began: x.b.start, attempt: 1, last: &QuorumError{Round: x.b.round(), Err: ErrNoQuorum}})
 		}
 	}
 }
@@ -76,11 +76,11 @@ func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error
 		err = k.result
 	case k.state != stateHeld:
 		err = &QuorumError{Round: Round{Op: OpExtend, Key: k.name.Key}, Err: ErrLost, hint: "it was released"}
-	case k.left(now) <= 0:
+	case k.remaining(now) <= 0:
 		after = k.lose(nil)
 		err = k.result
-	case k.told != nil:
-		err = k.told
+	case k.lossTold != nil:
+		err = k.lossTold
 	}
 	if err != nil {
 		k.mu.Unlock()
@@ -89,11 +89,11 @@ func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error
 		}
 		return nil, false, err
 	}
-	b := k.l.newBallot(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, k.ttl, k.fence), now, func(t tally) bool { return t.extension() != extendPending })
+	b := k.l.newQuorumCall(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, k.ttl, k.fence), now, func(t tally) bool { return t.extension() != extendPending })
 	b.q.Patience = k.l.patience(k.ttl)
 	for i := range b.calls {
-		b.calls[i].Holds = k.holds&(1<<i) != 0
-		b.calls[i].Doubt = k.doubt&(1<<i) != 0
+		b.calls[i].MayHold = k.mayHold&(1<<i) != 0
+		b.calls[i].MayArriveLate = k.mayArriveLate&(1<<i) != 0
 	}
 	x = &extending{b: b, done: make(chan struct{})}
 	b.then = func() {
@@ -124,7 +124,7 @@ func (k *Lock) extended(x *extending) {
 		x.err = k.result
 	case k.state != stateHeld:
 		x.err = &QuorumError{Round: b.round(), Err: ErrLost, hint: "it was released meanwhile"}
-	case k.left(now) <= 0:
+	case k.remaining(now) <= 0:
 		// Also where a majority still says ours: between the old Until and its
 		// answer the key may have expired, been taken and been freed.
 		k.failed = failedExtension{b, "got no majority"}
@@ -133,8 +133,8 @@ func (k *Lock) extended(x *extending) {
 		}
 		after = k.lose(nil)
 		x.err = k.result
-	case k.told != nil && t.extension() != extensionLost:
-		x.err = k.told // too late: the holder was told to stop
+	case k.lossTold != nil && t.extension() != extensionLost:
+		x.err = k.lossTold // too late: the holder was told to stop
 	case t.extension() == extended:
 		k.start, k.valid = b.start, validity(k.ttl, k.l.opt.Drift) // later than before: b began later
 		k.failed = failedExtension{}
@@ -166,12 +166,12 @@ func (k *Lock) extended(x *extending) {
 // this round said ours, nobody else can have held the lock since (but where I1 was broken already), and nobody
 // who matters is overwritten; SET NX overwrites nobody at all. It counts from the
 // next round on: a node that had forgotten could have agreed to another meanwhile.
-func (k *Lock) heal(b *ballot, c *lane.Call) {
+func (k *Lock) heal(b *quorumCall, c *lane.Call) {
 	k.mu.Lock()
 	var h *lane.Call
 	// After the lock is given up, or once another question has gone out behind this
 	// one, it would come out of turn and be left behind.
-	if k.state == stateHeld && k.last == b && k.left(k.l.now()) > 0 {
+	if k.state == stateHeld && k.last == b && k.remaining(k.l.now()) > 0 {
 		if b.mayHeal(c) {
 			h = b.heal(c)
 		}
@@ -182,16 +182,16 @@ func (k *Lock) heal(b *ballot, c *lane.Call) {
 	}
 }
 
-// A vigil is one context of KeepAlive.
-type vigil struct {
+// A keep-alive context is one context of KeepAlive.
+type keepAliveCtx struct {
 	held   context.Context
 	cancel context.CancelCauseFunc
 }
 
-type vigils []*vigil
+type keepAliveCtxs []*keepAliveCtx
 
 // cancel ends the contexts; nil: as if by their own stop.
-func (vs vigils) cancel(cause error) {
+func (vs keepAliveCtxs) cancel(cause error) {
 	for _, v := range vs {
 		v.cancel(cause)
 	}
@@ -224,30 +224,30 @@ func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop contex
 		return held, func() {}
 	}
 	held, cancel := context.WithCancelCause(k.under(ctx))
-	v := &vigil{held: held, cancel: cancel}
+	v := &keepAliveCtx{held: held, cancel: cancel}
 	k.mu.Lock()
 	var after func()
 	now := k.l.now()
-	if k.state == stateHeld && k.left(now) <= 0 {
+	if k.state == stateHeld && k.remaining(now) <= 0 {
 		after = k.lose(nil)
 	}
 	var end error
 	switch {
 	case k.state == stateLost || k.state == stateReleased && k.result != nil:
 		end = k.result
-	case k.state == stateHeld && k.told != nil:
-		end = k.told
+	case k.state == stateHeld && k.lossTold != nil:
+		end = k.lossTold
 	case k.state != stateHeld:
 		end = errReleased
 		if k.l.isClosed() {
 			end = ErrClosed
 		}
 	default:
-		k.vigils = append(k.vigils, v)
-		if len(k.vigils) == 1 {
+		k.keepAlives = append(k.keepAlives, v)
+		if len(k.keepAlives) == 1 {
 			gone := now.since(k.start)
 			k.renew = restart(k.renew, renewAfter(k.window(), k.l.rand.float())-gone, k.renewNow)
-			k.loss = restart(k.loss, k.left(now)-noticeOf(k.valid, k.l.opt.Grace), k.checkLoss)
+			k.loss = restart(k.loss, k.remaining(now)-noticeOf(k.valid, k.l.opt.Grace), k.checkLoss)
 		}
 	}
 	k.mu.Unlock()
@@ -259,7 +259,7 @@ func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop contex
 	}
 	return held, func() {
 		cancel(nil)
-		k.dropVigils()
+		k.dropKeepAlives()
 	}
 }
 
@@ -273,11 +273,11 @@ func restart(t *time.Timer, d time.Duration, f func()) *time.Timer {
 	return t
 }
 
-// endVigils takes the contexts off the lock, to be cancelled after unlocking, and
+// endKeepAlives takes the contexts off the lock, to be cancelled after unlocking, and
 // stops what serves them. Needs k.mu.
-func (k *Lock) endVigils() vigils {
-	vs := k.vigils
-	k.vigils = nil
+func (k *Lock) endKeepAlives() keepAliveCtxs {
+	vs := k.keepAlives
+	k.keepAlives = nil
 	if k.renew != nil {
 		k.renew.Stop()
 		k.loss.Stop()
@@ -288,33 +288,33 @@ func (k *Lock) endVigils() vigils {
 // endKeepAlive ends the contexts and the renewal; the lock stays as it is.
 func (k *Lock) endKeepAlive(cause error) {
 	k.mu.Lock()
-	ended := k.endVigils()
+	ended := k.endKeepAlives()
 	k.mu.Unlock()
 	ended.cancel(cause)
 }
 
-// dropVigils forgets contexts that have ended, and stops the timers with the last.
-func (k *Lock) dropVigils() (left int) {
+// dropKeepAlives forgets contexts that have ended, and stops the timers with the last.
+func (k *Lock) dropKeepAlives() (left int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.vigils) == 0 {
+	if len(k.keepAlives) == 0 {
 		return 0 // the loss timer may still run, for Options.Grace
 	}
-	var keep []*vigil
-	for _, v := range k.vigils {
+	var keep []*keepAliveCtx
+	for _, v := range k.keepAlives {
 		if v.held.Err() == nil {
 			keep = append(keep, v)
 		}
 	}
-	if k.vigils = keep; len(keep) == 0 {
-		k.endVigils()
+	if k.keepAlives = keep; len(keep) == 0 {
+		k.endKeepAlives()
 	}
 	return len(keep)
 }
 
 // renewNow is the renew timer's: it sends an extension and returns.
 func (k *Lock) renewNow() {
-	if k.dropVigils() == 0 {
+	if k.dropKeepAlives() == 0 {
 		return
 	}
 	_, mine, err := k.beginExtend(k.renewed)
@@ -339,13 +339,13 @@ func (k *Lock) window() time.Duration { return window(k.valid, k.l.opt.Grace) }
 
 // again is the pause before another renewal after one that failed. Needs k.mu.
 func (k *Lock) again(now instant) time.Duration {
-	return renewAgainAfter(window(k.left(now), k.l.opt.Grace), k.l.rand.float())
+	return renewAgainAfter(window(k.remaining(now), k.l.opt.Grace), k.l.rand.float())
 }
 
 func (k *Lock) renewIn(pause func(now instant) time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.state == stateHeld && len(k.vigils) > 0 {
+	if k.state == stateHeld && len(k.keepAlives) > 0 {
 		k.renew = restart(k.renew, pause(k.l.now()), k.renewNow)
 	}
 }
@@ -359,10 +359,10 @@ func (k *Lock) checkLoss() {
 	}
 	k.mu.Lock()
 	var after func()
-	if k.state == stateHeld && (len(k.vigils) > 0 || k.told != nil) {
-		left, lead := k.left(k.l.now()), leadOf(k.valid)
+	if k.state == stateHeld && (len(k.keepAlives) > 0 || k.lossTold != nil) {
+		left, lead := k.remaining(k.l.now()), leadOf(k.valid)
 		notice := noticeOf(k.valid, k.l.opt.Grace)
-		if k.told != nil {
+		if k.lossTold != nil {
 			notice = lead
 		}
 		switch {

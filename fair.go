@@ -30,15 +30,15 @@ type turn struct {
 
 // askTurn is the acquire of one attempt. Only who was answered by a majority has or
 // refreshes a place: one that cannot win must not hold up those who can.
-func (l *Locker) askTurn(e *errand, value string, proposal int64) wire.Question {
-	t := &e.place.turn
+func (l *Locker) askTurn(e *acquireCall, value string, proposal int64) wire.Question {
+	t := &e.waiter.turn
 	switch {
 	case t.came.IsZero() || t.ticket == 0:
 		return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, "", 0)
 	case !t.answered: // nor do we refuse ourselves
-		return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, l.waits.place(e), 0)
+		return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, l.queues.entry(e), 0)
 	}
-	return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, l.waits.place(e), t.ticket)
+	return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, l.queues.entry(e), t.ticket)
 }
 
 // turnDecided has a majority answer, also where fewer noes would rule a yes out, as half
@@ -50,14 +50,14 @@ func turnDecided(t tally) bool {
 // A standing is what a round told of a waiter's turn.
 type standing struct {
 	answered bool          // by a majority
-	left     time.Duration // until the ttl is over on a majority; 0: it is free
+	freeIn   time.Duration // until the ttl is over on a majority; 0: it is free
 	first    time.Duration // until the place is over of the one whose turn it is
 	before   int           // how many are before us on a majority
 	clock    int64         // the nodes' time when it began, µs, the median
 }
 
 // standing reads the votes of a round that queues.
-func (b *ballot) standing() (s standing) {
+func (b *quorumCall) standing() (s standing) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	left := make([]time.Duration, len(b.calls)) // who has not answered may be free
@@ -65,23 +65,23 @@ func (b *ballot) standing() (s standing) {
 	var clocks []int64
 	for i := range b.calls {
 		c := &b.calls[i]
-		if !c.Voted || c.Rep.Clock == 0 {
+		if !c.Voted || c.Reply.Clock == 0 {
 			continue
 		}
 		half := c.Took / 2
-		clocks = append(clocks, c.Rep.Clock-half.Microseconds())
-		before = append(before, c.Rep.Before)
+		clocks = append(clocks, c.Reply.Clock-half.Microseconds())
+		before = append(before, c.Reply.Before)
 		switch {
-		case c.Rep.Answer != wire.No:
-		case c.Rep.Err != nil: // the turn of another
-			if f := wire.ExpiresIn(c.Rep.Left); s.first == 0 || f < s.first {
+		case c.Reply.Answer != wire.No:
+		case c.Reply.Err != nil: // the turn of another
+			if f := wire.ExpiresIn(c.Reply.TTL); s.first == 0 || f < s.first {
 				s.first = f
 			}
 		default:
-			left[i] = wire.ExpiresIn(c.Rep.Left)
+			left[i] = wire.ExpiresIn(c.Reply.TTL)
 		}
 	}
-	need := b.t.need()
+	need := b.tally.need()
 	if len(clocks) < need {
 		return standing{}
 	}
@@ -91,26 +91,26 @@ func (b *ballot) standing() (s standing) {
 	s.answered = true
 	s.clock = clocks[len(clocks)/2]
 	s.before = before[need-1]
-	s.left = left[need-1]
+	s.freeIn = left[need-1]
 	return s
 }
 
 // learn keeps the nodes' time that a round told, for the tickets of those who come next.
-func (r *room) learn(b *ballot) standing {
+func (r *waitQueue) learn(b *quorumCall) standing {
 	s := b.standing()
 	if s.answered {
-		r.clock, r.told = s.clock, b.start.at
+		r.clock, r.clockReadAt = s.clock, b.start.at
 	}
 	return s
 }
 
 // planTurn sets when the leader asks again after a round that it did not win.
-func (w *waits) planTurn(r *room, e *errand, tie bool, longest time.Duration) {
+func (w *waitQueues) planTurn(r *waitQueue, e *acquireCall, tie bool, longest time.Duration) {
 	now := time.Now()
-	t, s := &e.place.turn, r.learn(e.ballot)
+	t, s := &e.waiter.turn, r.learn(e.call)
 	t.answered = s.answered
 	pause := wire.TurnEvery - w.l.spread(wire.TurnEvery/8)
-	if !r.heardSince(r.asked) || w.l.opt.Retry != nil || !s.answered {
+	if !r.wasSubscribedAt(r.asked) || w.l.opt.Retry != nil || !s.answered {
 		pause = min(pause, w.l.retryPause(longest))
 	}
 	switch {
@@ -119,10 +119,10 @@ func (w *waits) planTurn(r *room, e *errand, tie bool, longest time.Duration) {
 		t.ticket = r.ticket(t.came)
 		pause = 0
 	case tie: // what stands in the way is being taken back
-		pause = min(pause, tieLook*e.ballot.took+w.l.spread(e.ballot.took))
-	case s.left > 0:
+		pause = min(pause, tieLook*e.call.took+w.l.spread(e.call.took))
+	case s.freeIn > 0:
 		t.free = 0
-		pause = min(pause, s.left)
+		pause = min(pause, s.freeIn)
 	default: // whose turn it is is about to take it, or is gone
 		t.free++
 		pause = min(pause, defaultRetry(t.free))
@@ -135,15 +135,15 @@ func (w *waits) planTurn(r *room, e *errand, tie bool, longest time.Duration) {
 
 // ticket is the nodes' time of a moment on our steady clock. The wall clock has no part
 // in it: it may be set while somebody waits.
-func (r *room) ticket(came time.Time) int64 {
-	return r.clock + came.Sub(r.told).Microseconds()
+func (r *waitQueue) ticket(came time.Time) int64 {
+	return r.clock + came.Sub(r.clockReadAt).Microseconds()
 }
 
 // succeed has the next leader take its place with its first try, where the one before
 // has just learned the nodes' time.
-func (w *waits) succeed(r *room) {
+func (w *waitQueues) succeed(r *waitQueue) {
 	now := time.Now()
-	if t := &r.first.turn; t.ticket == 0 && w.l.now().at.Sub(r.told) < wire.TurnLife {
+	if t := &r.first.turn; t.ticket == 0 && w.l.now().at.Sub(r.clockReadAt) < wire.TurnLife {
 		t.ticket, t.answered = r.ticket(t.came), true
 	}
 	r.at, r.try = now, true

@@ -47,41 +47,41 @@ const (
 	// leadRoom is how many numbers are left below 2^53 where registers are no longer
 	// remembered as ahead. Who is refused there is told to remove them: a Locker that
 	// remembered them would refuse in turn, or put them back.
-	leadRoom = 1 << 20
+	aheadRoom = 1 << 20
 )
 
 // maxLeads bounds the keys whose registers are remembered as ahead of our clock.
-const maxLeads = 4096
+const maxRegistersAhead = 4096
 
-// lead is how far a key's registers were seen ahead of our clock; 0: not. Without it
+// registerAhead is how far a key's registers were seen ahead of our clock; 0: not. Without it
 // every acquisition of a lock that was once ahead would need the raise, and each
 // raise, with its headroom, would carry the registers farther from all clocks.
-func (l *Locker) lead(name *wire.LockKey) int64 {
-	if l.leading.Load() == 0 {
+func (l *Locker) registerAhead(name *wire.LockKey) int64 {
+	if l.numAhead.Load() == 0 {
 		return 0
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.leads[name.Full]
+	return l.registersAhead[name.Full]
 }
 
-// noteLead keeps what an acquisition learned for the next one. It is a hint: a proposal
+// noteRegisterAhead keeps what an acquisition learned for the next one. It is a hint: a proposal
 // above it can always be made.
-func (l *Locker) noteLead(name *wire.LockKey, start instant, token int64) {
-	if ahead := token > start.wall; !ahead && l.leading.Load() == 0 {
+func (l *Locker) noteRegisterAhead(name *wire.LockKey, start instant, token int64) {
+	if ahead := token > start.wall; !ahead && l.numAhead.Load() == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case token <= start.wall || token > wire.MaxToken-leadRoom:
-		delete(l.leads, name.Full)
-	case l.leads == nil || len(l.leads) >= maxLeads:
-		l.leads = map[string]int64{name.Full: token}
+	case token <= start.wall || token > wire.MaxToken-aheadRoom:
+		delete(l.registersAhead, name.Full)
+	case l.registersAhead == nil || len(l.registersAhead) >= maxRegistersAhead:
+		l.registersAhead = map[string]int64{name.Full: token}
 	default:
-		l.leads[name.Full] = token
+		l.registersAhead[name.Full] = token
 	}
-	l.leading.Store(int32(len(l.leads)))
+	l.numAhead.Store(int32(len(l.registersAhead)))
 }
 
 const tokensUsedUp = "the fence registers are at 2^53, no greater token can be made: remove them"
@@ -101,16 +101,16 @@ func propose(start instant, seen int64) int64 {
 }
 
 // raise agrees on a token above all registers of the nodes that are ours, where
-// another client's clock was ahead of the proposal. e.tail is then the last ballot,
+// another client's clock was ahead of the proposal. e.tail is then the last quorum call,
 // which what comes after has to wait for, also with an error.
-func (l *Locker) raise(ctx context.Context, e *errand, b *ballot) (token int64, err error) {
+func (l *Locker) raise(ctx context.Context, e *acquireCall, b *quorumCall) (token int64, err error) {
 	for range maxRaises {
 		token = raisedAbove(e.seen, l.now().since(b.start))
 		if token == 0 {
-			e.hard = true
-			return 0, l.missed(e, e.tail, ErrNoQuorum, tokensUsedUp)
+			e.permanent = true
+			return 0, l.notAcquired(e, e.tail, ErrNoQuorum, tokensUsedUp)
 		}
-		r := l.newBallot(OpRaise, b.name, wire.RaiseQuestion(b.name, b.q.Value, b.q.Ttl, token), l.now(), raiseDecided)
+		r := l.newQuorumCall(OpRaise, b.name, wire.RaiseQuestion(b.name, b.q.Value, b.q.TTL, token), l.now(), raiseDecided)
 		r.q.Patience = b.q.Patience
 		prev := e.tail
 		e.tail = r
@@ -119,7 +119,7 @@ func (l *Locker) raise(ctx context.Context, e *errand, b *ballot) (token int64, 
 			return 0, err
 		}
 		t, hard, score := r.result()
-		e.hard = t.n-hard < t.need()
+		e.permanent = t.n-hard < t.need()
 		l.observe(r, e)
 		e.seen = max(e.seen, score, token)
 		if raised(t) == won {
@@ -130,7 +130,7 @@ func (l *Locker) raise(ctx context.Context, e *errand, b *ballot) (token int64, 
 	if t, _, _ := e.tail.result(); t.refused() {
 		reason = ErrHeld
 	}
-	return 0, l.missed(e, e.tail, reason, "no majority agreed on a fencing token")
+	return 0, l.notAcquired(e, e.tail, reason, "no majority agreed on a fencing token")
 }
 
 // raisedAbove is the token to raise registers to that stand at seen, where a round takes

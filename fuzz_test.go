@@ -84,7 +84,7 @@ func plainPassword(s string) bool {
 }
 
 // listening is a Locker with one waiter, who hears what is announced on the channel.
-func listening(t testing.TB, nodes int) (l *Locker, r *room, channel string) {
+func listening(t testing.TB, nodes int) (l *Locker, r *waitQueue, channel string) {
 	var all []Node
 	for range nodes {
 		all = append(all, &deafNode{})
@@ -93,17 +93,17 @@ func listening(t testing.TB, nodes int) (l *Locker, r *room, channel string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := l.errand(OpAcquire, "jobs/42", time.Second, nil)
+	e, err := l.newAcquireCall(OpAcquire, "jobs/42", time.Second, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.waits.join(e)
-	l.waits.next(&e.place) // its first try
-	r = e.place.room
-	l.waits.mu.Lock()
-	defer l.waits.mu.Unlock()
-	l.waits.listen(r)
-	r.due, e.place.trying = false, false
+	l.queues.join(e)
+	l.queues.next(&e.waiter) // its first try
+	r = e.waiter.queue
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
+	l.queues.listen(r)
+	r.due, e.waiter.trying = false, false
 	return l, r, r.channel
 }
 
@@ -129,7 +129,7 @@ func FuzzAnnounced(f *testing.F) {
 			if line[0] > 200 {
 				on = channel + "x" // somebody else's
 			}
-			l.waits.Announced(i, on, text)
+			l.queues.Announced(i, on, text)
 			nth, value, ok := strings.Cut(text, " ")
 			if ok && nth == "1" && on == channel {
 				if named[value] == nil {
@@ -144,7 +144,7 @@ func FuzzAnnounced(f *testing.F) {
 				r.due = false
 			}
 		}
-		l.waits.Hears(0, string(b), true) // a channel that it does not know
+		l.queues.Subscribed(0, string(b), true) // a channel that it does not know
 	})
 }
 
@@ -167,7 +167,7 @@ func FuzzStatus(f *testing.F) {
 			wire.TurnQuestion(nil, name, wiretest.Mine, time.Second, 7, wiretest.Theirs, 1800000000000001), wire.WaitQuestion(name, wiretest.Theirs, false),
 		}[d.Byte()%4]
 		k := q.Kind
-		bl := l.newBallot(OpInspect, name, q, l.now(), allIn)
+		bl := l.newQuorumCall(OpInspect, name, q, l.now(), allAnswered)
 		values := make(map[string]int)
 		for i := range bl.calls {
 			cmds := []wire.Command{wire.NewCommand([]any{"x"}), wire.NewCommand([]any{"x"})}
@@ -178,10 +178,10 @@ func FuzzStatus(f *testing.F) {
 				cmds[0].SetErr(err)
 			}
 			c := &bl.calls[i]
-			c.Rep = c.Q.Read(cmds, false, nil)
+			c.Reply = c.Q.Read(cmds, false, nil)
 			c.Took = time.Duration(i+1) * time.Millisecond
-			if c.Rep.Answer == wire.Yes && k == wire.AskInspect && !c.Rep.Missing {
-				values[c.Rep.Holder]++
+			if c.Reply.Answer == wire.Yes && k == wire.AskInspect && !c.Reply.Missing {
+				values[c.Reply.Holder]++
 			}
 			bl.Vote(c)
 		}
@@ -192,7 +192,7 @@ func FuzzStatus(f *testing.F) {
 		if k == wire.AskInspect && st.Held != (values[st.Value] >= 2) {
 			t.Errorf("held %v by %q, which %d of %d nodes say", st.Held, st.Value, values[st.Value], nodes)
 		}
-		bl.left()
+		bl.freeIn()
 		if s := bl.standing(); s.answered && k != wire.AskTurn && k != wire.AskWait {
 			t.Errorf("a standing by kind %d: %+v", k, s)
 		}

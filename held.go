@@ -15,8 +15,8 @@ import (
 // second finds those that a sleeping machine let expire, and those that are held
 // for so long that their fence registers need a life of their own.
 
-// A heldPlace is a lock's place in the list. Guarded by the Locker's mu.
-type heldPlace struct {
+// A heldEntry is a lock's place in the list. Guarded by the Locker's mu.
+type heldEntry struct {
 	prev, next *Lock
 	in         bool
 	since      instant // when it was put there
@@ -36,17 +36,17 @@ type heldList struct {
 // list: half a minute. They do no harm there but take memory.
 const sweepEvery = 60
 
-// enter puts a lock on the list; false: the Locker is closed.
-func (l *Locker) enter(k *Lock) bool {
+// addHeld puts a lock on the list; false: the Locker is closed.
+func (l *Locker) addHeld(k *Lock) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return false
 	}
 	h := &l.held
-	k.place = heldPlace{prev: h.last, in: true, since: l.now()}
+	k.entry = heldEntry{prev: h.last, in: true, since: l.now()}
 	if h.last != nil {
-		h.last.place.next = k
+		h.last.entry.next = k
 	} else {
 		h.first = k
 	}
@@ -61,8 +61,8 @@ func (l *Locker) enter(k *Lock) bool {
 	return true
 }
 
-// leave takes a lock off the list, if it is there.
-func (l *Locker) leave(k *Lock) {
+// removeHeld takes a lock off the list, if it is there.
+func (l *Locker) removeHeld(k *Lock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drop(k)
@@ -70,7 +70,7 @@ func (l *Locker) leave(k *Lock) {
 
 // drop needs l.mu.
 func (l *Locker) drop(k *Lock) {
-	h, p := &l.held, &k.place
+	h, p := &l.held, &k.entry
 	if !p.in {
 		return
 	}
@@ -78,16 +78,16 @@ func (l *Locker) drop(k *Lock) {
 		h.young = p.next
 	}
 	if p.prev != nil {
-		p.prev.place.next = p.next
+		p.prev.entry.next = p.next
 	} else {
 		h.first = p.next
 	}
 	if p.next != nil {
-		p.next.place.prev = p.prev
+		p.next.entry.prev = p.prev
 	} else {
 		h.last = p.prev
 	}
-	*p = heldPlace{}
+	*p = heldEntry{}
 	if h.n--; h.n == 0 {
 		h.watch.Stop()
 	}
@@ -109,55 +109,55 @@ func (l *Locker) look() {
 	h.looks++
 	var all, grown []*Lock
 	if slept || h.looks%sweepEvery == 0 {
-		for k := h.first; k != nil; k = k.place.next {
+		for k := h.first; k != nil; k = k.entry.next {
 			all = append(all, k)
 		}
 	}
 	for h.young != nil {
 		k := h.young
-		if now.since(k.place.since) < registerGrace {
+		if now.since(k.entry.since) < registerGrace {
 			break
 		}
 		grown = append(grown, k)
-		h.young = k.place.next
+		h.young = k.entry.next
 	}
 	h.watch.Reset(watchEvery)
 	l.mu.Unlock()
 
 	for _, k := range grown {
-		k.touch()
+		k.setRegisterTTL()
 	}
 	for _, k := range all {
 		k.checkLoss()
 		if k.expired() {
-			l.leave(k) // Release still works
+			l.removeHeld(k) // Release still works
 		}
 	}
 }
 
-// touch gives the registers of a lock a life, if they have none: those of a lock
+// setRegisterTTL gives the registers of a lock a life, if they have none: those of a lock
 // that may be left to expire, and those that a failed attempt has raised.
 // nodes says which, as bits; there it goes after the calls of prev, and is owed.
 // unless: not where these are rolled back.
-func (l *Locker) touch(name *wire.LockKey, ttl time.Duration, nodes uint64, unless bool, before uint64, prev *ballot) {
+func (l *Locker) setRegisterTTL(name *wire.LockKey, ttl time.Duration, nodes uint64, unless bool, before uint64, prev *quorumCall) {
 	q := wire.TouchQuestion(name, ttl)
 	q.Patience = l.patience(ttl)
 	for i, ln := range l.lanes {
 		if nodes&(1<<i) != 0 {
-			ln.Ask(&lane.Call{Ln: ln, Q: &q, I: i, Holds: true, Unless: unless, Sure: before&(1<<i) != 0}, prev.lastCall(i))
+			ln.Ask(&lane.Call{Ln: ln, Q: &q, I: i, MayHold: true, SkipIfRolledBack: unless, RaisedBefore: before&(1<<i) != 0}, prev.lastCall(i))
 		}
 	}
 }
 
-// touch gives the registers of a held lock a life.
-func (k *Lock) touch() {
+// setRegisterTTL gives the registers of a held lock a life.
+func (k *Lock) setRegisterTTL() {
 	k.mu.Lock()
-	nodes, prev := k.raised|k.holds, k.last
+	nodes, prev := k.raised|k.mayHold, k.last
 	k.mu.Unlock()
 	if prev != nil {
-		nodes |= prev.reached()
+		nodes |= prev.mayHaveExecuted()
 	}
-	k.l.touch(k.name, k.ttl, nodes, false, 0, prev)
+	k.l.setRegisterTTL(k.name, k.ttl, nodes, false, 0, prev)
 }
 
 const (
@@ -167,46 +167,46 @@ const (
 
 	// maxLives bounds the keys that are remembered for that. Beyond it every failed
 	// attempt gives its registers a life.
-	maxLives = 4096
+	maxRegisterTTLs = 4096
 )
 
-// registerLives is where the registers of a key were given a life since the last
+// registerTTL is where the registers of a key were given a life since the last
 // renewLives. Attempts that fail since then send none there, but the registers may
 // not be the same ones: a node that was flushed in between made them anew. So
 // renewLives gives them another one.
-type registerLives struct {
+type registerTTL struct {
 	name  *wire.LockKey
 	given uint64        // nodes, as bits
 	again uint64        // of these: where registers were raised since
 	ttl   time.Duration // the longest of those attempts
-	after []*ballot     // and their questions, as far as they are under way
+	after []*quorumCall // and their questions, as far as they are under way
 }
 
-// mortal sees to it that a failed errand leaves no register for ever: its attempts
+// expireRegisters sees to it that a failed acquire call leaves no register for ever: its attempts
 // raise registers also where another holds the lock, be it a client that knows
 // nothing of them.
-func (l *Locker) mortal(e *errand) {
+func (l *Locker) expireRegisters(e *acquireCall) {
 	if e.raised == 0 {
 		return
 	}
 	l.mu.Lock()
-	todo := l.lifeDue(e)
+	todo := l.registerTTLDue(e)
 	l.mu.Unlock()
-	l.touch(e.name, e.ttl, todo, true, e.before, e.ballot)
+	l.setRegisterTTL(e.name, e.ttl, todo, true, e.before, e.call)
 }
 
-// lifeDue is where the registers that an errand has raised need a life now, as bits;
+// registerTTLDue is where the registers that an acquire call has raised need a life now, as bits;
 // elsewhere renewLives gives them one. Needs l.mu.
-func (l *Locker) lifeDue(e *errand) (todo uint64) {
-	g := l.lives[e.name.Full]
+func (l *Locker) registerTTLDue(e *acquireCall) (todo uint64) {
+	g := l.registerTTLs[e.name.Full]
 	if g == nil {
-		if l.closed || len(l.lives) >= maxLives {
+		if l.closed || len(l.registerTTLs) >= maxRegisterTTLs {
 			return e.raised
 		}
-		g = &registerLives{name: e.name}
-		l.lives[e.name.Full] = g
-		if len(l.lives) == 1 {
-			l.renew = restart(l.renew, livesFor, l.renewLives)
+		g = &registerTTL{name: e.name}
+		l.registerTTLs[e.name.Full] = g
+		if len(l.registerTTLs) == 1 {
+			l.renew = restart(l.renew, livesFor, l.renewRegisterTTLs)
 		}
 	}
 	todo = e.raised &^ g.given
@@ -214,18 +214,18 @@ func (l *Locker) lifeDue(e *errand) (todo uint64) {
 	if again := e.raised &^ todo; again != 0 {
 		g.again |= again
 		g.ttl = max(g.ttl, e.ttl)
-		g.after = append(slices.DeleteFunc(g.after, (*ballot).finished), e.ballot)
+		g.after = append(slices.DeleteFunc(g.after, (*quorumCall).finished), e.call)
 	}
 	return todo
 }
 
-// renewLives runs every livesFor while there is anything to remember, and once in
+// renewRegisterTTLs runs every livesFor while there is anything to remember, and once in
 // Close.
-func (l *Locker) renewLives() {
+func (l *Locker) renewRegisterTTLs() {
 	l.mu.Lock()
-	var due []*registerLives
-	for key, g := range l.lives {
-		delete(l.lives, key)
+	var due []*registerTTL
+	for key, g := range l.registerTTLs {
+		delete(l.registerTTLs, key)
 		if g.again != 0 {
 			due = append(due, g)
 		}
@@ -235,18 +235,18 @@ func (l *Locker) renewLives() {
 		l.renew.Stop()
 	case len(due) > 0 && !l.closed:
 		for _, g := range due {
-			l.lives[g.name.Full] = &registerLives{name: g.name, given: g.again}
+			l.registerTTLs[g.name.Full] = &registerTTL{name: g.name, given: g.again}
 		}
-		l.renew = restart(l.renew, livesFor, l.renewLives)
+		l.renew = restart(l.renew, livesFor, l.renewRegisterTTLs)
 	}
 	l.mu.Unlock()
-	slices.SortFunc(due, func(a, b *registerLives) int { return strings.Compare(a.name.Full, b.name.Full) }) // so that a simulation can be repeated
-	l.giveLives(due)
+	slices.SortFunc(due, func(a, b *registerTTL) int { return strings.Compare(a.name.Full, b.name.Full) }) // so that a simulation can be repeated
+	l.sendRegisterTTLs(due)
 }
 
-// giveLives sends a node the touches of all keys in one batch: none leaves before all are
+// sendRegisterTTLs sends a node the touches of all keys in one batch: none leaves before all are
 // queued.
-func (l *Locker) giveLives(due []*registerLives) {
+func (l *Locker) sendRegisterTTLs(due []*registerTTL) {
 	qs := make([]wire.Question, len(due))
 	for n, g := range due {
 		qs[n] = wire.TouchQuestion(g.name, g.ttl)
@@ -254,10 +254,10 @@ func (l *Locker) giveLives(due []*registerLives) {
 	}
 	for i, ln := range l.lanes {
 		var calls []*lane.Call
-		var keys []*registerLives
+		var keys []*registerTTL
 		for n, g := range due {
 			if g.again&(1<<i) != 0 {
-				calls = append(calls, &lane.Call{Ln: ln, Q: &qs[n], I: i, Holds: true})
+				calls = append(calls, &lane.Call{Ln: ln, Q: &qs[n], I: i, MayHold: true})
 				keys = append(keys, g)
 			}
 		}
@@ -315,10 +315,10 @@ func (l *Locker) Close() (err error) {
 	case <-limit.C:
 		limit.Reset(0)
 	}
-	l.renewLives()
+	l.renewRegisterTTLs()
 	l.awaitIdle(limit)
 	// Deferred: also if the caller's Observe panics, told of a release.
-	var released []*ballot
+	var released []*quorumCall
 	defer func() { err = l.shutDown(released, limit) }()
 	lane.Each(0, len(held), func(i int) {
 		if b := held[i].beginRelease(ErrClosed); b != nil {
@@ -329,7 +329,7 @@ func (l *Locker) Close() (err error) {
 }
 
 // shutDown waits for the releases, within the limit, and ends what is ours.
-func (l *Locker) shutDown(released []*ballot, limit *time.Timer) error {
+func (l *Locker) shutDown(released []*quorumCall, limit *time.Timer) error {
 	for _, b := range released {
 		select {
 		case <-b.done:
@@ -338,7 +338,7 @@ func (l *Locker) shutDown(released []*ballot, limit *time.Timer) error {
 		}
 	}
 	l.awaitIdle(limit)
-	deaf := l.waits.close()
+	deaf := l.queues.close()
 	for _, ln := range l.lanes {
 		ln.Close()
 	}
@@ -360,7 +360,7 @@ func (l *Locker) shutDown(released []*ballot, limit *time.Timer) error {
 func (l *Locker) allHeld() (all []*Lock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for k := l.held.first; k != nil; k = k.place.next {
+	for k := l.held.first; k != nil; k = k.entry.next {
 		all = append(all, k)
 	}
 	return all

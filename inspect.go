@@ -95,11 +95,11 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	e := &errand{op: OpInspect, name: name, began: l.now(), attempt: 1}
+	e := &acquireCall{op: OpInspect, name: name, began: l.now(), attempt: 1}
 	if err := l.usable(ctx, e); err != nil {
 		return Status{}, err
 	}
-	b := l.newBallot(OpInspect, name, wire.InspectQuestion(name), e.began, allIn)
+	b := l.newQuorumCall(OpInspect, name, wire.InspectQuestion(name), e.began, allAnswered)
 	b.q.Patience = wire.Patience{Base: l.closeWait() / 2, Limit: l.closeWait() / 2}
 	b.send(nil)
 	if err := l.await(ctx, e, b); err != nil {
@@ -107,40 +107,40 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Status, error) {
 	}
 	l.observe(b, e)
 	s := b.status()
-	if err := l.met.Twins(); err != nil {
+	if err := l.servers.Duplicates(); err != nil {
 		return s, err
 	}
 	if t, _, _ := b.result(); t.yes < t.need() {
-		return s, l.missed(e, b, ErrNoQuorum, "")
+		return s, l.notAcquired(e, b, ErrNoQuorum, "")
 	}
 	return s, nil
 }
 
 // status reads the answers of an inspection.
-func (b *ballot) status() Status {
+func (b *quorumCall) status() Status {
 	s := Status{Key: b.name.Key, Round: b.round()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	left := make(map[string][]time.Duration) // by value
 	for i := range b.calls {
 		c := &b.calls[i]
-		n := NodeStatus{Node: c.Ln.Name, Value: c.Rep.Holder, Fence: c.Rep.Score, Left: time.Duration(min(c.Rep.Left, wire.MaxTTL.Milliseconds())) * time.Millisecond}
+		n := NodeStatus{Node: c.Ln.Name, Value: c.Reply.Holder, Fence: c.Reply.Score, Left: time.Duration(min(c.Reply.TTL, wire.MaxTTL.Milliseconds())) * time.Millisecond}
 		switch {
-		case c.Rep.Answer != wire.Yes:
+		case c.Reply.Answer != wire.Yes:
 			n.Left = 0
 			n.Err = s.Round.Votes[i].Err
-		case c.Rep.Left == -1:
+		case c.Reply.TTL == -1:
 			n.Left = -1
-		case c.Rep.Missing:
+		case c.Reply.Missing:
 			n.Left = 0
 		}
-		if c.Rep.Answer == wire.Yes && !c.Rep.Missing {
+		if c.Reply.Answer == wire.Yes && !c.Reply.Missing {
 			left[n.Value] = append(left[n.Value], n.Left)
 		}
 		s.Fence = max(s.Fence, n.Fence)
 		s.Nodes = append(s.Nodes, n)
 	}
-	need := b.t.need()
+	need := b.tally.need()
 	s.Queue = b.queue(need)
 	for value, ds := range left {
 		if len(ds) < need {
@@ -162,12 +162,12 @@ func (b *ballot) status() Status {
 }
 
 // queue is who queues on a majority of the nodes. Needs b.mu.
-func (b *ballot) queue(need int) (labels []string) {
+func (b *quorumCall) queue(need int) (labels []string) {
 	var longest []string
 	on := make(map[string]int)
 	for i := range b.calls {
 		var places []string
-		if q := b.calls[i].Rep.Queue; q != nil {
+		if q := b.calls[i].Reply.Queue; q != nil {
 			places = *q
 		}
 		if len(places) > len(longest) {

@@ -27,79 +27,79 @@ const (
 	maxBefore = 100
 )
 
-// A waits is the lines of a Locker, by key, and its ears.
-type waits struct {
-	l    *Locker
-	ears []*pubsub.Ear // one per node; nil: it can not be heard
+// A waitQueues is the lines of a Locker, by key, and its subscribers.
+type waitQueues struct {
+	l           *Locker
+	subscribers []*pubsub.Subscriber // one per node; nil: it can not be heard
 
-	mu       sync.Mutex       // before an ear's mu
-	rooms    map[string]*room // by full key
-	byEar    map[string]*room // by the channel that is listened to
-	sweep    *time.Timer
-	sweeping bool // there are rooms without a line
-	closed   bool
+	mu        sync.Mutex            // before a subscriber's mu
+	queues    map[string]*waitQueue // by full key
+	byChannel map[string]*waitQueue // by the channel that is listened to
+	sweep     *time.Timer
+	sweeping  bool // there are queues without a line
+	closed    bool
 }
 
-// A room is where the line for one key stands, and what is known of the lock.
+// A waitQueue is where the line for one key stands, and what is known of the lock.
 // Guarded by waits.mu.
-type room struct {
+type waitQueue struct {
 	name        *wire.LockKey
 	first, last *waiter
-	label       string    // of its place: that of the first caller to stand here
-	place       string    // in the nodes' queues; "": none yet
-	channel     string    // on which it is told; "": the ears were not asked to listen
-	queued      bool      // the place may be in a queue
-	behind      bool      // it is to go to the end of it
-	leaving     *ballot   // takes it off; what queues it again goes after that
-	handed      int       // how often in a row the lock was handed on in this line
-	left        time.Time // when the last one left the line
+	label       string      // of its place: that of the first caller to stand here
+	entry       string      // in the nodes' queues; "": none yet
+	channel     string      // on which it is told; "": the subscribers were not asked to listen
+	queued      bool        // the place may be in a queue
+	behind      bool        // it is to go to the end of it
+	dequeue     *quorumCall // takes it off; what queues it again goes after that
+	handed      int         // how often in a row the lock was handed on in this line
+	emptySince  time.Time   // when the last one left the line
 
-	due     bool      // the lock may be free: the leader is to try
-	at      time.Time // when else the leader acts
-	try     bool      // by trying; else by looking
-	asked   time.Time // when the last question that found it held began
-	foreign bool      // its holder may not announce the release
-	vain    bool      // the last look told nothing, and so a try follows
-	heard   [maxHeard]announcement
-	oldest  int           // which of heard is overwritten next
-	heardBy uint64        // nodes whose announcements are heard, as bits
-	hearing time.Time     // since when these are a majority; zero: they are not
-	pace    time.Duration // how long the last try took
-	saw     *QuorumError  // what the line's last decided round came to; nil: none, or has says more
-	has     *ballot       // the round by which a caller of the line got the lock; nil: none since
-	freeing string        // the value of the lock of ours whose release began last
-	clock   int64         // fair: the nodes' time
-	told    time.Time     // fair: when it was
+	due             bool      // the lock may be free: the leader is to try
+	at              time.Time // when else the leader acts
+	try             bool      // by trying; else by looking
+	asked           time.Time // when the last question that found it held began
+	foreign         bool      // its holder may not announce the release
+	vain            bool      // the last look told nothing, and so a try follows
+	announced       [maxAnnounced]announcement
+	oldest          int           // which of heard is overwritten next
+	subscribedBy    uint64        // nodes whose announcements are heard, as bits
+	subscribedSince time.Time     // since when these are a majority; zero: they are not
+	pace            time.Duration // how long the last try took
+	lastRound       *QuorumError  // what the line's last decided round came to; nil: none, or has says more
+	wonBy           *quorumCall   // the round by which a caller of the line got the lock; nil: none since
+	freeing         string        // the value of the lock of ours whose release began last
+	clock           int64         // fair: the nodes' time
+	clockReadAt     time.Time     // fair: when it was
 }
 
 // An announcement is a value whose release some nodes have announced.
 type announcement struct {
-	value  string
-	nodes  uint64 // as bits
-	firsts uint64 // of these, where we are the first to be told
-	done   told   // what was done about it
+	value    string
+	nodes    uint64   // as bits
+	firsts   uint64   // of these, where we are the first to be told
+	notified notified // what was done about it
 }
 
-// told is how a majority announced a value to us.
-type told uint8
+// notified is how a majority announced a value to us.
+type notified uint8
 
 const (
-	toldNobody told = iota
-	toldSome        // not by a majority, yet
-	toldSecond      // others are to go before us
-	toldFirst
+	notifiedNone   notified = iota
+	notifiedSome            // not by a majority, yet
+	notifiedSecond          // others are to go before us
+	notifiedFirst
 )
 
 // A waiter is one caller's place in a line. Guarded by waits.mu.
 type waiter struct {
-	room       *room
+	queue      *waitQueue
 	prev, next *waiter
 	wake       chan struct{} // made before the first wait
 	trying     bool          // acts on a wake: if it gives up, the next one is to
 	ties       int           // tries in a row that were ties
 	gone       bool          // it has given up
-	errand     *errand       // whose name, ttl and label do not change
-	attempt    *ballot       // handed to it; it is to be claimed
+	call       *acquireCall  // whose name, ttl and label do not change
+	attempt    *quorumCall   // handed to it; it is to be claimed
 	proposal   int64         // of that
 	turn       turn          // fair
 }
@@ -111,34 +111,34 @@ func (m *waiter) poke() {
 	}
 }
 
-func newWaits(l *Locker) *waits {
-	w := &waits{l: l, rooms: make(map[string]*room), byEar: make(map[string]*room), ears: make([]*pubsub.Ear, len(l.lanes))}
+func newWaitQueues(l *Locker) *waitQueues {
+	w := &waitQueues{l: l, queues: make(map[string]*waitQueue), byChannel: make(map[string]*waitQueue), subscribers: make([]*pubsub.Subscriber, len(l.lanes))}
 	for i, ln := range l.lanes {
 		if ln.Kind == wire.KindRing {
 			continue // a subscription there is to one shard, and panics without any
 		}
-		if s, ok := ln.Node.(pubsub.Subscriber); ok {
-			w.ears[i] = pubsub.NewEar(i, s, w)
+		if s, ok := ln.Node.(pubsub.Client); ok {
+			w.subscribers[i] = pubsub.New(i, s, w)
 		}
 	}
 	return w
 }
 
-// close ends listening. It returns what waits for the ears' goroutines.
-func (w *waits) close() (ended func()) {
+// close ends listening. It returns what waits for the subscribers' goroutines.
+func (w *waitQueues) close() (ended func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
 	if w.sweep != nil {
 		w.sweep.Stop()
 	}
-	for _, e := range w.ears {
+	for _, e := range w.subscribers {
 		if e != nil {
 			e.Close()
 		}
 	}
 	return func() {
-		for _, e := range w.ears {
+		for _, e := range w.subscribers {
 			if e != nil {
 				e.Over.Wait()
 			}
@@ -148,17 +148,17 @@ func (w *waits) close() (ended func()) {
 
 // join puts a caller at the end of the line for a key. Alone there it is to try at
 // once.
-func (w *waits) join(e *errand) {
+func (w *waitQueues) join(e *acquireCall) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m, name := &e.place, e.name
-	m.errand = e
-	r := w.rooms[name.Full]
+	m, name := &e.waiter, e.name
+	m.call = e
+	r := w.queues[name.Full]
 	if r == nil {
-		r = &room{name: name, label: e.label}
-		w.rooms[name.Full] = r
+		r = &waitQueue{name: name, label: e.label}
+		w.queues[name.Full] = r
 	}
-	m.room, m.prev = r, r.last
+	m.queue, m.prev = r, r.last
 	if r.last == nil {
 		r.first = m
 		r.due = true
@@ -168,22 +168,22 @@ func (w *waits) join(e *errand) {
 	r.last = m
 }
 
-// leaveLine takes a caller out of the line, wherever it stands. Acquire defers it, so
+// leaveQueue takes a caller out of the line, wherever it stands. Acquire defers it, so
 // that it runs however Acquire ends: a release can hand an attempt to the caller until
 // the caller is marked as gone here, and an attempt that was handed to it by then and
 // not claimed is undone here.
 //
 // If the caller was woken and did not come to an answer, the wake goes to the next one;
 // if there is none in this line, to the next in the nodes' queues.
-func (l *Locker) leaveLine(e *errand, won bool) {
-	handed, _ := l.waits.claimed(e, true)
+func (l *Locker) leaveQueue(e *acquireCall, won bool) {
+	handed, _ := l.queues.claimed(e, true)
 	defer func() { // also if Observe panics at what decline sends
 		if handed != nil || !won {
-			l.mortal(e)
+			l.expireRegisters(e)
 		}
-		if b := l.waits.leave(e); b != nil {
+		if b := l.queues.leaveQueue(e); b != nil {
 			// After the last attempt there and its rollback: what may be free is told then.
-			b.send(e.ballot, l.lastLeaving(e.name))
+			b.send(e.call, l.lastCleanup(e.name))
 		}
 	}()
 	if handed != nil { // before the next one tries: that goes after the rollback
@@ -191,12 +191,12 @@ func (l *Locker) leaveLine(e *errand, won bool) {
 	}
 }
 
-// leave returns what takes the line's place off the queues, if it was the last one.
-func (w *waits) leave(e *errand) *ballot {
+// leaveQueue returns what takes the line's place off the queues, if it was the last one.
+func (w *waitQueues) leaveQueue(e *acquireCall) *quorumCall {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := &e.place
-	r := m.room
+	m := &e.waiter
+	r := m.queue
 	led := r.first == m
 	if led {
 		r.first = m.next
@@ -211,10 +211,10 @@ func (w *waits) leave(e *errand) *ballot {
 	m.prev, m.next = nil, nil
 	r.due = r.due || m.trying
 	if r.first == nil {
-		r.saw, r.has, r.freeing = nil, nil, "" // nobody keeps it up to date from now on
+		r.lastRound, r.wonBy, r.freeing = nil, nil, "" // nobody keeps it up to date from now on
 	}
 	if m.trying && r.handed > 0 && r.first == nil {
-		w.placed(r)
+		w.entryOf(r)
 		r.queued = true // as in handOver, where it had none yet
 	}
 	switch {
@@ -225,55 +225,55 @@ func (w *waits) leave(e *errand) *ballot {
 		r.first.poke()
 	case r.first != nil:
 	case r.channel == "" && !r.queued:
-		delete(w.rooms, r.name.Full)
+		delete(w.queues, r.name.Full)
 	default:
-		r.left = time.Now()
+		r.emptySince = time.Now()
 		if !w.sweeping && !w.closed {
 			w.sweeping = true
 			w.sweep = restart(w.sweep, linger, w.clear)
 		}
 		if r.queued {
 			r.queued = false
-			r.leaving = w.l.newBallot(OpLeave, r.name, wire.LeaveQuestion(r.name, r.place, w.l.rand.uuid(), wire.TellWaiters), w.l.now(), allIn)
-			r.leaving.q.Patience = w.l.patience(e.ttl)
-			return r.leaving
+			r.dequeue = w.l.newQuorumCall(OpLeave, r.name, wire.LeaveQuestion(r.name, r.entry, w.l.rand.uuid(), wire.TellWaiters), w.l.now(), allAnswered)
+			r.dequeue.q.Patience = w.l.patience(e.ttl)
+			return r.dequeue
 		}
 	}
 	return nil
 }
 
-// keep has everybody in the line know what a decided round of its leader came to.
-func (w *waits) keep(e *errand, q *QuorumError) {
-	if e.place.room == nil { // TryAcquire and Adopt
+// keepRound has everybody in the line know what a decided round of its leader came to.
+func (w *waitQueues) keepRound(e *acquireCall, q *QuorumError) {
+	if e.waiter.queue == nil { // TryAcquire and Adopt
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e.place.room.saw, e.place.room.has = q, nil
+	e.waiter.queue.lastRound, e.waiter.queue.wonBy = q, nil
 }
 
-// known is what is known in the line of why a caller does not have the lock, and how many
+// lastKnown is what is known in the line of why a caller does not have the lock, and how many
 // stand before the caller there; nil: no round was decided. The wait and the attempt are
 // the caller's own.
-func (w *waits) known(e *errand) (q *QuorumError, before int) {
+func (w *waitQueues) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := e.place.room
-	for m := e.place.prev; m != nil && before < maxBefore; m = m.prev {
+	r := e.waiter.queue
+	for m := e.waiter.prev; m != nil && before < maxBefore; m = m.prev {
 		before++
 	}
 	switch {
-	case r.has != nil:
-		q = &QuorumError{Round: r.has.round(), Err: ErrHeld}
+	case r.wonBy != nil:
+		q = &QuorumError{Round: r.wonBy.round(), Err: ErrHeld}
 		for i := range q.Round.Votes {
 			if v := &q.Round.Votes[i]; v.Answer == Yes { // to the one, and a no to the next
-				v.Answer, v.Holder = No, r.has.q.Value
+				v.Answer, v.Holder = No, r.wonBy.q.Value
 			}
 		}
-	case r.saw == nil || r.saw == e.last:
+	case r.lastRound == nil || r.lastRound == e.last:
 		return e.last, before
 	default:
-		q = new(*r.saw)
+		q = new(*r.lastRound)
 		q.Round.Votes = slices.Clone(q.Round.Votes)
 	}
 	if r.freeing != "" && r.freeing == q.Round.Holder() {
@@ -288,11 +288,11 @@ func (w *waits) known(e *errand) (q *QuorumError, before int) {
 // to be released for all. Both are what they always are: if the attempt overtakes the
 // release, or somebody comes between, it fails. place is the line's place in the nodes'
 // queues, which goes to their end then: who waited longer goes first.
-func (w *waits) handOver(k *Lock) (next *ballot, place string) {
-	seen := max(k.fence, w.l.lead(k.name)) // it takes the Locker's mu, which goes before ours
+func (w *waitQueues) handOver(k *Lock) (next *quorumCall, place string) {
+	seen := max(k.fence, w.l.registerAhead(k.name)) // it takes the Locker's mu, which goes before ours
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.rooms[k.name.Full]
+	r := w.queues[k.name.Full]
 	if r == nil || r.first == nil {
 		return nil, ""
 	}
@@ -305,85 +305,85 @@ func (w *waits) handOver(k *Lock) (next *ballot, place string) {
 	proposal := propose(start, seen)
 	// Others wait for the end of the ttl that they have seen: nobody tells them of one
 	// that ends before.
-	shorter := m.errand.ttl < k.ttl-start.since(k.start)
+	shorter := m.call.ttl < k.ttl-start.since(k.start)
 	if m.gone || m.trying || m.wake == nil || proposal == 0 || shorter || r.handed >= maxHandovers {
 		r.handed = 0
 		w.actBy(r, time.Now().Add(tieLook*r.pace+w.l.spread(time.Millisecond)))
-		return nil, r.place
+		return nil, r.entry
 	}
-	value := m.errand.label + ":" + w.l.rand.uuid()
-	b := w.l.newBallot(OpAcquire, r.name, wire.AcquireQuestion(w.l.guard, r.name, value, m.errand.ttl, proposal), start, acquireDecided)
-	b.q.Patience = w.l.patience(m.errand.ttl)
+	value := m.call.label + ":" + w.l.rand.uuid()
+	b := w.l.newQuorumCall(OpAcquire, r.name, wire.AcquireQuestion(w.l.guard, r.name, value, m.call.ttl, proposal), start, acquireDecided)
+	b.q.Patience = w.l.patience(m.call.ttl)
 	m.attempt, m.proposal, m.trying = b, proposal, true
 	r.due = false
 	r.handed++
-	r.queued = r.place != "" // nobody else was told: if this fails, leaving tells them
+	r.queued = r.entry != "" // nobody else was told: if this fails, leaving tells them
 	return b, ""
 }
 
 // wakeUp has the leader claim what was handed to it.
-func (w *waits) wakeUp(b *ballot) {
+func (w *waitQueues) wakeUp(b *quorumCall) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r := w.rooms[b.name.Full]; r != nil && r.first != nil {
+	if r := w.queues[b.name.Full]; r != nil && r.first != nil {
 		r.first.poke()
 	}
 }
 
 // claimed takes what was handed to a waiter; nil: nothing was. last: nothing is to be
 // handed to it any more.
-func (w *waits) claimed(e *errand, last bool) (*ballot, int64) {
+func (w *waitQueues) claimed(e *acquireCall, last bool) (*quorumCall, int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := &e.place
+	m := &e.waiter
 	m.gone = m.gone || last
 	b := m.attempt
 	m.attempt = nil
 	if b == nil && !last {
-		m.room.handed = 0
+		m.queue.handed = 0
 	}
 	return b, m.proposal
 }
 
-// place is the line's place in the nodes' queues, which it has from now on.
-func (w *waits) place(e *errand) string {
+// entry is the line's place in the nodes' queues, which it has from now on.
+func (w *waitQueues) entry(e *acquireCall) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := e.place.room
+	r := e.waiter.queue
 	r.queued = true
-	return w.placed(r)
+	return w.entryOf(r)
 }
 
-// placed is the room's place, which has a name from now on. Needs w.mu.
-func (w *waits) placed(r *room) string {
-	if r.place == "" {
-		r.place = r.label + ":" + w.l.rand.uuid()
+// entryOf is the room's place, which has a name from now on. Needs w.mu.
+func (w *waitQueues) entryOf(r *waitQueue) string {
+	if r.entry == "" {
+		r.entry = r.label + ":" + w.l.rand.uuid()
 	}
-	return r.place
+	return r.entry
 }
 
-// after is what a question that queues the line has to go after.
-func (w *waits) after(e *errand) *ballot {
-	if e.place.room == nil { // TryAcquire stands in no line, and need not wait for a mutex
+// dequeueOf is what a question that queues the line has to go after.
+func (w *waitQueues) dequeueOf(e *acquireCall) *quorumCall {
+	if e.waiter.queue == nil { // TryAcquire stands in no line, and need not wait for a mutex
 		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return e.place.room.leaving
+	return e.waiter.queue.dequeue
 }
 
-// clear drops the rooms that nobody has come to for a while.
-func (w *waits) clear() {
+// clear drops the queues that nobody has come to for a while.
+func (w *waitQueues) clear() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sweeping = false
-	for key, r := range w.rooms {
-		switch idle := time.Since(r.left); {
+	for key, r := range w.queues {
+		switch idle := time.Since(r.emptySince); {
 		case r.first != nil:
 		case idle >= linger:
-			delete(w.rooms, key)
-			delete(w.byEar, r.channel)
-			for _, e := range w.ears {
+			delete(w.queues, key)
+			delete(w.byChannel, r.channel)
+			for _, e := range w.subscribers {
 				if e != nil {
 					e.Ignore(r.channel)
 				}

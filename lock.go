@@ -19,30 +19,30 @@ type Lock struct {
 	value string
 	fence int64
 	ttl   time.Duration
-	place heldPlace // among the Locker's locks
+	entry heldEntry // among the Locker's locks
 
-	mu     sync.Mutex
-	start  instant       // what the validity counts from
-	valid  time.Duration // for how long
-	state  lockState
-	last   *ballot // the last question about this lock, while any of its calls is under way
-	holds  uint64  // nodes that may hold the value, as bits; those of last are not in here
-	raised uint64  // nodes whose register the acquisition may have raised
-	doubt  uint64  // and where a command that puts it there may yet be executed
-	ext    *extending
-	failed failedExtension // the last one since Until moved
-	vigils []*vigil        // KeepAlive's contexts
-	renew  *time.Timer
-	loss   *time.Timer
-	rel    *ballot // the release under way, or done
-	asked  bool    // the first release was asked before Until; set with rel
-	quiet  bool    // it tells nobody: the lock was handed on
-	expire bool    // LeaveToExpire ended it, while it was held
-	result error   // of the release or the loss, once final
+	mu             sync.Mutex
+	start          instant       // what the validity counts from
+	valid          time.Duration // for how long
+	state          lockState
+	last           *quorumCall // the last question about this lock, while any of its calls is under way
+	mayHold        uint64      // nodes that may hold the value, as bits; those of last are not in here
+	raised         uint64      // nodes whose register the acquisition may have raised
+	mayArriveLate  uint64      // and where a command that puts it there may yet be executed
+	ext            *extending
+	failed         failedExtension // the last one since Until moved
+	keepAlives     []*keepAliveCtx // KeepAlive's contexts
+	renew          *time.Timer
+	loss           *time.Timer
+	release        *quorumCall // the release under way, or done
+	releasedInTime bool        // the first release was asked before Until; set with rel
+	quiet          bool        // it tells nobody: the lock was handed on
+	abandoned      bool        // LeaveToExpire ended it, while it was held
+	result         error       // of the release or the loss, once final
 
 	// told is the loss that KeepAlive's contexts have ended with. With Options.Grace
 	// the lock is still held then, but never extended again.
-	told *QuorumError
+	lossTold *QuorumError
 }
 
 type lockState uint8
@@ -103,17 +103,17 @@ func (k *Lock) Valid() bool {
 }
 
 // isValid is Valid. Needs k.mu.
-func (k *Lock) isValid() bool { return k.state == stateHeld && k.left(k.l.now()) > 0 }
+func (k *Lock) isValid() bool { return k.state == stateHeld && k.remaining(k.l.now()) > 0 }
 
-// left is the validity that is left; none at exactly Until. Needs k.mu.
-func (k *Lock) left(now instant) time.Duration { return k.valid - now.since(k.start) }
+// remaining is the validity that is left; none at exactly Until. Needs k.mu.
+func (k *Lock) remaining(now instant) time.Duration { return k.valid - now.since(k.start) }
 
 // hold makes the lock; nil: the Locker was closed meanwhile.
-func (l *Locker) hold(e *errand, b, last *ballot, token int64, valid time.Duration) *Lock {
+func (l *Locker) hold(e *acquireCall, b, last *quorumCall, token int64, valid time.Duration) *Lock {
 	k := &Lock{l: l, name: e.name, value: b.q.Value, fence: token, ttl: e.ttl, start: b.start, valid: valid}
 	k.mu.Lock() // so that what Close does to it comes after
 	defer k.mu.Unlock()
-	if !l.enter(k) {
+	if !l.addHeld(k) {
 		return nil
 	}
 	k.raised = e.raised
@@ -122,7 +122,7 @@ func (l *Locker) hold(e *errand, b, last *ballot, token int64, valid time.Durati
 }
 
 // follow makes b the last question about the lock. Needs k.mu.
-func (k *Lock) follow(b *ballot) {
+func (k *Lock) follow(b *quorumCall) {
 	k.last = nil
 	if b.bind(k) {
 		k.last = b
@@ -131,16 +131,16 @@ func (k *Lock) follow(b *ballot) {
 	k.note(b)
 }
 
-// note keeps what a finished ballot says of the nodes. Needs k.mu.
-func (k *Lock) note(b *ballot) {
-	holds, doubt := b.stored()
-	k.holds |= holds
-	k.raised |= b.registers()
-	k.doubt |= doubt
+// note keeps what a finished quorum call says of the nodes. Needs k.mu.
+func (k *Lock) note(b *quorumCall) {
+	holds, doubt := b.mayHold()
+	k.mayHold |= holds
+	k.raised |= b.raisedRegisters()
+	k.mayArriveLate |= doubt
 }
 
-// forget drops a ballot that has nothing under way any more.
-func (k *Lock) forget(b *ballot) {
+// forget drops a quorum call that has nothing under way any more.
+func (k *Lock) forget(b *quorumCall) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.note(b)
@@ -197,7 +197,7 @@ func (k *Lock) Release(ctx context.Context) error {
 		select {
 		case <-asked.done:
 		default:
-			return k.l.ended(ctx, &errand{op: OpRelease, name: k.name, began: asked.start, attempt: 1, last: &QuorumError{Round: asked.round(), Err: ErrNoQuorum}})
+			return k.l.ended(ctx, &acquireCall{op: OpRelease, name: k.name, began: asked.start, attempt: 1, last: &QuorumError{Round: asked.round(), Err: ErrNoQuorum}})
 		}
 	}
 	return k.released(asked)
@@ -205,7 +205,7 @@ func (k *Lock) Release(ctx context.Context) error {
 
 // beginRelease sends the release, or joins the one under way; nil: it is over for
 // good. cause ends KeepAlive's contexts.
-func (k *Lock) beginRelease(cause error) *ballot {
+func (k *Lock) beginRelease(cause error) *quorumCall {
 	if k.l.begin() {
 		defer k.l.end()
 	}
@@ -215,7 +215,7 @@ func (k *Lock) beginRelease(cause error) *ballot {
 		k.mu.Unlock()
 		return nil
 	case stateReleasing:
-		if again := k.rel; again != nil {
+		if again := k.release; again != nil {
 			t, _, _ := again.result()
 			if silent, _ := again.unclear(); !again.IsOver() || t.extension() != inconclusive || silent == 0 {
 				k.mu.Unlock()
@@ -223,19 +223,19 @@ func (k *Lock) beginRelease(cause error) *ballot {
 			}
 		}
 	case stateHeld:
-		k.asked = k.left(k.l.now()) > 0
+		k.releasedInTime = k.remaining(k.l.now()) > 0
 	}
-	earlier := k.rel // a release that too few answered
+	earlier := k.release // a release that too few answered
 	k.state = stateReleasing
-	ended := k.endVigils()
+	ended := k.endKeepAlives()
 	// The clean-up is noted before anything is handed over: the rollback of what is handed
 	// to a waiter that has just given up must go after it, and not it after that.
-	b := k.l.cleaning(OpRelease, k.name, wire.ReleaseQuestion(k.name, k.value, k.ttl, wire.TellWaiters, ""), k.holds|k.raised, k.doubt,
+	b := k.l.newCleanup(OpRelease, k.name, wire.ReleaseQuestion(k.name, k.value, k.ttl, wire.TellWaiters, ""), k.mayHold|k.raised, k.mayArriveLate,
 		func(t tally) bool { return t.extension() != extendPending })
 	tell, place := wire.TellWaiters, ""
-	var next *ballot
+	var next *quorumCall
 	if cause == nil && earlier == nil {
-		if next, place = k.l.waits.handOver(k); next != nil {
+		if next, place = k.l.queues.handOver(k); next != nil {
 			tell, k.quiet = 0, true
 		}
 	}
@@ -244,21 +244,21 @@ func (k *Lock) beginRelease(cause error) *ballot {
 		b.q = wire.ReleaseQuestion(k.name, k.value, k.ttl, tell, place)
 		b.q.Patience = patience
 	}
-	asked, again := k.asked, earlier != nil
-	b.gone = func(missing bool) wire.Answer { return notOurs(missing, k.left(k.l.now()) > 0, asked, again) } // Until does not move any more
-	b.final = true
+	asked, again := k.releasedInTime, earlier != nil
+	b.countMissing = func(missing bool) wire.Answer { return notOurs(missing, k.remaining(k.l.now()) > 0, asked, again) } // Until does not move any more
+	b.lastForLock = true
 	b.then = func() {
 		defer k.released(b)
 		k.l.observe(b, nil)
 	}
 	prev := k.last
-	k.rel = b
+	k.release = b
 	k.follow(b)
 	k.mu.Unlock()
-	k.l.leave(k)
+	k.l.removeHeld(k)
 	ended.cancel(cause)
 	if next != nil {
-		defer k.l.waits.wakeUp(next)
+		defer k.l.queues.wakeUp(next)
 		b.sendBoth(next, prev)
 		return b
 	}
@@ -267,7 +267,7 @@ func (k *Lock) beginRelease(cause error) *ballot {
 }
 
 // released is the outcome of a decided release. It is final unless too few answered.
-func (k *Lock) released(b *ballot) error {
+func (k *Lock) released(b *quorumCall) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.state == stateReleased {
@@ -277,7 +277,7 @@ func (k *Lock) released(b *ballot) error {
 	switch t.extension() {
 	case extended:
 		k.state, k.result = stateReleased, nil
-		k.l.waits.released(k.name, k.quiet)
+		k.l.queues.released(k.name, k.quiet)
 	case extensionLost:
 		k.state, k.result = stateReleased, &QuorumError{Round: b.round(), Err: ErrLost}
 	default:
@@ -287,7 +287,7 @@ func (k *Lock) released(b *ballot) error {
 }
 
 // unreleased says what becomes of a lock whose release too few nodes answered.
-func (k *Lock) unreleased(b *ballot) (hint string) {
+func (k *Lock) unreleased(b *quorumCall) (hint string) {
 	silent, late := b.unclear()
 	if late > 0 {
 		hint = "where it is gone it was released in time or has expired"
@@ -318,22 +318,22 @@ func (k *Lock) LeaveToExpire() {
 		k.mu.Unlock()
 		return
 	}
-	if k.left(k.l.now()) <= 0 {
+	if k.remaining(k.l.now()) <= 0 {
 		after := k.lose(nil)
 		k.mu.Unlock()
 		after()
 		return
 	}
-	k.state, k.expire = stateReleased, true
-	ended := k.endVigils()
+	k.state, k.abandoned = stateReleased, true
+	ended := k.endKeepAlives()
 	k.mu.Unlock()
-	k.l.leave(k)
+	k.l.removeHeld(k)
 	ended.cancel(nil)
-	k.touch() // nobody else gives the registers a life
+	k.setRegisterTTL() // nobody else gives the registers a life
 }
 
 // lossOf is the error of a loss: by the votes of b, or with nil by time. Needs k.mu.
-func (k *Lock) lossOf(b *ballot) *QuorumError {
+func (k *Lock) lossOf(b *quorumCall) *QuorumError {
 	q := &QuorumError{Err: ErrLost}
 	if b != nil {
 		q.Round = b.round()
@@ -345,21 +345,21 @@ func (k *Lock) lossOf(b *ballot) *QuorumError {
 
 // lose declares the lock lost, for good. It returns what is to be done after
 // unlocking. Needs k.mu.
-func (k *Lock) lose(b *ballot) (after func()) {
-	q := k.told
+func (k *Lock) lose(b *quorumCall) (after func()) {
+	q := k.lossTold
 	if q == nil || b != nil {
 		q = k.lossOf(b)
 	}
 	k.failed = failedExtension{}
 	k.state, k.result = stateLost, q
 	tell := k.tellLoss(q)
-	holds, doubt, prev := k.holds|k.raised, k.doubt, k.last
+	holds, doubt, prev := k.mayHold|k.raised, k.mayArriveLate, k.last
 	early := time.Duration(0)
 	if b == nil {
-		early = k.left(k.l.now())
+		early = k.remaining(k.l.now())
 	}
-	undo := k.l.cleaning(OpRollback, k.name, wire.RollbackQuestion(k.name, k.value, k.ttl), holds, doubt, allIn)
-	undo.final = true
+	undo := k.l.newCleanup(OpRollback, k.name, wire.RollbackQuestion(k.name, k.value, k.ttl), holds, doubt, allAnswered)
+	undo.lastForLock = true
 	undo.then = func() { k.l.observe(undo, nil) }
 	return func() {
 		// Deferred: also if the caller's Observe panics.
@@ -372,7 +372,7 @@ func (k *Lock) lose(b *ballot) (after func()) {
 			// then: whoever trusts Until alone must not meet the next holder.
 			time.AfterFunc(early, func() { undo.send(prev) })
 		}()
-		k.l.leave(k)
+		k.l.removeHeld(k)
 		tell()
 	}
 }
@@ -390,9 +390,9 @@ func (k *Lock) warn() (after func()) {
 // tellLoss ends KeepAlive's contexts. What it returns is to be called after unlocking:
 // it cancels them, and tells the observer unless that was done before. Needs k.mu.
 func (k *Lock) tellLoss(q *QuorumError) (after func()) {
-	first := k.told == nil
-	k.told = q
-	ended := k.endVigils()
+	first := k.lossTold == nil
+	k.lossTold = q
+	ended := k.endKeepAlives()
 	return func() {
 		ended.cancel(q)
 		if first && k.l.opt.Observe != nil {
@@ -408,7 +408,7 @@ func (k *Lock) tellLoss(q *QuorumError) (after func()) {
 func (k *Lock) kept() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.told == nil && (k.isValid() || k.expire)
+	return k.lossTold == nil && (k.isValid() || k.abandoned)
 }
 
 // expiry tells of a lock whose validity was not extended: what that means, and what
@@ -432,14 +432,14 @@ func (k *Lock) expiry(what string) (r Round, why string) {
 func (k *Lock) lossError() error {
 	k.mu.Lock()
 	var after func()
-	if k.state == stateHeld && k.told == nil {
+	if k.state == stateHeld && k.lossTold == nil {
 		after = k.lose(nil)
 	}
 	err := k.result
 	switch {
 	case err != nil:
-	case k.told != nil:
-		err = k.told
+	case k.lossTold != nil:
+		err = k.lossTold
 	default:
 		err = &QuorumError{Err: ErrLost, Round: Round{Op: OpLost, Key: k.name.Key}, hint: "it was released before"}
 	}
@@ -472,7 +472,7 @@ func (k *Lock) under(ctx context.Context) context.Context {
 }
 
 // nested is the error of an acquisition by a call that is made under the same lock.
-func (l *Locker) nested(ctx context.Context, e *errand) error {
+func (l *Locker) nested(ctx context.Context, e *acquireCall) error {
 	for c := chainOf(ctx); c != nil; c = c.outer {
 		if k := c.lock; k.l == l && k.name.Full == e.name.Full && k.Valid() {
 			return &nestedError{op: e.op, lock: k}

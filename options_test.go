@@ -116,7 +116,7 @@ func TestLabelsAreChecked(t *testing.T) {
 		{"with a NUL", "a\x00", []string{"the label", `"a\x00"`, "without"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e, err := l.errand(OpAcquire, "k", time.Second, []AcquireOption{nil, WithLabel(c.label)})
+			e, err := l.newAcquireCall(OpAcquire, "k", time.Second, []AcquireOption{nil, WithLabel(c.label)})
 			if c.says == nil {
 				if err != nil || e.label != c.label {
 					t.Errorf("got %+v, %v", e, err)
@@ -126,7 +126,7 @@ func TestLabelsAreChecked(t *testing.T) {
 			says(t, err, c.says...)
 		})
 	}
-	if e, err := l.errand(OpAcquire, "k", time.Second, nil); err != nil || e.label != l.opt.Name {
+	if e, err := l.newAcquireCall(OpAcquire, "k", time.Second, nil); err != nil || e.label != l.opt.Name {
 		t.Errorf("without WithLabel: got %+v, %v; want the label %q", e, err, l.opt.Name)
 	}
 }
@@ -506,16 +506,16 @@ func TestWrappedClientsAreRecognised(t *testing.T) {
 			}
 			defer l.Close()
 			ln := l.lanes[0]
-			if ln.Kind != c.kind || ln.Name != c.address || ln.Direct != c.direct || (l.waits.ears[0] != nil) != c.heard {
-				t.Errorf("got kind %d, name %s, direct %v, heard %v; want %d, %s, %v, %v", ln.Kind, ln.Name, ln.Direct, l.waits.ears[0] != nil, c.kind, c.address, c.direct, c.heard)
+			if ln.Kind != c.kind || ln.Name != c.address || ln.Direct != c.direct || (l.queues.subscribers[0] != nil) != c.heard {
+				t.Errorf("got kind %d, name %s, direct %v, heard %v; want %d, %s, %v, %v", ln.Kind, ln.Name, ln.Direct, l.queues.subscribers[0] != nil, c.kind, c.address, c.direct, c.heard)
 			}
-			_, err = l.errand(OpAcquire, "a{b", time.Second, nil)
+			_, err = l.newAcquireCall(OpAcquire, "a{b", time.Second, nil)
 			if split := c.kind == wire.KindRing || c.kind == wire.KindUnknown; split {
 				says(t, err, "a{b", "{tag}", "Ring", "node 1 ("+c.address+")")
 			} else if err != nil {
 				t.Errorf("a key with a lone brace: %v", err)
 			}
-			_, err = l.errand(OpAcquire, "a{b}", time.Second, nil)
+			_, err = l.newAcquireCall(OpAcquire, "a{b}", time.Second, nil)
 			if err != nil {
 				t.Errorf("a key with a tag: %v", err)
 			}

@@ -10,16 +10,16 @@ import (
 // peek returns what seam.Peek tells tests. Each number is read under its own lock: the snapshot is not atomic.
 func (l *Locker) peek() (s seam.State) {
 	l.mu.Lock()
-	s.Held, s.Leaving = l.held.n, len(l.leaving)
+	s.Held, s.Leaving = l.held.n, len(l.cleanups)
 	l.mu.Unlock()
-	l.waits.mu.Lock()
-	s.Queues, s.Channels = len(l.waits.rooms), len(l.waits.byEar)
-	l.waits.mu.Unlock()
+	l.queues.mu.Lock()
+	s.Queues, s.Channels = len(l.queues.queues), len(l.queues.byChannel)
+	l.queues.mu.Unlock()
 	s.Nodes = make([]seam.NodeState, len(l.lanes))
 	for i, ln := range l.lanes {
 		n := &s.Nodes[i]
 		n.Owed, n.Down, n.Stuck = ln.State()
-		if e := l.waits.ears[i]; e != nil {
+		if e := l.queues.subscribers[i]; e != nil {
 			n.Subscribed = e.Confirmed()
 		}
 	}
@@ -29,7 +29,7 @@ func (l *Locker) peek() (s seam.State) {
 // unlocked reports whether each mutex of the Locker, its queues and its lanes can be locked. Other goroutines
 // may hold one for a moment, so it tries repeatedly.
 func (l *Locker) unlocked() bool {
-	unlocked := []func() bool{tryLock(&l.mu), tryLock(&l.waits.mu)}
+	unlocked := []func() bool{tryLock(&l.mu), tryLock(&l.queues.mu)}
 	for _, ln := range l.lanes {
 		unlocked = append(unlocked, ln.Unlocked)
 	}

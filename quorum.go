@@ -6,7 +6,7 @@ import (
 
 // This file is the arithmetic of a quorum and nothing else: no clock, no
 // network, no goroutine. What a vote means is decided in command.go, who votes
-// and when in ballot.go.
+// and when in quorum call.go.
 
 // majority is the number of votes that any two winners must share a node in:
 // N/2+1 of the configured nodes, never of those that happen to answer. Counting

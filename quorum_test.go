@@ -34,7 +34,7 @@ func (c cast) String() string {
 	return [...]string{"open", "yes", "yes+fenced", "no", "missing", "unknown"}[c]
 }
 
-// tallyOf counts votes as a ballot does.
+// tallyOf counts votes as a quorum call does.
 func tallyOf(votes []cast) tally {
 	t := tally{n: len(votes)}
 	for _, c := range votes {
@@ -377,13 +377,13 @@ func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 	// The meaning is that of the instant at which the vote came, and stays.
 	for means, want := range map[wire.Answer]extension{wire.Yes: extended, wire.No: extensionLost, wire.Unknown: inconclusive} {
 		l := &Locker{lanes: make([]*lane.Lane, 3)}
-		b := l.newBallot(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, realClock(), func(tally) bool { return false })
-		b.gone = func(bool) wire.Answer { return means }
+		b := l.newQuorumCall(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, realClock(), func(tally) bool { return false })
+		b.countMissing = func(bool) wire.Answer { return means }
 		for i := range 2 {
-			b.calls[i].Rep = wire.Reply{Answer: wire.No, Missing: true, Err: wire.ErrMissing}
+			b.calls[i].Reply = wire.Reply{Answer: wire.No, Missing: true, Err: wire.ErrMissing}
 			b.Vote(&b.calls[i])
 		}
-		b.calls[2].Rep = wire.Reply{Answer: wire.Unknown}
+		b.calls[2].Reply = wire.Reply{Answer: wire.Unknown}
 		b.Vote(&b.calls[2])
 		if got, _, _ := b.result(); got.extension() != want {
 			t.Errorf("two of three are missing, which counts as %v: got %+v, %d; want %d", means, got, got.extension(), want)
@@ -392,9 +392,9 @@ func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 		if !ok || gone != means {
 			t.Errorf("what a missing vote counted as: got %v, %v; want %v, true", gone, ok, means)
 		}
-		again := l.newBallot(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, realClock(), func(tally) bool { return false })
-		again.gone = func(bool) wire.Answer { t.Error("asked anew what it means"); return wire.No }
-		again.calls[0].Rep, again.calls[0].Gone = b.calls[0].Rep, gone
+		again := l.newQuorumCall(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, realClock(), func(tally) bool { return false })
+		again.countMissing = func(bool) wire.Answer { t.Error("asked anew what it means"); return wire.No }
+		again.calls[0].Reply, again.calls[0].CountedAs = b.calls[0].Reply, gone
 		again.Vote(&again.calls[0])
 	}
 }
@@ -449,7 +449,7 @@ func TestNoFurtherVoteChangesAVerdictThatIsFinal(t *testing.T) {
 
 func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
 	soft, hard := wire.NewNodeError("LOADING", nil), wire.NewNodeError("WRONGTYPE", nil)
-	hard.Heals = false
+	hard.Transient = false
 	for _, c := range []struct {
 		name string
 		rep  wire.Reply
@@ -468,8 +468,8 @@ func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &Locker{lanes: make([]*lane.Lane, 3)}
-			b := l.newBallot(OpAcquire, &wire.LockKey{}, wire.Question{Kind: wire.AskAcquire}, realClock(), acquireDecided)
-			b.calls[1].Rep = c.rep
+			b := l.newQuorumCall(OpAcquire, &wire.LockKey{}, wire.Question{Kind: wire.AskAcquire}, realClock(), acquireDecided)
+			b.calls[1].Reply = c.rep
 			b.Vote(&b.calls[1])
 			got, gotHard, _ := b.result()
 			c.want.n = 3
@@ -480,9 +480,9 @@ func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
 	}
 	t.Run("and keeps the highest register met", func(t *testing.T) {
 		l := &Locker{lanes: make([]*lane.Lane, 3)}
-		b := l.newBallot(OpRaise, &wire.LockKey{}, wire.Question{Kind: wire.AskRaise}, realClock(), raiseDecided)
+		b := l.newQuorumCall(OpRaise, &wire.LockKey{}, wire.Question{Kind: wire.AskRaise}, realClock(), raiseDecided)
 		for i, score := range []int64{5, 9, 7} {
-			b.calls[i].Rep = wire.Reply{Answer: wire.Yes, Score: score}
+			b.calls[i].Reply = wire.Reply{Answer: wire.Yes, Score: score}
 			b.Vote(&b.calls[i])
 		}
 		if _, _, score := b.result(); score != 9 {

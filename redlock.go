@@ -21,29 +21,29 @@ import (
 // Its methods, and those of a Lock, panic for what only a mistake of the program can
 // be: a nil ctx, a nil fn, a Locker or a Lock that this package did not return.
 type Locker struct {
-	opt   Options
-	lanes []*lane.Lane
-	met   lane.Roster
-	waits *waits
-	now   clock
-	rand  *source
-	split *lane.Lane  // a node that may be a Ring; nil: none
-	guard *wire.Guard // nil: off
-	owned []io.Closer // the clients that Open made
+	opt     Options
+	lanes   []*lane.Lane
+	servers lane.Servers
+	queues  *waitQueues
+	now     clock
+	rand    *source
+	split   *lane.Lane  // a node that may be a Ring; nil: none
+	guard   *wire.Guard // nil: off
+	owned   []io.Closer // the clients that Open made
 
 	closing chan struct{}  // closed by Close
 	busy    sync.WaitGroup // calls that may yet send something
 
-	mu      sync.Mutex
-	closed  bool
-	held    heldList
-	leaving map[string]*ballot        // by full key: the last clean-up; those before it finish first, see cleaning
-	restore map[string]*ballot        // by full key: of these, the last that undoes a failed adoption
-	adopts  map[string]*adoption      // under way, by the value that they replace
-	lives   map[string]*registerLives // by full key, see mortal
-	renew   *time.Timer               // runs while there are any
-	leads   map[string]int64          // by full key, see lead
-	leading atomic.Int32              // how many
+	mu             sync.Mutex
+	closed         bool
+	held           heldList
+	cleanups       map[string]*quorumCall  // by full key: the last clean-up; those before it finish first, see cleaning
+	restores       map[string]*quorumCall  // by full key: of these, the last that undoes a failed adoption
+	adoptions      map[string]*adoption    // under way, by the value that they replace
+	registerTTLs   map[string]*registerTTL // by full key, see mortal
+	renew          *time.Timer             // runs while there are any
+	registersAhead map[string]int64        // by full key, see lead
+	numAhead       atomic.Int32            // how many
 }
 
 // New makes a Locker over the nodes, each an independent master; the order is
@@ -81,18 +81,18 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 			}
 		}
 	}
-	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), leaving: make(map[string]*ballot), restore: make(map[string]*ballot), adopts: make(map[string]*adoption), lives: make(map[string]*registerLives)}
+	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), cleanups: make(map[string]*quorumCall), restores: make(map[string]*quorumCall), adoptions: make(map[string]*adoption), registerTTLs: make(map[string]*registerTTL)}
 	if l.guard, err = newGuard(opt, nodes); err != nil {
 		return nil, err
 	}
 	for i, n := range nodes {
-		ln := lane.NewLane(i, n, &l.met, l.guard != nil)
+		ln := lane.New(i, n, &l.servers, l.guard != nil)
 		if ln.Kind == wire.KindRing || ln.Kind == wire.KindUnknown {
 			l.split = ln
 		}
 		l.lanes = append(l.lanes, ln)
 	}
-	l.waits = newWaits(l)
+	l.queues = newWaitQueues(l)
 	return l, nil
 }
 
@@ -116,26 +116,26 @@ func (l *Locker) made() {
 	}
 }
 
-// An errand is one call of TryAcquire, Acquire or Adopt, over all its attempts.
-type errand struct {
-	op      Op
-	name    *wire.LockKey
-	ttl     time.Duration
-	label   string
-	began   instant
-	attempt int
-	looks   int          // while waiting
-	place   waiter       // in the line; only Acquire stands there
-	seen    int64        // the highest register met
-	hard    bool         // what stands in the way does not heal with time
-	last    *QuorumError // what the last decided round came to
-	ballot  *ballot      // the last attempt's
-	tail    *ballot      // its last question: that of the raise, if there was one
-	raised  uint64       // nodes whose register an attempt may have raised, as bits
-	before  uint64       // and those of the attempts before the last
+// An acquire call is one call of TryAcquire, Acquire or Adopt, over all its attempts.
+type acquireCall struct {
+	op        Op
+	name      *wire.LockKey
+	ttl       time.Duration
+	label     string
+	began     instant
+	attempt   int
+	looks     int          // while waiting
+	waiter    waiter       // in the line; only Acquire stands there
+	seen      int64        // the highest register met
+	permanent bool         // what stands in the way does not heal with time
+	last      *QuorumError // what the last decided round came to
+	call      *quorumCall  // the last attempt's
+	tail      *quorumCall  // its last question: that of the raise, if there was one
+	raised    uint64       // nodes whose register an attempt may have raised, as bits
+	before    uint64       // and those of the attempts before the last
 }
 
-func (l *Locker) errand(op Op, key string, ttl time.Duration, opts []AcquireOption) (*errand, error) {
+func (l *Locker) newAcquireCall(op Op, key string, ttl time.Duration, opts []AcquireOption) (*acquireCall, error) {
 	o := acquireOptions{label: l.opt.Name}
 	for _, f := range opts {
 		if f != nil {
@@ -165,12 +165,12 @@ func (l *Locker) errand(op Op, key string, ttl time.Duration, opts []AcquireOpti
 		}
 		return nil, fmt.Errorf("redlock: the key %q has a brace but no {tag}: a Ring would put it and what stands beside it on different shards, and node %d (%s) is %s", wire.Clip(key), ln.I+1, ln.Name, is)
 	}
-	return &errand{op: op, name: name, ttl: ttl, label: o.label, began: l.now()}, nil
+	return &acquireCall{op: op, name: name, ttl: ttl, label: o.label, began: l.now()}, nil
 }
 
-// acquireErrand is the errand of TryAcquire and Acquire.
-func (l *Locker) acquireErrand(ctx context.Context, key string, ttl time.Duration, opts []AcquireOption) (*errand, error) {
-	e, err := l.errand(OpAcquire, key, ttl, opts)
+// newAcquire is the acquire call of TryAcquire and Acquire.
+func (l *Locker) newAcquire(ctx context.Context, key string, ttl time.Duration, opts []AcquireOption) (*acquireCall, error) {
+	e, err := l.newAcquireCall(OpAcquire, key, ttl, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -194,14 +194,14 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, 
 	if err := l.admit(ctx, OpAcquire, key); err != nil {
 		return nil, err
 	}
-	e, err := l.acquireErrand(ctx, key, ttl, opts)
+	e, err := l.newAcquire(ctx, key, ttl, opts)
 	if err != nil {
 		return nil, err
 	}
 	won := false
 	defer func() {
 		if !won {
-			l.mortal(e)
+			l.expireRegisters(e)
 		}
 	}()
 	for {
@@ -231,7 +231,7 @@ const (
 // tied reports whether an attempt failed though no single holder had a majority.
 func tied(err error) bool {
 	var q *QuorumError
-	return errors.As(err, &q) && q.Err == ErrHeld && contested(q.Round)
+	return errors.As(err, &q) && q.Err == ErrHeld && isTie(q.Round)
 }
 
 // Acquire takes the lock key for ttl, waiting for it until ctx is done. The callers
@@ -261,7 +261,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 	if err := l.admit(ctx, OpAcquire, key); err != nil {
 		return nil, err
 	}
-	e, err := l.acquireErrand(ctx, key, ttl, opts)
+	e, err := l.newAcquire(ctx, key, ttl, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -278,22 +278,22 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 
 // inLine waits and tries until there is a lock, or an error. vain is for Observe: the wait
 // ended without a try that would tell of it.
-func (l *Locker) inLine(ctx context.Context, e *errand) (lock *Lock, vain *Round, err error) {
-	e.place.turn.came = e.began.at
-	l.waits.join(e)
-	defer func() { l.leaveLine(e, lock != nil) }()
+func (l *Locker) inLine(ctx context.Context, e *acquireCall) (lock *Lock, vain *Round, err error) {
+	e.waiter.turn.came = e.began.at
+	l.queues.join(e)
+	defer func() { l.leaveQueue(e, lock != nil) }()
 	for {
 		if err := l.wait(ctx, e); err != nil {
 			return nil, l.inVain(e), err
 		}
 		tries := e.attempt
 		lock, err = l.try(ctx, e)
-		l.waits.tried(ctx, e, lock, err)
+		l.queues.tried(ctx, e, lock, err)
 		var missed *QuorumError
 		switch {
 		case err == nil:
 			return lock, nil, nil
-		case !errors.As(err, &missed) || e.hard:
+		case !errors.As(err, &missed) || e.permanent:
 		case ctx.Err() != nil || l.isClosed():
 			err = l.ended(ctx, e) // also where that came behind the verdict
 		default:
@@ -308,12 +308,12 @@ func (l *Locker) inLine(ctx context.Context, e *errand) (lock *Lock, vain *Round
 
 // inVain is the Round that tells of a wait without a lock: its votes are those last known.
 // nil: nobody observes.
-func (l *Locker) inVain(e *errand) *Round {
+func (l *Locker) inVain(e *acquireCall) *Round {
 	if l.opt.Observe == nil {
 		return nil
 	}
 	r := Round{Key: e.name.Key, Need: majority(len(l.lanes)), Start: e.began.at}
-	if q, _ := l.known(e); q != nil {
+	if q, _ := l.lastKnown(e); q != nil {
 		r = q.Round
 		r.Votes = slices.Clone(r.Votes) // the error has the others
 	} else {
@@ -325,31 +325,31 @@ func (l *Locker) inVain(e *errand) *Round {
 	return &r
 }
 
-// known is what is known of why an errand has no lock, and how many callers stand before
+// lastKnown is what is known of why an acquire call has no lock, and how many callers stand before
 // it in the line.
-func (l *Locker) known(e *errand) (q *QuorumError, before int) {
-	if e.place.room == nil {
+func (l *Locker) lastKnown(e *acquireCall) (q *QuorumError, before int) {
+	if e.waiter.queue == nil {
 		return e.last, 0
 	}
-	return l.waits.known(e)
+	return l.queues.lastKnown(e)
 }
 
 // try is an attempt, or what comes of the one that was handed to us.
-func (l *Locker) try(ctx context.Context, e *errand) (*Lock, error) {
-	b, proposal := l.waits.claimed(e, false)
+func (l *Locker) try(ctx context.Context, e *acquireCall) (*Lock, error) {
+	b, proposal := l.queues.claimed(e, false)
 	if b == nil {
 		return l.attempt(ctx, e)
 	}
 	e.attempt++
-	e.ballot = b
+	e.call = b
 	return l.claim(ctx, e, b, proposal, func() wire.Question { return wire.RollbackQuestion(e.name, b.q.Value, e.ttl) })
 }
 
 // decline undoes an attempt that was handed to a caller and that it did not claim.
-func (l *Locker) decline(e *errand, b *ballot) {
+func (l *Locker) decline(e *acquireCall, b *quorumCall) {
 	b.abandon() // if it has not been sent yet, it never is
-	e.before, e.ballot = e.raised, b
-	e.raised |= b.reached()
+	e.before, e.call = e.raised, b
+	e.raised |= b.mayHaveExecuted()
 	l.undo(b, wire.RollbackQuestion(e.name, b.q.Value, e.ttl))
 }
 
@@ -369,7 +369,7 @@ func (l *Locker) pause(ctx context.Context, longest time.Duration) error {
 }
 
 // attempt is the Redlock algorithm: ask all, count, agree on a token, subtract.
-func (l *Locker) attempt(ctx context.Context, e *errand) (*Lock, error) {
+func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 	if err := l.usable(ctx, e); err != nil {
 		return nil, err
 	}
@@ -382,30 +382,30 @@ func (l *Locker) attempt(ctx context.Context, e *errand) (*Lock, error) {
 	// the next one.
 	value := e.label + ":" + l.rand.uuid()
 	start := l.now() // before anything is sent: the nodes' ttls begin later
-	e.seen = max(e.seen, l.lead(e.name))
+	e.seen = max(e.seen, l.registerAhead(e.name))
 	proposal := propose(start, e.seen)
 	if proposal == 0 {
-		e.hard = true
+		e.permanent = true
 		return nil, &QuorumError{Round: Round{Op: e.op, Key: e.name.Key, Start: start.at}, Err: ErrNoQuorum, hint: tokensUsedUp}
 	}
 	q, decided := wire.AcquireQuestion(l.guard, e.name, value, e.ttl, proposal), acquireDecided
 	if l.opt.Fair {
 		q, decided = l.askTurn(e, value, proposal), turnDecided
 	}
-	b := l.newBallot(OpAcquire, e.name, q, start, decided)
+	b := l.newQuorumCall(OpAcquire, e.name, q, start, decided)
 	b.q.Patience = l.patience(e.ttl)
 	undo := func() wire.Question { return wire.RollbackQuestion(e.name, value, e.ttl) }
 	// To each node after what was left there by the attempt before, which would
 	// otherwise stand in our way.
-	e.ballot = b
-	b.send(l.lastLeaving(e.name), l.waits.after(e))
+	e.call = b
+	b.send(l.lastCleanup(e.name), l.queues.dequeueOf(e))
 	return l.claim(ctx, e, b, proposal, undo)
 }
 
 func acquireDecided(t tally) bool { return t.acquisition() != acquirePending }
 
 // usable refuses what would be in vain, before anything is sent.
-func (l *Locker) usable(ctx context.Context, e *errand) error {
+func (l *Locker) usable(ctx context.Context, e *acquireCall) error {
 	select {
 	case <-l.closing:
 		return l.ended(ctx, e)
@@ -414,17 +414,17 @@ func (l *Locker) usable(ctx context.Context, e *errand) error {
 	if ctx.Err() != nil {
 		return l.ended(ctx, e)
 	}
-	return l.met.Twins()
+	return l.servers.Duplicates()
 }
 
-// claim turns a ballot on its way into a lock, or undoes it: a lock that is not returned is
+// claim turns a quorum call on its way into a lock, or undoes it: a lock that is not returned is
 // undone, also where a callback of the user panics.
-func (l *Locker) claim(ctx context.Context, e *errand, b *ballot, proposal int64, undo func() wire.Question) (k *Lock, err error) {
+func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorumCall, proposal int64, undo func() wire.Question) (k *Lock, err error) {
 	e.tail = b
 	defer func() {
 		if k == nil {
 			e.before = e.raised
-			e.raised |= b.reached()
+			e.raised |= b.mayHaveExecuted()
 			l.undo(e.tail, undo())
 		}
 	}()
@@ -432,20 +432,20 @@ func (l *Locker) claim(ctx context.Context, e *errand, b *ballot, proposal int64
 	if err = l.await(ctx, e, b); err == nil {
 		t, hard, score := b.result()
 		e.seen = max(e.seen, score, proposal)
-		e.hard = t.n-hard < t.need()
+		e.permanent = t.n-hard < t.need()
 		switch t.acquisition() {
 		case acquireFenced:
 		case acquireUnfenced:
 			token, err = l.raise(ctx, e, b)
 		case acquireHeld:
-			err = l.missed(e, b, ErrHeld, "")
+			err = l.notAcquired(e, b, ErrHeld, "")
 		default:
-			err = l.missed(e, b, ErrNoQuorum, "")
+			err = l.notAcquired(e, b, ErrNoQuorum, "")
 		}
 	}
 	l.observe(b, e) // while there is no lock yet: whoever panics here never gets it
 	if err == nil {
-		err = l.met.Twins()
+		err = l.servers.Duplicates()
 	}
 	if err != nil {
 		return nil, err
@@ -453,18 +453,18 @@ func (l *Locker) claim(ctx context.Context, e *errand, b *ballot, proposal int64
 	// Last of all: only what is left of the validity now was acquired.
 	valid := validity(e.ttl, l.opt.Drift)
 	if now := l.now(); now.since(b.start) >= valid {
-		return nil, l.missed(e, b, ErrNoQuorum, "the answers came after the validity of "+wire.Short(valid)+" was over")
+		return nil, l.notAcquired(e, b, ErrNoQuorum, "the answers came after the validity of "+wire.Short(valid)+" was over")
 	}
 	if k = l.hold(e, b, e.tail, token, valid); k == nil {
 		return nil, l.ended(ctx, e)
 	}
-	l.noteLead(e.name, b.start, token)
+	l.noteRegisterAhead(e.name, b.start, token)
 	return k, nil
 }
 
-// await waits for a ballot to be decided; if the caller's ctx or Close end that,
+// await waits for a quorum call to be decided; if the caller's ctx or Close end that,
 // nobody counts it any more.
-func (l *Locker) await(ctx context.Context, e *errand, b *ballot) error {
+func (l *Locker) await(ctx context.Context, e *acquireCall, b *quorumCall) error {
 	select {
 	case <-b.done:
 		return nil
@@ -474,20 +474,20 @@ func (l *Locker) await(ctx context.Context, e *errand, b *ballot) error {
 	if !b.abandon() {
 		return nil // decided at the same instant
 	}
-	if q, _ := l.known(e); q == nil { // else the round before knew more than this one
+	if q, _ := l.lastKnown(e); q == nil { // else the round before knew more than this one
 		e.last = &QuorumError{Round: l.round(b, e), Err: ErrNoQuorum}
 	}
 	return l.ended(ctx, e)
 }
 
-// missed is the error of an attempt that was decided against us.
-func (l *Locker) missed(e *errand, b *ballot, reason error, hint string) error {
+// notAcquired is the error of an attempt that was decided against us.
+func (l *Locker) notAcquired(e *acquireCall, b *quorumCall, reason error, hint string) error {
 	e.last = &QuorumError{Round: l.round(b, e), Err: reason, hint: hint, endless: b.endless()}
-	l.waits.keep(e, e.last)
+	l.queues.keepRound(e, e.last)
 	return e.last
 }
 
-func (l *Locker) round(b *ballot, e *errand) Round {
+func (l *Locker) round(b *quorumCall, e *acquireCall) Round {
 	r := b.round()
 	if e != nil {
 		r.Wait, r.Attempt = l.now().since(e.began), e.attempt
@@ -495,7 +495,7 @@ func (l *Locker) round(b *ballot, e *errand) Round {
 	return r
 }
 
-func (l *Locker) observe(b *ballot, e *errand) {
+func (l *Locker) observe(b *quorumCall, e *acquireCall) {
 	if l.opt.Observe != nil {
 		l.opt.Observe(l.round(b, e))
 	}
@@ -503,7 +503,7 @@ func (l *Locker) observe(b *ballot, e *errand) {
 
 // ended is the error of a call that the caller's ctx or Close ended. It matches
 // the ctx's error, its cause, and what the last decided round came to.
-func (l *Locker) ended(ctx context.Context, e *errand) error {
+func (l *Locker) ended(ctx context.Context, e *acquireCall) error {
 	err := &endedError{what: fmt.Sprintf("redlock: %s %q", e.op, wire.Clip(e.name.Key)), after: l.now().since(e.began), attempts: e.attempt}
 	if ctx.Err() != nil {
 		err.why = append(err.why, ctx.Err())
@@ -513,8 +513,8 @@ func (l *Locker) ended(ctx context.Context, e *errand) error {
 	} else {
 		err.why = append(err.why, ErrClosed)
 	}
-	err.last, err.before = l.known(e)
-	err.inLine = e.place.room != nil
+	err.last, err.before = l.lastKnown(e)
+	err.inLine = e.waiter.queue != nil
 	return err
 }
 
@@ -566,79 +566,79 @@ func (l *Locker) patience(ttl time.Duration) wire.Patience {
 	return patienceFor(ttl, l.opt.Grace, l.opt.NodeTimeout, l.opt.Drift)
 }
 
-// undo takes back in the background what a ballot may have stored, on each node
-// after the ballot's own call there was answered.
-func (l *Locker) undo(last *ballot, q wire.Question) {
+// undo takes back in the background what a quorum call may have stored, on each node
+// after the quorum call's own call there was answered.
+func (l *Locker) undo(last *quorumCall, q wire.Question) {
 	// In this order: a yes between the two would be missed.
 	if last.finished() {
-		if holds, _ := last.stored(); holds == 0 {
+		if holds, _ := last.mayHold(); holds == 0 {
 			return
 		}
 	}
-	b := l.cleaning(OpRollback, last.name, q, 0, 0, allIn)
+	b := l.newCleanup(OpRollback, last.name, q, 0, 0, allAnswered)
 	b.then = func() { l.observe(b, nil) }
 	b.send(last)
 }
 
-func allIn(t tally) bool { return t.open() == 0 }
+func allAnswered(t tally) bool { return t.open() == 0 }
 
-// cleaning prepares a rollback, a release or a restore. Later attempts on the key
+// newCleanup prepares a rollback, a release or a restore. Later attempts on the key
 // go to each node after it, and it goes after the clean-ups of the key that began
 // before: so whoever waits for the last one has waited for all. Remembering the last
 // without that order would forget one that takes longer, and a release could overtake
 // the restore that puts its value back. holds and doubt say, as bits, which nodes may
 // hold the value, beyond what the calls tell that it is sent after.
-func (l *Locker) cleaning(op Op, name *wire.LockKey, q wire.Question, holds, doubt uint64, decided func(tally) bool) *ballot {
-	q.Patience = l.patience(q.Ttl)
-	b := l.newBallot(op, name, q, l.now(), decided)
+func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, holds, doubt uint64, decided func(tally) bool) *quorumCall {
+	q.Patience = l.patience(q.TTL)
+	b := l.newQuorumCall(op, name, q, l.now(), decided)
 	for i := range b.calls {
-		b.calls[i].Holds = holds&(1<<i) != 0
-		b.calls[i].Doubt = doubt&(1<<i) != 0
+		b.calls[i].MayHold = holds&(1<<i) != 0
+		b.calls[i].MayArriveLate = doubt&(1<<i) != 0
 	}
-	b.cleans = true
+	b.cleanup = true
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b.behind = l.leaving[name.Full]
-	l.leaving[name.Full] = b
+	b.previous = l.cleanups[name.Full]
+	l.cleanups[name.Full] = b
 	switch {
 	case q.Kind != wire.AskRestore:
-		if a := l.adopts[q.Value]; a != nil {
+		if a := l.adoptions[q.Value]; a != nil {
 			a.ended = true
 		}
-	case l.adopts[q.Back].ended:
-		b.q = wire.ReleaseQuestion(name, q.Value, q.Ttl, wire.TellWaiters, "")
+	case l.adoptions[q.Back].ended:
+		b.q = wire.ReleaseQuestion(name, q.Value, q.TTL, wire.TellWaiters, "")
 		b.q.Patience = q.Patience
 	default:
-		l.restore[name.Full] = b
+		l.restores[name.Full] = b
 	}
 	return b
 }
 
-// left is told that a cleaning has nothing under way any more.
-func (l *Locker) left(b *ballot) {
+// cleanedUp is told that a cleaning has nothing under way any more.
+func (l *Locker) cleanedUp(b *quorumCall) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.leaving[b.name.Full] == b {
-		delete(l.leaving, b.name.Full)
+	if l.cleanups[b.name.Full] == b {
+		delete(l.cleanups, b.name.Full)
 	}
-	if l.restore[b.name.Full] == b {
-		delete(l.restore, b.name.Full)
+	if l.restores[b.name.Full] == b {
+		delete(l.restores, b.name.Full)
 	}
 }
 
 // restoring is a failed adoption of the key that is being undone; nil: none. The
 // giver's next question goes to each node after it.
-func (l *Locker) restoring(name *wire.LockKey) *ballot {
+func (l *Locker) restoring(name *wire.LockKey) *quorumCall {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.restore[name.Full]
+	return l.restores[name.Full]
 }
 
-// lastLeaving is the clean-up under way for a key; nil: none.
-func (l *Locker) lastLeaving(name *wire.LockKey) *ballot {
+// lastCleanup is the clean-up under way for a key; nil: none.
+func (l *Locker) lastCleanup(name *wire.LockKey) *quorumCall {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.leaving[name.Full]
+	return l.cleanups[name.Full]
 }
 
 // Run takes the lock as Acquire does, calls fn with a context that ends when the

@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	seam.NewLocker, seam.MinFlights = seamed, &lane.MinFlights
+	seam.NewLocker, seam.MinBatches = seamed, &lane.MinBatches
 	seam.Peek = func(locker any) seam.State { return locker.(*Locker).peek() }
 	seam.Unlocked = func(locker any) bool { return locker.(*Locker).unlocked() }
 }

@@ -36,66 +36,66 @@ const (
 
 	// maxHeard bounds the announcements of one key that are kept while no majority
 	// has made them.
-	maxHeard = 8
+	maxAnnounced = 8
 )
 
 // listen has the releases of a key announced to its line. Needs w.mu.
-func (w *waits) listen(r *room) {
+func (w *waitQueues) listen(r *waitQueue) {
 	if r.channel != "" {
 		return
 	}
-	r.channel = r.name.Channel + ":" + w.placed(r)
-	w.byEar[r.channel] = r
-	for _, e := range w.ears {
+	r.channel = r.name.Channel + ":" + w.entryOf(r)
+	w.byChannel[r.channel] = r
+	for _, e := range w.subscribers {
 		if e != nil {
 			e.Listen(r.channel)
 		}
 	}
 }
 
-// Hears is told by an ear that announcements on a channel are heard from now on, or
+// Subscribed is told by a subscriber that announcements on a channel are heard from now on, or
 // not any more.
-func (w *waits) Hears(i int, channel string, yes bool) {
+func (w *waitQueues) Subscribed(i int, channel string, yes bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.byEar[channel]
+	r := w.byChannel[channel]
 	if r == nil {
 		return
 	}
 	if yes {
-		r.heardBy |= 1 << i
+		r.subscribedBy |= 1 << i
 	} else {
-		r.heardBy &^= 1 << i
+		r.subscribedBy &^= 1 << i
 	}
 	now := time.Now()
-	switch most := bits.OnesCount64(r.heardBy) >= w.need(); {
-	case most && r.hearing.IsZero():
+	switch most := bits.OnesCount64(r.subscribedBy) >= w.need(); {
+	case most && r.subscribedSince.IsZero():
 		// What was announced before went unheard: subscribe first, then look.
-		r.hearing = now
+		r.subscribedSince = now
 		w.actBy(r, now)
-	case !most && !r.hearing.IsZero():
-		r.hearing = time.Time{}
+	case !most && !r.subscribedSince.IsZero():
+		r.subscribedSince = time.Time{}
 		w.actBy(r, now.Add(retryFirst))
 	}
 }
 
 // actBy sees to it that the leader looks no later than at.
-func (w *waits) actBy(r *room, at time.Time) {
+func (w *waitQueues) actBy(r *waitQueue, at time.Time) {
 	if r.first != nil && at.Before(r.at) {
 		r.at, r.try = at, w.l.opt.Fair
 		r.first.poke()
 	}
 }
 
-func (w *waits) need() int { return majority(len(w.l.lanes)) }
+func (w *waitQueues) need() int { return majority(len(w.l.lanes)) }
 
-// Announced is told by an ear what node i announced: which of those who are told we
+// Announced is told by a subscriber what node i announced: which of those who are told we
 // are, and the value that was released.
-func (w *waits) Announced(i int, channel, text string) {
+func (w *waitQueues) Announced(i int, channel, text string) {
 	nth, value, ok := strings.Cut(text, " ")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.byEar[channel]
+	r := w.byChannel[channel]
 	if r == nil || !ok {
 		return
 	}
@@ -105,17 +105,17 @@ func (w *waits) Announced(i int, channel, text string) {
 		a.firsts |= 1 << i
 	}
 	switch {
-	case a.done < toldFirst && bits.OnesCount64(a.firsts) >= w.need():
-		a.done = toldFirst
+	case a.notified < notifiedFirst && bits.OnesCount64(a.firsts) >= w.need():
+		a.notified = notifiedFirst
 		w.freed(r)
-	case a.done < toldSecond && bits.OnesCount64(a.nodes) >= w.need():
-		a.done = toldSecond
+	case a.notified < notifiedSecond && bits.OnesCount64(a.nodes) >= w.need():
+		a.notified = notifiedSecond
 		w.actBy(r, time.Now().Add(tieLook*r.pace+w.l.spread(time.Millisecond)))
-	case a.done < toldSome && !w.l.opt.Fair:
+	case a.notified < notifiedSome && !w.l.opt.Fair:
 		// Those who came at one instant stand in another order on every node: it may be
 		// that nobody is told by a majority, and then these are all who know of it.
 		// Tickets order places alike.
-		a.done = toldSome
+		a.notified = notifiedSome
 		w.actBy(r, time.Now().Add(2*tieLook*r.pace+w.l.spread(2*time.Millisecond)))
 	}
 }
@@ -123,42 +123,42 @@ func (w *waits) Announced(i int, channel, text string) {
 // released is told that a lock of our own was released. Who waits here is told as
 // everybody is, in turn, unless it cannot hear that; or nobody is, for the lock was
 // handed on, and the attempt was over before: it had overtaken the release.
-func (w *waits) released(name *wire.LockKey, quiet bool) {
+func (w *waitQueues) released(name *wire.LockKey, quiet bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.rooms[name.Full]
-	if r != nil && (r.hearing.IsZero() || quiet && r.first != nil && !r.first.trying) {
+	r := w.queues[name.Full]
+	if r != nil && (r.subscribedSince.IsZero() || quiet && r.first != nil && !r.first.trying) {
 		w.freed(r)
 	}
 }
 
 // announcement is what is known of a value's release; the oldest is forgotten for a
 // new one.
-func (r *room) announcement(value string) *announcement {
-	for i := range r.heard {
-		if r.heard[i].value == value {
-			return &r.heard[i]
+func (r *waitQueue) announcement(value string) *announcement {
+	for i := range r.announced {
+		if r.announced[i].value == value {
+			return &r.announced[i]
 		}
 	}
-	a := &r.heard[r.oldest]
-	r.oldest = (r.oldest + 1) % maxHeard
+	a := &r.announced[r.oldest]
+	r.oldest = (r.oldest + 1) % maxAnnounced
 	*a = announcement{value: value}
 	return a
 }
 
 // freed wakes the leader: the lock may be free. Also where nobody waits yet, for
 // somebody may just be about to.
-func (w *waits) freed(r *room) {
+func (w *waitQueues) freed(r *waitQueue) {
 	r.due = true
 	if r.first != nil {
 		r.first.poke()
 	}
 }
 
-// heardSince reports whether a release after that would have been heard. What was asked
+// wasSubscribedAt reports whether a release after that would have been heard. What was asked
 // before says nothing of one in between.
-func (r *room) heardSince(asked time.Time) bool {
-	return !r.hearing.IsZero() && !r.hearing.After(asked)
+func (r *waitQueue) wasSubscribedAt(asked time.Time) bool {
+	return !r.subscribedSince.IsZero() && !r.subscribedSince.After(asked)
 }
 
 // An act is what a waiter does next.
@@ -172,13 +172,13 @@ const (
 
 // next is what a waiter does next, and how long it pauses before; negative: until it
 // is woken.
-func (w *waits) next(m *waiter) (act, time.Duration) {
+func (w *waitQueues) next(m *waiter) (act, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if m.wake == nil {
 		m.wake = make(chan struct{}, 1)
 	}
-	r := m.room
+	r := m.queue
 	if r.first != m {
 		return actWait, -1
 	}
@@ -198,11 +198,11 @@ func (w *waits) next(m *waiter) (act, time.Duration) {
 
 // wait returns when the caller is to try: it is first in line and the lock may be
 // free. An error says that the caller's ctx or Close ended the wait.
-func (l *Locker) wait(ctx context.Context, e *errand) error {
+func (l *Locker) wait(ctx context.Context, e *acquireCall) error {
 	var timer *time.Timer
 	var over <-chan time.Time
 	for {
-		do, pause := l.waits.next(&e.place)
+		do, pause := l.queues.next(&e.waiter)
 		switch {
 		case do == actTry:
 			return nil
@@ -220,7 +220,7 @@ func (l *Locker) wait(ctx context.Context, e *errand) error {
 			timer.Reset(pause)
 		}
 		select {
-		case <-e.place.wake:
+		case <-e.waiter.wake:
 		case <-over:
 		case <-ctx.Done():
 			return l.ended(ctx, e)
@@ -232,69 +232,69 @@ func (l *Locker) wait(ctx context.Context, e *errand) error {
 
 // lookIfFree asks the nodes how long the lock is still held, and takes or keeps a place in
 // their queues, if what is told to it would be heard.
-func (l *Locker) lookIfFree(ctx context.Context, e *errand) error {
+func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall) error {
 	if err := l.usable(ctx, e); err != nil {
 		return err
 	}
 	e.looks++
-	b := l.newBallot(OpLook, e.name, l.waits.question(e), l.now(), looked)
+	b := l.newQuorumCall(OpLook, e.name, l.queues.question(e), l.now(), lookDecided)
 	b.q.Patience = l.patience(e.ttl)
-	b.send(l.waits.after(e))
+	b.send(l.queues.dequeueOf(e))
 	if err := l.await(ctx, e, b); err != nil {
 		return err
 	}
 	if t, _, _ := b.result(); t.refused() {
 		l.stillHeld(e, b)
 	}
-	l.waits.looked(e, b)
+	l.queues.looked(e, b)
 	l.observe(b, e)
 	return nil
 }
 
 // stillHeld notes for the error of the call what a look knows beside the last try, or
 // without one: whether the lock ever expires. A try knows by whom it is held.
-func (l *Locker) stillHeld(e *errand, b *ballot) {
-	switch q, _ := l.known(e); {
+func (l *Locker) stillHeld(e *acquireCall, b *quorumCall) {
+	switch q, _ := l.lastKnown(e); {
 	case q == nil:
-		l.missed(e, b, ErrHeld, "")
+		l.notAcquired(e, b, ErrHeld, "")
 	case q.Err == ErrHeld && q.endless != b.endless():
 		told := *q
 		told.endless = b.endless()
 		e.last = &told
-		l.waits.keep(e, e.last)
+		l.queues.keepRound(e, e.last)
 	}
 }
 
 // question is what the leader looks by: from its place in the queues, if it would hear
 // what is announced to that.
-func (w *waits) question(e *errand) wire.Question {
+func (w *waitQueues) question(e *acquireCall) wire.Question {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := e.place.room
-	if r.hearing.IsZero() {
+	r := e.waiter.queue
+	if r.subscribedSince.IsZero() {
 		return wire.LookQuestion(e.name)
 	}
 	behind := r.behind
 	r.queued, r.behind = true, false
-	return wire.WaitQuestion(e.name, r.place, behind)
+	return wire.WaitQuestion(e.name, r.entry, behind)
 }
 
-// looked: yes is free, no is held.
-func looked(t tally) bool { return decide(t.n, t.yes, t.no) != pending || t.open() == 0 }
+// lookDecided: yes is free, no is held.
+func lookDecided(t tally) bool { return decide(t.n, t.yes, t.no) != pending || t.open() == 0 }
 
 // looked draws the conclusion from a look.
-func (w *waits) looked(e *errand, b *ballot) {
+func (w *waitQueues) looked(e *acquireCall, b *quorumCall) {
 	t, _, _ := b.result()
 	longest := w.l.longestPause(e)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := e.place.room
+	r := e.waiter.queue
 	r.vain = !t.refused() && t.yes < t.need()
 	switch s := b.standing(); {
 	case t.refused():
 		w.listen(r) // who comes after one that got the lock has not tried yet
 		r.asked = b.start.at
-		w.pause(r, longest, b.start.at.Add(b.left()))
+		w.pause(r, longest, b.start.at.Add(b.freeIn()))
 	case s.answered && s.before > 0: // those before us were told first
 		r.at, r.try = time.Now().Add(min(time.Duration(s.before)*(tieLook*r.pace+time.Millisecond), retryMost)), true
 	default: // free, or a try tells why it can not be had
@@ -302,41 +302,41 @@ func (w *waits) looked(e *errand, b *ballot) {
 	}
 }
 
-// left is after how long a majority of the nodes may be free: those that have not
+// freeIn is after how long a majority of the nodes may be free: those that have not
 // answered may be now.
-func (b *ballot) left() time.Duration {
+func (b *quorumCall) freeIn() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := make([]time.Duration, len(b.calls))
 	for i := range b.calls {
-		if c := &b.calls[i]; c.Voted && c.Rep.Answer == wire.No && c.Rep.Err == nil {
-			all[i] = wire.ExpiresIn(c.Rep.Left)
+		if c := &b.calls[i]; c.Voted && c.Reply.Answer == wire.No && c.Reply.Err == nil {
+			all[i] = wire.ExpiresIn(c.Reply.TTL)
 		}
 	}
 	slices.Sort(all)
-	return all[b.t.need()-1]
+	return all[b.tally.need()-1]
 }
 
 // endless reports that the key has no ttl on so many nodes that it never becomes free on
 // a majority. Only looks and turns ask for it.
-func (b *ballot) endless() bool {
+func (b *quorumCall) endless() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := 0
 	for i := range b.calls {
-		if c := &b.calls[i]; c.Voted && c.Rep.Answer == wire.No && c.Rep.Err == nil && c.Rep.Left == -1 {
+		if c := &b.calls[i]; c.Voted && c.Reply.Answer == wire.No && c.Reply.Err == nil && c.Reply.TTL == -1 {
 			n++
 		}
 	}
-	return b.t.n-n < b.t.need()
+	return b.tally.n-n < b.tally.need()
 }
 
 // tried draws the conclusion from a leader's try. An attempt that its ctx ended came
 // to none: then the next in line is to try, and so it is where time does not heal what
 // stands in the way, for nobody waits for that.
-func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
+func (w *waitQueues) tried(ctx context.Context, e *acquireCall, k *Lock, err error) {
 	var q *QuorumError
-	if k == nil && (ctx.Err() != nil || e.hard || !errors.As(err, &q)) {
+	if k == nil && (ctx.Err() != nil || e.permanent || !errors.As(err, &q)) {
 		return
 	}
 	var longest time.Duration
@@ -345,15 +345,15 @@ func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := e.place.room
-	e.place.trying = false
+	r := e.waiter.queue
+	e.waiter.trying = false
 	now := time.Now()
 	if k != nil { // for whoever is next
 		if w.l.opt.Fair {
-			r.learn(e.ballot)
+			r.learn(e.call)
 		}
 		r.asked, r.foreign, r.behind = k.start.at, false, true
-		r.saw, r.has = nil, e.ballot
+		r.lastRound, r.wonBy = nil, e.call
 		// Who is next takes its own place, behind those who waited longer.
 		r.at, r.try = now.Add(lookFirst), false
 		return
@@ -363,37 +363,37 @@ func (w *waits) tried(ctx context.Context, e *errand, k *Lock, err error) {
 	r.asked, r.pace = q.Round.Start, took
 	holder := q.Round.Holder()
 	r.foreign = !wire.Ours(holder)
-	tie := contested(q.Round)
+	tie := isTie(q.Round)
 	if tie {
 		// What lasts is no tie. Somebody's remains are on a minority of the nodes, say,
 		// and too few of the others answer: whoever goes on at once does so for ever.
-		e.place.ties++
-		tie = e.place.ties <= maxTies
+		e.waiter.ties++
+		tie = e.waiter.ties <= maxTies
 	} else {
-		e.place.ties = 0
+		e.waiter.ties = 0
 	}
 	switch {
 	case w.l.opt.Fair:
 		w.planTurn(r, e, tie, longest)
-	case tie && heir(q.Round, e.ballot.q.Value):
+	case tie && winsTieBreak(q.Round, e.call.q.Value):
 		// All who tied see the same votes, and only one of them goes on at once.
 		r.at, r.try = now.Add(w.l.spread(took)), true
 	case tie:
 		r.at, r.try = now.Add(tieLook*took+w.l.spread(took)), false
-	case q.Err != ErrHeld || e.place.ties > 0 || r.vain:
+	case q.Err != ErrHeld || e.waiter.ties > 0 || r.vain:
 		// Also where looks are refused, for the queue's sake say: try and look would
 		// follow each other without a pause.
 		r.vain = false
 		r.at, r.try = now.Add(w.l.retryPause(longest)), true
-	case !r.hearing.IsZero():
+	case !r.subscribedSince.IsZero():
 		r.at, r.try = now, false // a place, and the ttl
 	default:
 		r.at, r.try = now.Add(w.l.retryPause(longest)), false
 	}
 }
 
-// contested reports that several took parts of a majority, and none has it.
-func contested(r Round) bool {
+// isTie reports that several took parts of a majority, and none has it.
+func isTie(r Round) bool {
 	if r.Holder() != "" {
 		return false
 	}
@@ -409,9 +409,9 @@ func contested(r Round) bool {
 	return first != "" && slices.ContainsFunc(r.Votes, func(v Vote) bool { return v.Answer == Yes })
 }
 
-// heir reports whether we are the one that goes on after a tie: whose value most
+// winsTieBreak reports whether we are the one that goes on after a tie: whose value most
 // nodes have, the smallest such value of several.
-func heir(r Round, mine string) bool {
+func winsTieBreak(r Round, mine string) bool {
 	count := map[string]int{mine: 0}
 	for _, v := range r.Votes {
 		switch {
@@ -431,9 +431,9 @@ func heir(r Round, mine string) bool {
 
 // pause sets when the leader looks again at a held lock: when its ttl is over, and
 // not later than the net under the announcements says.
-func (w *waits) pause(r *room, longest time.Duration, over time.Time) {
+func (w *waitQueues) pause(r *waitQueue, longest time.Duration, over time.Time) {
 	pause := w.l.retryPause(longest)
-	if r.heardSince(r.asked) {
+	if r.wasSubscribedAt(r.asked) {
 		keep := pollHeard - w.l.spread(pollHeard/5)
 		if w.l.opt.Retry == nil && !r.foreign || keep < pause {
 			pause = keep // who asks less often than that loses his place, and is not told
@@ -448,7 +448,7 @@ func (w *waits) pause(r *room, longest time.Duration, over time.Time) {
 
 // longestPause is what Options.Retry returns. No lock may be held: it is the caller's
 // function, which may block or panic.
-func (l *Locker) longestPause(e *errand) time.Duration {
+func (l *Locker) longestPause(e *acquireCall) time.Duration {
 	retry := l.opt.Retry
 	if retry == nil {
 		retry = defaultRetry

@@ -17,7 +17,7 @@ import (
 // opens, so a goroutine of this library or of a client that is left is a leak. Batches and dials may take as long as
 // the clients' own timeouts.
 func Main(m *testing.M) {
-	*seam.MinFlights = 2 // with one connection to a near node no command could overtake another there
+	*seam.MinBatches = 2 // with one connection to a near node no command could overtake another there
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); !Sparing && f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
 		f.Value.Set(strconv.Itoa(4 + runtime.GOMAXPROCS(0))) // parallel tests mostly wait for real servers

@@ -85,7 +85,7 @@ func (s *Stage) Locker(opt redlock.Options) *redlock.Locker {
 func (s *Stage) LockerWith(opt redlock.Options, clocks *Clocks, nodes []redlock.Node) *redlock.Locker {
 	s.Helper()
 	l := s.Cold(opt, clocks, nodes)
-	// Twice, the second while the first is in flight: with two connections to each
+	// Twice, the second while the first is in batch: with two connections to each
 	// node a command can overtake another.
 	first := Background(func() error { _, err := l.Inspect(s.Ctx, "warm"); return err })
 	time.Sleep(30 * time.Microsecond)

@@ -30,7 +30,7 @@ type (
 // kindOf recognises a Node by its methods and by those of what it embeds. Of several
 // kinds it is the one that needs the most care. A wrapper that keeps its client in an
 // ordinary field and has no Options method is of unknown kind.
-func KindOf(node laneNode) (kind wire.NodeKind) {
+func KindOf(node Client) (kind wire.NodeKind) {
 	for v := range embedded(node) {
 		t := v.Type()
 		shards, masters := t.Implements(reflect.TypeFor[withShards]()), t.Implements(reflect.TypeFor[withMasters]())
@@ -51,7 +51,7 @@ func KindOf(node laneNode) (kind wire.NodeKind) {
 
 // embedded yields a Node, and what it embeds: an interface there hides methods of the
 // client in it.
-func embedded(node laneNode) iter.Seq[reflect.Value] {
+func embedded(node Client) iter.Seq[reflect.Value] {
 	return func(yield func(reflect.Value) bool) { embeddedIn(reflect.ValueOf(node), maxWrappers, yield) }
 }
 
@@ -83,7 +83,7 @@ func embeddedIn(v reflect.Value, depth int, yield func(reflect.Value) bool) (mor
 }
 
 // nodeName is the address by which errors call a node, or its number.
-func NodeName(i int, node laneNode) string {
+func NodeName(i int, node Client) string {
 	if addr := clientAddr(node); addr != "" {
 		return addr
 	}
@@ -101,7 +101,7 @@ func NodeName(i int, node laneNode) string {
 // clientAddr is the address in a client's options; "": it tells none.
 func clientAddr(client any) (addr string) {
 	var failed error
-	defer wire.Caught(&failed)
+	defer wire.Recovered(&failed)
 	switch c := client.(type) {
 	case singleClient:
 		if o := c.Options(); o != nil {

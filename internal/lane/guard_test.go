@@ -35,31 +35,31 @@ func TestAGrantOnAMarkThatNothingComparedIsTakenBack(t *testing.T) {
 		{"no answer", wire.Reply{Answer: wire.Unknown, Sent: true, Silent: true, Err: wire.NewNodeError("EOF", io.EOF)}, true},
 		{"an answer that no server gives", failed("unexpected reply int"), true},
 	} {
-		f := &flight{calls: []*Call{{Q: &plain}, {Q: &grant}, {Q: &plain}, {Q: &grant}, {Q: &grant}}}
+		f := &batch{calls: []*Call{{Q: &plain}, {Q: &grant}, {Q: &plain}, {Q: &grant}, {Q: &grant}}}
 		f.check(true)
 		checks := ""
 		for _, c := range f.calls {
 			checks += fmt.Sprint(c.check, " ")
-			f.lands = append(f.lands, landing{rep: yes})
+			f.results = append(f.results, result{reply: yes})
 		}
 		if checks != "false true false false false " {
 			t.Errorf("they compare: %s", checks)
 		}
-		f.lands[1].rep = c.first
+		f.results[1].reply = c.first
 		f.doubt()
 		for _, i := range []int{3, 4} {
-			rep := f.lands[i].rep
+			rep := f.results[i].reply
 			if taken := rep.Answer == wire.Unknown && rep.Stored && rep.Sent && rep.Err != nil; taken != c.taken || !taken && rep.Answer != wire.Yes {
 				t.Errorf("%s: the grant behind is %+v, want taken back %v", c.name, rep, c.taken)
 			}
 		}
 		for _, i := range []int{0, 2} {
-			if f.lands[i].rep.Answer != wire.Yes {
+			if f.results[i].reply.Answer != wire.Yes {
 				t.Errorf("%s: an extension was taken back", c.name)
 			}
 		}
 	}
-	f := &flight{calls: []*Call{{Q: &grant}, {Q: &grant}}}
+	f := &batch{calls: []*Call{{Q: &grant}, {Q: &grant}}}
 	f.check(false) // over who knows how many connections
 	if !f.calls[0].check || !f.calls[1].check {
 		t.Error("a batch that may be split compares only once")

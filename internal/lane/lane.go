@@ -30,10 +30,10 @@ const (
 	// maxFlights bounds how many pipelines are under way to a far node: each caller
 	// would wait for a round trip that has just begun, and sixteen take that wait away.
 	// One doubles the latency there.
-	maxFlights = 16
+	maxBatches = 16
 
-	// flightPer is the measured round trip that one more flight is worth.
-	flightPer = 250 * time.Microsecond
+	// flightPer is the measured round trip that one more batch is worth.
+	batchPer = 250 * time.Microsecond
 
 	// maxStuck bounds the pipelines that were given up as unanswered but whose
 	// connection has not failed yet. A node at the bound is not used again until
@@ -45,7 +45,7 @@ const (
 // is best, for the server is busy anyway, and what waits for it leaves in larger batches.
 // Tests and the simulation have two: so commands can overtake each other there as they
 // can at a distance.
-var MinFlights = 1
+var MinBatches = 1
 
 // A phase is how far a call has come. Guarded by its lane's mu.
 type phase uint8
@@ -53,73 +53,73 @@ type phase uint8
 const (
 	waiting phase = iota // for the call before it, on the same node for the same lock
 	queued
-	flying
+	sent
 	finished // its reply is known, or was given up
 )
 
 // A call is one question to one node. It is finished exactly once: by its answer,
 // by its deadline, or without having been sent.
 type Call struct {
-	Ln *Lane
-	B  voter // gets the vote; nil if nobody counts it
-	Q  *wire.Question
-	I  int // which node, in New's order
+	Ln    *Lane
+	Voter Voter // gets the vote; nil if nobody counts it
+	Q     *wire.Question
+	I     int // which node, in New's order
 
-	deadline time.Time
-	next     []*Call  // wait for this one
-	one      [1]*Call // for the first of them, mostly the only one
-	prior    *Call    // the last one before it that was about the same value
-	waits    int32    // for so many
-	phase    phase
-	early    bool                 // something before it may be executed later than it
-	Unless   bool                 // touch: not where the call before it is rolled back, which does the same
-	Raised   bool                 // the register may have been raised for our value
-	owed     bool                 // what it asks is owed; guarded by ln.mu
-	Sure     bool                 // touch: an attempt before that call has raised the register
-	evaled   bool                 // its script goes as text
-	check    bool                 // and looks at what the server is, see guard.go
-	plain    bool                 // SET NX goes without GET
-	Holds    bool                 // our value may be on the node
-	Doubt    bool                 // and a command that would put it there may yet be executed
-	Voted    bool                 // guarded by b.mu
-	Gone     wire.Answer          // what a value that is not there counted as, see ballot.gone; guarded by b.mu
-	Rep      wire.Reply           // final once finished
-	Took     time.Duration        // since the ballot's start
-	Follow   atomic.Pointer[Call] // the heal that this call's answer asked for
+	deadline         time.Time
+	next             []*Call  // wait for this one
+	one              [1]*Call // for the first of them, mostly the only one
+	prior            *Call    // the last one before it that was about the same value
+	waits            int32    // for so many
+	phase            phase
+	mayBeOvertaken   bool                 // something before it may be executed later than it
+	SkipIfRolledBack bool                 // touch: not where the call before it is rolled back, which does the same
+	Raised           bool                 // the register may have been raised for our value
+	owed             bool                 // what it asks is owed; guarded by ln.mu
+	RaisedBefore     bool                 // touch: an attempt before that call has raised the register
+	asText           bool                 // its script goes as text
+	check            bool                 // and looks at what the server is, see guard.go
+	plain            bool                 // SET NX goes without GET
+	MayHold          bool                 // our value may be on the node
+	MayArriveLate    bool                 // and a command that would put it there may yet be executed
+	Voted            bool                 // guarded by b.mu
+	CountedAs        wire.Answer          // what a value that is not there counted as, see quorum call.gone; guarded by b.mu
+	Reply            wire.Reply           // final once finished
+	Took             time.Duration        // since the quorum call's start
+	Follow           atomic.Pointer[Call] // the heal that this call's answer asked for
 }
 
-// A voter counts what calls come to. It is asked with the lane's mu held, except that
+// A Voter counts what calls come to. It is asked with the lane's mu held, except that
 // Vote is called with no lock held.
-type voter interface {
+type Voter interface {
 	Vote(c *Call)
 	Began() time.Time
 	IsOver() bool  // nobody counts the votes to come
 	IsFinal() bool // it is the last question about a lock
 }
 
-// A laneNode is what a lane needs of a client.
-type laneNode interface {
+// A Client is what a lane needs of a client.
+type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner
 }
 
-// A flight is one pipeline under way. Its slices and its pipeline, which is empty
+// A batch is one pipeline under way. Its slices and its pipeline, which is empty
 // once executed, are used again.
-type flight struct {
-	calls  []*Call
-	asked  [][2]wire.Command // of each call
-	lands  []landing         // for each call
-	cmds   []redis.Cmder     // all of it, in the order of the calls
-	ready  []*Call           // to be delivered after landing
-	pipe   redis.Pipeliner
-	sent   time.Time
-	number uint64 // 1 for the lane's first
-	stuck  bool   // given up: it has lost its place among the lane's flights
-	fell   bool   // the client panicked, and may not have let go of what it was given
+type batch struct {
+	calls    []*Call
+	asked    [][2]wire.Command // of each call
+	results  []result          // for each call
+	cmds     []redis.Cmder     // all of it, in the order of the calls
+	ready    []*Call           // to be delivered after landing
+	pipe     redis.Pipeliner
+	sent     time.Time
+	number   uint64 // 1 for the lane's first
+	stuck    bool   // given up: it has lost its place among the lane's batches
+	panicked bool   // the client panicked, and may not have let go of what it was given
 }
 
 // Locks are taken in this order: a Lock's mu, the Locker's mu or a lane's mu, a
-// ballot's mu. Votes are cast with none of them held.
+// quorum call's mu. Votes are cast with none of them held.
 
 // A lane is the way to one node. Callers' questions wait in its queue and travel
 // in batches; each is answered within its own patience or given up. A node that
@@ -127,52 +127,52 @@ type flight struct {
 // one and what is owed to it (owed.go), so that it costs nobody any time.
 type Lane struct {
 	Name    string
-	Node    laneNode
+	Node    Client
 	Kind    wire.NodeKind
 	Direct  bool // a pipeline goes over one connection to one server
 	guarded bool // grants are under a guard
 	I       int
-	met     *Roster
+	servers *Servers
 
-	Mu        sync.Mutex
-	queue     []*Call
-	starts    []*Call // wait for no other any more; finish begins them
-	starting  bool
-	flights   []*flight
-	flown     uint64        // flights so far
-	spare     []*flight     // landed ones, for the next batches
-	running   int           // flights that have a place
-	Stuck     int           // flights that have none any more
-	rtt       time.Duration // the round trip, by its recent minimum; 0: not measured
-	timer     *time.Timer   // the earliest deadline
-	armed     time.Time     // when it fires; zero: it does not
-	closed    bool
-	plain     bool            // the server has no SET NX GET
-	known     bool            // INFO was answered
-	twin      *wire.NodeError // it is a server that another lane already is
-	Down      *wire.NodeError // why it is not used; nil: it is
-	downSince time.Time       // the last reason for it: only a PING that left later clears it
-	Owed      debts
-	probing   bool
-	kick      chan struct{} // wakes the probe
-	idle      func(bool)    // called when nothing is under way any more (Close)
-	stopping  chan struct{}
+	mu          sync.Mutex
+	queue       []*Call
+	starts      []*Call // wait for no other any more; finish begins them
+	starting    bool
+	batches     []*batch
+	batchesSent uint64        // batches so far
+	spare       []*batch      // landed ones, for the next batches
+	running     int           // batches that have a place
+	stuck       int           // batches that have none any more
+	rtt         time.Duration // the round trip, by its recent minimum; 0: not measured
+	timer       *time.Timer   // the earliest deadline
+	armed       time.Time     // when it fires; zero: it does not
+	closed      bool
+	plain       bool            // the server has no SET NX GET
+	identified  bool            // INFO was answered
+	duplicate   *wire.NodeError // it is a server that another lane already is
+	down        *wire.NodeError // why it is not used; nil: it is
+	downSince   time.Time       // the last reason for it: only a PING that left later clears it
+	owed        owedCommands
+	probing     bool
+	probeWake   chan struct{} // wakes the probe
+	idle        func(bool)    // called when nothing is under way any more (Close)
+	stopping    chan struct{}
 }
 
-func NewLane(i int, node laneNode, met *Roster, guarded bool) *Lane {
+func New(i int, node Client, met *Servers, guarded bool) *Lane {
 	_, direct := node.(*redis.Client) // any other may split it, wrappers of one included
 	return &Lane{
-		Name: NodeName(i, node), Node: node, Kind: KindOf(node), Direct: direct, guarded: guarded, I: i, met: met,
-		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
+		Name: NodeName(i, node), Node: node, Kind: KindOf(node), Direct: direct, guarded: guarded, I: i, servers: met,
+		probeWake: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
 }
 
 // ask puts a call to the node after others on the same node are finished. Its vote
 // may be cast before ask returns, so the caller must hold no lock that a vote takes.
 func (ln *Lane) Ask(c *Call, after ...*Call) {
-	ln.Mu.Lock()
+	ln.mu.Lock()
 	ready := ln.start(c, after)
-	ln.Mu.Unlock()
+	ln.mu.Unlock()
 	deliver(ready)
 }
 
@@ -180,11 +180,11 @@ func (ln *Lane) Ask(c *Call, after ...*Call) {
 // it. All are queued before a batch is sent, so that they travel together.
 func (ln *Lane) AskAll(calls []*Call, prior func(n int) []*Call) {
 	var ready []*Call
-	ln.Mu.Lock()
+	ln.mu.Lock()
 	for n, c := range calls {
 		ready = append(ready, ln.start(c, prior(n))...)
 	}
-	ln.Mu.Unlock()
+	ln.mu.Unlock()
 	deliver(ready)
 }
 
@@ -209,7 +209,7 @@ func (ln *Lane) start(c *Call, after []*Call) []*Call {
 // askBoth is ask for two calls, the second right behind the first: where that goes out
 // at once they travel in one batch, on one connection. Otherwise it waits for it.
 func (ln *Lane) AskBoth(c, then *Call, after ...*Call) {
-	ln.Mu.Lock()
+	ln.mu.Lock()
 	ready := ln.start(c, after)
 	switch c.phase {
 	case queued:
@@ -220,7 +220,7 @@ func (ln *Lane) AskBoth(c, then *Call, after ...*Call) {
 	default:
 		then.waitFor(c)
 	}
-	ln.Mu.Unlock()
+	ln.mu.Unlock()
 	deliver(ready)
 }
 
@@ -236,31 +236,31 @@ func (c *Call) waitFor(before *Call) {
 // learn takes over what a call that goes before this one left behind. Needs ln.mu.
 func (c *Call) learn(before *Call) {
 	if before.Q.Value == c.Q.Value {
-		c.Holds = c.Holds || before.Holds
-		c.Doubt = c.Doubt || before.Doubt
-		c.early = c.early || before.Rep.Silent
+		c.MayHold = c.MayHold || before.MayHold
+		c.MayArriveLate = c.MayArriveLate || before.MayArriveLate
+		c.mayBeOvertaken = c.mayBeOvertaken || before.Reply.Silent
 		c.Raised = c.Raised || before.Raised
 		c.owed = c.owed || before.owed && before.Q.Kind == c.Q.Kind
 		c.prior = before
 	}
-	if c.Unless && (before.Holds || !before.Rep.Sent && !c.Sure) {
-		c.Holds = false
+	if c.SkipIfRolledBack && (before.MayHold || !before.Reply.Sent && !c.RaisedBefore) {
+		c.MayHold = false
 	}
 }
 
 // settled finishes a call whose answer is known from before.
 func (ln *Lane) Settled(c *Call, rep wire.Reply) {
-	ln.Mu.Lock()
+	ln.mu.Lock()
 	ready := ln.finish(c, rep, nil)
-	ln.Mu.Unlock()
+	ln.mu.Unlock()
 	deliver(ready)
 }
 
 // deliver casts the votes of finished calls. No lane is locked meanwhile.
 func deliver(ready []*Call) {
 	Each(0, len(ready), func(i int) {
-		if c := ready[i]; c.B != nil {
-			c.B.Vote(c)
+		if c := ready[i]; c.Voter != nil {
+			c.Voter.Vote(c)
 		}
 	})
 }
@@ -273,26 +273,26 @@ func (ln *Lane) begin(c *Call, ready []*Call) []*Call {
 	c.prior = nil // or each would keep all before it alive
 	switch {
 	case c.Q.Kind.Cleans():
-		c.Holds = c.Holds || c.Raised && c.B != nil && c.B.IsFinal()
+		c.MayHold = c.MayHold || c.Raised && c.Voter != nil && c.Voter.IsFinal()
 		// Nothing to undo where nothing was sent, except that a release also
 		// announces.
-		if !c.Holds && c.Q.Kind != wire.AskRelease {
+		if !c.MayHold && c.Q.Kind != wire.AskRelease {
 			return ln.finish(c, wire.Reply{Answer: wire.No, Err: wire.ErrNotAsked}, ready)
 		}
 		// What it undoes has had no answer: it could overtake that on another
 		// connection. It waits for a sign of life. Or a restore is owed that would put
 		// back what it takes away.
-		if c.early || ln.Owed.putsBack(c.Q.Value) {
+		if c.mayBeOvertaken || ln.owed.restoreOwed(c.Q.Value) {
 			return ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrOwed}, ready)
 		}
-	case c.B != nil && c.superseded() && c.B.IsOver():
+	case c.Voter != nil && c.superseded() && c.Voter.IsOver():
 		// Nobody counts it any more, and what is to be asked next waits behind it:
 		// where calls come faster than the node answers, only the last is sent.
 		return ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrNotAsked}, ready)
-	case c.Q.Kind == wire.AskAdopt && ln.Owed.takesAway(c.Q.Back):
+	case c.Q.Kind == wire.AskAdopt && ln.owed.releaseOwed(c.Q.Back):
 		return ln.finish(c, wire.Reply{Answer: wire.No, Missing: true, Err: wire.ErrMissing}, ready)
-	case c.Q.Kind == wire.AskRaise && prior != nil && prior.Rep.Answer != wire.Yes:
-		return ln.finish(c, prior.Rep, ready) // not ours there: nothing to raise
+	case c.Q.Kind == wire.AskRaise && prior != nil && prior.Reply.Answer != wire.Yes:
+		return ln.finish(c, prior.Reply, ready) // not ours there: nothing to raise
 	}
 	return ln.submit(c, ready)
 }
@@ -318,8 +318,8 @@ func (ln *Lane) submit(c *Call, ready []*Call) []*Call {
 	switch {
 	case ln.closed:
 		return ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrLaneDone}, ready)
-	case ln.Down != nil:
-		return ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: ln.Down}, ready)
+	case ln.down != nil:
+		return ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: ln.down}, ready)
 	case len(ln.queue) >= MaxQueue:
 		return ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrBusy}, ready)
 	}
@@ -333,28 +333,28 @@ func (ln *Lane) submit(c *Call, ready []*Call) []*Call {
 	return ready
 }
 
-// launch starts a flight if there is a place for it.
+// launch starts a batch if there is a place for it.
 func (ln *Lane) launch() {
 	if len(ln.queue) > 0 && ln.running < ln.width() {
 		ln.running++
-		go ln.fly()
+		go ln.sendLoop()
 	}
 }
 
-// width is how many flights may be under way: more the farther the node is.
+// width is how many batches may be under way: more the farther the node is.
 func (ln *Lane) width() int {
 	if ln.rtt == 0 { // a second connection is made while the first one is
-		return 2 * MinFlights
+		return 2 * MinBatches
 	}
-	return min(MinFlights+int(ln.rtt/flightPer), maxFlights)
+	return min(MinBatches+int(ln.rtt/batchPer), maxBatches)
 }
 
 // finish settles a call. Calls that wait for it begin.
 func (ln *Lane) finish(c *Call, rep wire.Reply, ready []*Call) []*Call {
 	c.phase = finished
-	c.Rep = rep
-	if c.B != nil {
-		c.Took = time.Since(c.B.Began())
+	c.Reply = rep
+	if c.Voter != nil {
+		c.Took = time.Since(c.Voter.Began())
 	}
 	k := c.Q.Kind
 	switch {
@@ -365,17 +365,17 @@ func (ln *Lane) finish(c *Call, rep wire.Reply, ready []*Call) []*Call {
 	}
 	switch {
 	case k.Stores():
-		c.Holds = c.Holds || rep.Stored
-		c.Doubt = c.Doubt || rep.Stored && rep.Silent
+		c.MayHold = c.MayHold || rep.Stored
+		c.MayArriveLate = c.MayArriveLate || rep.Stored && rep.Silent
 	case k == wire.AskExtend && rep.Answer == wire.Yes:
-		c.Holds = true // doubt stays: a heal may have put it there, and the acquire come later
+		c.MayHold = true // doubt stays: a heal may have put it there, and the acquire come later
 	}
-	if k.Cleans() && c.Holds && ln.twin == nil {
+	if k.Cleans() && c.MayHold && ln.duplicate == nil {
 		switch {
 		case c.owed: // since an earlier release
 		case rep.Answer == wire.Unknown:
 			ln.owe(c, 0)
-		case c.Doubt: // what puts it there may come later
+		case c.MayArriveLate: // what puts it there may come later
 			ln.owe(c, lookAgain)
 		}
 	}
@@ -399,32 +399,32 @@ func (ln *Lane) finish(c *Call, rep wire.Reply, ready []*Call) []*Call {
 	return ready
 }
 
-// fly sends batches until the queue is empty or its place is gone.
-func (ln *Lane) fly() {
+// sendLoop sends batches until the queue is empty or its place is gone.
+func (ln *Lane) sendLoop() {
 	for {
-		ln.Mu.Lock()
-		f := ln.board()
+		ln.mu.Lock()
+		f := ln.nextBatch()
 		if f == nil {
 			ln.running--
-			ln.rest()
-			ln.Mu.Unlock()
+			ln.notifyIdle()
+			ln.mu.Unlock()
 			return
 		}
-		hello := !ln.known
-		ln.Mu.Unlock()
+		hello := !ln.identified
+		ln.mu.Unlock()
 
 		info, err := f.exec(ln, hello)
 		took := time.Since(f.sent)
 
-		ln.Mu.Lock()
-		ready := ln.land(f, info, err, took)
-		ln.Mu.Unlock()
+		ln.mu.Lock()
+		ready := ln.complete(f, info, err, took)
+		ln.mu.Unlock()
 		deliver(ready)
 
-		ln.Mu.Lock()
+		ln.mu.Lock()
 		stuck := f.stuck
 		ln.recycle(f, ready)
-		ln.Mu.Unlock()
+		ln.mu.Unlock()
 		if stuck {
 			return
 		}
@@ -434,8 +434,8 @@ func (ln *Lane) fly() {
 	}
 }
 
-// board takes the next batch from the queue.
-func (ln *Lane) board() *flight {
+// nextBatch takes the next batch from the queue.
+func (ln *Lane) nextBatch() *batch {
 	n, bytes := 0, 0
 	for n < len(ln.queue) && n < maxBatchCalls && (n == 0 || bytes+ln.queue[n].Q.Bytes <= MaxBatchBytes) {
 		bytes += ln.queue[n].Q.Bytes
@@ -444,55 +444,55 @@ func (ln *Lane) board() *flight {
 	if n == 0 {
 		return nil
 	}
-	var f *flight
+	var f *batch
 	if i := len(ln.spare) - 1; i >= 0 {
 		f, ln.spare = ln.spare[i], ln.spare[:i]
 	} else {
-		f = new(flight)
+		f = new(batch)
 	}
 	f.calls = append(f.calls, ln.queue[:n]...)
 	f.sent = time.Now()
-	ln.flown++
-	f.number = ln.flown
+	ln.batchesSent++
+	f.number = ln.batchesSent
 	rest := copy(ln.queue, ln.queue[n:])
 	clear(ln.queue[rest:])
 	ln.queue = ln.queue[:rest]
 	for _, c := range f.calls {
-		c.phase = flying
+		c.phase = sent
 		// The wait in our own queue says nothing about the node.
 		c.deadline = f.sent.Add(c.Q.Patience.With(ln.rtt))
 		ln.arm(f.sent, c.deadline)
 	}
-	ln.flights = append(ln.flights, f)
+	ln.batches = append(ln.batches, f)
 	return f
 }
 
-// recycle keeps a landed flight for later, empty.
-func (ln *Lane) recycle(f *flight, ready []*Call) {
+// recycle keeps a landed batch for later, empty.
+func (ln *Lane) recycle(f *batch, ready []*Call) {
 	clear(ready)
-	if f.fell {
+	if f.panicked {
 		return
 	}
 	clear(f.calls)
 	clear(f.asked)
-	clear(f.lands)
+	clear(f.results)
 	clear(f.cmds)
-	f.calls, f.asked, f.lands, f.cmds, f.ready, f.stuck = f.calls[:0], f.asked[:0], f.lands[:0], f.cmds[:0], ready[:0], false
-	if len(ln.spare) < maxFlights {
+	f.calls, f.asked, f.results, f.cmds, f.ready, f.stuck = f.calls[:0], f.asked[:0], f.results[:0], f.cmds[:0], ready[:0], false
+	if len(ln.spare) < maxBatches {
 		ln.spare = append(ln.spare, f)
 	}
 }
 
-// landing is what a flight brought for a call; kept apart from call.rep because
+// result is what a batch brought for a call; kept apart from call.rep because
 // the deadline may have settled the call meanwhile.
-type landing struct {
-	rep   wire.Reply
+type result struct {
+	reply wire.Reply
 	again bool // not executed: send it again, in the other form
 }
 
 // exec sends the batch to the lane's node and reads all answers. hello: asks it first
 // what it is.
-func (f *flight) exec(ln *Lane, hello bool) (info *wire.Introduction, err error) {
+func (f *batch) exec(ln *Lane, hello bool) (info *wire.Introduction, err error) {
 	var who *[2]wire.Command
 	if hello {
 		who = new([2]wire.Command)
@@ -507,21 +507,21 @@ func (f *flight) exec(ln *Lane, hello bool) (info *wire.Introduction, err error)
 	f.asked = slices.Grow(f.asked, len(f.calls))[:len(f.calls)] // at once: go-redis gets pointers into it
 	for i, c := range f.calls {
 		for j := range c.Q.Cmds {
-			if args := c.Q.Args(j, c.evaled, c.plain, c.check); args != nil {
+			if args := c.Q.Args(j, c.asText, c.plain, c.check); args != nil {
 				f.asked[i][j] = wire.NewCommand(args)
 				f.cmds = append(f.cmds, &f.asked[i][j])
 			}
 		}
 	}
 	err = f.exchange(ln.Node)
-	_, f.fell = err.(*wire.PanicError)
+	_, f.panicked = err.(*wire.PanicError)
 	if hello {
 		info = wire.Introduce(&who[0], &who[1], err)
 	}
 	for i, c := range f.calls {
 		rep := c.Q.Read(f.asked[i][:], c.plain, err)
 		rep.Err = ln.Kind.Advise(rep.Err)
-		f.lands = append(f.lands, landing{rep: rep, again: rep.Again(c.Q, c.evaled, c.plain)})
+		f.results = append(f.results, result{reply: rep, again: rep.Again(c.Q, c.asText, c.plain)})
 	}
 	if ln.guarded {
 		f.doubt()
@@ -530,8 +530,8 @@ func (f *flight) exec(ln *Lane, hello bool) (info *wire.Introduction, err error)
 }
 
 // exchange has the node's client send the batch.
-func (f *flight) exchange(node laneNode) (err error) {
-	defer wire.Caught(&err)
+func (f *batch) exchange(node Client) (err error) {
+	defer wire.Recovered(&err)
 	ctx := context.Background()
 	if f.pipe == nil {
 		f.pipe = node.Pipeline()
@@ -541,31 +541,31 @@ func (f *flight) exchange(node laneNode) (err error) {
 	return err
 }
 
-// land settles the calls of a flight with what it brought.
-func (ln *Lane) land(f *flight, info *wire.Introduction, err error, took time.Duration) []*Call {
+// complete settles the calls of a batch with what it brought.
+func (ln *Lane) complete(f *batch, info *wire.Introduction, err error, took time.Duration) []*Call {
 	ready := f.ready
-	ln.flights = slices.DeleteFunc(ln.flights, func(g *flight) bool { return g == f })
+	ln.batches = slices.DeleteFunc(ln.batches, func(g *batch) bool { return g == f })
 	if f.stuck {
-		ln.Stuck--
+		ln.stuck--
 	}
 	var way *wire.NodeError // it did not come through: the node is to be probed
-	for i := range f.lands {
-		if rep := &f.lands[i].rep; rep.Err != nil && (rep.Silent || !rep.Sent) {
+	for i := range f.results {
+		if rep := &f.results[i].reply; rep.Err != nil && (rep.Silent || !rep.Sent) {
 			way = rep.Err
 		}
 	}
 	if way == nil {
 		ln.measure(took)
-		if ln.Down != nil {
-			ln.nudge() // alive: the probe need not wait out its pause
+		if ln.down != nil {
+			ln.wakeProbe() // alive: the probe need not wait out its pause
 		}
 	}
 	var replica *wire.NodeError
 	if info != nil {
 		replica = info.Replica
-		ln.known = replica == nil // it is asked again until it is promoted
+		ln.identified = replica == nil // it is asked again until it is promoted
 		if info.RunID != "" {
-			ln.twin = ln.met.meet(ln, info.RunID)
+			ln.duplicate = ln.servers.add(ln, info.RunID)
 		}
 	}
 	var again []*Call
@@ -574,18 +574,18 @@ func (ln *Lane) land(f *flight, info *wire.Introduction, err error, took time.Du
 			continue // given up; what it may have left behind is owed
 		}
 		switch {
-		case ln.twin != nil:
-			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Sent: true, Stored: f.lands[i].rep.Stored, Err: ln.twin}, ready)
+		case ln.duplicate != nil:
+			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Sent: true, Stored: f.results[i].reply.Stored, Err: ln.duplicate}, ready)
 		case replica != nil && !c.Q.Kind.Cleans():
-			rep := f.lands[i].rep // one that may be written to has executed it
+			rep := f.results[i].reply // one that may be written to has executed it
 			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Sent: rep.Sent, Silent: rep.Silent, Stored: rep.Stored, Err: replica}, ready)
-		case f.lands[i].again && !ln.closed:
-			c.evaled, c.plain = c.Q.Script != nil, c.Q.Script == nil
+		case f.results[i].again && !ln.closed:
+			c.asText, c.plain = c.Q.Script != nil, c.Q.Script == nil
 			ln.plain = ln.plain || c.plain
 			c.phase = queued
 			again = append(again, c)
 		default:
-			ready = ln.finish(c, f.lands[i].rep, ready)
+			ready = ln.finish(c, f.results[i].reply, ready)
 		}
 	}
 	if len(again) > 0 {
@@ -596,12 +596,12 @@ func (ln *Lane) land(f *flight, info *wire.Introduction, err error, took time.Du
 	}
 	if f.stuck {
 		ln.launch()
-		ln.rest()
+		ln.notifyIdle()
 	}
 	return ready
 }
 
-// measure takes a flight's time into the round trip: its recent minimum, which
+// measure takes a batch's time into the round trip: its recent minimum, which
 // load, batches and a first dial do not inflate, rising slowly where the way
 // became longer.
 func (ln *Lane) measure(took time.Duration) {
@@ -630,10 +630,10 @@ func (ln *Lane) arm(now, deadline time.Time) {
 // what was sent and not answered is held against the node: a queue may be long because
 // we are slow, or many.
 func (ln *Lane) expire() {
-	ln.Mu.Lock()
+	ln.mu.Lock()
 	now := time.Now()
 	if ln.armed.IsZero() || now.Before(ln.armed) {
-		ln.Mu.Unlock() // a firing that a Reset overtook
+		ln.mu.Unlock() // a firing that a Reset overtook
 		return
 	}
 	ln.armed = time.Time{}
@@ -649,7 +649,7 @@ func (ln *Lane) expire() {
 		}
 		return true
 	}
-	for _, f := range ln.flights {
+	for _, f := range ln.batches {
 		expired := false
 		for _, c := range f.calls {
 			if overdue(c) {
@@ -661,7 +661,7 @@ func (ln *Lane) expire() {
 		if expired && !f.stuck {
 			f.stuck = true
 			ln.running--
-			ln.Stuck++
+			ln.stuck++
 		}
 	}
 	for _, c := range slices.Clone(ln.queue) {
@@ -673,8 +673,8 @@ func (ln *Lane) expire() {
 	if late > 0 {
 		ready = ln.suspect(wire.TimeoutError(late), ready)
 	}
-	ln.rest()
-	ln.Mu.Unlock()
+	ln.notifyIdle()
+	ln.mu.Unlock()
 	deliver(ready)
 }
 
@@ -685,45 +685,45 @@ func (ln *Lane) suspect(why *wire.NodeError, ready []*Call) []*Call {
 		return ready
 	}
 	ln.downSince = time.Now()
-	if ln.Down == nil {
-		ln.Down = wire.NewNodeError("down: "+why.Text, why.Cause)
+	if ln.down == nil {
+		ln.down = wire.NewNodeError("down: "+why.Text, why.Cause)
 	}
 	queue := ln.queue
 	ln.queue = nil
 	for _, c := range queue {
 		if c.phase != finished {
-			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: ln.Down}, ready)
+			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: ln.down}, ready)
 		}
 	}
 	ln.probe()
-	ln.rest()
+	ln.notifyIdle()
 	return ready
 }
 
-// rest tells a waiting Close that nothing is under way.
-func (ln *Lane) rest() {
-	if ln.idle != nil && ln.resting() {
-		ln.idle(ln.Down == nil)
+// notifyIdle tells a waiting Close that nothing is under way.
+func (ln *Lane) notifyIdle() {
+	if ln.idle != nil && ln.isIdle() {
+		ln.idle(ln.down == nil)
 		ln.idle = nil
 	}
 }
 
-func (ln *Lane) resting() bool {
-	return len(ln.queue) == 0 && ln.running == 0 && (ln.Down != nil || ln.Owed.Len() == 0)
+func (ln *Lane) isIdle() bool {
+	return len(ln.queue) == 0 && ln.running == 0 && (ln.down != nil || ln.owed.len() == 0)
 }
 
 // whenIdle calls f, with ln.mu held, once nothing is under way to the node, or it is
 // down; answered says which.
 func (ln *Lane) WhenIdle(f func(answered bool)) {
-	ln.Mu.Lock()
-	defer ln.Mu.Unlock()
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
 	ln.idle = f
-	ln.rest()
+	ln.notifyIdle()
 }
 
 // close fails what waits and ends the probe. Flights end with their connections.
 func (ln *Lane) Close() {
-	ln.Mu.Lock()
+	ln.mu.Lock()
 	ln.closed = true
 	if ln.timer != nil {
 		ln.timer.Stop()
@@ -734,44 +734,44 @@ func (ln *Lane) Close() {
 		ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrLaneDone}, ready)
 	}
 	ln.queue = nil
-	for _, f := range ln.flights {
+	for _, f := range ln.batches {
 		for _, c := range f.calls {
 			if c.phase != finished {
 				ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrLaneDone, Sent: true, Silent: true, Stored: c.Q.Kind.Stores()}, ready)
 			}
 		}
 	}
-	ln.Mu.Unlock()
+	ln.mu.Unlock()
 	deliver(ready)
 }
 
 // State returns how many commands are owed to the node, whether the node is out of use,
 // and how many pipelines were given up and have not come back.
 func (ln *Lane) State() (owed int, down bool, stuck int) {
-	ln.Mu.Lock()
-	defer ln.Mu.Unlock()
-	return ln.Owed.Len(), ln.Down != nil, ln.Stuck
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	return ln.owed.len(), ln.down != nil, ln.stuck
 }
 
 // Unlocked reports whether nobody holds the lane's mutex at this instant.
 func (ln *Lane) Unlocked() bool {
-	if !ln.Mu.TryLock() {
+	if !ln.mu.TryLock() {
 		return false
 	}
-	ln.Mu.Unlock()
+	ln.mu.Unlock()
 	return true
 }
 
-// A Roster knows which server each lane leads to. One server under two names
+// A Servers knows which server each lane leads to. One server under two names
 // would be counted twice: half the nodes could then make a majority of servers.
-type Roster struct {
+type Servers struct {
 	mu    sync.Mutex
 	lanes map[string]*Lane // by run_id
 	err   error            // the first pair met
 }
 
-// meet enters a lane's server. An error says that another lane leads to it.
-func (r *Roster) meet(ln *Lane, runID string) *wire.NodeError {
+// add enters a lane's server. An error says that another lane leads to it.
+func (r *Servers) add(ln *Lane, runID string) *wire.NodeError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	other := r.lanes[runID]
@@ -789,11 +789,11 @@ func (r *Roster) meet(ln *Lane, runID string) *wire.NodeError {
 		r.err = fmt.Errorf("redlock: nodes %q and %q are one server (run_id %s): list every master once", other.Name, ln.Name, runID)
 	}
 	e := wire.NewNodeError("same server as "+other.Name, errors.New("same server"))
-	e.Heals = false
+	e.Transient = false
 	return e
 }
 
-func (r *Roster) Twins() error {
+func (r *Servers) Duplicates() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
@@ -801,8 +801,8 @@ func (r *Roster) Twins() error {
 
 // owedSince notes that what c asks is owed already, because of an earlier call.
 func (ln *Lane) OwedSince(c, earlier *Call) {
-	ln.Mu.Lock()
-	defer ln.Mu.Unlock()
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
 	c.owed = earlier.owed
 }
 
@@ -824,10 +824,10 @@ func Each(i, n int, f func(i int)) {
 // silentIn is after how long the node counts as silent. While nothing is under way, as
 // between two tries of what is owed to it, that time has not begun.
 func (ln *Lane) SilentIn(after time.Duration) time.Duration {
-	ln.Mu.Lock()
-	defer ln.Mu.Unlock()
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
 	asked := time.Now()
-	for _, f := range ln.flights {
+	for _, f := range ln.batches {
 		if !f.stuck && f.sent.Before(asked) {
 			asked = f.sent
 		}

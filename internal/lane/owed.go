@@ -17,13 +17,13 @@ import (
 const (
 	// maxDebts bounds what is owed to one node. Beyond it the oldest is dropped
 	// and expires with its ttl.
-	maxDebts = 16384
+	maxOwed = 16384
 
 	// debtLife is how long beyond its ttl a debt is kept for a node that does not
 	// answer. The ttl alone would not do: it runs from when the node executes the
 	// command, which a stopped one does when it wakes, and the register that it then
 	// raises has no other end. Values are unique, so a late rollback does no harm.
-	debtLife = wire.RegisterLife
+	owedLife = wire.RegisterLife
 
 	// lookAgain is the pause between rollbacks of a command that was not answered:
 	// finding nothing may mean that the command is still under way on another
@@ -48,27 +48,27 @@ const (
 	drainTimeout = time.Second
 )
 
-// A debt is one of them.
-type debt struct {
-	q     *wire.Question
-	since time.Time // became owed: only a PING that left later counts
-	until time.Time // then it is dropped
-	due   time.Time // not before
-	doubt bool      // what it undoes may still be under way: look again
-	under uint64    // the last flight that left before it became owed
-	tries int       // answered by errors so far
+// A owedCommand is one of them.
+type owedCommand struct {
+	q             *wire.Question
+	since         time.Time // became owed: only a PING that left later counts
+	until         time.Time // then it is dropped
+	due           time.Time // not before
+	mayArriveLate bool      // what it undoes may still be under way: look again
+	under         uint64    // the last batch that left before it became owed
+	tries         int       // answered by errors so far
 }
 
-// debts are a node's, oldest first.
-type debts struct {
-	list     []*debt
+// owedCommands are a node's, oldest first.
+type owedCommands struct {
+	list     []*owedCommand
 	restores map[string]int // how many of them put this value back
 	dropped  int            // for lack of room, since the beginning
 }
 
-func (d *debts) Len() int { return len(d.list) }
+func (d *owedCommands) len() int { return len(d.list) }
 
-func (d *debts) add(one *debt) {
+func (d *owedCommands) add(one *owedCommand) {
 	d.list = append(d.list, one)
 	if back := one.q.Back; back != "" {
 		if d.restores == nil {
@@ -79,8 +79,8 @@ func (d *debts) add(one *debt) {
 }
 
 // drop strikes off those that gone reports.
-func (d *debts) drop(gone func(*debt) bool) {
-	d.list = slices.DeleteFunc(d.list, func(one *debt) bool {
+func (d *owedCommands) drop(gone func(*owedCommand) bool) {
+	d.list = slices.DeleteFunc(d.list, func(one *owedCommand) bool {
 		if !gone(one) {
 			return false
 		}
@@ -93,17 +93,17 @@ func (d *debts) drop(gone func(*debt) bool) {
 	})
 }
 
-// putsBack reports whether a restore is owed that puts this value back. The release of
+// restoreOwed reports whether a restore is owed that puts this value back. The release of
 // the value waits for it, however often the node refuses the restore: executed first,
 // it would find the value of the adoption that failed, and nobody would remove the
 // one that comes back later.
-func (d *debts) putsBack(value string) bool { return d.restores[value] > 0 }
+func (d *owedCommands) restoreOwed(value string) bool { return d.restores[value] > 0 }
 
-// takesAway reports whether a release or a rollback of this value is owed. An adoption of
+// releaseOwed reports whether a release or a rollback of this value is owed. An adoption of
 // it counts as missing here: that would put another value in its place, the release would
 // find nothing to take away, and if the adoption fails the value comes back for good.
-func (d *debts) takesAway(value string) bool {
-	return slices.ContainsFunc(d.list, func(one *debt) bool {
+func (d *owedCommands) releaseOwed(value string) bool {
+	return slices.ContainsFunc(d.list, func(one *owedCommand) bool {
 		return one.q.Value == value && (one.q.Kind == wire.AskRelease || one.q.Kind == wire.AskRollback)
 	})
 }
@@ -116,12 +116,12 @@ func (ln *Lane) owe(c *Call, pause time.Duration) {
 	}
 	c.owed = true
 	now := time.Now()
-	if len(ln.Owed.list) >= maxDebts {
-		oldest := ln.Owed.list[0]
-		ln.Owed.drop(func(d *debt) bool { return d == oldest })
-		ln.Owed.dropped++
+	if len(ln.owed.list) >= maxOwed {
+		oldest := ln.owed.list[0]
+		ln.owed.drop(func(d *owedCommand) bool { return d == oldest })
+		ln.owed.dropped++
 	}
-	ln.Owed.add(&debt{q: c.Q, since: now, until: now.Add(c.Q.Ttl + debtLife), due: now.Add(pause), doubt: c.Doubt, under: ln.flown})
+	ln.owed.add(&owedCommand{q: c.Q, since: now, until: now.Add(c.Q.TTL + owedLife), due: now.Add(pause), mayArriveLate: c.MayArriveLate, under: ln.batchesSent})
 	ln.probe()
 }
 
@@ -133,11 +133,11 @@ func (ln *Lane) probe() {
 	}
 }
 
-// nudge wakes the prober from its pause. Needs ln.mu or nothing.
-func (ln *Lane) nudge() {
+// wakeProbe wakes the prober from its pause. Needs ln.mu or nothing.
+func (ln *Lane) wakeProbe() {
 	if ln.probing {
 		select {
-		case ln.kick <- struct{}{}:
+		case ln.probeWake <- struct{}{}:
 		default:
 		}
 	}
@@ -175,11 +175,11 @@ func (ln *Lane) runProbe() {
 				return
 			}
 			pause = probeFirst
-			ln.doze(wait)
+			ln.probePause(wait)
 		default:
 			pause = min(2*pause, probeMost)
 			if ok { // refused at once; else the pause has been waited out
-				ln.doze(pause)
+				ln.probePause(pause)
 			}
 		}
 		select {
@@ -190,8 +190,8 @@ func (ln *Lane) runProbe() {
 	}
 }
 
-func ping(node laneNode) (err error) {
-	defer wire.Caught(&err)
+func ping(node Client) (err error) {
+	defer wire.Recovered(&err)
 	c := wire.NewCommand([]any{"ping"})
 	if err := node.Process(context.Background(), &c); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (ln *Lane) await(pongs <-chan pong, limit time.Duration) (p pong, ok bool) 
 	case p = <-pongs:
 		return p, true
 	case <-t.C:
-	case <-ln.kick: // something else was answered: ask again now
+	case <-ln.probeWake: // something else was answered: ask again now
 	case <-ln.stopping:
 	}
 	return p, false
@@ -224,18 +224,18 @@ func (ln *Lane) await(pongs <-chan pong, limit time.Duration) (p pong, ok bool) 
 
 // pingPatience is how long a PING is waited for before another one is sent.
 func (ln *Lane) pingPatience() time.Duration {
-	ln.Mu.Lock()
-	defer ln.Mu.Unlock()
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
 	return min(max(wire.RoundTrips*ln.rtt, probeFirst), probeMost)
 }
 
-// doze waits for the pause to be over, a sign of life, or the end.
-func (ln *Lane) doze(pause time.Duration) {
+// probePause waits for the pause to be over, a sign of life, or the end.
+func (ln *Lane) probePause(pause time.Duration) {
 	t := time.NewTimer(pause)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-ln.kick:
+	case <-ln.probeWake:
 	case <-ln.stopping:
 	}
 }
@@ -245,9 +245,9 @@ func (ln *Lane) doze(pause time.Duration) {
 // go on.
 func (ln *Lane) settle(p pong) (done bool, wait time.Duration) {
 	for {
-		ln.Mu.Lock()
+		ln.mu.Lock()
 		batch := ln.due(p.sent, time.Now())
-		ln.Mu.Unlock()
+		ln.mu.Unlock()
 		if len(batch) == 0 {
 			break
 		}
@@ -255,35 +255,35 @@ func (ln *Lane) settle(p pong) (done bool, wait time.Duration) {
 			return false, probeFirst
 		}
 	}
-	ln.Mu.Lock()
-	defer ln.Mu.Unlock()
-	if ln.Down != nil {
-		if ln.Stuck >= maxStuck || ln.downSince.After(p.sent) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.down != nil {
+		if ln.stuck >= maxStuck || ln.downSince.After(p.sent) {
 			return false, probeFirst
 		}
-		ln.Down = nil
+		ln.down = nil
 		if ln.rtt == 0 || p.took < ln.rtt {
 			ln.rtt = max(p.took, 1)
 		}
 	}
-	if ln.Owed.Len() > 0 { // a second look, or what became owed since
+	if ln.owed.len() > 0 { // a second look, or what became owed since
 		return false, ln.nextDue(time.Now())
 	}
 	ln.probing = false
-	ln.rest()
+	ln.notifyIdle()
 	return true, 0
 }
 
 // due picks what may be sent now, oldest first. Needs ln.mu.
-func (ln *Lane) due(pinged, now time.Time) []*debt {
-	ln.Owed.drop(func(d *debt) bool { return now.After(d.until) })
-	var batch []*debt
+func (ln *Lane) due(pinged, now time.Time) []*owedCommand {
+	ln.owed.drop(func(d *owedCommand) bool { return now.After(d.until) })
+	var batch []*owedCommand
 	bytes := 0
-	for _, d := range ln.Owed.list {
+	for _, d := range ln.owed.list {
 		if len(batch) == maxBatchCalls || bytes > MaxBatchBytes {
 			break
 		}
-		if !d.since.After(pinged) && !d.due.After(now) && !ln.Owed.putsBack(d.q.Value) {
+		if !d.since.After(pinged) && !d.due.After(now) && !ln.owed.restoreOwed(d.q.Value) {
 			batch = append(batch, d)
 			bytes += d.q.Bytes
 		}
@@ -294,8 +294,8 @@ func (ln *Lane) due(pinged, now time.Time) []*debt {
 // nextDue is how long until something may be sent. Needs ln.mu.
 func (ln *Lane) nextDue(now time.Time) time.Duration {
 	wait := lookAgain << maxDoublings
-	for _, d := range ln.Owed.list {
-		if !ln.Owed.putsBack(d.q.Value) { // else it goes after that restore
+	for _, d := range ln.owed.list {
+		if !ln.owed.restoreOwed(d.q.Value) { // else it goes after that restore
 			wait = min(wait, d.due.Sub(now))
 		}
 	}
@@ -304,43 +304,43 @@ func (ln *Lane) nextDue(now time.Time) time.Duration {
 
 // drain sends a batch of what is owed and waits for the answers, but not for
 // long. It reports whether the node answered.
-func (ln *Lane) drain(batch []*debt) bool {
+func (ln *Lane) drain(batch []*owedCommand) bool {
 	replies := make(chan []wire.Reply)
 	gone := make(chan struct{})
 	go func() {
-		got := payDebts(ln.Node, batch)
+		got := sendOwed(ln.Node, batch)
 		select {
 		case replies <- got:
 		case <-gone: // what was answered is sent once more, which does no harm
-			ln.Mu.Lock()
-			ln.Stuck--
-			ln.Mu.Unlock()
+			ln.mu.Lock()
+			ln.stuck--
+			ln.mu.Unlock()
 		}
 	}()
 	limit := time.NewTimer(drainTimeout)
 	defer limit.Stop()
 	select {
 	case got := <-replies:
-		return ln.paid(batch, got)
+		return ln.settleOwed(batch, got)
 	case <-limit.C:
 	case <-ln.stopping:
 	}
 	close(gone)
-	ln.Mu.Lock()
-	ln.Stuck++
+	ln.mu.Lock()
+	ln.stuck++
 	ready := ln.suspect(wire.TimeoutError(drainTimeout), nil)
-	ln.Mu.Unlock()
+	ln.mu.Unlock()
 	deliver(ready)
 	return false
 }
 
-// paid strikes off what was answered.
-func (ln *Lane) paid(batch []*debt, got []wire.Reply) (answered bool) {
-	ln.Mu.Lock()
-	defer ln.Mu.Unlock()
+// settleOwed strikes off what was answered.
+func (ln *Lane) settleOwed(batch []*owedCommand, got []wire.Reply) (answered bool) {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
 	now := time.Now()
 	answered = true
-	paid := make(map[*debt]bool, len(batch))
+	paid := make(map[*owedCommand]bool, len(batch))
 	for i, d := range batch {
 		switch r := got[i]; {
 		case r.Silent || !r.Sent:
@@ -348,21 +348,21 @@ func (ln *Lane) paid(batch []*debt, got []wire.Reply) (answered bool) {
 		case r.Answer == wire.Unknown: // LOADING, READONLY and the like: less and less often
 			d.tries++
 			d.due = now.Add(lookAgain << min(d.tries, maxDoublings))
-		case d.doubt: // what puts it there may come later: with its flight, or just behind
-			d.doubt = ln.underway(d.under)
+		case d.mayArriveLate: // what puts it there may come later: with its batch, or just behind
+			d.mayArriveLate = ln.underway(d.under)
 			d.due = now.Add(lookAgain)
 		default:
 			paid[d] = true
 		}
 	}
-	ln.Owed.drop(func(d *debt) bool { return paid[d] })
+	ln.owed.drop(func(d *owedCommand) bool { return paid[d] })
 	return answered
 }
 
-// underway reports whether a flight up to this number has not come back. Needs
+// underway reports whether a batch up to this number has not come back. Needs
 // ln.mu.
 func (ln *Lane) underway(last uint64) bool {
-	for _, f := range ln.flights {
+	for _, f := range ln.batches {
 		if f.number <= last {
 			return true
 		}
@@ -370,9 +370,9 @@ func (ln *Lane) underway(last uint64) bool {
 	return false
 }
 
-// payDebts sends the questions in one pipeline, and once more those whose script
+// sendOwed sends the questions in one pipeline, and once more those whose script
 // the node does not know.
-func payDebts(node laneNode, batch []*debt) []wire.Reply {
+func sendOwed(node Client, batch []*owedCommand) []wire.Reply {
 	got := make([]wire.Reply, len(batch))
 	todo := make([]int, len(batch))
 	for i := range todo {
@@ -383,7 +383,7 @@ func payDebts(node laneNode, batch []*debt) []wire.Reply {
 		for n, i := range todo {
 			cmds[n][0] = wire.NewCommand(batch[i].q.Args(0, asText, false, false))
 		}
-		err := pay(node, cmds)
+		err := sendPipeline(node, cmds)
 		var again []int
 		for n, i := range todo {
 			got[i] = batch[i].q.Read(cmds[n][:], false, err)
@@ -398,9 +398,9 @@ func payDebts(node laneNode, batch []*debt) []wire.Reply {
 	return got
 }
 
-// pay sends commands in one pipeline.
-func pay(node laneNode, cmds [][2]wire.Command) (err error) {
-	defer wire.Caught(&err)
+// sendPipeline sends commands in one pipeline.
+func sendPipeline(node Client, cmds [][2]wire.Command) (err error) {
+	defer wire.Recovered(&err)
 	ctx := context.Background()
 	pipe := node.Pipeline()
 	for i := range cmds {

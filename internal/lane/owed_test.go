@@ -11,18 +11,18 @@ import (
 // What is owed to a node that never answers is bounded; the oldest goes first, for its
 // ttl is the next to be over.
 func TestDebtsAreBoundedAndTheOldestGoesFirst(t *testing.T) {
-	ln := NewLane(0, laneNode(nil), nil, false)
+	ln := New(0, Client(nil), nil, false)
 	ln.probing = true // nobody pays
 	const more = 100
-	for i := range maxDebts + more {
-		ln.Mu.Lock()
-		ln.owe(&Call{Ln: ln, Q: &wire.Question{Kind: wire.AskRollback, Value: fmt.Sprint(i), Ttl: time.Hour}}, 0)
-		ln.Mu.Unlock()
+	for i := range maxOwed + more {
+		ln.mu.Lock()
+		ln.owe(&Call{Ln: ln, Q: &wire.Question{Kind: wire.AskRollback, Value: fmt.Sprint(i), TTL: time.Hour}}, 0)
+		ln.mu.Unlock()
 	}
-	if got := ln.Owed.Len(); got != maxDebts || ln.Owed.dropped != more {
-		t.Errorf("owed after %d: got %d, and %d dropped; want %d and %d", maxDebts+more, got, ln.Owed.dropped, maxDebts, more)
+	if got := ln.owed.len(); got != maxOwed || ln.owed.dropped != more {
+		t.Errorf("owed after %d: got %d, and %d dropped; want %d and %d", maxOwed+more, got, ln.owed.dropped, maxOwed, more)
 	}
-	if first, last := ln.Owed.list[0].q.Value, ln.Owed.list[maxDebts-1].q.Value; first != fmt.Sprint(more) || last != fmt.Sprint(maxDebts+more-1) {
+	if first, last := ln.owed.list[0].q.Value, ln.owed.list[maxOwed-1].q.Value; first != fmt.Sprint(more) || last != fmt.Sprint(maxOwed+more-1) {
 		t.Errorf("owed: got %s to %s, want the latest", first, last)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // wakes waiters, who then ask the nodes; nothing depends on its being heard.
 
 // A subscriber is a Node that announcements can be heard from.
-type Subscriber interface {
+type Client interface {
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
@@ -38,22 +38,22 @@ const (
 	redialRefused = 30 * time.Second
 )
 
-// A listener is told what node i says: announcements, and for which channels it has
+// A Listener is told what node i says: announcements, and for which channels it has
 // confirmed that they are heard from now on, or not any more.
-type listener interface {
+type Listener interface {
 	Announced(i int, channel, value string)
-	Hears(i int, channel string, yes bool)
+	Subscribed(i int, channel string, yes bool)
 }
 
-// An ear listens to one node. Its goroutines run while there is a channel to
+// An subscriber listens to one node. Its goroutines run while there is a channel to
 // listen to.
-type Ear struct {
-	i    int
-	node Subscriber
-	tell listener
+type Subscriber struct {
+	i        int
+	node     Client
+	listener Listener
 
-	Mu      sync.Mutex
-	Want    map[string]bool // channels; true: the subscription was confirmed
+	mu      sync.Mutex
+	want    map[string]bool // channels; true: the subscription was confirmed
 	fresh   []string        // wanted since the last look, to be subscribed
 	stale   []string        // not wanted any more
 	running bool
@@ -64,18 +64,18 @@ type Ear struct {
 	Over    sync.WaitGroup
 }
 
-func NewEar(i int, node Subscriber, tell listener) *Ear {
-	return &Ear{i: i, node: node, tell: tell, Want: make(map[string]bool), changed: make(chan struct{}, 1)}
+func New(i int, node Client, tell Listener) *Subscriber {
+	return &Subscriber{i: i, node: node, listener: tell, want: make(map[string]bool), changed: make(chan struct{}, 1)}
 }
 
 // listen subscribes to a channel. It does not wait for anything.
-func (e *Ear) Listen(channel string) {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	if _, ok := e.Want[channel]; ok || e.closed {
+func (e *Subscriber) Listen(channel string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, ok := e.want[channel]; ok || e.closed {
 		return
 	}
-	e.Want[channel] = false
+	e.want[channel] = false
 	e.fresh = append(e.fresh, channel)
 	if e.running {
 		e.poke()
@@ -88,17 +88,17 @@ func (e *Ear) Listen(channel string) {
 }
 
 // ignore ends the subscription to a channel.
-func (e *Ear) Ignore(channel string) {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	if _, ok := e.Want[channel]; ok {
-		delete(e.Want, channel)
+func (e *Subscriber) Ignore(channel string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, ok := e.want[channel]; ok {
+		delete(e.want, channel)
 		e.stale = append(e.stale, channel)
 		e.poke()
 	}
 }
 
-func (e *Ear) poke() {
+func (e *Subscriber) poke() {
 	select {
 	case e.changed <- struct{}{}:
 	default:
@@ -107,18 +107,18 @@ func (e *Ear) poke() {
 
 // close ends the connection. The goroutines end with it, or with the client's own
 // timeouts where they are dialling.
-func (e *Ear) Close() {
-	e.Mu.Lock()
+func (e *Subscriber) Close() {
+	e.mu.Lock()
 	e.closed = true
 	end := e.end
-	e.Mu.Unlock()
+	e.mu.Unlock()
 	if end != nil {
 		end()
 	}
 }
 
 // run keeps a connection while there is a channel to listen to.
-func (e *Ear) run(ctx context.Context) {
+func (e *Subscriber) run(ctx context.Context) {
 	pause := redialFirst
 	for {
 		channels := e.channels()
@@ -144,15 +144,15 @@ func (e *Ear) run(ctx context.Context) {
 }
 
 // channels is all that is to be listened to; nil: nothing, and run is over.
-func (e *Ear) channels() (all []string) {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+func (e *Subscriber) channels() (all []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.fresh, e.stale = nil, nil
-	if len(e.Want) == 0 || e.closed {
+	if len(e.want) == 0 || e.closed {
 		e.running = false
 		return nil
 	}
-	for c := range e.Want {
+	for c := range e.want {
 		all = append(all, c)
 	}
 	return all
@@ -160,7 +160,7 @@ func (e *Ear) channels() (all []string) {
 
 // subscribed holds one connection until it fails or nothing is wanted any more. It
 // reports whether anything was heard on it, and whether the node refused.
-func (e *Ear) subscribed(ctx context.Context, channels []string) (heard, refused bool) {
+func (e *Subscriber) subscribed(ctx context.Context, channels []string) (heard, refused bool) {
 	sub, err := e.subscribe(ctx, channels) // dials
 	if err != nil {
 		return false, true
@@ -170,73 +170,73 @@ func (e *Ear) subscribed(ctx context.Context, channels []string) (heard, refused
 	// a ctx for its deadline.
 	noDial, done := context.WithCancel(ctx)
 	done()
-	e.Mu.Lock()
+	e.mu.Lock()
 	e.last = time.Time{}
-	e.Mu.Unlock()
+	e.mu.Unlock()
 	broken := make(chan struct{})
 	var why error
 	go func() {
 		defer close(broken)
-		why = e.hear(noDial, sub)
+		why = e.receive(noDial, sub)
 	}()
-	lost := e.keep(ctx, noDial, sub, broken)
+	lost := e.watch(ctx, noDial, sub, broken)
 	sub.close()
 	<-broken
-	refused = lasts(lost) || lasts(why)
-	e.Mu.Lock()
+	refused = isPermanent(lost) || isPermanent(why)
+	e.mu.Lock()
 	var deaf []string
-	for c, yes := range e.Want {
+	for c, yes := range e.want {
 		if yes {
-			e.Want[c] = false
+			e.want[c] = false
 			deaf = append(deaf, c)
 		}
 	}
 	heard = !e.last.IsZero()
-	e.Mu.Unlock()
+	e.mu.Unlock()
 	for _, c := range deaf {
-		e.tell.Hears(e.i, c, false)
+		e.listener.Subscribed(e.i, c, false)
 	}
 	return heard, refused
 }
 
-// lasts reports whether what ended a subscription would end the next one as well.
-func lasts(err error) bool {
+// isPermanent reports whether what ended a subscription would end the next one as well.
+func isPermanent(err error) bool {
 	if _, panicked := err.(*wire.PanicError); panicked || err == nil {
 		return panicked
 	}
 	why, said := wire.Explain(err)
-	return said && !why.Heals
+	return said && !why.Transient
 }
 
-// hear takes in what the node says until the connection fails.
-func (e *Ear) hear(noDial context.Context, sub subscription) error {
+// receive takes in what the node says until the connection fails.
+func (e *Subscriber) receive(noDial context.Context, sub subscription) error {
 	for {
 		m, err := sub.receive(noDial)
 		if err != nil {
 			return err
 		}
-		e.Mu.Lock()
+		e.mu.Lock()
 		e.last = time.Now()
 		confirmed := ""
 		if s, ok := m.(*redis.Subscription); ok && s.Kind == "subscribe" {
-			if yes, wanted := e.Want[s.Channel]; wanted && !yes {
-				e.Want[s.Channel] = true
+			if yes, wanted := e.want[s.Channel]; wanted && !yes {
+				e.want[s.Channel] = true
 				confirmed = s.Channel
 			}
 		}
-		e.Mu.Unlock()
+		e.mu.Unlock()
 		if confirmed != "" {
-			e.tell.Hears(e.i, confirmed, true)
+			e.listener.Subscribed(e.i, confirmed, true)
 		}
 		if m, ok := m.(*redis.Message); ok {
-			e.tell.Announced(e.i, m.Channel, m.Payload)
+			e.listener.Announced(e.i, m.Channel, m.Payload)
 		}
 	}
 }
 
-// keep tells the node what else to say, and asks a silent one for a sign of life. It
+// watch tells the node what else to say, and asks a silent one for a sign of life. It
 // returns when the connection is of no use any more, with what the client said of that.
-func (e *Ear) keep(ctx, noDial context.Context, sub subscription, broken <-chan struct{}) error {
+func (e *Subscriber) watch(ctx, noDial context.Context, sub subscription, broken <-chan struct{}) error {
 	asked := time.Now() // dialling is bound by the client's timeouts, an answer by ours
 	look := time.NewTimer(pongWait)
 	defer look.Stop()
@@ -251,9 +251,9 @@ func (e *Ear) keep(ctx, noDial context.Context, sub subscription, broken <-chan 
 				return err
 			}
 		case <-look.C:
-			e.Mu.Lock()
+			e.mu.Lock()
 			last := e.last
-			e.Mu.Unlock()
+			e.mu.Unlock()
 			now := time.Now()
 			switch silent := now.Sub(last); {
 			case last.Before(asked) && now.Sub(asked) >= pongWait:
@@ -275,13 +275,13 @@ func (e *Ear) keep(ctx, noDial context.Context, sub subscription, broken <-chan 
 
 // change tells the node what is to be heard from now on. It reports whether there is
 // anything, and the node was told.
-func (e *Ear) change(noDial context.Context, sub subscription) (listen bool, err error) {
-	e.Mu.Lock()
-	fresh := slices.DeleteFunc(e.fresh, func(c string) bool { _, wanted := e.Want[c]; return !wanted })
-	stale := slices.DeleteFunc(e.stale, func(c string) bool { _, wanted := e.Want[c]; return wanted })
+func (e *Subscriber) change(noDial context.Context, sub subscription) (listen bool, err error) {
+	e.mu.Lock()
+	fresh := slices.DeleteFunc(e.fresh, func(c string) bool { _, wanted := e.want[c]; return !wanted })
+	stale := slices.DeleteFunc(e.stale, func(c string) bool { _, wanted := e.want[c]; return wanted })
 	e.fresh, e.stale = nil, nil
-	listen = len(e.Want) > 0
-	e.Mu.Unlock()
+	listen = len(e.want) > 0
+	e.mu.Unlock()
 	if listen && len(stale) > 0 {
 		err = sub.unsubscribe(noDial, stale)
 	}
@@ -292,8 +292,8 @@ func (e *Ear) change(noDial context.Context, sub subscription) (listen bool, err
 }
 
 // subscribe begins a subscription.
-func (e *Ear) subscribe(ctx context.Context, channels []string) (sub subscription, err error) {
-	defer wire.Caught(&err)
+func (e *Subscriber) subscribe(ctx context.Context, channels []string) (sub subscription, err error) {
+	defer wire.Recovered(&err)
 	return subscription{e.node.Subscribe(ctx, channels...)}, nil
 }
 
@@ -301,35 +301,35 @@ func (e *Ear) subscribe(ctx context.Context, channels []string) (sub subscriptio
 type subscription struct{ pubsub *redis.PubSub }
 
 func (s subscription) receive(ctx context.Context) (m any, err error) {
-	defer wire.Caught(&err)
+	defer wire.Recovered(&err)
 	return s.pubsub.Receive(ctx)
 }
 
 func (s subscription) ping(ctx context.Context) (err error) {
-	defer wire.Caught(&err)
+	defer wire.Recovered(&err)
 	return s.pubsub.Ping(ctx)
 }
 
 func (s subscription) subscribe(ctx context.Context, channels []string) (err error) {
-	defer wire.Caught(&err)
+	defer wire.Recovered(&err)
 	return s.pubsub.Subscribe(ctx, channels...)
 }
 
 func (s subscription) unsubscribe(ctx context.Context, channels []string) (err error) {
-	defer wire.Caught(&err)
+	defer wire.Recovered(&err)
 	return s.pubsub.Unsubscribe(ctx, channels...)
 }
 
 func (s subscription) close() (err error) {
-	defer wire.Caught(&err)
+	defer wire.Recovered(&err)
 	return s.pubsub.Close()
 }
 
 // Confirmed returns how many channels the node has confirmed subscriptions to.
-func (e *Ear) Confirmed() (n int) {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	for _, yes := range e.Want {
+func (e *Subscriber) Confirmed() (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, yes := range e.want {
 		if yes {
 			n++
 		}

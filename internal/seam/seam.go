@@ -11,9 +11,9 @@ package seam
 // which is redlock.New with a steady clock, a wall clock (nil: the real ones) and a seed for everything random.
 var NewLocker any
 
-// MinFlights points to the number of pipelines that may be in flight to the nearest node. It must not be changed
+// MinFlights points to the number of pipelines that may be in batch to the nearest node. It must not be changed
 // while a Locker exists.
-var MinFlights *int
+var MinBatches *int
 
 // Peek returns the state of a *redlock.Locker.
 var Peek func(locker any) State

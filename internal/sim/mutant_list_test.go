@@ -79,7 +79,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "rollback-yes-only", rule: "also where no answer came", profiles: "network,life",
-		patches: []patch{{"internal/lane/lane.go", "c.Holds = c.Holds || rep.Stored\n", "c.Holds = c.Holds || rep.Stored && !rep.Silent\n"}},
+		patches: []patch{{"internal/lane/lane.go", "c.MayHold = c.MayHold || rep.Stored\n", "c.MayHold = c.MayHold || rep.Stored && !rep.Silent\n"}},
 		test:    "TestAbandonedAttemptIsOwedAlthoughTheContextIsDone",
 	},
 	{
@@ -91,7 +91,7 @@ var mutants = []mutant{
 		name: "observed-late", rule: "no callback runs once there is a lock", profiles: "edges",
 		patches: []patch{
 			{"redlock.go", "\tl.observe(b, e) // while there is no lock yet: whoever panics here never gets it\n", ""},
-			{"redlock.go", "\tl.noteLead(e.name, b.start, token)\n\treturn k, nil\n", "\tl.noteLead(e.name, b.start, token)\n\tl.observe(b, e)\n\treturn k, nil\n"},
+			{"redlock.go", "\tl.noteRegisterAhead(e.name, b.start, token)\n\treturn k, nil\n", "\tl.noteRegisterAhead(e.name, b.start, token)\n\tl.observe(b, e)\n\treturn k, nil\n"},
 		},
 		test: "TestAPanicInACallbackLeavesNoLock",
 	},
@@ -112,12 +112,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-ping", rule: "what undoes a command without an answer waits for a sign of life", why: "a rollback would have to overtake, on a new connection, what an old one delivers after the heal",
-		patches: []patch{{"internal/lane/lane.go", "if c.early || ln.Owed", "if false || ln.Owed"}},
+		patches: []patch{{"internal/lane/lane.go", "if c.mayBeOvertaken || ln.owed", "if false || ln.owed"}},
 		test:    "TestRollbackOfWhatHadNoAnswerGoesOutOnlyAfterAPing",
 	},
 	{
 		name: "stale-ping", rule: "only a PING sent after the last timeout clears a node", why: "the next timeout takes it out of use again, and a minority's faults cost nothing",
-		patches: []patch{{"internal/lane/owed.go", "ln.Stuck >= maxStuck || ln.downSince.After(p.sent)", "ln.Stuck >= maxStuck"}},
+		patches: []patch{{"internal/lane/owed.go", "ln.stuck >= maxStuck || ln.downSince.After(p.sent)", "ln.stuck >= maxStuck"}},
 		test:    "TestOnlyAPingSentAfterTheLastTimeoutClearsANode",
 	},
 	{
@@ -152,7 +152,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "extend-after-until", rule: "an extension counts only if it is complete before the old Until", why: "answers between the old Until and the end of the keys are a matter of the drift, some milliseconds",
-		patches: []patch{{"extend.go", "case k.left(now) <= 0:\n\t\t// Also where", "case k.left(now) <= -time.Hour:\n\t\t// Also where"}},
+		patches: []patch{{"extend.go", "case k.remaining(now) <= 0:\n\t\t// Also where", "case k.remaining(now) <= -time.Hour:\n\t\t// Also where"}},
 		test:    "TestAnExtensionThatIsCompleteAfterTheOldUntilIsLost",
 	},
 	{
@@ -162,7 +162,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "heal-alone", rule: "a node is healed only with the majority of the round", why: "it takes a lock that is extended without a majority and whose key is gone on a node that another then needs",
-		patches: []patch{{"ballot.go", "c.Rep.Missing && b.t.extension() == extended", "c.Rep.Missing"}},
+		patches: []patch{{"call.go", "c.Reply.Missing && b.tally.extension() == extended", "c.Reply.Missing"}},
 		test:    "TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn",
 	},
 	{
@@ -174,7 +174,7 @@ var mutants = []mutant{
 		name: "apart", rule: "value and fence are counted on the same node", why: "it takes one node that says no and moves its register in a round that the others win",
 		patches: []patch{
 			{"internal/wire/command.go", "r.Stored = r.Holder == value\n", "r.Stored = r.Holder == value\n\t\tm, _ := result(zadd, exec)\n\t\tr.Fenced = m == int64(1)\n"},
-			{"ballot.go", "\tc.Voted = true\n\tswitch", "\tc.Voted = true\n\tif c.Rep.Answer == wire.No && c.Rep.Fenced {\n\t\tb.t.fenced++\n\t}\n\tswitch"},
+			{"call.go", "\tc.Voted = true\n\tswitch", "\tc.Voted = true\n\tif c.Reply.Answer == wire.No && c.Reply.Fenced {\n\t\tb.tally.fenced++\n\t}\n\tswitch"},
 			{"quorum.go", "case t.fenced >= t.need():\n\t\treturn acquireFenced", "case t.fenced >= t.need() && t.yes >= t.need():\n\t\treturn acquireFenced"},
 		},
 		test: "TestValueAndTokenAreCountedOnTheSameNodes",
@@ -198,7 +198,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "lead-refuses", rule: "what is remembered of registers refuses nothing", why: "no simulated register stands near 2^53",
-		patches: []patch{{"fence.go", "case token <= start.wall || token > wire.MaxToken-leadRoom:", "case token <= start.wall:"}},
+		patches: []patch{{"fence.go", "case token <= start.wall || token > wire.MaxToken-aheadRoom:", "case token <= start.wall:"}},
 		test:    "TestRegistersThatWereRemovedAreForgotten",
 	},
 	{
@@ -237,17 +237,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "lives-at-close", rule: "at Close, too", why: "nodes have to forget registers between two failed attempts at one key, with a Close right after",
-		patches: []patch{{"held.go", "\tl.renewLives()\n", ""}},
+		patches: []patch{{"held.go", "\tl.renewRegisterTTLs()\n", ""}},
 		test:    "TestRegistersThatAreMadeAnewHaveALife",
 	},
 	{
 		name: "lives-unbounded", rule: "of so many keys that are remembered", why: "it takes thousands of keys",
-		patches: []patch{{"held.go", "if l.closed || len(l.lives) >= maxLives {", "if l.closed {"}},
+		patches: []patch{{"held.go", "if l.closed || len(l.registerTTLs) >= maxRegisterTTLs {", "if l.closed {"}},
 		test:    "TestRememberedLivesAreBounded",
 	},
 	{
 		name: "leads-unbounded", rule: "so many keys are remembered as ahead of our clock", why: "the same",
-		patches: []patch{{"fence.go", "case l.leads == nil || len(l.leads) >= maxLeads:", "case l.leads == nil:"}},
+		patches: []patch{{"fence.go", "case l.registersAhead == nil || len(l.registersAhead) >= maxRegistersAhead:", "case l.registersAhead == nil:"}},
 		test:    "TestRememberedLeadsAreBounded",
 	},
 	{
@@ -273,8 +273,8 @@ var mutants = []mutant{
 	{
 		name: "told-late", rule: "the loss is told no later than Until", profiles: "extend,network",
 		patches: []patch{
-			{"extend.go", "k.left(now)-noticeOf(k.valid, k.l.opt.Grace), k.checkLoss)", "k.left(now)+20*time.Millisecond, k.checkLoss)"},
-			{"extend.go", "left, lead := k.left(k.l.now()), leadOf(k.valid)", "left, lead := k.left(k.l.now())+20*time.Millisecond, leadOf(k.valid)"},
+			{"extend.go", "k.remaining(now)-noticeOf(k.valid, k.l.opt.Grace), k.checkLoss)", "k.remaining(now)+20*time.Millisecond, k.checkLoss)"},
+			{"extend.go", "left, lead := k.remaining(k.l.now()), leadOf(k.valid)", "left, lead := k.remaining(k.l.now())+20*time.Millisecond, leadOf(k.valid)"},
 		},
 		test: "TestTheLossIsToldNoLaterThanUntil",
 	},
@@ -290,14 +290,14 @@ var mutants = []mutant{
 	},
 	{
 		name: "renewed-in-grace", rule: "what was told lost is not extended any more", why: "an extension has to be under way when the contexts end, and to be answered within the grace",
-		patches: []patch{{"extend.go", "case k.told != nil && t.extension() != extensionLost:", "case false:"}},
+		patches: []patch{{"extend.go", "case k.lossTold != nil && t.extension() != extensionLost:", "case false:"}},
 		test:    "TestAnExtensionThatIsAnsweredWithinTheGraceChangesNothing",
 	},
 	{
 		name: "extended-in-grace", rule: "the same, where the holder asks", profiles: "grace",
 		patches: []patch{
-			{"extend.go", "\tcase k.told != nil:\n\t\terr = k.told\n", ""},
-			{"extend.go", "case k.told != nil && t.extension() != extensionLost:", "case false:"},
+			{"extend.go", "\tcase k.lossTold != nil:\n\t\terr = k.lossTold\n", ""},
+			{"extend.go", "case k.lossTold != nil && t.extension() != extensionLost:", "case false:"},
 		},
 		test: "TestContextsEndGraceBeforeUntil",
 	},
@@ -313,7 +313,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "freed-early", rule: "a loss told early leaves the lock on the nodes until Until", why: "a loss told early is known to nobody who would take the lock in the milliseconds that are left",
-		patches: []patch{{"lock.go", "\t\tearly = k.left(k.l.now())\n", "\t\tearly = 0\n"}},
+		patches: []patch{{"lock.go", "\t\tearly = k.remaining(k.l.now())\n", "\t\tearly = 0\n"}},
 		test:    "TestALostLockIsNotFreedBeforeUntil",
 	},
 	{
@@ -363,32 +363,32 @@ var mutants = []mutant{
 	},
 	{
 		name: "clean-up-forgotten", rule: "clean-ups of a key go after each other", profiles: "edges",
-		patches: []patch{{"redlock.go", "\tb.behind = l.leaving[name.Full]\n", ""}},
+		patches: []patch{{"redlock.go", "\tb.previous = l.cleanups[name.Full]\n", ""}},
 		test:    "TestAReleaseWaitsForEveryRestore",
 	},
 	{
 		name: "restore-handed", rule: "also the release of a lock that is handed on", why: "the giver has to be in the Locker whose adoption fails, with somebody in line",
-		patches: []patch{{"ballot.go", "func (b *ballot) sendBoth(next *ballot, before ...*ballot) {\n\tbefore = b.after(before)\n", "func (b *ballot) sendBoth(next *ballot, before ...*ballot) {\n"}},
+		patches: []patch{{"call.go", "func (b *quorumCall) sendBoth(next *quorumCall, before ...*quorumCall) {\n\tbefore = b.takePrevious(before)\n", "func (b *quorumCall) sendBoth(next *quorumCall, before ...*quorumCall) {\n"}},
 		test:    "TestAHandOverWaitsForTheRestore",
 	},
 	{
 		name: "restore-owed", rule: "a release waits for an owed restore of its value", why: "a node has to refuse the restore and execute the release",
-		patches: []patch{{"internal/lane/lane.go", "if c.early || ln.Owed.putsBack(c.Q.Value) {", "if c.early {"}},
+		patches: []patch{{"internal/lane/lane.go", "if c.mayBeOvertaken || ln.owed.restoreOwed(c.Q.Value) {", "if c.mayBeOvertaken {"}},
 		test:    "TestAReleaseWaitsForARestoreThatIsOwed",
 	},
 	{
 		name: "restore-owed-later", rule: "also where the release is owed, too", why: "the same",
-		patches: []patch{{"internal/lane/owed.go", "!d.due.After(now) && !ln.Owed.putsBack(d.q.Value) {", "!d.due.After(now) {"}},
+		patches: []patch{{"internal/lane/owed.go", "!d.due.After(now) && !ln.owed.restoreOwed(d.q.Value) {", "!d.due.After(now) {"}},
 		test:    "TestAReleaseWaitsForARestoreThatIsOwed",
 	},
 	{
 		name: "adopter-released", rule: "what a failed adoption leaves is removed where the giver was released meanwhile", why: "the release has to come within a round trip of the adoption, and that has to fail",
-		patches: []patch{{"redlock.go", "case l.adopts[q.Back].ended:", "case l.adopts[q.Back].ended && false:"}},
+		patches: []patch{{"redlock.go", "case l.adoptions[q.Back].ended:", "case l.adoptions[q.Back].ended && false:"}},
 		test:    "TestAReleaseInTheMidstOfAnAdoptionThatFails",
 	},
 	{
 		name: "adopt-owed", rule: "a value whose release is owed to a node is not adopted there", why: "the release has to be sent again within a round trip of the adoption",
-		patches: []patch{{"internal/lane/lane.go", "case c.Q.Kind == wire.AskAdopt && ln.Owed.takesAway(c.Q.Back):", "case false && ln.Owed.takesAway(c.Q.Back):"}},
+		patches: []patch{{"internal/lane/lane.go", "case c.Q.Kind == wire.AskAdopt && ln.owed.releaseOwed(c.Q.Back):", "case false && ln.owed.releaseOwed(c.Q.Back):"}},
 		test:    "TestAValueWhoseReleaseIsOwedIsNotAdopted",
 	},
 	{
@@ -408,7 +408,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "wake-grants", rule: "a wake-up is no grant", profiles: "hear",
-		patches: []patch{{"redlock.go", "\t\tcase acquireHeld:\n\t\t\terr = l.missed(e, b, ErrHeld, \"\")", "\t\tcase acquireHeld:\n\t\t\tif e.place.trying && e.attempt > 1 {\n\t\t\t\tbreak // who was told takes what it gets\n\t\t\t}\n\t\t\terr = l.missed(e, b, ErrHeld, \"\")"}},
+		patches: []patch{{"redlock.go", "\t\tcase acquireHeld:\n\t\t\terr = l.notAcquired(e, b, ErrHeld, \"\")", "\t\tcase acquireHeld:\n\t\t\tif e.waiter.trying && e.attempt > 1 {\n\t\t\t\tbreak // who was told takes what it gets\n\t\t\t}\n\t\t\terr = l.notAcquired(e, b, ErrHeld, \"\")"}},
 		test:    "TestAWakeUpIsNoGrant",
 	},
 	{
@@ -419,8 +419,8 @@ var mutants = []mutant{
 	{
 		name: "no-look", rule: "subscribe, then look", why: "the release has to fall between a try and the subscription that follows it",
 		patches: []patch{
-			{"wait.go", "\t\tr.hearing = now\n\t\tw.actBy(r, now)", "\t\tr.hearing = now"},
-			{"wait.go", "return !r.hearing.IsZero() && !r.hearing.After(asked)", "return !r.hearing.IsZero()"},
+			{"wait.go", "\t\tr.subscribedSince = now\n\t\tw.actBy(r, now)", "\t\tr.subscribedSince = now"},
+			{"wait.go", "return !r.subscribedSince.IsZero() && !r.subscribedSince.After(asked)", "return !r.subscribedSince.IsZero()"},
 		},
 		test: "TestAReleaseBeforeTheSubscriptionIsFoundByALookAfterIt",
 	},
@@ -451,12 +451,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "untold", rule: "every caller of a line is told what its leader saw", why: "what errors say is not judged",
-		patches: []patch{{"line.go", "\te.place.room.saw, e.place.room.has = q, nil\n", ""}},
+		patches: []patch{{"line.go", "\te.waiter.queue.lastRound, e.waiter.queue.wonBy = q, nil\n", ""}},
 		test:    "TestEveryCallerOfALineIsToldWhatTheLeaderSaw",
 	},
 	{
 		name: "told-stale", rule: "whoever waits behind a lock of its own process is told of that one", why: "the same",
-		patches: []patch{{"wait.go", "\t\tr.saw, r.has = nil, e.ballot\n", ""}},
+		patches: []patch{{"wait.go", "\t\tr.lastRound, r.wonBy = nil, e.call\n", ""}},
 		test:    "TestAnErrorSaysWhatItsCallerWaitedFor",
 	},
 	{
@@ -466,7 +466,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "all-tie", rule: "after a tie one goes on", why: "the pauses of those who tied are random, too",
-		patches: []patch{{"wait.go", "case tie && heir(q.Round, e.ballot.q.Value):", "case tie:"}},
+		patches: []patch{{"wait.go", "case tie && winsTieBreak(q.Round, e.call.q.Value):", "case tie:"}},
 		test:    "TestOfThoseWhoTiedOneGoesOn",
 	},
 	{
@@ -499,7 +499,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "new-ticket", rule: "Fair: a ticket stays the same over all tries", profiles: "turns",
-		patches: []patch{{"fair.go", "l.waits.place(e), t.ticket)", "l.waits.place(e), e.place.room.ticket(time.Now()))"}},
+		patches: []patch{{"fair.go", "l.queues.entry(e), t.ticket)", "l.queues.entry(e), e.waiter.queue.ticket(time.Now()))"}},
 		test:    "TestTurnsAreInOrderOfArrival",
 	},
 	{

@@ -14,7 +14,7 @@ import (
 var newLocker = seam.NewLocker.(func(opt redlock.Options, steady, wall func() time.Time, seed uint64, nodes ...redlock.Node) (*redlock.Locker, error))
 
 // With one connection to a near node nothing could overtake anything there.
-func init() { *seam.MinFlights = 2 }
+func init() { *seam.MinBatches = 2 }
 
 // A world plays one schedule. Its clients may use what it knows (who holds what, until when): they are adversaries, and
 // a real one could be as lucky.

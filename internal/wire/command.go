@@ -56,7 +56,7 @@ type Question struct {
 	Value    string        // our value
 	Back     string        // restore: the value that it puts back; adopt: the one that it replaces
 	Bytes    int           // about how much goes over the wire
-	Ttl      time.Duration // how long what it leaves lives
+	TTL      time.Duration // how long what it leaves lives
 	Patience               // for the answer
 }
 
@@ -122,7 +122,7 @@ func (q *Question) Args(j int, asText, plain, check bool) []any {
 
 // acquireQuestion is two plain commands, or a script where there is a guard.
 func AcquireQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, proposal int64) Question {
-	q := Question{Kind: AskAcquire, Value: value, Ttl: ttl}
+	q := Question{Kind: AskAcquire, Value: value, TTL: ttl}
 	if g != nil {
 		q.evalGrant(g, acquireScript, []any{name.args.full, name.args.fence}, value, Px(ttl), proposal)
 		return q
@@ -133,19 +133,19 @@ func AcquireQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, p
 }
 
 func RaiseQuestion(name *LockKey, value string, ttl time.Duration, token int64) Question {
-	q := Question{Kind: AskRaise, Value: value, Ttl: ttl}
+	q := Question{Kind: AskRaise, Value: value, TTL: ttl}
 	q.eval(raiseScript, name, value, token)
 	return q
 }
 
 func ExtendQuestion(name *LockKey, value string, ttl time.Duration, fence int64) Question {
-	q := Question{Kind: AskExtend, Value: value, Ttl: ttl}
-	q.eval(extendScript, name, append([]any{value, Px(ttl), fence}, life(ttl)...)...)
+	q := Question{Kind: AskExtend, Value: value, TTL: ttl}
+	q.eval(extendScript, name, append([]any{value, Px(ttl), fence}, registerTTLArgs(ttl)...)...)
 	return q
 }
 
 func HealQuestion(name *LockKey, value string, ttl time.Duration) Question {
-	q := Question{Kind: AskHeal, Value: value, Ttl: ttl}
+	q := Question{Kind: AskHeal, Value: value, TTL: ttl}
 	q.add("set", name.args.full, value, "nx", "px", Px(ttl))
 	return q
 }
@@ -153,9 +153,9 @@ func HealQuestion(name *LockKey, value string, ttl time.Duration) Question {
 // releaseQuestion tells the first few of the queue; tell says how many. Before that
 // our own place goes to its end; "": we have none.
 func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, tell int, place string) Question {
-	q := Question{Kind: AskRelease, Value: value, Ttl: ttl}
+	q := Question{Kind: AskRelease, Value: value, TTL: ttl}
 	args := []any{value, name.args.channel}
-	if life := life(ttl); life != nil || place != "" || tell != TellWaiters {
+	if life := registerTTLArgs(ttl); life != nil || place != "" || tell != TellWaiters {
 		args = append(append(args, place, tell), life...)
 	}
 	q.evalOn(releaseScript, name.withQueue(), args...)
@@ -164,9 +164,9 @@ func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, tell int, p
 
 // rollbackQuestion is a release that announces nothing: nobody held the lock.
 func RollbackQuestion(name *LockKey, value string, ttl time.Duration) Question {
-	q := Question{Kind: AskRollback, Value: value, Ttl: ttl}
+	q := Question{Kind: AskRollback, Value: value, TTL: ttl}
 	args := []any{value}
-	if life := life(ttl); life != nil {
+	if life := registerTTLArgs(ttl); life != nil {
 		args = append(append(args, "", "", ""), life...)
 	}
 	q.eval(releaseScript, name, args...)
@@ -174,22 +174,22 @@ func RollbackQuestion(name *LockKey, value string, ttl time.Duration) Question {
 }
 
 func AdoptQuestion(g *Guard, name *LockKey, old, value string, ttl time.Duration, proposal int64) Question {
-	q := Question{Kind: AskAdopt, Value: value, Back: old, Ttl: ttl}
+	q := Question{Kind: AskAdopt, Value: value, Back: old, TTL: ttl}
 	least, given := registerPX(ttl)
 	q.evalGrant(g, adoptScript, []any{name.args.full, name.args.fence}, old, value, Px(ttl), proposal, least, given)
 	return q
 }
 
 func RestoreQuestion(name *LockKey, old, value string, ttl time.Duration) Question {
-	q := Question{Kind: AskRestore, Value: value, Back: old, Ttl: ttl}
+	q := Question{Kind: AskRestore, Value: value, Back: old, TTL: ttl}
 	least, given := registerPX(ttl)
 	q.eval(restoreScript, name, value, old, least, given)
 	return q
 }
 
-// life is what the scripts that give a register its life are told of it: nothing, if it
+// registerTTLArgs is what the scripts that give a register its life are told of it: nothing, if it
 // is the usual.
-func life(ttl time.Duration) []any {
+func registerTTLArgs(ttl time.Duration) []any {
 	if ttl <= RegisterSlack {
 		return nil
 	}
@@ -199,8 +199,8 @@ func life(ttl time.Duration) []any {
 
 // touchQuestion gives the register a life.
 func TouchQuestion(name *LockKey, ttl time.Duration) Question {
-	q := Question{Kind: AskTouch, Ttl: ttl}
-	q.eval(touchScript, name, life(ttl)...)
+	q := Question{Kind: AskTouch, TTL: ttl}
+	q.eval(touchScript, name, registerTTLArgs(ttl)...)
 	return q
 }
 
@@ -225,7 +225,7 @@ func LookQuestion(name *LockKey) Question {
 // error: go-redis would look into an error in front of a pipeline for whether it
 // should send all of it again, which costs more than the rest of the call.
 type Command struct {
-	redis.Cmd      // by value: a flight makes its commands where those of the one before were
+	redis.Cmd      // by value: a batch makes its commands where those of the one before were
 	null      bool // the reply was nil
 }
 
@@ -254,7 +254,7 @@ type Reply struct {
 	Missing bool      // no: nothing is stored there
 	Holder  string    // no: the value that is
 	Score   int64     // raise, inspect: the register as it was met
-	Left    int64     // inspect, look, turn: milliseconds to live
+	TTL     int64     // inspect, look, turn: milliseconds to live
 	Before  int       // turn, wait: how many queue before us
 	Queue   *[]string // inspect: the places, first to last
 	Clock   int64     // turn, wait: the node's time, µs since 1970
@@ -280,9 +280,9 @@ func (r Reply) Again(q *Question, asText, plain bool) bool {
 // context error or one of our sentinels: a node that timed out says nothing about
 // the caller's context.
 type NodeError struct {
-	Text  string
-	Cause error // nil where matching it would mislead
-	Heals bool  // time may heal it
+	Text      string
+	Cause     error // nil where matching it would mislead
+	Transient bool  // time may heal it
 }
 
 func (e *NodeError) Error() string { return e.Text }
@@ -294,7 +294,7 @@ func NewNodeError(text string, cause error) *NodeError {
 			cause = nil
 		}
 	}
-	return &NodeError{Text: text, Cause: cause, Heals: true}
+	return &NodeError{Text: text, Cause: cause, Transient: true}
 }
 
 var (
@@ -338,22 +338,22 @@ func Explain(err error) (e *NodeError, said bool) {
 	cause := strings.TrimPrefix(text, "FENCE ")
 	for _, h := range healing {
 		if strings.HasPrefix(cause, h.code) {
-			e.Heals = h.heals
+			e.Transient = h.heals
 			break
 		}
 		if i := strings.Index(cause, h.code+" "); i > 0 && strings.HasPrefix(cause, "ERR ") && (cause[i-1] == ' ' || cause[i-1] == '-') {
-			e.Text, e.Heals = text[:len(text)-len(cause)]+cause[i:], h.heals
+			e.Text, e.Transient = text[:len(text)-len(cause)]+cause[i:], h.heals
 			break
 		}
 	}
 	for _, refusal := range []string{"ERR unknown command", "ERR invalid password"} {
 		if strings.HasPrefix(cause, refusal) {
-			e.Heals = false
+			e.Transient = false
 		}
 	}
 	for _, refusal := range scriptRefusals {
 		if strings.Contains(text, refusal) {
-			e.Heals = false
+			e.Transient = false
 		}
 	}
 	// Where in the script it was: "script: 1b3c, on @user_script:8."
@@ -526,7 +526,7 @@ func readAcquire(v any, err error, zadd *Command, plain bool, exec error, value 
 }
 
 func newFenceError(e *NodeError) *NodeError {
-	return &NodeError{Text: "fence register: " + e.Text, Cause: e.Cause, Heals: e.Heals}
+	return &NodeError{Text: "fence register: " + e.Text, Cause: e.Cause, Transient: e.Transient}
 }
 
 func readRaise(v any, err error) Reply {
@@ -593,7 +593,7 @@ func readLook(v any, err error) Reply {
 	case left == -2:
 		return Reply{Answer: Yes, Sent: true}
 	}
-	return Reply{Answer: No, Left: left, Sent: true}
+	return Reply{Answer: No, TTL: left, Sent: true}
 }
 
 // readWait reads what PTTL says, how many are before us, and the node's time.
@@ -642,7 +642,7 @@ func readTurn(v any, err error, value string) Reply {
 	if !ok1 || !ok2 {
 		return strange(AskTurn, v)
 	}
-	r.Answer, r.Left, r.Before, r.Clock = No, left, int(before), clock
+	r.Answer, r.TTL, r.Before, r.Clock = No, left, int(before), clock
 	switch parts[0] {
 	case int64(0):
 		r.Holder = who
@@ -688,7 +688,7 @@ func readInspect(v any, err error) Reply {
 	if !ok1 || !ok2 {
 		return strange(AskInspect, v)
 	}
-	r := Reply{Answer: Yes, Holder: holder, Left: left, Sent: true}
+	r := Reply{Answer: Yes, Holder: holder, TTL: left, Sent: true}
 	if left == -2 {
 		r.Missing = true
 	}

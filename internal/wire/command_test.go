@@ -229,7 +229,7 @@ func TestACommandThatWasNeverReachedIsUnknown(t *testing.T) {
 		}
 	}
 	r := readAs(AskAcquire, false, untouched, untouched, said("WRONGPASS invalid username-password pair or user is disabled."))
-	if r.Err.Text != "WRONGPASS invalid username-password pair or user is disabled." || r.Err.Heals || r.Stored {
+	if r.Err.Text != "WRONGPASS invalid username-password pair or user is disabled." || r.Err.Transient || r.Stored {
 		t.Errorf("a password that is refused: got %+v, %+v", r, r.Err)
 	}
 }
@@ -332,9 +332,9 @@ func TestScriptsAnswersAreRead(t *testing.T) {
 		{"adopt: another's", AskAdopt, []any{int64(0), theirs}, Reply{Answer: No, Holder: theirs, Sent: true}, ""},
 		{"adopt: nothing there", AskAdopt, []any{int64(-1)}, missing, "missing"},
 		{"adopt: something else", AskAdopt, []any{int64(5)}, Reply{Answer: Unknown, Stored: true, Sent: true}, "unexpected reply []interface {}"},
-		{"inspect: held", AskInspect, []any{theirs, int64(500), "7"}, Reply{Answer: Yes, Holder: theirs, Left: 500, Score: 7, Sent: true}, ""},
-		{"inspect: held without end", AskInspect, []any{"x", int64(-1), ""}, Reply{Answer: Yes, Holder: "x", Left: -1, Sent: true}, ""},
-		{"inspect: free", AskInspect, []any{"", int64(-2), "7"}, Reply{Answer: Yes, Left: -2, Missing: true, Score: 7, Sent: true}, ""},
+		{"inspect: held", AskInspect, []any{theirs, int64(500), "7"}, Reply{Answer: Yes, Holder: theirs, TTL: 500, Score: 7, Sent: true}, ""},
+		{"inspect: held without end", AskInspect, []any{"x", int64(-1), ""}, Reply{Answer: Yes, Holder: "x", TTL: -1, Sent: true}, ""},
+		{"inspect: free", AskInspect, []any{"", int64(-2), "7"}, Reply{Answer: Yes, TTL: -2, Missing: true, Score: 7, Sent: true}, ""},
 		{"inspect: too short", AskInspect, []any{theirs, int64(500)}, strange, "unexpected reply []interface {}"},
 		{"inspect: the ttl as text", AskInspect, []any{theirs, "500", ""}, strange, "unexpected reply []interface {}"},
 		{"inspect: a register that is a word", AskInspect, []any{theirs, int64(500), "word"}, strange, `fence register is no number: "word"`},
@@ -412,8 +412,8 @@ func TestWhatANodeSaysIsClassified(t *testing.T) {
 			}
 			for _, err := range []error{said(c.text), fmt.Errorf("redis: while reading: %w", said(c.text))} {
 				e, told := Explain(err)
-				if !told || e.Heals != c.heals || e.Text != want {
-					t.Errorf("got %q, said=%v, heals=%v; want %q, true, %v", e.Text, told, e.Heals, want, c.heals)
+				if !told || e.Transient != c.heals || e.Text != want {
+					t.Errorf("got %q, said=%v, heals=%v; want %q, true, %v", e.Text, told, e.Transient, want, c.heals)
 				}
 				if e.Error() != e.Text {
 					t.Errorf("shown as %q, want %q", e.Error(), e.Text)
@@ -436,7 +436,7 @@ func TestWhatANodeSaysIsClassified(t *testing.T) {
 			"ERR ACL failure in script: User locks has no permissions to run the 'zadd' command script: 1b3c, on @user_script:8.",
 			"ERR ACL failure in script: No permissions to access a key script: on @user_script:1.",
 		} {
-			if e, _ := Explain(text); e.Heals {
+			if e, _ := Explain(text); e.Transient {
 				t.Errorf("%s: heals", text)
 			}
 			if r := failure(AskTurn, text); r.Stored {
@@ -453,7 +453,7 @@ func TestWhatANodeSaysIsClassified(t *testing.T) {
 			"FENCE ERR The user executing the script can't run this command or subcommand",
 			"FENCE WRONGTYPE Operation against a key holding the wrong kind of value",
 		} {
-			if e, _ := Explain(text); e.Heals {
+			if e, _ := Explain(text); e.Transient {
 				t.Errorf("%s: heals", text)
 			}
 		}
@@ -470,8 +470,8 @@ func TestWhatANodeSaysIsClassified(t *testing.T) {
 			{"FENCE OOM command not allowed when used memory > 'maxmemory'.", true},
 			{"FENCE ERR something that nobody knows", true},
 		} {
-			if e, _ := Explain(c.text); e.Heals != c.heals || e.Text != string(c.text) {
-				t.Errorf("%s: got heals %v, shown as %q; want %v, unchanged", c.text, e.Heals, e.Text, c.heals)
+			if e, _ := Explain(c.text); e.Transient != c.heals || e.Text != string(c.text) {
+				t.Errorf("%s: got heals %v, shown as %q; want %v, unchanged", c.text, e.Transient, e.Text, c.heals)
 			}
 		}
 	})
@@ -522,8 +522,8 @@ func TestWhatHappensOnTheWayIsUnknown(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e, told := Explain(c.err)
-			if told || !e.Heals || !strings.Contains(e.Text, c.text) {
-				t.Errorf("got %q, said=%v, heals=%v; want %q in it, false, true", e.Text, told, e.Heals, c.text)
+			if told || !e.Transient || !strings.Contains(e.Text, c.text) {
+				t.Errorf("got %q, said=%v, heals=%v; want %q in it, false, true", e.Text, told, e.Transient, c.text)
 			}
 			for _, k := range allKinds {
 				r := failure(k, c.err)
@@ -650,7 +650,7 @@ func TestRegistersAreRead(t *testing.T) {
 			if !strings.HasPrefix(e.Text, "fence register") || !strings.Contains(e.Text, c.err) || len(e.Text) > 1000 {
 				t.Errorf("got %q, want it to say %q", Clip(e.Text), c.err)
 			}
-			if e.Heals {
+			if e.Transient {
 				t.Errorf("%q heals with time", e.Text)
 			}
 		})
@@ -895,8 +895,8 @@ func TestAReplicasIntroduction(t *testing.T) {
 			switch e := info.Replica; {
 			case (e != nil) != (c.want != ""):
 				t.Errorf("got %v, want %q", e, c.want)
-			case e != nil && (e.Text != "replica of "+c.want+": pass its master" || e.Heals):
-				t.Errorf("got %v, heals %v", e, e.Heals)
+			case e != nil && (e.Text != "replica of "+c.want+": pass its master" || e.Transient):
+				t.Errorf("got %v, heals %v", e, e.Transient)
 			}
 		})
 	}
@@ -930,8 +930,8 @@ func TestAdvice(t *testing.T) {
 		if c.want != "" {
 			want = strings.TrimSuffix(c.text, ".") + ": " + c.want
 		}
-		if got.Text != want || got.Heals != c.heals || !errors.Is(got, said(c.text)) {
-			t.Errorf("kind %d: got %q, heals %v; want %q, %v", c.kind, got.Text, got.Heals, want, c.heals)
+		if got.Text != want || got.Transient != c.heals || !errors.Is(got, said(c.text)) {
+			t.Errorf("kind %d: got %q, heals %v; want %q, %v", c.kind, got.Text, got.Transient, want, c.heals)
 		}
 	}
 	if got := KindSingle.Advise(nil); got != nil {

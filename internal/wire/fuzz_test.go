@@ -143,7 +143,7 @@ func FuzzExplain(f *testing.F) {
 		if told != errors.As(err, &re) {
 			t.Fatalf("%q: said=%v", err, told)
 		}
-		if !told && !e.Heals {
+		if !told && !e.Transient {
 			t.Errorf("%q: what happened on the way does not heal", err)
 		}
 		if told && len(text) < 200 && !strings.Contains(text, e.Text) && !strings.HasPrefix(e.Text, `"`) { // long ones are clipped, others quoted
@@ -195,7 +195,7 @@ func FuzzLabelOf(f *testing.F) {
 		if !Ours(value) && label != "" {
 			t.Errorf("%q is not ours, and has the label %q", value, label)
 		}
-		if Ours(value) && (len(value) != len(label)+1+UuidLen || value[len(label)] != ':') {
+		if Ours(value) && (len(value) != len(label)+1+UUIDLen || value[len(label)] != ':') {
 			t.Errorf("%q: the label is %q", value, label)
 		}
 		if v := value + ":" + mine[3:]; !Ours(v) || LabelOf(v) != value { // whatever the label
@@ -222,7 +222,7 @@ func FuzzReadScore(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, bits uint64) {
 		for _, v := range []any{text, math.Float64frombits(bits), int64(bits), []byte(text)} {
 			score, e := ReadScore(v)
-			if e == nil && (score < 0 || score >= MaxToken) || e != nil && (score != 0 || e.Heals) {
+			if e == nil && (score < 0 || score >= MaxToken) || e != nil && (score != 0 || e.Transient) {
 				t.Errorf("%#v: got %d, %v", v, score, e)
 			}
 			if e != nil && (!strings.HasPrefix(e.Text, "fence register") || len(e.Text) > 1200) {

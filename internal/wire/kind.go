@@ -61,7 +61,7 @@ func Introduce(server, replication *Command, exec error) *Introduction {
 	case "slave", "replica":
 		master := net.JoinHostPort(infoField(text, "master_host"), infoField(text, "master_port"))
 		info.Replica = NewNodeError("replica of "+quoteValue(master)+": pass its master", errReplica)
-		info.Replica.Heals = false
+		info.Replica.Transient = false
 	}
 	return info
 }
@@ -85,7 +85,7 @@ func (k NodeKind) Advise(e *NodeError) *NodeError {
 	if e == nil || k == KindCluster {
 		return e
 	}
-	text, heals := e.Text, e.Heals
+	text, heals := e.Text, e.Transient
 	switch code, _, _ := strings.Cut(text, " "); code {
 	case "MOVED", "CROSSSLOT":
 		text, heals = text+": "+inCluster, k != KindSingle
@@ -96,7 +96,7 @@ func (k NodeKind) Advise(e *NodeError) *NodeError {
 	default:
 		return e
 	}
-	return &NodeError{Text: text, Cause: e.Cause, Heals: heals}
+	return &NodeError{Text: text, Cause: e.Cause, Transient: heals}
 }
 
 const inCluster = "a node of a Redis Cluster: pass independent masters, or one ClusterClient as one node"

@@ -15,7 +15,7 @@ import (
 const (
 	fenceSuffix   = ":fence"
 	queueSuffix   = ":queue"
-	lapseSuffix   = ":lapse"
+	expirySuffix  = ":lapse"
 	releaseSuffix = ":release"
 	bootSuffix    = ":boot"
 )
@@ -24,7 +24,7 @@ const (
 // everybody's batch to the node.
 const MaxKeyBytes = 64 << 10
 
-var suffixes = []string{fenceSuffix, queueSuffix, lapseSuffix, releaseSuffix, bootSuffix}
+var suffixes = []string{fenceSuffix, queueSuffix, expirySuffix, releaseSuffix, bootSuffix}
 
 // lockKey is what the nodes know a lock by. It does not change; all who deal with the
 // lock share it.
@@ -38,7 +38,7 @@ type LockKey struct {
 		full    any
 		fence   any // the fence register: a sorted set of f and lua/adopt.lua's notes
 		queue   any // the queue of waiters, by their tickets
-		lapse   any // and when each of their places is over
+		expiry  any // and when each of their places is over
 		channel any
 	}
 }
@@ -55,7 +55,7 @@ func NameKey(prefix, key string) (*LockKey, error) {
 		return nil, fmt.Errorf("redlock: the key %q looks like a name that this library keeps beside locks ({...}%s): take another", Clip(full), strings.Join(suffixes, ", {...}"))
 	}
 	base := sibling(full)
-	all := base + fenceSuffix + base + queueSuffix + base + lapseSuffix + base + releaseSuffix // one piece of memory
+	all := base + fenceSuffix + base + queueSuffix + base + expirySuffix + base + releaseSuffix // one piece of memory
 	next := func(suffix string) (name string) {
 		n := len(base) + len(suffix)
 		name, all = all[:n], all[n:]
@@ -65,7 +65,7 @@ func NameKey(prefix, key string) (*LockKey, error) {
 	k.args.full = full
 	k.args.fence = next(fenceSuffix)
 	k.args.queue = next(queueSuffix)
-	k.args.lapse = next(lapseSuffix)
+	k.args.expiry = next(expirySuffix)
 	k.Channel = next(releaseSuffix)
 	k.args.channel = k.Channel
 	return k, nil
@@ -73,7 +73,7 @@ func NameKey(prefix, key string) (*LockKey, error) {
 
 // withQueue is the keys of a script that minds the lock, its register and its queue.
 func (k *LockKey) withQueue() []any {
-	return []any{k.args.full, k.args.fence, k.args.queue, k.args.lapse}
+	return []any{k.args.full, k.args.fence, k.args.queue, k.args.expiry}
 }
 
 // reserved reports whether a key could be one of ours beside another lock.

@@ -19,7 +19,7 @@ const (
 
 	// placeLife is how long a place counts otherwise: two refreshes, at pollHeard. One
 	// whose connection is gone is passed over at once.
-	placeLife = 12 * time.Second
+	entryLife = 12 * time.Second
 
 	// queueLife is the ttl of a queue, so that unused names leave nothing behind.
 	queueLife = 15 * time.Second
@@ -33,7 +33,7 @@ const (
 // turnQuestion is an acquire that minds the queue. ticket 0: it does not queue, and may
 // only stand there as place.
 func TurnQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, proposal int64, place string, ticket int64) Question {
-	q := Question{Kind: AskTurn, Value: value, Ttl: ttl}
+	q := Question{Kind: AskTurn, Value: value, TTL: ttl}
 	t := ""
 	if ticket != 0 {
 		t = strconv.FormatInt(ticket, 10)
@@ -51,7 +51,7 @@ func WaitQuestion(name *LockKey, place string, behind bool) Question {
 	if behind {
 		t = "new"
 	}
-	q.evalOn(waitScript, []any{name.args.full, name.args.queue, name.args.lapse}, place, t, placeLife.Milliseconds(), queueLife.Milliseconds())
+	q.evalOn(waitScript, []any{name.args.full, name.args.queue, name.args.expiry}, place, t, entryLife.Milliseconds(), queueLife.Milliseconds())
 	return q
 }
 
@@ -59,6 +59,6 @@ func WaitQuestion(name *LockKey, place string, behind bool) Question {
 // is free: a new one every time, for who hears it acts once for each.
 func LeaveQuestion(name *LockKey, place, value string, tell int) Question {
 	q := Question{Kind: AskLeave}
-	q.evalOn(leaveScript, []any{name.args.full, name.args.queue, name.args.lapse}, place, name.args.channel, tell, value)
+	q.evalOn(leaveScript, []any{name.args.full, name.args.queue, name.args.expiry}, place, name.args.channel, tell, value)
 	return q
 }

@@ -35,19 +35,19 @@ func Short(d time.Duration) string {
 }
 
 // uuidLen is the length of a uuid's text, which ends every value of ours.
-const UuidLen = 36
+const UUIDLen = 36
 
 // labelOf is the part of a value of ours before its uuid; "": the value is not ours.
 func LabelOf(value string) string {
 	if Ours(value) {
-		return value[:len(value)-UuidLen-1]
+		return value[:len(value)-UUIDLen-1]
 	}
 	return ""
 }
 
 // ours reports whether a value is "label:uuid".
 func Ours(value string) bool {
-	i := len(value) - UuidLen - 1
+	i := len(value) - UUIDLen - 1
 	return i >= 0 && value[i] == ':' && uuid.Validate(value[i+1:]) == nil
 }
 

@@ -31,7 +31,7 @@ type dialled struct {
 	cutOff time.Duration // a connection lives that long
 }
 
-// earsBy gives nodes whose ears dial through d.
+// earsBy gives nodes whose subscribers dial through d.
 func (s *stage) earsBy(d *dialled) (nodes []redlock.Node) {
 	ask := s.Cluster.Clients()
 	for i, c := range ask {

@@ -300,7 +300,7 @@ func (w ways) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
 	return w.ear.Subscribe(ctx, channels...)
 }
 
-// apart is nodes with ears of their own.
+// apart is nodes with subscribers of their own.
 func (s *stage) apart() (nodes []redlock.Node, ears []*redis.Client) {
 	ask := s.Cluster.Clients()
 	ears = s.Cluster.Clients()
@@ -412,7 +412,7 @@ func TestALostSubscriptionIsFollowedByALook(t *testing.T) {
 		nodes, ears := s.apart()
 		l := s.LockerWith(redlock.Options{}, nil, nodes)
 		w := s.settled(l, time.Second)
-		// The connections of two ears break, and new ones are slow to hear. Looks come
+		// The connections of two subscribers break, and new ones are slow to hear. Looks come
 		// every 125 to 250 ms meanwhile, and one is just over when the lock becomes free.
 		s.Cluster.Cut(ears[0], ears[1])
 		var freed time.Time

@@ -294,7 +294,7 @@ func realIs(t testing.TB, what string, err error, want ...error) {
 	}
 }
 
-// A realProxy stands between a client and a server. What is in flight is delivered
+// A realProxy stands between a client and a server. What is in batch is delivered
 // even when the client has closed its connection, as a network does.
 type realProxy struct {
 	backend string
