@@ -1,15 +1,16 @@
-// Package seam is how packages inside this module reach what package redlock keeps to itself: a Locker whose clocks
-// and whose randomness are given, so that a simulation is a function of its seed. Root registers, others take; a
-// program that imports redlock alone cannot get here, and pays one assignment at its start.
+// Package seam gives other packages of this module access to features that package redlock does not export: a Locker with
+// given clocks and given randomness, so that a simulation is a function of its seed. Package redlock sets the variables
+// and the other packages read them. A program that imports only redlock cannot use them; they cost it one assignment
+// when it starts.
 package seam
 
-// NewLocker is set by package redlock when it is initialized, to a
+// NewLocker is set by package redlock during initialization. Its type is
 //
 //	func(opt redlock.Options, steady, wall func() time.Time, seed uint64, nodes ...redlock.Node) (*redlock.Locker, error)
 //
-// which is redlock.New with a steady clock, a wall clock (nil: the real ones) and a seed for all that is random. It
-// is an any because redlock imports this package, and so this package cannot name redlock's types.
+// It is redlock.New with a monotonic clock, a wall clock (nil means the real one, for each) and a seed for everything that
+// is random. Its static type is any because redlock imports this package, so this package cannot name redlock's types.
 var NewLocker any
 
-// MinFlights is how many pipelines may be under way to the nearest node. It is not to be changed while there is a Locker.
+// MinFlights is how many pipelines may be in flight to the nearest node. It must not be changed while a Locker exists.
 var MinFlights *int
