@@ -12,9 +12,9 @@ import (
 
 // A deaf node is a client without Subscribe, so that waiters poll.
 //
-// It takes some microseconds before each command that depend on what is sent. The library starts goroutines for a
-// PING and for what is owed at one instant; with one idle connection in go-redis's pool, the scheduler would choose
-// which of them gets it and which has to dial.
+// It sleeps for some microseconds before each command, which depend on the command. The library starts goroutines for a PING
+// and for pending clean-ups at the same instant; with one idle connection in go-redis's pool, the scheduler would choose which
+// of them gets it and which has to dial.
 type deaf struct {
 	client *redis.Client
 	seed   uint64
@@ -29,11 +29,11 @@ func (d deaf) Process(ctx context.Context, cmd redis.Cmder) error {
 
 func (d deaf) Pipeline() redis.Pipeliner { return &pipeline{Pipeliner: d.client.Pipeline(), d: d} }
 
-// A hearing node is one that announcements are heard from. It takes its moment before a subscription, too.
+// A hearing node is a client with Subscribe. It sleeps before a subscription, too.
 type hearing struct{ deaf }
 
 func (h hearing) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
-	slices.Sort(channels) // they come out of a map
+	slices.Sort(channels) // the library iterates over a map
 	key := uint64(len(channels))
 	for _, c := range channels {
 		key = mix(key, hashOf(c))
@@ -46,7 +46,7 @@ func (d deaf) pause(key uint64) time.Duration {
 	return moment(d.seed, key, uint64(time.Now().UnixNano())) / 4
 }
 
-// A pipeline knows what it is about to send.
+// A pipeline sleeps, depending on its commands, before it sends them.
 type pipeline struct {
 	redis.Pipeliner
 	d   deaf
@@ -75,6 +75,7 @@ func hashOf(text string) uint64 {
 	return sum.Sum64()
 }
 
+// argsOf returns a hash of key and the commands.
 func argsOf(key uint64, cmds ...redis.Cmder) uint64 {
 	sum := fnv.New64a()
 	for _, c := range cmds {

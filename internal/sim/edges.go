@@ -16,16 +16,16 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 )
 
-// The edges of the library are where it meets code and data that are not its own: callbacks, contexts and clients of the
-// user, keys of somebody else, permissions, and several callers of one Locker that take the same lock over. All of that
-// does here what it rarely does elsewhere, at the worst moment. The judges of it are in stays.go.
+// The edges of the library are where it meets code and data that are not its own: callbacks, contexts and clients of the user,
+// foreign keys, permissions, and several callers of one Locker that adopt the same lock. Here all of these do what they rarely do
+// elsewhere, at the worst moment. Their judges are in stays.go.
 
-// A thrown is what simulated code panics with.
+// A thrown is the value with which simulated code panics.
 type thrown string
 
 var errThrown = errors.New("sim: a callback panicked")
 
-// recovered returns errThrown if f is ended by a panic of simulated code.
+// recovered calls f. It returns errThrown if simulated code panics in f.
 func recovered(f func() error) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -39,9 +39,9 @@ func recovered(f func() error) (err error) {
 	return f()
 }
 
-// panics is a callback that panics, now and then, where that can be recovered from: below a call of the task. Some
-// callbacks are called on the library's own goroutines, too, where a panic ends the process by Go's rules. Which Ops these
-// are is the library's business, so the stack is asked.
+// panics panics now and then, as a callback might, but only where the panic can be recovered: in a call from a task. The library
+// also calls some callbacks on its own goroutines, where a panic ends the process. Which ones these are is up to the library, so
+// panics examines the stack.
 func (c *client) panics(what ...uint64) {
 	if c.i >= len(c.w.s.Clients) {
 		return
@@ -52,7 +52,7 @@ func (c *client) panics(what ...uint64) {
 	}
 }
 
-// recoverable reports that recovered is among the callers.
+// recoverable reports whether recovered is among the callers.
 func recoverable() bool {
 	pc := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc)])
@@ -67,14 +67,14 @@ func recoverable() bool {
 	}
 }
 
-// retry is an Options.Retry that is much like the default.
+// retry is an Options.Retry that resembles the default.
 func (c *client) retry(attempt int) time.Duration {
 	c.panics(uint64(attempt), uint64(time.Now().UnixNano()))
 	return min(10*ms<<min(attempt-1, 5), 250*ms)
 }
 
-// A hesitant context takes its time to say whether it is done. So what happens between two steps of the library that
-// otherwise take no time can happen here: the scheduler may stop a goroutine anywhere.
+// A hesitant context takes some time to report whether it is done. So events can happen between two steps of the library that
+// otherwise take no time: a real scheduler may stop a goroutine anywhere.
 type hesitant struct {
 	context.Context
 	key   uint64
@@ -86,7 +86,7 @@ func (c hesitant) Err() error {
 	return c.Context.Err()
 }
 
-// slowly makes a context hesitant, in schedules that are about this.
+// slowly makes a context hesitant, in the schedules that need it.
 func (d *doing) slowly(ctx context.Context) context.Context {
 	if !d.w.s.Edges {
 		return ctx
@@ -94,15 +94,15 @@ func (d *doing) slowly(ctx context.Context) context.Context {
 	return hesitant{ctx, mix(d.w.s.Seed, uint64(d.i)), new(atomic.Uint64)}
 }
 
-// A joiner waits for somebody of its process to be about to release.
+// A joiner waits until a holder in its own process is about to release.
 type joiner struct {
 	client int
 	come   chan struct{}
 	leave  context.CancelFunc
 }
 
-// join queues behind a holder of its own process so shortly before the release that this meets it in the midst of its
-// first attempt, and gives up at about the time at which the lock is handed to it.
+// join queues behind a holder in its own process so shortly before the release that the release happens during the joiner's
+// first attempt. It gives up at about the time at which the lock is handed over to it.
 func (d *doing) join() {
 	if !d.step() {
 		return
@@ -132,7 +132,7 @@ func (d *doing) join() {
 	}
 }
 
-// gather has those come who join before a release, and some of them leave again around it.
+// gather lets the joiners come before a release, and makes some of them give up around it.
 func (w *world) gather(d *doing) {
 	w.mu.Lock()
 	var mine []joiner
@@ -150,15 +150,15 @@ func (w *world) gather(d *doing) {
 	now := uint64(w.now())
 	for i, j := range mine {
 		close(j.come)
-		if mix(now, uint64(i))%4 > 0 { // else it is there to be handed the lock after those that leave
+		if mix(now, uint64(i))%4 > 0 { // the others stay to receive the lock after those that give up
 			time.AfterFunc(400*time.Microsecond+64*moment(now, uint64(i), 1), j.leave)
 		}
 	}
 	time.Sleep(400*time.Microsecond + 32*moment(now))
 }
 
-// rush has several callers adopt one value at once, most of them in the Locker that has the lock, or at about the time at
-// which its holder releases it. Their ttls are very different, and half of them give up in the midst of it.
+// rush makes several callers adopt one value at once, most of them in the Locker that holds the lock, or at about the time at
+// which its holder releases it. Their ttls differ greatly, and half of them cancel in the middle.
 func (d *doing) rush() {
 	giver := d.w.holder(d.Key)
 	value, first := "", d.Client
@@ -185,7 +185,7 @@ func (d *doing) rush() {
 	for j := range d.Times {
 		draw := func(what uint64) uint64 { return mix(d.w.s.Seed, uint64(d.i), uint64(j), what) }
 		a := *d
-		a.i = 1_000_000 + 100*d.i + j // its moments are its own
+		a.i = 1_000_000 + 100*d.i + j // so that it has sleeping times of its own
 		a.Client = first
 		if d.Late != andRelease && draw(1)%3 == 0 {
 			a.Client = int(draw(2) % uint64(len(d.w.s.Clients)))
@@ -210,13 +210,13 @@ func (d *doing) rush() {
 	}
 }
 
-// A rush may come when the holder releases, or be of the holder's own process, which releases as soon as all have failed.
+// A rush may come at the release, or be in the holder's own process, which releases as soon as all adopters have failed.
 const (
 	atRelease = time.Duration(1 + iota)
 	andRelease
 )
 
-// endIfHeld notes that a holder releases, unless the claim is over.
+// endIfHeld records that a holder releases, and returns false if the claim has already ended.
 func (w *world) endIfHeld(k *holding) bool {
 	now := w.now()
 	w.mu.Lock()
@@ -228,7 +228,7 @@ func (w *world) endIfHeld(k *holding) bool {
 	return true
 }
 
-// again releases, and once more when the time of the lock is over: the second answer may not know less than the first.
+// again releases, and releases again after the lock has expired: the second result must not know less than the first.
 func (d *doing) again(k *holding) {
 	if k == nil || !d.sleep(d.Hold) {
 		return
@@ -241,14 +241,14 @@ func (d *doing) again(k *holding) {
 	}
 }
 
-// permissions are what a node's user may lack: commands, as if one were not in its ACL; none: all.
+// permissions are the permissions that a node's user may lack: commands, as if they were missing in its ACL; nil means all commands.
 var permissions = [][]string{{"GET"}, {"GET"}, {"PUBLISH"}, {"EVALSHA", "EVAL"}, {"ZADD"}, {"DEL"}, {"PTTL"}, {"PEXPIRE"}, {"SET"}, nil}
 
 func (f Fault) permission() []string { return permissions[f.N%len(permissions)] }
 
 const noPermission = "NOPERM this user has no permissions to run the command"
 
-// deny takes a permission from the user of a node, or of all of them: ACLs are mostly the same everywhere.
+// deny removes a permission from the user of a node, or of all nodes, since ACLs are usually the same everywhere.
 func (w *world) deny(f Fault) (end func()) {
 	var ends []func()
 	for i := range w.c.Len() {
@@ -279,7 +279,7 @@ func (w *world) denyOne(f Fault) (end func()) {
 	})
 }
 
-// foreign has somebody who knows nothing of us lock the key on some nodes, where it is free.
+// foreign makes a client that knows nothing of this library lock the key on some nodes, where it is free.
 func (w *world) foreign(f Fault) (end func()) {
 	key := f.Key % w.s.Keys
 	value := fmt.Sprintf("customer %d", w.now())
@@ -313,7 +313,7 @@ func (w *world) evictOthers(node, key int, value string) {
 	}
 }
 
-// othersAt is a value of somebody else that is stored at the key; "": there is none.
+// othersAt returns a foreign value that is stored at the key, or "".
 func (w *world) othersAt(key int) string {
 	for i := range w.c.Len() {
 		if v, ok := w.c.Node(i).Get(keyName(key)); ok && w.isOthers(v) {
@@ -329,10 +329,10 @@ func (w *world) isOthers(value string) bool {
 	return w.others[value]
 }
 
-// ordered begins the values of the keys that somebody else keeps.
+// ordered is the prefix of the values of foreign keys.
 const ordered = "an order of "
 
-// keepOthers has the keys that are left alone at the end be somebody else's, without a ttl, whenever they are free.
+// keepOthers stores foreign values without a ttl, whenever they are free, at the keys that are not acquired at the end.
 func (w *world) keepOthers() {
 	for n := 0; w.now() < w.s.Ends(); n++ {
 		for key := w.s.Keys - w.s.Alone; key < w.s.Keys; key++ {
@@ -348,12 +348,12 @@ func (w *world) keepOthers() {
 	}
 }
 
-// removeOthers has everybody else take back what is theirs, and an operator what nobody removes.
+// removeOthers removes all foreign values, and, as an operator would, the values that nobody else removes.
 func (w *world) removeOthers() {
 	if !w.s.Edges {
 		return
 	}
-	time.Sleep(w.settled()) // what was adopted is put back by then
+	time.Sleep(w.settled()) // failed adoptions are undone by then
 	for i := range w.c.Len() {
 		for key := range w.s.Keys {
 			if v, _ := w.c.Node(i).Get(keyName(key)); w.isOthers(v) || w.isTorn(v) {
@@ -363,7 +363,7 @@ func (w *world) removeOthers() {
 	}
 }
 
-// distrust puts what a user may have around a client's nodes: a type of his own, and one whose calls panic.
+// distrust wraps a client's nodes as a user might: in a foreign type, and in one whose calls panic.
 func (c *client) distrust() {
 	for i, n := range c.nodes {
 		t := trap{n, c, i}
@@ -371,7 +371,7 @@ func (c *client) distrust() {
 		wrapped := c.i < len(c.w.s.Clients) && c.w.s.Clients[c.i].Wrapped
 		switch {
 		case wrapped:
-			c.nodes[i] = t // hides all but the two methods
+			c.nodes[i] = t // hides all methods but the two of redlock.Node
 		case ok:
 			c.nodes[i] = earTrap{t, s}
 		default:
@@ -386,7 +386,7 @@ type subscriber interface {
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
-// A trap is a node whose calls panic while a fault has them do so: before anything is sent, or behind it.
+// A trap is a node whose calls panic while a fault is active, before or after anything is sent.
 type trap struct {
 	redlock.Node
 	c *client

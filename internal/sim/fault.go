@@ -10,7 +10,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
-// fault strikes, and mends what it did.
+// fault injects a fault and ends it.
 func (w *world) fault(i int) {
 	f := w.s.Faults[i]
 	time.Sleep(f.At + w.spread(2, i) - w.now())
@@ -26,6 +26,7 @@ func (w *world) fault(i int) {
 	end()
 }
 
+// weather counts the active faults.
 func (w *world) weather(open int) {
 	now := w.now()
 	w.mu.Lock()
@@ -34,7 +35,7 @@ func (w *world) weather(open int) {
 	w.quiet = now
 }
 
-// strike begins a fault and returns what ends it; nil: it is over.
+// strike begins a fault and returns the function that ends it, or nil if it has no end.
 func (w *world) strike(f Fault) (end func()) {
 	n := w.c.Node(f.Node % w.c.Len())
 	switch f.Do {
@@ -159,8 +160,8 @@ func (w *world) fails(f Fault, n *redlocktest.Node, text string) func() {
 	return w.last("fail", f, func() { n.Fail("") })
 }
 
-// last ends a kind of fault on a node with the last one of those that overlap: a node that is to stay down for a ttl
-// must not be started by another fault's end.
+// last makes overlapping faults of one kind on a node end with the last of them: the end of one fault must not start a node
+// that another fault keeps down.
 func (w *world) last(kind string, f Fault, end func()) func() {
 	kind += nodeName(f.Node)
 	w.mu.Lock()
@@ -177,31 +178,31 @@ func (w *world) last(kind string, f Fault, end func()) func() {
 	}
 }
 
-// up reports that no other fault keeps the node down.
+// up reports whether no other fault keeps the node down.
 func (w *world) up(f Fault) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.depth["down"+nodeName(f.Node)] == 0
 }
 
-// dropRequests has the connections broken before the next count commands are executed.
+// dropRequests makes the connection break before each of the next count commands is executed.
 func (w *world) dropRequests(node, count int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.drops[node] = count
 }
 
-// A tracer hashes what a node is sent.
+// A tracer hashes the commands that a node receives.
 type tracer struct {
 	mu  sync.Mutex
 	n   uint64
 	sum hash.Hash64
 }
 
-// listen, if not nil, is told every command of traced runs: for tests that ask where two runs part.
+// listen, if not nil, is called with every command of traced runs. Tests use it to find where two runs diverge.
 var listen func(node int, at instant, args []string)
 
-// watchNodes puts a hook in front of every node: for what has to be broken before it is executed, and for the trace.
+// watchNodes installs a hook on every node: for requests that are dropped before they are executed, and for the trace.
 func (w *world) watchNodes(trace bool) (tracers []*tracer) {
 	drops := false
 	for _, f := range w.s.Faults {
@@ -246,7 +247,7 @@ func (w *world) watchNodes(trace bool) (tracers []*tracer) {
 			}
 			w.mu.Unlock()
 			if drop {
-				n.Refuse(true) // resets: the command under the hook is not executed any more
+				n.Refuse(true) // resets the connections: the command that called this hook is not executed
 				w.mu.Lock()
 				still := w.depth["refuse"+nodeName(i)] > 0
 				w.mu.Unlock()
@@ -257,7 +258,7 @@ func (w *world) watchNodes(trace bool) (tracers []*tracer) {
 	return tracers
 }
 
-// saveEverySecond writes the nodes' data to their disks, where a fault of the schedule reads it.
+// saveEverySecond saves the nodes' data to their disks, from which Revert restores it.
 func (w *world) saveEverySecond() {
 	revert := false
 	for _, f := range w.s.Faults {

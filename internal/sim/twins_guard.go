@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/twin"
 )
 
-// The twins of the scripts that lua/guard.lua goes before; see twins.go.
+// The twins of the scripts that have lua/guard.lua prepended; see twins.go.
 
 var guardTwins = []scriptTwin{
 	{"guard+acquire", "903f91a521d2e497f19f561676860e997eee932e", guarded(acquireTwin)},
@@ -23,7 +23,7 @@ var (
 	upText   = regexp.MustCompile(`uptime_in_seconds:(\d+)`)
 )
 
-// guarded is a twin with that of lua/guard.lua before it.
+// guarded returns a twin that executes lua/guard.lua before f.
 func guarded(f twin.Twin) twin.Twin {
 	return func(call twin.Call, keys, argv []string) (any, bool) {
 		if _, ok := check(call, keys); !ok {
@@ -57,7 +57,7 @@ func guarded(f twin.Twin) twin.Twin {
 			}
 			me := told("replication", replText)
 			if me == "" {
-				return nil, false // one that tells nothing
+				return nil, false // a server that reports no ID
 			}
 			if !known || me != id {
 				since = now

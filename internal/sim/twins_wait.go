@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/twin"
 )
 
-// The twins of the scripts of waiting; see twins.go.
+// The twins of the scripts for waiting; see twins.go.
 
 var waitTwins = []scriptTwin{
 	{"turn", "dcd2c4017576bdce378113d8f9596d794c1e523d", turnTwin},
@@ -15,13 +15,14 @@ var waitTwins = []scriptTwin{
 	{"leave", "9b1d671e4ecc91abe07cde69355ecfd38b3826cf", leaveTwin},
 }
 
-// queueOf is the queue and the ends of its places; ok is false if one has another type, or the clock is not to be had.
+// A queueOf is a queue of waiters, with the expiry of each entry.
 type queueOf struct {
 	call         twin.Call
 	queue, lapse string
 	ms, us       int
 }
 
+// open returns a queue; ok is false if one of its keys has another type, or the clock cannot be read.
 func open(call twin.Call, queue, lapse string) (q queueOf, ok bool) {
 	for _, key := range []string{queue, lapse} {
 		if kind, err := call("TYPE", key); err != nil || kind != "zset" && kind != "none" {
@@ -37,7 +38,7 @@ func open(call twin.Call, queue, lapse string) (q queueOf, ok bool) {
 	return queueOf{call: call, queue: queue, lapse: lapse, ms: s*1000 + us/1000, us: s*1_000_000 + us}, true
 }
 
-// sweep drops the places whose time is over, and those that would last for longer than life.
+// sweep removes the entries that have expired, and those that would expire later than life from now.
 func (q queueOf) sweep(life string) {
 	for _, r := range [][2]string{{"-inf", strconv.Itoa(q.ms - 1)}, {strconv.Itoa(q.ms + number(life) + 1), "+inf"}} {
 		for _, place := range q.list("ZRANGEBYSCORE", q.lapse, r[0], r[1]) {
@@ -60,14 +61,14 @@ func (q queueOf) list(args ...string) (places []string) {
 	return places
 }
 
-// last gives a place its end, and the queue its life.
+// last sets the expiry of an entry and the ttl of the queue.
 func (q queueOf) last(place, life, queueLife string) {
 	q.call("ZADD", q.lapse, strconv.Itoa(q.ms+number(life)), place)
 	q.call("PEXPIRE", q.queue, queueLife)
 	q.call("PEXPIRE", q.lapse, queueLife)
 }
 
-// over is when a place's time is over; ok is false if it has no end.
+// over returns when an entry expires; ok is false if it has no expiry.
 func (q queueOf) over(place string) (ms float64, ok bool) {
 	score, err := q.call("ZSCORE", q.lapse, place)
 	text, ok := score.(string)
@@ -153,7 +154,7 @@ func leaveTwin(call twin.Call, keys, argv []string) (any, bool) {
 	return 1, true
 }
 
-// tell announces a value to the first few that hear it.
+// tell announces a value to the first entries whose channels have a subscriber, at most most of them.
 func (q queueOf) tell(channel, value string, most int) {
 	const chunk, longest = 16, 512
 	told := 0
