@@ -14,8 +14,8 @@ import (
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
-// TestTwinsOfWaiting plays random calls of the scripts of waiting with their twins and with the scripts: the same replies, the same
-// announcements, and the same is stored.
+// TestTwinsOfWaiting makes random calls of the scripts for waiting, with their twins and with the scripts: the replies, the
+// announcements and the stored data must be the same.
 func TestTwinsOfWaiting(t *testing.T) {
 	defer twin.Enable(true)
 	for seed := range uint64(20) {
@@ -31,7 +31,7 @@ func TestTwinsOfWaiting(t *testing.T) {
 	}
 }
 
-// waitCalls plays a random sequence, and tells what came of each call.
+// waitCalls makes a random sequence of calls and returns the result of each.
 func waitCalls(t *testing.T, seed uint64) (told []string) {
 	redlocktest.BubbleFunc(t, func() {
 		r := rand.New(rand.NewPCG(seed, 1))
