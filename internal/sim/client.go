@@ -19,15 +19,15 @@ type client struct {
 	links []*redis.Client
 	nodes []redlock.Node
 
-	mu     sync.Mutex
-	l      *redlock.Locker
-	life   int // number of Lockers opened
-	dead   bool
-	births int           // number of processes that replaced a dead one
-	ending bool          // l is being closed
-	paused time.Time     // the process is paused until then
-	wall   time.Duration // how far its wall clock is ahead
-	set    time.Time     // when the wall clock was last stepped
+	mu           sync.Mutex
+	l            *redlock.Locker
+	life         int // number of Lockers opened
+	dead         bool
+	incarnations int           // number of processes that replaced a dead one
+	ending       bool          // l is being closed
+	paused       time.Time     // the process is paused until then
+	wall         time.Duration // how far its wall clock is ahead
+	set          time.Time     // when the wall clock was last stepped
 }
 
 func (w *world) newClient(i int) *client {
@@ -44,15 +44,15 @@ func (w *world) newClient(i int) *client {
 func (c *client) connect() {
 	c.links, c.nodes = c.w.c.Clients(), nil
 	for _, n := range c.links {
-		d := deaf{n, c.w.s.Seed + uint64(c.i)}
-		if c.w.s.Ears {
-			c.nodes = append(c.nodes, hearing{d})
+		d := pollingNode{n, c.w.s.Seed + uint64(c.i)}
+		if c.w.s.Subscribers {
+			c.nodes = append(c.nodes, subscribingNode{d})
 		} else {
 			c.nodes = append(c.nodes, d)
 		}
 	}
 	if c.w.s.Edges {
-		c.distrust()
+		c.wrapNodes()
 	}
 }
 
@@ -134,13 +134,13 @@ func (c *client) stoodStill(since time.Time) bool {
 // a node for which all of them wait, or in one batch. Otherwise the scheduler would choose the goroutine that draws the
 // Locker's next random number.
 func (c *client) observe(r redlock.Round) {
-	defer c.panics(uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key))
+	defer c.maybePanic(uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key))
 	if r.Op == redlock.OpAcquire && r.Attempt == 0 {
 		return // no attempt was made
 	}
 	switch r.Op {
 	case redlock.OpAcquire, redlock.OpRaise:
-		c.gate()
+		c.waitWhilePaused()
 	case redlock.OpExtend, redlock.OpLook:
 	case redlock.OpAdopt:
 		if !c.w.s.Edges { // in other profiles only one caller adopts at a time
@@ -149,14 +149,14 @@ func (c *client) observe(r redlock.Round) {
 	default:
 		return
 	}
-	time.Sleep(moment(c.w.s.Seed, uint64(c.i), uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key)))
+	time.Sleep(jitter(c.w.s.Seed, uint64(c.i), uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key)))
 }
 
-// moment returns a pseudo-random duration of some microseconds; equal arguments give equal results.
-func moment(vs ...uint64) time.Duration { return time.Duration(mix(vs...) % 16381) }
+// jitter returns a pseudo-random duration of some microseconds; equal arguments give equal results.
+func jitter(vs ...uint64) time.Duration { return time.Duration(mix(vs...) % 16381) }
 
-// gate sleeps while the process is paused.
-func (c *client) gate() {
+// waitWhilePaused sleeps while the process is paused.
+func (c *client) waitWhilePaused() {
 	c.mu.Lock()
 	until := c.paused
 	c.mu.Unlock()
@@ -192,7 +192,7 @@ func (c *client) end(how string, off func(...*redis.Client)) bool {
 		return false
 	}
 	c.w.mu.Lock()
-	c.w.shutAt[c.label()] = never // it does not clean up
+	c.w.closedAt[c.label()] = never // it does not clean up
 	c.w.mu.Unlock()
 	c.w.struck("c%d %s", c.i, how)
 	off(links...)
@@ -200,12 +200,12 @@ func (c *client) end(how string, off func(...*redis.Client)) bool {
 	return true
 }
 
-// rise starts another process in place of one that has ended.
-func (c *client) rise() {
+// startAnother starts another process in place of one that has ended.
+func (c *client) startAnother() {
 	c.mu.Lock()
 	c.connect()
 	c.dead = false
-	c.births++
+	c.incarnations++
 	c.mu.Unlock()
 	c.start()
 }
@@ -217,11 +217,11 @@ func (c *client) linkTo(node int) *redis.Client {
 	return c.links[node]
 }
 
-// birth returns the number of the current process, among those that were in this place.
-func (c *client) birth() int {
+// incarnation returns the number of the current process, among those that were in this place.
+func (c *client) incarnation() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.births
+	return c.incarnations
 }
 
 // outcome returns the word for an error in the history.

@@ -56,8 +56,8 @@ func hashes(t *testing.T) string {
 	return strings.Join(all, " ")
 }
 
-// heard runs a schedule and returns its history and all commands, ordered by time.
-func heard(t *testing.T, s *Schedule) (*History, []string) {
+// runRecorded runs a schedule and returns its history and all commands, ordered by time.
+func runRecorded(t *testing.T, s *Schedule) (*History, []string) {
 	var mu sync.Mutex
 	var lines []string
 	listen = func(node int, at instant, args []string) {
@@ -71,8 +71,8 @@ func heard(t *testing.T, s *Schedule) (*History, []string) {
 	return h, lines
 }
 
-// parting returns where two runs diverge.
-func parting(a, b []string) string {
+// firstDifference returns where two runs diverge.
+func firstDifference(a, b []string) string {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
 			from := max(0, i-6)

@@ -39,10 +39,10 @@ func recovered(f func() error) (err error) {
 	return f()
 }
 
-// panics panics now and then, as a callback might, but only where the panic can be recovered: in a call from a task. The library
+// maybePanic panics now and then, as a callback might, but only where the panic can be recovered: in a call from a task. The library
 // also calls some callbacks on its own goroutines, where a panic ends the process. Which ones these are is up to the library, so
-// panics examines the stack.
-func (c *client) panics(what ...uint64) {
+// maybePanic examines the stack.
+func (c *client) maybePanic(what ...uint64) {
 	if c.i >= len(c.w.s.Clients) {
 		return
 	}
@@ -69,7 +69,7 @@ func recoverable() bool {
 
 // retry is an Options.Retry that resembles the default.
 func (c *client) retry(attempt int) time.Duration {
-	c.panics(uint64(attempt), uint64(time.Now().UnixNano()))
+	c.maybePanic(uint64(attempt), uint64(time.Now().UnixNano()))
 	return min(10*ms<<min(attempt-1, 5), 250*ms)
 }
 
@@ -82,12 +82,12 @@ type hesitant struct {
 }
 
 func (c hesitant) Err() error {
-	time.Sleep(32 * moment(c.key, c.asked.Add(1)))
+	time.Sleep(32 * jitter(c.key, c.asked.Add(1)))
 	return c.Context.Err()
 }
 
-// slowly makes a context hesitant, in the schedules that need it.
-func (d *doing) slowly(ctx context.Context) context.Context {
+// hesitantly makes a context hesitant, in the schedules that need it.
+func (d *taskRun) hesitantly(ctx context.Context) context.Context {
 	if !d.w.s.Edges {
 		return ctx
 	}
@@ -103,7 +103,7 @@ type joiner struct {
 
 // join queues behind a holder in its own process so shortly before the release that the release happens during the joiner's
 // first attempt. It gives up at about the time at which the lock is handed over to it.
-func (d *doing) join() {
+func (d *taskRun) join() {
 	if !d.step() {
 		return
 	}
@@ -124,7 +124,7 @@ func (d *doing) join() {
 	var lock *redlock.Lock
 	called := d.w.now()
 	d.call("Acquire", func() (err error) {
-		lock, err = d.c.locker().Acquire(d.slowly(ctx), keyName(d.Key), d.TTL)
+		lock, err = d.c.locker().Acquire(d.hesitantly(ctx), keyName(d.Key), d.TTL)
 		return err
 	})
 	if lock != nil {
@@ -132,8 +132,8 @@ func (d *doing) join() {
 	}
 }
 
-// gather lets the joiners come before a release, and makes some of them give up around it.
-func (w *world) gather(d *doing) {
+// startJoiners lets the joiners come before a release, and makes some of them give up around it.
+func (w *world) startJoiners(d *taskRun) {
 	w.mu.Lock()
 	var mine []joiner
 	w.join[d.Key] = slices.DeleteFunc(w.join[d.Key], func(j joiner) bool {
@@ -151,20 +151,20 @@ func (w *world) gather(d *doing) {
 	for i, j := range mine {
 		close(j.come)
 		if mix(now, uint64(i))%4 > 0 { // the others stay to receive the lock after those that give up
-			time.AfterFunc(400*time.Microsecond+64*moment(now, uint64(i), 1), j.leave)
+			time.AfterFunc(400*time.Microsecond+64*jitter(now, uint64(i), 1), j.leave)
 		}
 	}
-	time.Sleep(400*time.Microsecond + 32*moment(now))
+	time.Sleep(400*time.Microsecond + 32*jitter(now))
 }
 
 // rush makes several callers adopt one value at once, most of them in the Locker that holds the lock, or at about the time at
 // which its holder releases it. Their ttls differ greatly, and half of them cancel in the middle.
-func (d *doing) rush() {
+func (d *taskRun) rush() {
 	giver := d.w.holder(d.Key)
 	value, first := "", d.Client
 	if giver != nil {
 		value, first = giver.Value, giver.Client
-	} else if value = d.w.othersAt(d.Key); value == "" {
+	} else if value = d.w.foreignAt(d.Key); value == "" {
 		return
 	}
 	if !d.step() {
@@ -191,7 +191,7 @@ func (d *doing) rush() {
 			a.Client = int(draw(2) % uint64(len(d.w.s.Clients)))
 		}
 		a.c = d.w.clients[a.Client]
-		a.birth = a.c.birth()
+		a.incarnation = a.c.incarnation()
 		a.TTL = []time.Duration{d.TTL, min(d.TTL, 10*time.Second), time.Minute, longLife}[draw(3)%4]
 		if draw(4)%2 == 0 {
 			a.Wait = time.Duration(draw(5) % uint64(1200*time.Microsecond))
@@ -205,8 +205,8 @@ func (d *doing) rush() {
 	}
 	all.Wait()
 	if giver != nil && d.Late == andRelease && d.w.endIfHeld(giver) {
-		d.w.releasing(giver)
-		d.giveBack(giver)
+		d.w.cancelFickle(giver)
+		d.releaseAndJudge(giver)
 	}
 }
 
@@ -221,7 +221,7 @@ func (w *world) endIfHeld(k *holding) bool {
 	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, shut := w.shutAt[labelOf(k.Value)]; shut || k.Ended != never || k.Why == "left to expire" {
+	if _, closed := w.closedAt[labelOf(k.Value)]; closed || k.Ended != never || k.Why == "left to expire" {
 		return false
 	}
 	k.Ended, k.Why = now, "release"
@@ -229,7 +229,7 @@ func (w *world) endIfHeld(k *holding) bool {
 }
 
 // again releases, and releases again after the lock has expired: the second result must not know less than the first.
-func (d *doing) again(k *holding) {
+func (d *taskRun) again(k *holding) {
 	if k == nil || !d.sleep(d.Hold) {
 		return
 	}
@@ -237,7 +237,7 @@ func (d *doing) again(k *holding) {
 	d.release(k)
 	time.Sleep(time.Until(k.lock.Until()) + ms)
 	if d.step() {
-		d.giveBack(k)
+		d.releaseAndJudge(k)
 	}
 }
 
@@ -272,7 +272,7 @@ func (w *world) denyOne(f Fault) (end func()) {
 	for _, c := range denied {
 		n.FailCommand(c, noPermission)
 	}
-	return w.last("deny"+denied[0], f, func() {
+	return w.endWithLast("deny"+denied[0], f, func() {
 		for _, c := range denied {
 			n.FailCommand(c, "")
 		}
@@ -284,19 +284,19 @@ func (w *world) foreign(f Fault) (end func()) {
 	key := f.Key % w.s.Keys
 	value := fmt.Sprintf("customer %d", w.now())
 	w.mu.Lock()
-	w.others[value] = true
+	w.foreignValues[value] = true
 	w.mu.Unlock()
 	for i := range f.N {
-		w.setOthers((f.Node+i)%w.c.Len(), key, value, f.By)
+		w.setForeign((f.Node+i)%w.c.Len(), key, value, f.By)
 	}
 	return func() {
 		for i := range w.c.Len() {
-			w.evictOthers(i, key, value)
+			w.evictForeign(i, key, value)
 		}
 	}
 }
 
-func (w *world) setOthers(node, key int, value string, ttl time.Duration) {
+func (w *world) setForeign(node, key int, value string, ttl time.Duration) {
 	args := []string{"SET", keyName(key), value, "NX"}
 	if ttl > 0 {
 		args = append(args, "PX", fmt.Sprint(ttl.Milliseconds()))
@@ -306,76 +306,76 @@ func (w *world) setOthers(node, key int, value string, ttl time.Duration) {
 	}
 }
 
-func (w *world) evictOthers(node, key int, value string) {
+func (w *world) evictForeign(node, key int, value string) {
 	n := w.c.Node(node)
 	if v, _ := n.Get(keyName(key)); v == value {
 		n.Evict(keyName(key))
 	}
 }
 
-// othersAt returns a foreign value that is stored at the key, or "".
-func (w *world) othersAt(key int) string {
+// foreignAt returns a foreign value that is stored at the key, or "".
+func (w *world) foreignAt(key int) string {
 	for i := range w.c.Len() {
-		if v, ok := w.c.Node(i).Get(keyName(key)); ok && w.isOthers(v) {
+		if v, ok := w.c.Node(i).Get(keyName(key)); ok && w.isForeign(v) {
 			return v
 		}
 	}
 	return ""
 }
 
-func (w *world) isOthers(value string) bool {
+func (w *world) isForeign(value string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.others[value]
+	return w.foreignValues[value]
 }
 
 // ordered is the prefix of the values of foreign keys.
 const ordered = "an order of "
 
-// keepOthers stores foreign values without a ttl, whenever they are free, at the keys that are not acquired at the end.
-func (w *world) keepOthers() {
+// keepForeign stores foreign values without a ttl, whenever they are free, at the keys that are not acquired at the end.
+func (w *world) keepForeign() {
 	for n := 0; w.now() < w.s.Ends(); n++ {
 		for key := w.s.Keys - w.s.Alone; key < w.s.Keys; key++ {
 			value := ordered + keyName(key)
 			w.mu.Lock()
-			w.others[value] = true
+			w.foreignValues[value] = true
 			w.mu.Unlock()
 			for i := range w.c.Len() {
-				w.setOthers(i, key, value, 0)
+				w.setForeign(i, key, value, 0)
 			}
 		}
 		time.Sleep(3*time.Second + w.spread(6, n))
 	}
 }
 
-// removeOthers removes all foreign values, and, as an operator would, the values that nobody else removes.
-func (w *world) removeOthers() {
+// removeForeign removes all foreign values, and, as an operator would, the values that nobody else removes.
+func (w *world) removeForeign() {
 	if !w.s.Edges {
 		return
 	}
 	time.Sleep(w.settled()) // failed adoptions are undone by then
 	for i := range w.c.Len() {
 		for key := range w.s.Keys {
-			if v, _ := w.c.Node(i).Get(keyName(key)); w.isOthers(v) || w.isTorn(v) {
-				w.evictOthers(i, key, v)
+			if v, _ := w.c.Node(i).Get(keyName(key)); w.isForeign(v) || w.isTorn(v) {
+				w.evictForeign(i, key, v)
 			}
 		}
 	}
 }
 
-// distrust wraps a client's nodes as a user might: in a foreign type, and in one whose calls panic.
-func (c *client) distrust() {
+// wrapNodes wraps a client's nodes as a user might: in a foreign type, and in one whose calls panic.
+func (c *client) wrapNodes() {
 	for i, n := range c.nodes {
-		t := trap{n, c, i}
+		t := panickyNode{n, c, i}
 		s, ok := n.(subscriber)
 		wrapped := c.i < len(c.w.s.Clients) && c.w.s.Clients[c.i].Wrapped
 		switch {
 		case wrapped:
 			c.nodes[i] = t // hides all methods but the two of redlock.Node
 		case ok:
-			c.nodes[i] = earTrap{t, s}
+			c.nodes[i] = subscribingPanickyNode{t, s}
 		default:
-			c.nodes[i] = namedTrap{t}
+			c.nodes[i] = namedPanickyNode{t}
 		}
 	}
 }
@@ -386,30 +386,30 @@ type subscriber interface {
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
-// A trap is a node whose calls panic while a fault is active, before or after anything is sent.
-type trap struct {
+// A panickyNode is a node whose calls panic while a fault is active, before or after anything is sent.
+type panickyNode struct {
 	redlock.Node
 	c *client
 	i int
 }
 
-type namedTrap struct{ trap }
+type namedPanickyNode struct{ panickyNode }
 
-func (t namedTrap) Options() *redis.Options { return t.Node.(deaf).Options() }
+func (t namedPanickyNode) Options() *redis.Options { return t.Node.(pollingNode).Options() }
 
-type earTrap struct {
-	trap
-	ear subscriber
+type subscribingPanickyNode struct {
+	panickyNode
+	sub subscriber
 }
 
-func (t earTrap) Options() *redis.Options { return t.ear.Options() }
+func (t subscribingPanickyNode) Options() *redis.Options { return t.sub.Options() }
 
-func (t earTrap) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
-	t.spring()
-	return t.ear.Subscribe(ctx, channels...)
+func (t subscribingPanickyNode) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	t.maybePanic()
+	return t.sub.Subscribe(ctx, channels...)
 }
 
-func (t trap) spring() {
+func (t panickyNode) maybePanic() {
 	w := t.c.w
 	w.mu.Lock()
 	on := w.throws[[2]int{t.c.i, t.i}] > 0
@@ -419,30 +419,30 @@ func (t trap) spring() {
 	}
 }
 
-func (t trap) Process(ctx context.Context, cmd redis.Cmder) error {
-	t.spring()
+func (t panickyNode) Process(ctx context.Context, cmd redis.Cmder) error {
+	t.maybePanic()
 	err := t.Node.Process(ctx, cmd)
-	t.spring()
+	t.maybePanic()
 	return err
 }
 
-func (t trap) Pipeline() redis.Pipeliner { return &trapped{t.Node.Pipeline(), t} }
+func (t panickyNode) Pipeline() redis.Pipeliner { return &panickyPipeline{t.Node.Pipeline(), t} }
 
-type trapped struct {
+type panickyPipeline struct {
 	redis.Pipeliner
-	trap
+	panickyNode
 }
 
-func (p *trapped) Process(ctx context.Context, cmd redis.Cmder) error {
+func (p *panickyPipeline) Process(ctx context.Context, cmd redis.Cmder) error {
 	return p.Pipeliner.Process(ctx, cmd)
 }
 
-func (p *trapped) Pipeline() redis.Pipeliner { return p.Pipeliner.Pipeline() }
+func (p *panickyPipeline) Pipeline() redis.Pipeliner { return p.Pipeliner.Pipeline() }
 
-func (p *trapped) Exec(ctx context.Context) ([]redis.Cmder, error) {
-	p.spring()
+func (p *panickyPipeline) Exec(ctx context.Context) ([]redis.Cmder, error) {
+	p.maybePanic()
 	cmds, err := p.Pipeliner.Exec(ctx)
-	p.spring()
+	p.maybePanic()
 	return cmds, err
 }
 

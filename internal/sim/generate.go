@@ -19,7 +19,7 @@ func (d seeded) IntN(n int, _ string) int { return d.r.IntN(n) }
 func Generate(p *Profile, seed uint64) *Schedule {
 	d := seeded{rand.New(rand.NewPCG(seed, mix(uint64(len(p.Name)), uint64(p.Name[0]), uint64(p.Name[len(p.Name)-1]))))}
 	sch := environment(d, p, seed)
-	sch.least = p.Least
+	sch.minClaims = p.MinClaims
 	for at := time.Duration(0); at < p.Length; at += gap(d, p.Every) {
 		if p.Crowd == 0 {
 			sch.Tasks = append(sch.Tasks, p.task(d, sch, at))
@@ -31,7 +31,7 @@ func Generate(p *Profile, seed uint64) *Schedule {
 	}
 	if len(p.Faults) > 0 {
 		for at := time.Duration(0); at < p.Length; at += gap(d, p.FaultEvery) {
-			if f := p.fault(d, sch, at); at%weather < p.storm() {
+			if f := p.fault(d, sch, at); at%stormPeriod < p.storm() {
 				sch.Faults = append(sch.Faults, f)
 			}
 		}
@@ -42,9 +42,9 @@ func Generate(p *Profile, seed uint64) *Schedule {
 // environment draws everything except the tasks and the faults.
 func environment(d drawer, p *Profile, seed uint64) *Schedule {
 	n := p.Nodes[d.IntN(len(p.Nodes), "nodes")]
-	sch := &Schedule{Profile: p.Name, Seed: seed, Nodes: n, Keys: p.Keys, Ears: p.Ears, Fair: p.Fair, Unsafe: p.Unsafe, Grows: p.Away, Grace: p.Grace, Edges: p.Edges, Alone: p.Alone, Lead: between(d, p.Lead, "lead")}
+	sch := &Schedule{Profile: p.Name, Seed: seed, Nodes: n, Keys: p.Keys, Subscribers: p.Subscribers, Fair: p.Fair, Unsafe: p.Unsafe, FencesGrow: p.Away, Grace: p.Grace, Edges: p.Edges, Alone: p.Alone, Latency: between(d, p.Latency, "lead")}
 	if p.Guard {
-		sch.Guard, sch.Grows = p.TTL[1], true
+		sch.Guard, sch.FencesGrow = p.TTL[1], true
 	}
 	if p.Rates[1] != 0 {
 		for range n {
@@ -59,7 +59,7 @@ func environment(d drawer, p *Profile, seed uint64) *Schedule {
 	if p.Minority {
 		first := d.IntN(n, "minority")
 		for i := range n - (n/2 + 1) {
-			sch.Prompt = append(sch.Prompt, (first+i)%n)
+			sch.FaultyNodes = append(sch.FaultyNodes, (first+i)%n)
 		}
 	}
 	for range p.Clients[0] + d.IntN(p.Clients[1]-p.Clients[0]+1, "clients") {
@@ -143,7 +143,7 @@ func (p *Profile) task(d drawer, sch *Schedule, at time.Duration) Task {
 func (p *Profile) fault(d drawer, sch *Schedule, at time.Duration) Fault {
 	f := Fault{At: at, For: between(d, p.FaultFor, "for"), Do: choose(d, p.Faults, "strike"), Node: d.IntN(sch.Nodes, "node"), Client: d.IntN(len(sch.Clients), "client"), Key: d.IntN(p.Keys, "key"), N: 1 + d.IntN(4, "n")}
 	if p.Minority {
-		f.Node = sch.Prompt[f.Node%len(sch.Prompt)]
+		f.Node = sch.FaultyNodes[f.Node%len(sch.FaultyNodes)]
 	}
 	switch f.Do {
 	case Slow:
@@ -152,9 +152,9 @@ func (p *Profile) fault(d drawer, sch *Schedule, at time.Duration) Fault {
 			way[1] = p.TTL[1] * 2 / 3
 		}
 		f.By, f.Back = between(d, way, "by"), between(d, way, "back")
-	case Restart, Revert, Evict, EvictFence, Flush, EvictQueue, ResetEars, MuteEars:
+	case Restart, Revert, Evict, EvictFence, Flush, EvictQueue, ResetSubs, MuteSubs:
 		f.For = 0
-	case SlowEars:
+	case SlowSubs:
 		f.By = between(d, [2]time.Duration{1 * ms, 5 * s}, "by")
 	case Rate:
 		f.Rate = 0.25 + float64(d.IntN(400, "rate"))/100
@@ -177,8 +177,8 @@ func (p *Profile) fault(d drawer, sch *Schedule, at time.Duration) Fault {
 
 // Faults come in storms. In the calm between two storms everything must be cleaned up, which audit checks.
 const (
-	weather = 40 * time.Second
-	storm   = 25 * time.Second
+	stormPeriod = 40 * time.Second
+	storm       = 25 * time.Second
 )
 
 // longLife is a ttl that differs greatly from the others.

@@ -56,7 +56,7 @@ func (h *History) promised(c *Claim, at instant) bool {
 // keeps reports whether I2 promises that every acquisition whose start is not before c's return gets a fence greater than c's:
 // a majority of the nodes that had a register at or above that fence when c returned have not lost it by until.
 func (h *History) keeps(c *Claim, until instant) bool {
-	if h.Schedule.Grows {
+	if h.Schedule.FencesGrow {
 		return true
 	}
 	nodes := c.Registers
@@ -139,16 +139,16 @@ func store(h *History) (bad []Violation) {
 	return bad
 }
 
-// promptly is how long a call may take if a healthy majority is 0.3 ms away: some round trips for dials and for a raise, and the
+// promptLimit is how long a call may take if a healthy majority is 0.3 ms away: some round trips for dials and for a raise, and the
 // pauses between the attempts after a tie, which are at most a hundredth of the node timeout each. In these profiles the node
 // timeout is at least 0.2 s, so a call that waits for one node is found.
-const promptly = 60 * time.Millisecond
+const promptLimit = 60 * time.Millisecond
 
 // tied reports whether another caller asked for the key at about the same instant while no healthy node is to spare: if the two
 // take parts of each other's majority, the vote of a faulty node decides, and is waited for.
 func (h *History) tied(o Op) bool {
 	const near = 5 * time.Millisecond
-	if s := h.Schedule; s.Nodes-len(s.Prompt) > s.Nodes/2+1 {
+	if s := h.Schedule; s.Nodes-len(s.FaultyNodes) > s.Nodes/2+1 {
 		return false
 	}
 	for _, p := range h.Ops {
@@ -174,8 +174,8 @@ func prompt(h *History) (bad []Violation) {
 			continue
 		}
 		switch took := o.Returned - o.Called; {
-		case took > promptly && h.tied(o):
-		case took > promptly:
+		case took > promptLimit && h.tied(o):
+		case took > promptLimit:
 			bad = append(bad, Violation{At: o.Returned, Promise: "I5", Key: o.Key, Text: fmt.Sprintf("c%d %s took %v, although only a minority is faulty", o.Client, o.Name, took)})
 		case o.Name == "Extend" && o.Outcome == "no quorum":
 			bad = append(bad, Violation{At: o.Returned, Promise: "I5", Key: o.Key, Text: fmt.Sprintf("c%d %s: %s", o.Client, o.Name, o.Text)})

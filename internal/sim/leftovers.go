@@ -10,14 +10,14 @@ func (w *world) leftovers() {
 	settled := w.settled()
 	time.Sleep(settled)
 	w.eachKey(func(node, key int, s stored) {
-		if s.value != "" && (!w.mayStay(s.value) || w.isOthers(s.value)) {
+		if s.value != "" && (!w.mayStay(s.value) || w.isForeign(s.value)) {
 			w.wrong("I4", key, "%v after the last release %s has %s = %s", settled, nodeName(node), keyName(key), s.value)
 		}
 	})
 	// What could not be removed, and what dead processes have left, expires with its ttl.
 	ttl := w.s.longest()
 	wait := ttl + ttl/10
-	if w.s.Ears { // queue entries of dead clients; a node's clock is slow by at most the drift
+	if w.s.Subscribers { // queue entries of dead clients; a node's clock is slow by at most the drift
 		wait = max(wait, queueLife+queueLife/10-settled)
 	}
 	time.Sleep(wait)
@@ -33,7 +33,7 @@ func (w *world) leftovers() {
 			case name == "{redlock}:boot" && w.s.Guard > 0: // the mark of the restart guard remains
 			case name == "once" || !strings.HasSuffix(name, ":fence") && !strings.HasPrefix(name, "k"): // for example a queue
 				w.wrong("I4", -1, "%s has %q", n.Name(), name)
-			case strings.HasSuffix(name, ":fence") && n.TTL(name) <= 0 && !w.mortalsOnly():
+			case strings.HasSuffix(name, ":fence") && n.TTL(name) <= 0 && !w.mayLackTTL():
 				w.wrong("I4", -1, "%s has %s without a ttl", n.Name(), name)
 			}
 		}
@@ -110,7 +110,7 @@ func (w *world) eachKey(f func(node, key int, s stored)) {
 func (w *world) mayStay(value string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if at, gone := w.shutAt[labelOf(value)]; gone && !w.cleansUp(at) {
+	if at, gone := w.closedAt[labelOf(value)]; gone && !w.cleansUp(at) {
 		return true
 	}
 	for _, f := range w.s.Faults {
@@ -119,12 +119,12 @@ func (w *world) mayStay(value string) bool {
 		}
 	}
 	k := w.live[value]
-	return k != nil && (k.Why == "left to expire" || k.edge.torn) || w.others[value]
+	return k != nil && (k.Why == "left to expire" || k.edge.torn) || w.foreignValues[value]
 }
 
-// mortalsOnly reports whether registers without a ttl are allowed. This is documented for a process that ended without a
+// mayLackTTL reports whether registers without a ttl are allowed. This is documented for a process that ended without a
 // clean-up or whose Locker was closed before it could set the ttl, and for a node that came back with old data.
-func (w *world) mortalsOnly() bool {
+func (w *world) mayLackTTL() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range w.s.Faults {
@@ -132,5 +132,5 @@ func (w *world) mortalsOnly() bool {
 			return true
 		}
 	}
-	return len(w.shutAt) > 0
+	return len(w.closedAt) > 0
 }

@@ -35,7 +35,7 @@ const (
 func generateReal(seed uint64) *Schedule {
 	r := rand.New(rand.NewPCG(seed, 7))
 	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo)+1)) }
-	s := &Schedule{Profile: "real", Seed: seed, Nodes: realNodes, Keys: realKeys, Ears: true, Clients: make([]Client, realClients)}
+	s := &Schedule{Profile: "real", Seed: seed, Nodes: realNodes, Keys: realKeys, Subscribers: true, Clients: make([]Client, realClients)}
 	for i := range s.Clients {
 		if i%2 == 1 { // these clients are created by New, with a wall clock of their own
 			s.Clients[i] = Client{Wall: between(-20*time.Second, 20*time.Second), NodeTimeout: between(100*time.Millisecond, 250*time.Millisecond)}

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 )
 
-// A realDoing is a running task, as doing is in the bubble.
-type realDoing struct {
+// A realTaskRun is a running task, as taskRun is in the bubble.
+type realTaskRun struct {
 	Task
 	w *realWorld
 	c *realClient
@@ -19,7 +19,7 @@ type realDoing struct {
 func (w *realWorld) task(i int) {
 	t := w.s.Tasks[i]
 	time.Sleep(t.At - w.now())
-	d := &realDoing{Task: t, w: w, c: w.clients[t.Client], i: i}
+	d := &realTaskRun{Task: t, w: w, c: w.clients[t.Client], i: i}
 	switch t.Do {
 	case Vulture:
 		for range t.Times {
@@ -64,11 +64,11 @@ func (w *realWorld) task(i int) {
 	}
 }
 
-func (d *realDoing) patience() (context.Context, context.CancelFunc) {
+func (d *realTaskRun) patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d.Wait)
 }
 
-func (d *realDoing) call(name string, f func() error) error {
+func (d *realTaskRun) call(name string, f func() error) error {
 	o := Op{Client: d.Client, Task: d.i, Key: d.Key, Name: name, Called: d.w.now()}
 	err := f()
 	o.Returned, o.Outcome = d.w.now(), outcome(err)
@@ -147,7 +147,7 @@ func (w *realWorld) isLost(k *holding, err error) {
 	}
 }
 
-func (d *realDoing) acquire(wait bool) *holding {
+func (d *realTaskRun) acquire(wait bool) *holding {
 	var lock *redlock.Lock
 	called := d.w.now()
 	name := "TryAcquire"
@@ -170,14 +170,14 @@ func (d *realDoing) acquire(wait bool) *holding {
 	return d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 }
 
-func (d *realDoing) release(k *holding) { d.releaseWith(context.Background(), k) }
+func (d *realTaskRun) release(k *holding) { d.releaseWith(context.Background(), k) }
 
-func (d *realDoing) releaseWith(ctx context.Context, k *holding) {
+func (d *realTaskRun) releaseWith(ctx context.Context, k *holding) {
 	d.w.end(k, "release")
 	d.w.isLost(k, d.call("Release", func() error { return k.lock.Release(ctx) }))
 }
 
-func (d *realDoing) short(k *holding) {
+func (d *realTaskRun) short(k *holding) {
 	if k == nil {
 		return
 	}
@@ -187,7 +187,7 @@ func (d *realDoing) short(k *holding) {
 	d.release(k)
 }
 
-func (d *realDoing) extends(k *holding) {
+func (d *realTaskRun) extends(k *holding) {
 	if k == nil {
 		return
 	}
@@ -217,7 +217,7 @@ func (d *realDoing) extends(k *holding) {
 	d.release(k)
 }
 
-func (d *realDoing) keep(k *holding) {
+func (d *realTaskRun) keep(k *holding) {
 	if k == nil {
 		return
 	}
@@ -232,7 +232,7 @@ func (d *realDoing) keep(k *holding) {
 }
 
 // hold works under the lock, with a few writes, and judges when its context ends: no later than Until.
-func (d *realDoing) hold(held context.Context, k *holding) {
+func (d *realTaskRun) hold(held context.Context, k *holding) {
 	w := d.w
 	tell := func(at instant, open bool) {
 		w.mu.Lock()
@@ -269,7 +269,7 @@ func (d *realDoing) hold(held context.Context, k *holding) {
 	}
 }
 
-func (d *realDoing) run() {
+func (d *realTaskRun) run() {
 	var mine *holding
 	called := d.w.now()
 	ctx, stop := d.patience()
@@ -290,7 +290,7 @@ func (d *realDoing) run() {
 	}
 }
 
-func (d *realDoing) last(k *holding) {
+func (d *realTaskRun) last(k *holding) {
 	if k == nil {
 		return
 	}
@@ -301,7 +301,7 @@ func (d *realDoing) last(k *holding) {
 	d.release(k)
 }
 
-func (d *realDoing) awaitEnd() {
+func (d *realTaskRun) awaitEnd() {
 	wait := 20*time.Millisecond + d.Late
 	if k := d.w.holder(d.Key); k != nil {
 		wait = min(time.Until(k.lock.Until())+d.Late, time.Second)
@@ -309,7 +309,7 @@ func (d *realDoing) awaitEnd() {
 	time.Sleep(wait)
 }
 
-func (d *realDoing) adopt() {
+func (d *realTaskRun) adopt() {
 	giver := d.w.holder(d.Key)
 	if giver == nil {
 		return
@@ -332,7 +332,7 @@ func (d *realDoing) adopt() {
 	d.short(d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock))
 }
 
-func (d *realDoing) cancel() {
+func (d *realTaskRun) cancel() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	time.AfterFunc(d.Wait, stop)

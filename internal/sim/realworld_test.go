@@ -125,7 +125,7 @@ func playReal(t *testing.T, s *Schedule, servers []*realredis.Server, tardy *tar
 	for _, k := range w.live {
 		k.Until = k.lock.Until().Sub(w.began)
 	}
-	w.shut()
+	w.closeLockers()
 	w.h.Length = w.now()
 	return w
 }
@@ -419,15 +419,15 @@ func (w *realWorld) gone(what string, limit time.Duration, bad func(name string,
 func (w *realWorld) mayStay(value string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, gone := w.shutAt[labelOf(value)]; gone {
+	if _, gone := w.closedAt[labelOf(value)]; gone {
 		return true
 	}
 	k := w.live[value]
 	return k != nil && k.Why == "left to expire"
 }
 
-// shut closes everything; then no goroutine of the library or of a client may be left.
-func (w *realWorld) shut() {
+// closeLockers closes everything; then no goroutine of the library or of a client may be left.
+func (w *realWorld) closeLockers() {
 	var all sync.WaitGroup
 	for _, c := range w.clients {
 		all.Go(func() {

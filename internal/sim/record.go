@@ -14,11 +14,11 @@ import (
 type record struct {
 	began time.Time
 
-	mu     sync.Mutex // also guards the fields of the world
-	h      *History
-	latest map[int]*holding    // by key: the newest claim
-	live   map[string]*holding // by value
-	shutAt map[string]instant  // by label: when the Locker's Close was called
+	mu       sync.Mutex // also guards the fields of the world
+	h        *History
+	latest   map[int]*holding    // by key: the newest claim
+	live     map[string]*holding // by value
+	closedAt map[string]instant  // by label: when the Locker's Close was called
 }
 
 // A holding is a claim and its lock.
@@ -31,7 +31,7 @@ type holding struct {
 
 // newRecord returns a record that begins now.
 func newRecord(s *Schedule) record {
-	return record{began: time.Now(), h: &History{Schedule: s}, latest: map[int]*holding{}, live: map[string]*holding{}, shutAt: map[string]instant{}}
+	return record{began: time.Now(), h: &History{Schedule: s}, latest: map[int]*holding{}, live: map[string]*holding{}, closedAt: map[string]instant{}}
 }
 
 func (r *record) now() instant { return time.Since(r.began) }
@@ -65,7 +65,7 @@ func (r *record) granted(client, task, key int, called instant, ttl time.Duratio
 
 // enterLocked adds a claim to the history. A claim of a Locker whose Close has been called has already ended.
 func (r *record) enterLocked(k *holding) {
-	if at, ok := r.shutAt[labelOf(k.Value)]; ok {
+	if at, ok := r.closedAt[labelOf(k.Value)]; ok {
 		k.Ended, k.Why = at, "close"
 	}
 	r.live[k.Value] = k
@@ -109,7 +109,7 @@ func (r *record) closing(label string) {
 	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.shutAt[label] = now
+	r.closedAt[label] = now
 	for _, k := range r.h.Claims {
 		if label == labelOf(k.Value) && now < k.Ended {
 			k.Ended, k.Why = now, "close"

@@ -10,30 +10,30 @@ import (
 // A Schedule is everything that happens in one run. It is drawn before the run, so that a failing schedule can shrink to
 // the steps that matter.
 type Schedule struct {
-	Profile string
-	Seed    uint64 // of latencies and of the Lockers' own random numbers
-	Nodes   int
-	Keys    int
-	Ears    bool            // clients subscribe to releases
-	Fair    bool            // Options.Fair of all clients
-	Guard   time.Duration   // Options.RestartGuard of all clients; if set, I1 is judged whatever data the nodes lose
-	Grace   time.Duration   // Options.Grace of all clients
-	Lead    time.Duration   // how long each request and each reply travels; 0: about 0.1 ms
-	Rates   []float64       // of the nodes' clocks; nodes beyond the list run at rate 1
-	Ahead   []time.Duration // how far the nodes' clocks are ahead
-	Clients []Client
-	Tasks   []Task
-	Faults  []Fault
+	Profile     string
+	Seed        uint64 // of latencies and of the Lockers' own random numbers
+	Nodes       int
+	Keys        int
+	Subscribers bool            // clients subscribe to releases
+	Fair        bool            // Options.Fair of all clients
+	Guard       time.Duration   // Options.RestartGuard of all clients; if set, I1 is judged whatever data the nodes lose
+	Grace       time.Duration   // Options.Grace of all clients
+	Latency     time.Duration   // how long each request and each reply travels; 0: about 0.1 ms
+	Rates       []float64       // of the nodes' clocks; nodes beyond the list run at rate 1
+	Ahead       []time.Duration // how far the nodes' clocks are ahead
+	Clients     []Client
+	Tasks       []Task
+	Faults      []Fault
 
 	// What the environment guarantees. The judges use these fields and not the name of the profile.
-	Unsafe bool  // clocks violate the assumptions: I1 is not promised
-	Prompt []int // if not nil: faults strike only these nodes, a minority, and I5 is judged by latency
-	Grows  bool  // registers are lost, but fences must increase all the same (the second half of I2)
+	Unsafe      bool  // clocks violate the assumptions: I1 is not promised
+	FaultyNodes []int // if not nil: faults strike only these nodes, a minority, and I5 is judged by latency
+	FencesGrow  bool  // registers are lost, but fences must increase all the same (the second half of I2)
 
 	Edges bool // user code panics, and foreign values are in the way: see edges.go, and stays.go for the judges
 	Alone int  // this many keys at the end of the list are not acquired after the last fault, which would clean them up
 
-	least int // minimum number of acquisitions for the run to be meaningful
+	minClaims int // minimum number of acquisitions for the run to be meaningful
 }
 
 // A Client is a process: one Locker with connections of its own.
@@ -124,13 +124,13 @@ const (
 	Rate        Strike = "rate"        // the node's clock runs at Rate
 	Jump        Strike = "jump"        // the node's clock is stepped by By
 	Wall        Strike = "wall"        // the client's wall clock is stepped by By
-	Pause       Strike = "pause"       // the client's goroutines stop at their next call of gate
+	Pause       Strike = "pause"       // the client's goroutines stop at their next call of waitWhilePaused
 	EvictQueue  Strike = "evict-queue" // one or both of the queue's two keys
 	Vanish      Strike = "vanish"      // the client's machine disappears and leaves half-open connections; after For another process replaces it
 	Kill        Strike = "kill"        // the client's process ends, and its connections with it; after For another replaces it
-	ResetEars   Strike = "reset-ears"  // the node resets all connections with a subscription
-	MuteEars    Strike = "mute-ears"   // the clients receive nothing more on these connections
-	SlowEars    Strike = "slow-ears"   // what the node sends on these connections takes By longer
+	ResetSubs   Strike = "reset-ears"  // the node resets all connections with a subscription
+	MuteSubs    Strike = "mute-ears"   // the clients receive nothing more on these connections
+	SlowSubs    Strike = "slow-ears"   // what the node sends on these connections takes By longer
 	NoPublish   Strike = "no-publish"  // announcements are refused
 	Deny        Strike = "deny"        // the node's user lacks the N-th entry of permissions
 	Foreign     Strike = "foreign"     // N nodes have a foreign value at the key, with a ttl of By; 0: without a ttl
@@ -180,7 +180,7 @@ func (f Fault) String() string {
 		s += fmt.Sprintf(" n=%d ttl=%v", f.N, f.By)
 	case Slow:
 		s += fmt.Sprintf(" by %v and %v", f.By, f.Back)
-	case Wall, Jump, SlowEars:
+	case Wall, Jump, SlowSubs:
 		s += fmt.Sprintf(" by %v", f.By)
 	case Rate:
 		s += fmt.Sprintf(" %v", f.Rate)
@@ -192,8 +192,8 @@ func (f Fault) String() string {
 func (s *Schedule) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s seed=%d: %d nodes, %d clients, %d keys", s.Profile, s.Seed, s.Nodes, len(s.Clients), s.Keys)
-	if s.Lead != 0 {
-		fmt.Fprintf(&b, ", %v each way", s.Lead)
+	if s.Latency != 0 {
+		fmt.Fprintf(&b, ", %v each way", s.Latency)
 	}
 	if s.Grace != 0 {
 		fmt.Fprintf(&b, ", a grace of %v", s.Grace)
@@ -240,8 +240,8 @@ func (s *Schedule) longest() time.Duration {
 	return ttl
 }
 
-func (s *Schedule) prompt() bool       { return len(s.Prompt) > 0 }
-func (s *Schedule) healthy(n int) bool { return !slices.Contains(s.Prompt, n) }
+func (s *Schedule) prompt() bool       { return len(s.FaultyNodes) > 0 }
+func (s *Schedule) healthy(n int) bool { return !slices.Contains(s.FaultyNodes, n) }
 func (s *Schedule) rate(n int) float64 {
 	if n < len(s.Rates) && s.Rates[n] > 0 {
 		return s.Rates[n]
@@ -256,6 +256,6 @@ func keyName(i int) string  { return fmt.Sprintf("k%d", i) }
 func registerName(i int) string { return "{" + keyName(i) + "}:fence" }
 
 // queueNames returns the names of a key's queue, as in docs/waiting.md.
-func queueNames(i int) (queue, lapse string) {
+func queueNames(i int) (queue, expiry string) {
 	return "{" + keyName(i) + "}:queue", "{" + keyName(i) + "}:lapse"
 }

@@ -16,7 +16,7 @@ import (
 // verdict returns the result of Judge, and a violation if the traffic was too thin for the run to be meaningful.
 func verdict(h *History) []Violation {
 	bad := Judge(h)
-	if least := h.Schedule.least; len(h.Claims) < least {
+	if least := h.Schedule.minClaims; len(h.Claims) < least {
 		bad = append(bad, Violation{Promise: "traffic", Key: -1, Text: fmt.Sprintf("%d acquisitions, want at least %d: too few to mean anything", len(h.Claims), least)})
 	}
 	return bad

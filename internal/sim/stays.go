@@ -57,11 +57,11 @@ func (w *world) judgeStay(stays map[stay]sighting, at stay, key int, s stored) s
 	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	k, others := w.live[at.value], w.others[at.value]
+	k, foreign := w.live[at.value], w.foreignValues[at.value]
 	over := now + s.left
 	if s.left == 0 {
 		over = never
-		if !others {
+		if !foreign {
 			return "without a ttl"
 		}
 	}
@@ -69,7 +69,7 @@ func (w *world) judgeStay(stays map[stay]sighting, at stay, key int, s stored) s
 	most := last.over
 	// The expiry of the value that an adoption replaced was lost with the register.
 	unknown := w.lostRegister(at.node, key, last.at)
-	extended := k != nil && k.edge.extends || others && strings.HasPrefix(at.value, ordered) // its owner sets it again
+	extended := k != nil && k.edge.extends || foreign && strings.HasPrefix(at.value, ordered) // its owner sets it again
 	if !known || over < most || extended || unknown {
 		last.over = over
 	}
@@ -149,8 +149,8 @@ func (w *world) isTorn(value string) bool {
 	return k != nil && k.edge.torn
 }
 
-// giveBack releases a lock and judges the result.
-func (d *doing) giveBack(k *holding) {
+// releaseAndJudge releases a lock and judges the result.
+func (d *taskRun) releaseAndJudge(k *holding) {
 	called := d.w.now()
 	err := d.call("Release", func() error { return k.lock.Release(context.Background()) })
 	if d.w.s.Edges {

@@ -8,21 +8,21 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 )
 
-// A doing is a running task.
-type doing struct {
+// A taskRun is a running task.
+type taskRun struct {
 	Task
-	w     *world
-	c     *client
-	i     int
-	steps int
-	birth int // the process in which it began
+	w           *world
+	c           *client
+	i           int
+	steps       int
+	incarnation int // the process in which it began
 }
 
 func (w *world) task(i int) {
 	t := w.s.Tasks[i]
 	time.Sleep(t.At + w.spread(1, i) - w.now())
-	d := &doing{Task: t, w: w, c: w.clients[t.Client], i: i}
-	d.birth = d.c.birth()
+	d := &taskRun{Task: t, w: w, c: w.clients[t.Client], i: i}
+	d.incarnation = d.c.incarnation()
 	switch t.Do {
 	case Vulture:
 		for range t.Times {
@@ -77,25 +77,25 @@ func (w *world) task(i int) {
 
 // step sleeps while the process is paused, and returns false once the process is dead. It sleeps for a short time of its own,
 // so that two tasks that wake at the same instant do not continue at the same instant.
-func (d *doing) step() bool {
+func (d *taskRun) step() bool {
 	d.steps++
-	d.c.gate()
-	time.Sleep(moment(d.w.s.Seed, uint64(d.i), uint64(d.steps)))
-	return !d.c.isDead() && d.c.birth() == d.birth
+	d.c.waitWhilePaused()
+	time.Sleep(jitter(d.w.s.Seed, uint64(d.i), uint64(d.steps)))
+	return !d.c.isDead() && d.c.incarnation() == d.incarnation
 }
 
 // sleep sleeps for t and then calls step.
-func (d *doing) sleep(t time.Duration) bool {
+func (d *taskRun) sleep(t time.Duration) bool {
 	time.Sleep(t)
 	return d.step()
 }
 
-func (d *doing) patience() (context.Context, context.CancelFunc) {
+func (d *taskRun) patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d.Wait)
 }
 
 // call records a call and its return.
-func (d *doing) call(name string, f func() error) error {
+func (d *taskRun) call(name string, f func() error) error {
 	o := Op{Client: d.Client, Task: d.i, Key: d.Key, Name: name, Called: d.w.now()}
 	if name == "Acquire" || name == "Run" {
 		d.w.waits(d)
@@ -115,7 +115,7 @@ func (d *doing) call(name string, f func() error) error {
 	return err
 }
 
-func (d *doing) acquire(wait bool) *holding {
+func (d *taskRun) acquire(wait bool) *holding {
 	if !d.step() {
 		return nil
 	}
@@ -146,26 +146,26 @@ func (d *doing) acquire(wait bool) *holding {
 	return d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 }
 
-func (d *doing) release(k *holding) {
+func (d *taskRun) release(k *holding) {
 	if k == nil || !d.step() {
 		return
 	}
-	d.w.gather(d)
+	d.w.startJoiners(d)
 	d.w.end(k, "release")
-	d.w.releasing(k)
-	d.giveBack(k)
+	d.w.cancelFickle(k)
+	d.releaseAndJudge(k)
 }
 
-func (d *doing) write(k *holding) { d.w.write(d.c, k) }
+func (d *taskRun) write(k *holding) { d.w.write(d.c, k) }
 
-func (d *doing) why(k *holding, why string) {
+func (d *taskRun) why(k *holding, why string) {
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	k.Why = why
 }
 
 // short does a job that it expects to finish before Until.
-func (d *doing) short(k *holding) {
+func (d *taskRun) short(k *holding) {
 	if k == nil || !d.step() {
 		return
 	}
@@ -177,7 +177,7 @@ func (d *doing) short(k *holding) {
 }
 
 // extends extends the lock by hand, each time after Hold.
-func (d *doing) extends(k *holding) {
+func (d *taskRun) extends(k *holding) {
 	if k == nil {
 		return
 	}
@@ -205,7 +205,7 @@ func (d *doing) extends(k *holding) {
 }
 
 // keep lets the library extend the lock until Hold has passed or the lock is lost.
-func (d *doing) keep(k *holding) {
+func (d *taskRun) keep(k *holding) {
 	if k == nil || !d.step() {
 		return
 	}
@@ -221,7 +221,7 @@ func (d *doing) keep(k *holding) {
 }
 
 // hold works under the lock, with a few writes.
-func (d *doing) hold(held context.Context, k *holding) {
+func (d *taskRun) hold(held context.Context, k *holding) {
 	const writes = 4
 	for range writes {
 		d.write(k)
@@ -242,7 +242,7 @@ func (d *doing) hold(held context.Context, k *holding) {
 
 // windDown continues to work for most of the time that Options.Grace leaves, like a program that has a request in progress.
 // The lock is still held during this time, but is not extended any more.
-func (d *doing) windDown(held context.Context, k *holding) {
+func (d *taskRun) windDown(held context.Context, k *holding) {
 	until := k.lock.Until()
 	if d.w.s.Grace == 0 || outcome(context.Cause(held)) != "lost" || !k.lock.Valid() || !d.sleep(time.Until(until)*3/4) || !k.lock.Valid() {
 		return
@@ -257,7 +257,7 @@ func (d *doing) windDown(held context.Context, k *holding) {
 	}
 }
 
-func (d *doing) run() {
+func (d *taskRun) run() {
 	if !d.step() {
 		return
 	}
@@ -277,7 +277,7 @@ func (d *doing) run() {
 			}
 			d.hold(held, mine)
 			d.w.end(mine, "run") // the library releases the lock after this
-			d.c.panics(uint64(mine.Fence))
+			d.c.maybePanic(uint64(mine.Fence))
 			return nil
 		})
 	})
@@ -290,7 +290,7 @@ func (d *doing) run() {
 }
 
 // last holds the lock until the last moment, writes just before Until and again when it is too late.
-func (d *doing) last(k *holding) {
+func (d *taskRun) last(k *holding) {
 	if k == nil {
 		return
 	}
@@ -308,7 +308,7 @@ func (d *doing) last(k *holding) {
 }
 
 // awaitEnd sleeps until the holder of the key must stop to rely on it, plus Late.
-func (d *doing) awaitEnd() {
+func (d *taskRun) awaitEnd() {
 	wait := d.TTL/4 + d.Late
 	if k := d.w.holder(d.Key); k != nil {
 		if left := time.Until(k.lock.Until()); left > 0 {
@@ -319,7 +319,7 @@ func (d *doing) awaitEnd() {
 }
 
 // adopt takes over the lock of the current holder, as if that had passed on its value.
-func (d *doing) adopt() {
+func (d *taskRun) adopt() {
 	giver := d.w.holder(d.Key)
 	if giver == nil || !d.step() {
 		return
@@ -328,7 +328,7 @@ func (d *doing) adopt() {
 }
 
 // adoptFrom adopts a value: that of giver or, if giver is nil, that of a foreign client.
-func (d *doing) adoptFrom(giver *holding, value string) {
+func (d *taskRun) adoptFrom(giver *holding, value string) {
 	if giver != nil {
 		d.w.adopting(giver)
 	}
@@ -354,7 +354,7 @@ func (d *doing) adoptFrom(giver *holding, value string) {
 }
 
 // cancel cancels its context in the middle of the acquisition; if the acquisition was quicker, it cancels the release.
-func (d *doing) cancel() {
+func (d *taskRun) cancel() {
 	ctx, stop := context.WithCancel(context.Background())
 	time.AfterFunc(d.Wait, stop)
 	var lock *redlock.Lock
@@ -379,7 +379,7 @@ func (d *doing) cancel() {
 
 // fickle gives up when the lock is released or shortly after: when it is notified, when it sends its request, when the lock is
 // handed over to it, or when it has the lock.
-func (d *doing) fickle() {
+func (d *taskRun) fickle() {
 	if !d.step() {
 		return
 	}
@@ -391,7 +391,7 @@ func (d *doing) fickle() {
 	var lock *redlock.Lock
 	called := d.w.now()
 	d.call("Acquire", func() (err error) {
-		lock, err = d.c.locker().Acquire(d.slowly(ctx), keyName(d.Key), d.TTL)
+		lock, err = d.c.locker().Acquire(d.hesitantly(ctx), keyName(d.Key), d.TTL)
 		return err
 	})
 	if lock != nil {
@@ -399,18 +399,18 @@ func (d *doing) fickle() {
 	}
 }
 
-// releasing makes the fickle callers give up.
-func (w *world) releasing(k *holding) {
+// cancelFickle makes the fickle callers give up.
+func (w *world) cancelFickle(k *holding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, stop := range w.fickle[k.Key] {
-		time.AfterFunc(32*moment(w.s.Seed, uint64(k.Fence), uint64(i)), stop)
+		time.AfterFunc(32*jitter(w.s.Seed, uint64(k.Fence), uint64(i)), stop)
 	}
 	w.fickle[k.Key] = nil
 }
 
 // close closes the process's Locker while others use it, and opens another.
-func (d *doing) close() {
+func (d *taskRun) close() {
 	l, mine := d.c.stop()
 	if !mine {
 		d.call("Close", func() error {

@@ -53,8 +53,8 @@ func number(text string) int {
 	return n
 }
 
-// live sets the register's ttl if it is too short. argv[n] and argv[n+1] are the minimum and the new ttl in ms, with defaults if absent.
-func live(call twin.Call, register string, argv []string, n int) {
+// expireRegister sets the register's ttl if it is too short. argv[n] and argv[n+1] are the minimum and the new ttl in ms, with defaults if absent.
+func expireRegister(call twin.Call, register string, argv []string, n int) {
 	least, given := "86400000", "90000000"
 	if len(argv) > n {
 		least, given = argv[n], argv[n+1]
@@ -75,7 +75,7 @@ func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
 			return nil, false
 		}
 	}
-	live(call, keys[1], argv, 4)
+	expireRegister(call, keys[1], argv, 4)
 	verdict := -1
 	switch held {
 	case argv[0]:
@@ -105,7 +105,7 @@ func extendTwin(call twin.Call, keys, argv []string) (any, bool) {
 		call("PEXPIRE", keys[0], argv[1])
 	}
 	call("ZADD", keys[1], "GT", argv[2], "f")
-	live(call, keys[1], argv, 3)
+	expireRegister(call, keys[1], argv, 3)
 	return 1, true
 }
 
@@ -155,7 +155,7 @@ func adoptTwin(call twin.Call, keys, argv []string) (any, bool) {
 		}
 	}
 	call("ZADD", keys[1], strconv.Itoa(ends.(int)), argv[1])
-	live(call, keys[1], argv, 4)
+	expireRegister(call, keys[1], argv, 4)
 	if left.(int) < number(argv[2]) {
 		call("SET", keys[0], argv[1], "PX", argv[2])
 	} else {
@@ -169,7 +169,7 @@ func restoreTwin(call twin.Call, keys, argv []string) (any, bool) {
 	if !ok {
 		return nil, false
 	}
-	live(call, keys[1], argv, 2)
+	expireRegister(call, keys[1], argv, 2)
 	switch held {
 	case nil:
 		return -1, true
@@ -195,6 +195,6 @@ func restoreTwin(call twin.Call, keys, argv []string) (any, bool) {
 }
 
 func touchTwin(call twin.Call, keys, argv []string) (any, bool) {
-	live(call, keys[1], argv, 0)
+	expireRegister(call, keys[1], argv, 0)
 	return 1, true
 }

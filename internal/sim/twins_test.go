@@ -37,7 +37,7 @@ func TestTwins(t *testing.T) {
 		p.Length /= 20
 		play := func(seed uint64, twins bool) (*History, []string) {
 			twin.Enable(twins)
-			return heard(t, Generate(&p, 100+seed))
+			return runRecorded(t, Generate(&p, 100+seed))
 		}
 		for seed := range uint64(3) {
 			fast, one := play(seed, true)
@@ -52,7 +52,7 @@ func TestTwins(t *testing.T) {
 			}
 			if fast.Hash() != slow.Hash() {
 				t.Errorf("%s, seed %d: %d commands with the twins and %d with the scripts, %d and %d claims, and the histories diverge:\n%s",
-					p.Name, 100+seed, fast.Commands, slow.Commands, len(fast.Claims), len(slow.Claims), parting(one, other))
+					p.Name, 100+seed, fast.Commands, slow.Commands, len(fast.Claims), len(slow.Claims), firstDifference(one, other))
 			}
 		}
 	}

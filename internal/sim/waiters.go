@@ -16,7 +16,7 @@ type waiter struct {
 }
 
 // waits records that a task's call waits from now on.
-func (w *world) waits(d *doing) {
+func (w *world) waits(d *taskRun) {
 	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -24,7 +24,7 @@ func (w *world) waits(d *doing) {
 }
 
 // served records that it no longer waits.
-func (w *world) served(d *doing) {
+func (w *world) served(d *taskRun) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.queue, d.i)
@@ -33,17 +33,17 @@ func (w *world) served(d *doing) {
 // These bound how long a lock may stay free while somebody waits for it, once the last fault is so long ago that everything is
 // cleaned up and every subscription works again.
 const (
-	// idleMost is the rule: a waiter that polls asks again after at most 0.25 s; a waiter that is notified asks at once, and if
+	// maxIdle is the rule: a waiter that polls asks again after at most 0.25 s; a waiter that is notified asks at once, and if
 	// that fails, it asks again after at most that time.
-	idleMost = 500 * time.Millisecond
+	maxIdle = 500 * time.Millisecond
 
-	// netMost applies if entries of dead clients may be notified instead: then the pause of last resort, behind all
+	// maxIdleAfterDeath applies if entries of dead clients may be notified instead: then the pause of last resort, behind all
 	// announcements, finds the lock free. With Fair, a dead client's entry holds the others up while it counts, which is less.
-	netMost = 5*time.Second + idleMost
+	maxIdleAfterDeath = 5*time.Second + maxIdle
 
-	// placesOf is how long after a death that may be so: an entry counts for 12 s, and a command that was on its way may have
+	// deadEntries is how long after a death that may be so: an entry counts for 12 s, and a command that was on its way may have
 	// refreshed it.
-	placesOf = 15 * time.Second
+	deadEntries = 15 * time.Second
 
 	// heardAgain is how long after a fault every subscription works again: a silent one is checked after 6 s, given up 1 s
 	// later, and renewed within another. Until then, its waiters depend on the pause of last resort.
@@ -66,19 +66,19 @@ func (w *world) watchWaiters() {
 		for key := range free {
 			now := w.now()
 			since, waited := w.waited(key, now)
-			if !waited || w.anybodys(key) {
+			if !waited || w.unavailable(key) {
 				free[key] = now
 				continue
 			}
-			most := idleMost
+			most := maxIdle
 			w.mu.Lock()
-			if now-w.death < placesOf {
-				most = netMost
+			if now-w.death < deadEntries {
+				most = maxIdleAfterDeath
 			}
 			w.mu.Unlock()
 			// The travel times of a release, a check, an attempt, and what a tie adds.
 			const trips = 5
-			most += w.quarantine() + trips*2*w.s.Lead
+			most += w.quarantine() + trips*2*w.s.Latency
 			if idle := now - max(free[key], since); idle > most {
 				w.wrong("liveness", key, "%s has been free for %v, and somebody has been waiting for it since %v", keyName(key), idle, since)
 				free[key] = now
@@ -92,7 +92,7 @@ func (w *world) waited(key int, now instant) (since instant, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	calm := w.settled()
-	if w.s.Ears {
+	if w.s.Subscribers {
 		calm = max(calm, heardAgain)
 	}
 	if w.open > 0 || len(w.s.Faults) > 0 && now-w.quiet < calm {
@@ -111,16 +111,16 @@ func (w *world) waited(key int, now instant) (since instant, ok bool) {
 	return max(since, w.quiet), since != never
 }
 
-// anybodys reports whether nobody can acquire the key: a majority of the nodes stores one value, or too many nodes store values
+// unavailable reports whether nobody can acquire the key: a majority of the nodes stores one value, or too many nodes store values
 // that none of our clients removes.
-func (w *world) anybodys(key int) bool {
+func (w *world) unavailable(key int) bool {
 	count, blocked := map[string]int{}, 0
 	most := w.c.Len()/2 + 1
 	for i := range w.c.Len() {
 		v, ok := w.c.Node(i).Get(keyName(key))
 		switch {
 		case !ok:
-		case w.isOthers(v) || w.isTorn(v):
+		case w.isForeign(v) || w.isTorn(v):
 			blocked++
 		default:
 			count[v]++
@@ -161,13 +161,13 @@ func (h *History) arrivals(key int) (all []arrival) {
 }
 
 const (
-	// queued is how long it takes until a waiter is in the queues: a first attempt, which learns the nodes' time, and a second
+	// enqueued is how long it takes until a waiter is in the queues: a first attempt, which learns the nodes' time, and a second
 	// one, each behind the rollback of an earlier one. Arrivals closer than that may be swapped, too.
-	queued = 10 * time.Millisecond
+	enqueued = 10 * time.Millisecond
 
-	// queuedLate is the same if connections were broken at any earlier time: each broken connection in a pool costs an attempt
+	// enqueuedLate is the same if connections were broken at any earlier time: each broken connection in a pool costs an attempt
 	// and a longer pause (go-redis checks real connections before it reuses them).
-	queuedLate = 250 * time.Millisecond
+	enqueuedLate = 250 * time.Millisecond
 
 	// settledTurns is how long before an arrival there must be no fault: entries that were lost are back with the next attempt,
 	// and those of dead clients expire.
@@ -181,11 +181,11 @@ func turns(h *History) (bad []Violation) {
 	if !h.Schedule.Fair {
 		return nil
 	}
-	queued := queued
+	enqueued := enqueued
 	if slices.ContainsFunc(h.Schedule.Faults, func(f Fault) bool { return f.Do != Wall }) {
-		queued = queuedLate
+		enqueued = enqueuedLate
 	}
-	near := queued
+	near := enqueued
 	if len(h.Schedule.Ahead) > 0 {
 		near += slices.Max(h.Schedule.Ahead) - slices.Min(h.Schedule.Ahead)
 	}
@@ -200,10 +200,10 @@ func turns(h *History) (bad []Violation) {
 		first := false // a caller that came later still waits
 		for _, a := range arrivals[c.Key] {
 			switch {
-			case a.client == c.Client || a.over <= c.Got+queued:
+			case a.client == c.Client || a.over <= c.Got+enqueued:
 			case a.called > c.Called+near:
-				first = first || a.called < c.Got-queued && !h.struckIn(c.Called-settledTurns, c.Got)
-			case a.called < c.Called-near && a.called < c.Start-queued && !h.behind(arrivals[c.Key], a, c.Start-queued) && !h.struckIn(a.called-settledTurns, c.Got):
+				first = first || a.called < c.Got-enqueued && !h.struckIn(c.Called-settledTurns, c.Got)
+			case a.called < c.Called-near && a.called < c.Start-enqueued && !h.behind(arrivals[c.Key], a, c.Start-enqueued) && !h.struckIn(a.called-settledTurns, c.Got):
 				bad = append(bad, Violation{At: c.Got, Promise: "order", Key: c.Key, Text: fmt.Sprintf("%v came at %v and was served before c%d, which has waited since %v", c, c.Called, a.client, a.called)})
 			}
 		}

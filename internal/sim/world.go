@@ -20,27 +20,27 @@ func init() { *seam.MinFlights = 2 }
 // adversaries, and a real client could do the same by chance.
 type world struct {
 	record
-	s       *Schedule
-	c       *redlocktest.Cluster
-	clients []*client
-	tasks   sync.WaitGroup
-	faults  sync.WaitGroup
-	looks   sync.WaitGroup // watchers of the nodes, which run until calm is closed
-	calm    chan struct{}  // closed when there will be no more faults
+	s        *Schedule
+	c        *redlocktest.Cluster
+	clients  []*client
+	tasks    sync.WaitGroup
+	faults   sync.WaitGroup
+	watchers sync.WaitGroup // watchers of the nodes, which run until calm is closed
+	calm     chan struct{}  // closed when there will be no more faults
 
 	// mu of the record guards these.
-	lost   map[string]instant // values that a majority no longer stores, and since when
-	store  map[int]*fenced
-	depth  map[string]int   // number of active faults, by kind and node
-	drops  []int            // number of requests to drop, by node
-	open   int              // number of active faults
-	quiet  instant          // when a fault last began or ended
-	death  instant          // when a client last died by a fault
-	queue  map[int]waiter   // waiting calls, by task
-	fickle map[int][]func() // by key: the callers that give up at the next release
-	join   map[int][]joiner // by key: the callers that queue just before the next release
-	others map[string]bool  // values of foreign clients
-	throws map[[2]int]int   // number of active faults that make calls panic, by client and node
+	lost          map[string]instant // values that a majority no longer stores, and since when
+	store         map[int]*fenced
+	depth         map[string]int   // number of active faults, by kind and node
+	drops         []int            // number of requests to drop, by node
+	open          int              // number of active faults
+	quiet         instant          // when a fault last began or ended
+	death         instant          // when a client last died by a fault
+	queue         map[int]waiter   // waiting calls, by task
+	fickle        map[int][]func() // by key: the callers that give up at the next release
+	join          map[int][]joiner // by key: the callers that queue just before the next release
+	foreignValues map[string]bool  // values of foreign clients
+	throws        map[[2]int]int   // number of active faults that make calls panic, by client and node
 }
 
 // Run executes a schedule in a bubble and returns its history. It does not judge. If trace is set, the history includes the
@@ -51,7 +51,7 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 	redlocktest.BubbleFunc(t, func() {
 		w := &world{
 			s: s, c: redlocktest.NewSeeded(t, s.Nodes, s.Seed), record: newRecord(s), calm: make(chan struct{}),
-			lost: map[string]instant{}, store: map[int]*fenced{}, depth: map[string]int{}, queue: map[int]waiter{}, fickle: map[int][]func(){}, join: map[int][]joiner{}, others: map[string]bool{}, throws: map[[2]int]int{}, death: -time.Hour, drops: make([]int, s.Nodes),
+			lost: map[string]instant{}, store: map[int]*fenced{}, depth: map[string]int{}, queue: map[int]waiter{}, fickle: map[int][]func(){}, join: map[int][]joiner{}, foreignValues: map[string]bool{}, throws: map[[2]int]int{}, death: -time.Hour, drops: make([]int, s.Nodes),
 		}
 		h = w.h
 		tracers := w.watchNodes(trace)
@@ -67,8 +67,8 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 		w.saveEverySecond()
 		w.faults.Go(w.audit)
 		if s.Edges {
-			w.faults.Go(w.keepOthers)
-			w.looks.Go(w.watchStays)
+			w.faults.Go(w.keepForeign)
+			w.watchers.Go(w.watchStays)
 		}
 		if !s.Unsafe { // keys may outlive their ttl
 			w.faults.Go(w.watchWaiters)
@@ -76,11 +76,11 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 		w.tasks.Wait()
 		w.faults.Wait()
 		close(w.calm)
-		w.looks.Wait()
-		w.removeOthers()
+		w.watchers.Wait()
+		w.removeForeign()
 		w.revive()
 		w.leftovers()
-		w.shut()
+		w.closeLockers()
 		h.Length = w.now()
 		for _, k := range w.live {
 			k.Until = k.lock.Until().Sub(w.began)
@@ -116,7 +116,7 @@ func mix(vs ...uint64) uint64 {
 // revive acquires every key after the last fault. This must succeed within the longest ttl, plus the pause of go-redis
 // between two dials, plus the time that the library needs to notice.
 func (w *world) revive() {
-	w.once()
+	w.useFreshKey()
 	fresh := w.newClient(len(w.clients))
 	w.clients = append(w.clients, fresh)
 	const slack = 5 * time.Second
@@ -161,8 +161,8 @@ func (w *world) quarantine() time.Duration {
 	return w.s.Guard + w.s.Guard/10 + 2*time.Second
 }
 
-// once acquires and releases a key that no client has used, so that what it leaves behind is checked, too.
-func (w *world) once() {
+// useFreshKey acquires and releases a key that no client has used, so that what it leaves behind is checked, too.
+func (w *world) useFreshKey() {
 	c := w.newClient(len(w.clients))
 	w.clients = append(w.clients, c)
 	ttl := time.Minute
@@ -184,8 +184,8 @@ func (w *world) once() {
 	}
 }
 
-// shut closes all Lockers, which must be quick and succeed.
-func (w *world) shut() {
+// closeLockers closes all Lockers, which must be quick and succeed.
+func (w *world) closeLockers() {
 	for _, c := range w.clients {
 		if c.isDead() {
 			continue
