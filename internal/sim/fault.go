@@ -1,10 +1,6 @@
 package sim
 
 import (
-	"hash"
-	"hash/fnv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/redlocktest"
@@ -190,72 +186,6 @@ func (w *world) dropRequests(node, count int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.drops[node] = count
-}
-
-// A tracer hashes the commands that a node receives.
-type tracer struct {
-	mu  sync.Mutex
-	n   uint64
-	sum hash.Hash64
-}
-
-// listen, if not nil, is called with every command of traced runs. Tests use it to find where two runs diverge.
-var listen func(node int, at instant, args []string)
-
-// watchNodes installs a hook on every node: for requests that are dropped before they are executed, and for the trace.
-func (w *world) watchNodes(trace bool) (tracers []*tracer) {
-	drops := false
-	for _, f := range w.s.Faults {
-		drops = drops || f.Do == DropRequest
-	}
-	for i := range w.c.Len() {
-		n := w.c.Node(i)
-		if r := w.s.rate(i); r != 1 {
-			n.SetClockRate(r)
-		}
-		if i < len(w.s.Ahead) {
-			n.JumpClock(w.s.Ahead[i])
-		}
-		if w.s.Latency != 0 {
-			n.Delay(w.s.Latency, w.s.Latency)
-		}
-		tr := &tracer{sum: fnv.New64a()}
-		if trace {
-			tracers = append(tracers, tr)
-		}
-		if !trace && !drops {
-			continue
-		}
-		n.OnCommand(func(args []string) {
-			if trace {
-				tr.mu.Lock()
-				tr.n++
-				if listen != nil {
-					listen(i, w.now(), args)
-				}
-				tr.sum.Write([]byte(w.now().String()))
-				for _, a := range args {
-					tr.sum.Write([]byte(a))
-					tr.sum.Write([]byte{0})
-				}
-				tr.mu.Unlock()
-			}
-			w.mu.Lock()
-			drop := w.drops[i] > 0 && !strings.EqualFold(args[0], "hello")
-			if drop {
-				w.drops[i]--
-			}
-			w.mu.Unlock()
-			if drop {
-				n.Refuse(true) // resets the connections: the command that called this hook is not executed
-				w.mu.Lock()
-				still := w.depth["refuse"+nodeName(i)] > 0
-				w.mu.Unlock()
-				n.Refuse(still)
-			}
-		})
-	}
-	return tracers
 }
 
 // saveEverySecond saves the nodes' data to their disks, from which Revert restores it.

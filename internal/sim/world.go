@@ -54,7 +54,10 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 			lost: map[string]instant{}, store: map[int]*fenced{}, depth: map[string]int{}, queue: map[int]waiter{}, fickle: map[int][]func(){}, join: map[int][]joiner{}, foreignValues: map[string]bool{}, throws: map[[2]int]int{}, death: -time.Hour, drops: make([]int, s.Nodes),
 		}
 		h = w.h
-		tracers := w.watchNodes(trace)
+		for i := range w.c.Len() {
+			w.setUpNode(i)
+		}
+		tracers := w.hookNodes(trace)
 		for i := range s.Clients {
 			w.clients = append(w.clients, w.newClient(i))
 		}
