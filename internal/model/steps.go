@@ -40,63 +40,86 @@ func (b *brancher) do(step Step, f func(*state) string) {
 	b.emit(step, &t, broken)
 }
 
+// act emits a step of the client of attempt i.
+func (b *brancher) act(i int, k Kind, arg uint8, f func(*state, *attempt) string) {
+	b.do(Step{k, int8(i), -1, arg}, func(t *state) string { return f(t, &t.attempt[i]) })
+}
+
 // client emits the decisions that the client of attempt i may make.
 func (b *brancher) client(i int) {
-	w, a := b.w, &b.s.attempt[i]
-	act := func(k Kind, arg uint8, f func(*state, *attempt) string) {
-		b.do(Step{k, int8(i), -1, arg}, func(t *state) string { return f(t, &t.attempt[i]) })
-	}
-	fail := func(_ *state, a *attempt) string { a.phase = failed; return "" }
-	switch a.phase {
+	switch b.s.attempt[i].phase {
 	case idle:
-		if !w.mayBegin(b.s, i) {
-			return
-		}
-		lo, hi := uint8(1), w.Fences
-		if w.Truth {
-			lo = b.s.top() + 1
-			hi = lo
-		}
-		for p := lo; p <= min(hi, maxFence); p++ {
-			act(Begin, p, func(t *state, a *attempt) string {
-				a.phase, a.p, a.before = acquiring, p, w.returnedBefore(t)
-				return ""
-			})
-		}
+		b.begin(i)
 	case acquiring:
-		fenced := func(j int) bool { return a.acq[j] == answerFenced }
-		ours := func(j int) bool { return a.acq[j] == answerFenced || a.acq[j] == answerYes }
-		moved := func(j int) bool { return a.acq[j] == answerFenced || a.acq[j] == answerNoMoved }
-		yes := b.s.count(ours) >= w.quorum()
-		if b.s.count(fenced) >= w.quorum() || w.Broken == NoRaise && yes || w.Broken == CountApart && yes && b.s.count(moved) >= w.quorum() {
-			act(Fenced, 0, func(t *state, a *attempt) string { return w.returns(t, i, a.p, fenced) })
-		}
-		if yes && w.Roles[i].Raises > 0 {
-			b.sendRaise(i, 0, a.p)
-		}
-		if w.Clocks {
-			act(GiveUp, 0, fail)
-		}
+		b.countAcquire(i)
+		b.giveUp(i)
 	case raising:
-		k := 0
-		if a.t[1] != 0 {
-			k = 1
-		}
-		counted := func(j int) bool { return a.raise[k][j] == raiseCounted }
-		if b.s.count(counted) >= w.quorum() {
-			act(Raised, 0, func(t *state, a *attempt) string { return w.returns(t, i, a.t[k], counted) })
-		}
-		if k == 0 && w.Roles[i].Raises > 1 {
-			b.sendRaise(i, 1, a.t[0])
-		}
-		if w.Clocks {
-			act(GiveUp, 0, fail)
-			if w.Broken == NoMeasure && a.past == 0 {
-				act(Pass, 0, func(_ *state, a *attempt) string { a.past++; return "" })
-			}
-		}
+		b.countRaise(i)
+		b.giveUp(i)
 	case holding:
 		b.holder(i)
+	}
+}
+
+// begin emits the beginnings of attempt i, one for each proposal.
+func (b *brancher) begin(i int) {
+	w := b.w
+	if !w.mayBegin(b.s, i) {
+		return
+	}
+	lo, hi := uint8(1), w.Fences
+	if w.Truth {
+		lo = b.s.top() + 1
+		hi = lo
+	}
+	for p := lo; p <= min(hi, maxFence); p++ {
+		b.act(i, Begin, p, func(t *state, a *attempt) string {
+			a.phase, a.p, a.before = acquiring, p, w.returnedBefore(t)
+			return ""
+		})
+	}
+}
+
+// countAcquire emits what a client may conclude from the replies to its acquire.
+func (b *brancher) countAcquire(i int) {
+	w, a := b.w, &b.s.attempt[i]
+	fenced := func(j int) bool { return a.acq[j] == answerFenced }
+	ours := func(j int) bool { return a.acq[j] == answerFenced || a.acq[j] == answerYes }
+	moved := func(j int) bool { return a.acq[j] == answerFenced || a.acq[j] == answerNoMoved }
+	yes := b.s.count(ours) >= w.quorum()
+	if b.s.count(fenced) >= w.quorum() || w.Broken == NoRaise && yes || w.Broken == CountApart && yes && b.s.count(moved) >= w.quorum() {
+		b.act(i, Fenced, 0, func(t *state, a *attempt) string { return w.returns(t, i, a.p, fenced) })
+	}
+	if yes && w.Roles[i].Raises > 0 {
+		b.sendRaise(i, 0, a.p)
+	}
+}
+
+// countRaise emits what a client may conclude from the replies to its last raise.
+func (b *brancher) countRaise(i int) {
+	w, a := b.w, &b.s.attempt[i]
+	k := 0
+	if a.t[1] != 0 {
+		k = 1
+	}
+	counted := func(j int) bool { return a.raise[k][j] == raiseCounted }
+	if b.s.count(counted) >= w.quorum() {
+		b.act(i, Raised, 0, func(t *state, a *attempt) string { return w.returns(t, i, a.t[k], counted) })
+	}
+	if k == 0 && w.Roles[i].Raises > 1 {
+		b.sendRaise(i, 1, a.t[0])
+	}
+}
+
+// giveUp emits that a client gives up before it has a lock. Only worlds with clocks have this step.
+func (b *brancher) giveUp(i int) {
+	w, a := b.w, &b.s.attempt[i]
+	if !w.Clocks {
+		return
+	}
+	b.act(i, GiveUp, 0, func(_ *state, a *attempt) string { a.phase = failed; return "" })
+	if a.phase == raising && w.Broken == NoMeasure && a.past == 0 {
+		b.act(i, Pass, 0, func(_ *state, a *attempt) string { a.past++; return "" })
 	}
 }
 
@@ -119,11 +142,8 @@ func (b *brancher) sendRaise(i, k int, above uint8) {
 // holder emits the decisions of a client that holds a lock.
 func (b *brancher) holder(i int) {
 	w, a := b.w, &b.s.attempt[i]
-	act := func(k Kind, arg uint8, f func(*state, *attempt) string) {
-		b.do(Step{k, int8(i), -1, arg}, func(t *state) string { return f(t, &t.attempt[i]) })
-	}
 	if a.round < w.Roles[i].Extends {
-		act(SendExtend, a.round+1, func(_ *state, a *attempt) string { a.round++; return "" })
+		b.act(i, SendExtend, a.round+1, func(_ *state, a *attempt) string { a.round++; return "" })
 	}
 	if a.round > a.claim {
 		r := a.round - 1
@@ -131,7 +151,7 @@ func (b *brancher) holder(i int) {
 			return a.ext[r][j] == extYes || a.ext[r][j] == extHealed && w.Broken == HealCountsAtOnce
 		})
 		if yes >= w.quorum() {
-			act(Extended, a.round, func(t *state, a *attempt) string { return w.extended(t, i) })
+			b.act(i, Extended, a.round, func(t *state, a *attempt) string { return w.extended(t, i) })
 		}
 	}
 	// Once the round has its majority, and before the next round begins.
@@ -147,9 +167,9 @@ func (b *brancher) holder(i int) {
 	}
 	if w.Clocks {
 		if a.past < a.claim || w.Broken == LateExtension && a.past <= a.round {
-			act(Pass, a.past, func(_ *state, a *attempt) string { a.past++; return "" })
+			b.act(i, Pass, a.past, func(_ *state, a *attempt) string { a.past++; return "" })
 		}
-		act(End, 0, func(_ *state, a *attempt) string { a.phase = ended; return "" })
+		b.act(i, End, 0, func(_ *state, a *attempt) string { a.phase = ended; return "" })
 	}
 }
 
