@@ -85,6 +85,7 @@ const defaultGrace = 5 * time.Second
 func parseRun(args []string, env func(string) string) (runConfig, error) {
 	var c runConfig
 	var nodes string
+	guard := env("REDLOCK_GUARD")
 	fs := newFlags("run")
 	fs.StringVar(&nodes, "nodes", env("REDLOCK_NODES"), "")
 	fs.DurationVar(&c.ttl, "ttl", 10*time.Second, "")
@@ -92,20 +93,18 @@ func parseRun(args []string, env func(string) string) (runConfig, error) {
 	fs.BoolVar(&c.try, "try", false, "")
 	fs.StringVar(&c.label, "label", "", "")
 	fs.DurationVar(&c.grace, "grace", defaultGrace, "")
-	guard := env("REDLOCK_GUARD")
 	fs.StringVar(&guard, "guard", guard, "")
 
-	ours := args
+	before := args
 	dashes := slices.Index(args, "--")
 	if dashes >= 0 {
-		ours, c.argv = args[:dashes], args[dashes+1:]
+		before, c.argv = args[:dashes], args[dashes+1:]
 	}
 	// Flags may precede or follow KEY.
-	if err := fs.Parse(ours); err != nil {
+	if err := fs.Parse(before); err != nil {
 		return c, err
 	}
-	hasKey := fs.NArg() > 0
-	if hasKey {
+	if fs.NArg() > 0 {
 		c.key = fs.Arg(0)
 		if err := fs.Parse(fs.Args()[1:]); err != nil {
 			return c, err
@@ -117,7 +116,7 @@ func parseRun(args []string, env func(string) string) (runConfig, error) {
 		c.grace = max(min(defaultGrace, c.ttl/3), 0)
 	}
 	switch {
-	case !hasKey || c.key == "":
+	case c.key == "":
 		return c, errors.New("no KEY: name what to lock")
 	case dashes < 0:
 		return c, errors.New("no command: write -- and the command after KEY")
@@ -125,17 +124,33 @@ func parseRun(args []string, env func(string) string) (runConfig, error) {
 		return c, fmt.Errorf("%q after KEY: the command comes after --", fs.Arg(0))
 	case len(c.argv) == 0:
 		return c, errors.New("no command after --")
-	case c.wait < 0:
-		return c, fmt.Errorf("-wait %v is negative: use 0 to wait until interrupted, or -try not to wait", c.wait)
-	case c.try && c.wait > 0:
-		return c, errors.New("-try and -wait contradict each other: use only one of them")
-	case c.grace < 0:
-		return c, fmt.Errorf("-grace %v is negative: use 0 to send SIGKILL at once", c.grace)
 	}
+	if err := c.checkTimes(); err != nil {
+		return c, err
+	}
+	err := c.parseShared(nodes, guard)
+	return c, err
+}
+
+// checkTimes checks the flags that say how long to wait.
+func (c runConfig) checkTimes() error {
+	switch {
+	case c.wait < 0:
+		return fmt.Errorf("-wait %v is negative: use 0 to wait until interrupted, or -try not to wait", c.wait)
+	case c.try && c.wait > 0:
+		return errors.New("-try and -wait contradict each other: use only one of them")
+	case c.grace < 0:
+		return fmt.Errorf("-grace %v is negative: use 0 to send SIGKILL at once", c.grace)
+	}
+	return nil
+}
+
+// parseShared parses the values that come from a flag or the environment.
+func (c *runConfig) parseShared(nodes, guard string) error {
 	if guard != "" {
 		var err error
 		if c.guard, err = time.ParseDuration(guard); err != nil || c.guard < 0 {
-			return c, fmt.Errorf("-guard (or REDLOCK_GUARD) %q is not a duration of 0 or more, such as 30s", guard)
+			return fmt.Errorf("-guard (or REDLOCK_GUARD) %q is not a duration of 0 or more, such as 30s", guard)
 		}
 	}
 	for n := range strings.SplitSeq(nodes, ",") {
@@ -144,7 +159,7 @@ func parseRun(args []string, env func(string) string) (runConfig, error) {
 		}
 	}
 	if len(c.nodes) == 0 {
-		return c, errors.New("no nodes: use -nodes a:6379,b:6379,c:6379 or set REDLOCK_NODES")
+		return errors.New("no nodes: use -nodes a:6379,b:6379,c:6379 or set REDLOCK_NODES")
 	}
-	return c, nil
+	return nil
 }
