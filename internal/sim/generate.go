@@ -75,6 +75,7 @@ func environment(d drawer, p *Profile, seed uint64) *Schedule {
 	return sch
 }
 
+// task draws a task that begins at the given time.
 func (p *Profile) task(d drawer, sch *Schedule, at time.Duration) Task {
 	t := Task{At: at, Client: d.IntN(len(sch.Clients), "client"), Key: d.IntN(p.Keys, "key"), Do: choose(d, p.Tasks, "do"), TTL: between(d, p.TTL, "ttl").Round(ms / 2)}
 	t.Wait = between(d, [2]time.Duration{5 * ms, 2 * t.TTL}, "wait")
@@ -82,6 +83,29 @@ func (p *Profile) task(d drawer, sch *Schedule, at time.Duration) Task {
 	if p.Lasting && (t.Do == Try || t.Do == Cancel || t.Do == Acquire) && d.IntN(4, "lasting") == 0 {
 		t.TTL = time.Minute // so that leftovers can be seen
 	}
+	drawTimes(d, &t)
+	if p.Edges {
+		p.drawEdges(d, &t)
+	}
+	if p.Job > 0 { // so short that many callers wait for each other
+		if t.Do != Last {
+			t.Hold = between(d, [2]time.Duration{0, p.Job}, "hold")
+		}
+		if t.Do != Rush {
+			t.Times = min(t.Times, 2)
+		}
+	}
+	if p.Minority && t.Do == Try {
+		t.Wait = 4 * t.TTL // the duration is judged, so it must not be cut off
+	}
+	if t.Do == Extend && p.Minority {
+		t.Hold = between(d, [2]time.Duration{t.TTL / 4, t.TTL / 2}, "hold")
+	}
+	return t
+}
+
+// drawTimes draws the durations that a behaviour needs in addition to, or instead of, the usual ones.
+func drawTimes(d drawer, t *Task) {
 	switch t.Do {
 	case Vulture:
 		t.Times = 1 + d.IntN(6, "times")
@@ -112,34 +136,22 @@ func (p *Profile) task(d drawer, sch *Schedule, at time.Duration) Task {
 		t.Wait = between(d, [2]time.Duration{1, 3 * ms}, "wait")
 		t.Late = between(d, [2]time.Duration{0, 2 * ms}, "late")
 	}
-	if p.Edges {
-		switch t.Do {
-		case Rush, Adopt:
-			if p.Alone > 0 && t.Key == p.Keys-1 { // an adoption would give the registers of that key a ttl
-				t.Key--
-			}
-			fallthrough
-		case Join, Fickle:
-			t.TTL = []time.Duration{t.TTL, t.TTL, time.Minute, longLife}[d.IntN(4, "long")]
-		}
-	}
-	if p.Job > 0 { // so short that many callers wait for each other
-		if t.Do != Last {
-			t.Hold = between(d, [2]time.Duration{0, p.Job}, "hold")
-		}
-		if t.Do != Rush {
-			t.Times = min(t.Times, 2)
-		}
-	}
-	if p.Minority && t.Do == Try {
-		t.Wait = 4 * t.TTL // the duration is judged, so it must not be cut off
-	}
-	if t.Do == Extend && p.Minority {
-		t.Hold = between(d, [2]time.Duration{t.TTL / 4, t.TTL / 2}, "hold")
-	}
-	return t
 }
 
+// drawEdges draws the ttls of a profile with Edges, and keeps its adoptions away from one key.
+func (p *Profile) drawEdges(d drawer, t *Task) {
+	switch t.Do {
+	case Rush, Adopt:
+		if p.Alone > 0 && t.Key == p.Keys-1 { // an adoption would give the registers of that key a ttl
+			t.Key--
+		}
+		fallthrough
+	case Join, Fickle:
+		t.TTL = []time.Duration{t.TTL, t.TTL, time.Minute, longLife}[d.IntN(4, "long")]
+	}
+}
+
+// fault draws a fault that begins at the given time.
 func (p *Profile) fault(d drawer, sch *Schedule, at time.Duration) Fault {
 	f := Fault{At: at, For: between(d, p.FaultFor, "for"), Do: choose(d, p.Faults, "strike"), Node: d.IntN(sch.Nodes, "node"), Client: d.IntN(len(sch.Clients), "client"), Key: d.IntN(p.Keys, "key"), N: 1 + d.IntN(4, "n")}
 	if p.Minority {
