@@ -115,6 +115,6 @@ func badFlags(err error, command, usage string) int {
 		fmt.Print(usage)
 		return 0
 	}
-	complain("%s: %v: see redlock help %s", command, err, command)
+	complain("%s: %v (see redlock help %s)", command, err, command)
 	return exitUsage
 }

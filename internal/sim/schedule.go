@@ -60,7 +60,7 @@ type Task struct {
 // A Behaviour is the kind of client code that a task executes.
 type Behaviour string
 
-// The behaviours. All but the last three write to the store while they hold the lock.
+// The behaviours. All but Close, Inspect and Quit write to the store while they hold the lock.
 const (
 	Try     Behaviour = "try"     // TryAcquire, a short job, Release
 	Acquire Behaviour = "acquire" // the same with Acquire
