@@ -12,7 +12,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// A Cluster is some independent masters and the network between them and their clients.
+// A Cluster is a set of independent masters and the network between them and their clients. Its methods may be called
+// from any goroutine.
 type Cluster struct {
 	tb    testing.TB
 	nodes []*Node
@@ -24,15 +25,16 @@ type Cluster struct {
 	closed  bool
 }
 
-// New starts n nodes, up for a day and empty. They are closed by tb's Cleanup. In a bubble tb has to be the bubble's own
-// (or the one given to [BubbleFunc]), or Close has to be called there: what is left open when a bubble ends is a deadlock for it. New
-// ends the test if n is not positive.
+// New starts n empty nodes, which report an uptime of one day. tb's Cleanup closes them. In a bubble, tb must be the
+// bubble's own (or the one given to [BubbleFunc]), or Close must be called in the bubble: a goroutine that is left when a
+// bubble ends makes synctest report a deadlock. New fails the test at once (tb.Fatal) if n is not positive.
 func New(tb testing.TB, n int) *Cluster {
 	tb.Helper()
 	return NewSeeded(tb, n, 1)
 }
 
-// NewSeeded is New with a seed for the latencies: in a bubble other seeds mean other orders of events, and the same seed the same.
+// NewSeeded is New with a seed for the latencies. In a bubble, different seeds give different orders of events, and the
+// same seed always gives the same order.
 func NewSeeded(tb testing.TB, n int, seed uint64) *Cluster {
 	tb.Helper()
 	if n <= 0 {
@@ -47,28 +49,29 @@ func NewSeeded(tb testing.TB, n int, seed uint64) *Cluster {
 		}
 		c.nodes = append(c.nodes, node)
 	}
-	if !enter(tb, c) { // else tb would keep the clusters of thousands of cases until it ends
+	if !addToScope(tb, c) { // otherwise tb would keep the clusters of thousands of cases until it ends
 		tb.Cleanup(c.Close)
 	}
 	return c
 }
 
-// Node returns the i-th node, counted from 0.
+// Node returns the i-th node, counting from 0. It panics if there is no such node.
 func (c *Cluster) Node(i int) *Node { return c.nodes[i] }
 
-// Len returns how many nodes there are.
+// Len returns the number of nodes.
 func (c *Cluster) Len() int { return len(c.nodes) }
 
-// Clients returns one new client per node, in the nodes' order: what one process has. They are closed with the cluster. Two sets share
-// nothing, and latencies are a set's own: for the same run each time, sets must be made in the same order.
+// Clients returns one new client per node, in the order of the nodes: the clients of one process. They are closed with
+// the cluster. Two sets of clients share nothing, and each set has latencies of its own: to repeat a run exactly, make
+// the sets in the same order.
 //
-// The clients send every command once (no retries), heed deadlines of contexts, give up a dial or an answer after two seconds, and
-// have 64 connections at most.
+// The clients send every command once (no retries), respect the deadlines of contexts, give up on a dial or a reply after
+// two seconds, and open 64 connections at most.
 func (c *Cluster) Clients() []*redis.Client { return c.ClientsWith(nil) }
 
-// ClientsWith is Clients with options changed by f, which is called once per node. Of the options these are needed in a
-// bubble: maintenance notifications off (else NewClient looks the address up in the DNS) and a PoolSize above
-// the number of commands at a time (else timers are shared between bubbles).
+// ClientsWith is like Clients, but calls f once per node to change the options. In a bubble, two of the options must keep
+// their values: maintenance notifications must be off (otherwise NewClient resolves the address by DNS), and PoolSize
+// must exceed the number of simultaneous commands (otherwise timers are shared between bubbles).
 func (c *Cluster) ClientsWith(f func(*redis.Options)) []*redis.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,8 +95,8 @@ func clientOptions(l *link) *redis.Options {
 		Addr:                  l.node.Addr(),
 		Dialer:                func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx) },
 		Protocol:              2,
-		DisableIdentity:       true, // one round trip less, and no version of ours in a log
-		MaxRetries:            -1,   // to send again is the business of who knows what was sent
+		DisableIdentity:       true, // saves a round trip, and keeps our version out of logs
+		MaxRetries:            -1,   // only the caller knows what was sent and whether it may be sent again
 		ContextTimeoutEnabled: true,
 		DialerRetries:         1,
 		DialTimeout:           2 * time.Second,
@@ -109,16 +112,16 @@ func clientOptions(l *link) *redis.Options {
 	}
 }
 
-// Cut partitions single clients from their nodes, both ways, while others get through; see [Node.Partition]. It panics on clients that
-// are not the cluster's.
+// Cut partitions the given clients from their nodes in both directions, while other clients still get through; see
+// [Node.Partition]. It panics if a client does not belong to the cluster.
 func (c *Cluster) Cut(clients ...*redis.Client) { c.setCut(clients, true) }
 
-// Mend ends Cut: what was held is delivered.
+// Mend ends Cut and delivers the segments that were held. It panics if a client does not belong to the cluster.
 func (c *Cluster) Mend(clients ...*redis.Client) { c.setCut(clients, false) }
 
-// Kill ends the process that these clients are in, as kill -9 does: what it had sent arrives, and behind it the end of its
-// connections; it hears nothing more and dials no more. The clients are of no use from then on. It panics on clients that are not
-// the cluster's.
+// Kill ends the process of the given clients, as kill -9 does: what it had sent still arrives, followed by the end of its
+// connections; it receives nothing more and dials no more. The clients cannot be used afterwards. Kill panics if a client
+// does not belong to the cluster.
 func (c *Cluster) Kill(clients ...*redis.Client) {
 	for _, client := range clients {
 		l := c.link(client)
@@ -126,20 +129,20 @@ func (c *Cluster) Kill(clients ...*redis.Client) {
 			l.gone = true
 			for conn := range l.node.conns {
 				if conn.link == l && !conn.closed {
-					conn.leave()
+					conn.closeClient()
 				}
 			}
 		})
 	}
 }
 
-// link is a client's.
+// link returns the link of a client.
 func (c *Cluster) link(client *redis.Client) *link {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.links[client]
 	if l == nil {
-		panic("redlocktest: " + client.String() + " is no client of this cluster")
+		panic("redlocktest: " + client.String() + " is not a client of this cluster")
 	}
 	return l
 }
@@ -156,7 +159,7 @@ func (c *Cluster) setCut(clients []*redis.Client, cut bool) {
 	}
 }
 
-// Connections returns how many connections clients hold open to all nodes.
+// Connections returns the number of connections that clients hold open to all nodes.
 func (c *Cluster) Connections() int {
 	open := 0
 	for _, n := range c.nodes {
@@ -165,8 +168,8 @@ func (c *Cluster) Connections() int {
 	return open
 }
 
-// Close closes the clients and the nodes, and waits for the nodes' goroutines. In a bubble it then lets ten seconds pass, in
-// which what go-redis does in the background ends. Close what uses the clients first. Later calls do nothing.
+// Close closes the clients and the nodes, and waits for the nodes' goroutines. In a bubble it then lets ten seconds pass,
+// in which the background work of go-redis ends. Whatever uses the clients must be closed first. Further calls do nothing.
 func (c *Cluster) Close() {
 	c.mu.Lock()
 	if c.closed {
@@ -177,7 +180,7 @@ func (c *Cluster) Close() {
 	clients := c.clients
 	c.mu.Unlock()
 	for _, client := range clients {
-		client.Close() // an error says that the test has closed it already
+		client.Close() // an error means that the test has already closed it
 	}
 	for _, n := range c.nodes {
 		n.close()

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
-// one runs f in a bubble with a cluster of one node and a warm client.
+// one runs f in a bubble with a cluster of one node and a connected client.
 func one(t *testing.T, f func(n *redlocktest.Node, c *redis.Client)) {
 	t.Helper()
 	redlocktest.Bubble(t, func(t *testing.T) {
@@ -34,10 +34,10 @@ func one(t *testing.T, f func(n *redlocktest.Node, c *redis.Client)) {
 	})
 }
 
-// within is a context of d.
+// within returns a context that is done after d.
 func within(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
-	time.AfterFunc(d+time.Hour, cancel) // not at the deadline: which of two things comes first must not be open
+	time.AfterFunc(d+time.Hour, cancel) // not at the deadline: the order of two simultaneous events would be open
 	return ctx
 }
 
@@ -55,7 +55,7 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// The example of the package's documentation.
+// TestHungMinority is the example in the package documentation.
 func TestHungMinority(t *testing.T) {
 	redlocktest.Bubble(t, func(t *testing.T) {
 		c := redlocktest.New(t, 3)
@@ -80,7 +80,7 @@ func TestHungMinority(t *testing.T) {
 		hung.Resume()
 		time.Sleep(time.Millisecond)
 		if value, _ := hung.Get("jobs/42"); value != "me" {
-			t.Error("the node forgot what lay in its socket")
+			t.Error("the node lost the command that was in its socket buffer")
 		}
 	})
 }
@@ -159,7 +159,7 @@ func TestHangAndResume(t *testing.T) {
 		if !timeout(err) {
 			t.Fatalf("set on a hung node: got %v, want a timeout", err)
 		}
-		// The client gave up that connection and closed it. The next one is accepted, by the kernel.
+		// The client gave up on that connection and closed it. The kernel accepts the next one.
 		start := time.Now()
 		err = c.Set(within(100*time.Millisecond), "k2", "v", 0).Err()
 		if !timeout(err) || time.Since(start) < 100*time.Millisecond {
@@ -638,7 +638,7 @@ func TestOnCommand(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		want(t, "keys", len(n.Keys()), 1)
 
-		n.OnCommand(func(args []string) { // everything is allowed in it
+		n.OnCommand(func(args []string) { // it may do anything to the node
 			n.OnCommand(nil)
 			n.Set("seen", args[0], 0)
 			n.Restart(true)
@@ -769,7 +769,7 @@ func TestRawConnection(t *testing.T) {
 	})
 }
 
-// history is a busy run with every kind of fault, and what the nodes saw of it.
+// history returns what the nodes saw of a busy run with every kind of fault.
 func history(t *testing.T, seed uint64) (logs [][]redlocktest.Command) {
 	redlocktest.Bubble(t, func(t *testing.T) {
 		cl := redlocktest.NewSeeded(t, 3, seed)
@@ -862,7 +862,7 @@ func TestBubbleFunc(t *testing.T) {
 	})
 }
 
-// A user's own bubble, without ours: the t is the bubble's, so its Cleanup runs inside.
+// A user may have a bubble without Bubble: the t is the bubble's, so its Cleanup runs inside.
 func TestPlainBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := redlocktest.New(t, 3)
@@ -874,7 +874,7 @@ func TestPlainBubble(t *testing.T) {
 	})
 }
 
-// Faults and commands at once, in real time: for the race detector, and for locks taken in the wrong order.
+// Faults and commands run concurrently in real time, to find data races and deadlocks by lock order.
 func TestFaultsUnderLoad(t *testing.T) {
 	cl := redlocktest.New(t, 2)
 	stop := make(chan struct{})

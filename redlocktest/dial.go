@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// blocked reports whether nothing of direction dir gets through now. A hung server's kernel still takes what arrives, so
-// for a dial (process false) only the network counts. It needs node.mu.
+// blocked reports whether segments in direction dir are held now. A hung server's kernel still accepts what arrives, so
+// for a dial (process false) only the network counts. The caller holds node.mu.
 func (l *link) blocked(dir direction, process bool) bool {
 	n := l.node
 	return l.cut[dir] || n.cut[dir] || process && dir == request && n.hung
 }
 
-// lastOpened returns when dir was last opened again, by a heal or a resume. It needs node.mu.
+// lastOpened returns when dir was last opened again, by a heal or a resume. The caller holds node.mu.
 func (l *link) lastOpened(dir direction) time.Time {
 	if l.opened[dir].After(l.node.opened[dir]) {
 		return l.opened[dir]
@@ -23,7 +23,7 @@ func (l *link) lastOpened(dir direction) time.Time {
 	return l.node.opened[dir]
 }
 
-// due returns when what leaves at from arrives (zero: at once). It needs node.mu.
+// due returns when a segment that leaves at from arrives; the zero time means at once. The caller holds node.mu.
 func (l *link) due(from time.Time, dir direction, key uint64) time.Time {
 	d := l.latency(dir, key)
 	if d == 0 {
@@ -31,8 +31,9 @@ func (l *link) due(from time.Time, dir direction, key uint64) time.Time {
 	}
 	due := from.Add(d)
 	if n := l.node; n.bubble {
-		// What meets has nanoseconds of its own: at a node the requests of different clients, at a client the answers of
-		// different nodes. By chance alone, two of five answers would arrive at one instant every few thousand rounds.
+		// Where segments of several senders meet, each sender has nanoseconds of its own: at a node the requests of different
+		// clients, at a client the replies of different nodes. Otherwise, by chance, two of five replies would arrive at the
+		// same instant once in a few thousand rounds.
 		own := int64(l.client)
 		if dir == reply {
 			own = int64(n.index)
@@ -42,7 +43,7 @@ func (l *link) due(from time.Time, dir direction, key uint64) time.Time {
 	return due
 }
 
-// latency needs node.mu. key is what the segment is known by: see conn.key.
+// latency returns how long a segment travels. key identifies the segment: see conn.key. The caller holds node.mu.
 func (l *link) latency(dir direction, key uint64) time.Duration {
 	n := l.node
 	d := n.delay[dir]
@@ -59,7 +60,7 @@ func (l *link) jitter(dir direction, key uint64) uint64 {
 	return mix(l.node.seed, uint64(l.node.index), uint64(l.client), uint64(dir), key)
 }
 
-// dial is one TCP handshake: a request and its answer, subject to the same faults as data.
+// dial is one TCP handshake: a request and its reply, subject to the same faults as data.
 func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	n := l.node
 	key := timeKey(time.Now())
@@ -67,7 +68,7 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 		return nil, l.dialError(err)
 	}
 	c, err := n.accept(l, key)
-	if err == nil || errors.Is(err, errRefused) { // a refusal is an answer, which travels, too
+	if err == nil || errors.Is(err, errRefused) { // a refusal is a reply that has to travel, too
 		if lost := l.travel(ctx, reply, key); lost != nil {
 			err = lost
 		}
@@ -81,7 +82,7 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-// travel takes as long as one segment does, and longer while the way is cut.
+// travel waits as long as one segment travels, and longer while that direction is cut.
 func (l *link) travel(ctx context.Context, dir direction, key uint64) error {
 	n := l.node
 	for again := uint64(0); ; again++ {
@@ -98,7 +99,7 @@ func (l *link) travel(ctx context.Context, dir direction, key uint64) error {
 	}
 }
 
-// open waits until dir is open, and reports whether it had to.
+// open waits until dir is open, and reports whether it had to wait.
 func (l *link) open(ctx context.Context, dir direction) (held bool, err error) {
 	n := l.node
 	n.mu.Lock()
@@ -137,7 +138,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 func (l *link) dialError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = os.ErrDeadlineExceeded // what net.Dialer makes of it: a timeout of the network
+		err = os.ErrDeadlineExceeded // as net.Dialer does: a network timeout
 	}
 	return &net.OpError{Op: "dial", Net: "tcp", Addr: addr(l.node.Addr()), Err: err}
 }

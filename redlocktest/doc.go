@@ -1,14 +1,14 @@
-// Package redlocktest is a cluster of independent Redis masters inside the test's own process: N miniredis
-// servers behind an in-memory network whose faults a test switches on and off. It needs no ports, no containers and no
-// redis-server.
+// Package redlocktest provides a cluster of independent Redis masters inside the test's own process: N miniredis
+// servers behind an in-memory network with faults that a test switches on and off. It needs no ports, no containers and
+// no redis-server.
 //
-// It works in real time and inside a [testing/synctest] bubble. In a bubble every clock is the bubble's, so that a
-// minute of lock life takes milliseconds, and a run is a function of its seed: each segment's latency is a hash of the
-// seed, the link, the direction, which command is sent and when, at the grain of a nanosecond, so no two things happen at one
-// instant and the order in which the scheduler runs goroutines decides nothing. Outside a bubble nothing
-// is delayed unless [Node.Delay] says so.
+// It works in real time and inside a [testing/synctest] bubble. In a bubble every clock is the bubble's, so a minute of
+// lock life takes milliseconds, and a run is a function of its seed: the latency of each segment is a hash of the seed,
+// the link, the direction, the command and the time at which it is sent, with nanosecond resolution. So no two events
+// happen at the same instant, and the order in which the scheduler runs goroutines decides nothing. Outside a bubble
+// nothing is delayed unless [Node.Delay] says so.
 //
-// A test of what a hung minority costs, and of what it does after its clients have long given up:
+// This test shows what a hung minority costs, and what it does long after its clients have given up:
 //
 //	func TestHungMinority(t *testing.T) {
 //		redlocktest.Bubble(t, func(t *testing.T) {
@@ -34,25 +34,25 @@
 //			hung.Resume()
 //			time.Sleep(time.Millisecond)
 //			if value, _ := hung.Get("jobs/42"); value != "me" {
-//				t.Error("the node forgot what lay in its socket")
+//				t.Error("the node lost the command that was in its socket buffer")
 //			}
 //		})
 //	}
 //
-// # What is like a real server and what is not
+// # Differences from a real server
 //
-// A node has a clock of its own ([Node.SetClockRate], [Node.JumpClock]) and keys expire by it, without any help of
-// the test. A hung node ([Node.Hang]) behaves as a stopped process does: its kernel goes on accepting connections and
-// bytes, and when it wakes it executes what lies there, also from connections whose client has long gone. A cut network
-// ([Node.Partition]) holds segments and delivers them after the heal, as retransmission does. Both are how a SET
-// arrives after the DEL that was meant to undo it. A restart ([Node.Restart]) forgets scripts and changes the run_id.
-// SET with NX and GET, INFO and the texts of errors from inside scripts are those of Redis 7.0.
+// A node has a clock of its own ([Node.SetClockRate], [Node.JumpClock]), and keys expire by that clock, without any help
+// from the test. A hung node ([Node.Hang]) behaves like a stopped process: its kernel continues to accept connections
+// and bytes, and when the process resumes it executes what has arrived, even on connections that the client has closed
+// long ago. A network partition ([Node.Partition]) holds segments and delivers them after it heals, as TCP retransmission
+// does. In both ways a SET can arrive after the DEL that was meant to undo it. A restart ([Node.Restart]) forgets scripts
+// and changes the run_id. SET with NX and GET, INFO, and the texts of errors from inside scripts are those of Redis 7.0.
 //
-// Not like a real server: a key is gone at exactly its ttl (a real one keeps it up to a millisecond longer); there is no
-// eviction, no persistence, no ACL and no CONFIG; Lua prints large numbers in full, where a real server's ".." and tostring
-// round them to 14 digits, so a script that prints a fencing token passes here and fails there. A connection is no
-// file descriptor, so go-redis cannot see that an idle one was reset before it uses it: after a reset each pooled
-// connection costs one error.
+// A node differs from a real server in these points. A key disappears exactly when its ttl has passed (a real server
+// keeps it up to a millisecond longer). There is no eviction, no persistence, no ACL and no CONFIG. Lua prints large
+// numbers in full, whereas a real server's ".." and tostring round them to 14 digits, so a script that prints a fencing
+// token passes here and fails there. A connection has no file descriptor, so go-redis cannot detect that an idle one was
+// reset before it uses it: after a reset, each pooled connection costs one error.
 //
-// go-redis's own log lines are switched off by [New] (for the whole process): the failures they report are what the test is about.
+// [New] switches off go-redis's own log, for the whole process: the failures that it reports are the subject of the test.
 package redlocktest

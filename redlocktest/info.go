@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// helloVersion has HELLO name the same server as INFO does.
+// helloVersion makes HELLO name the same server as INFO does.
 var helloVersion = strings.NewReplacer("$9\r\nminiredis\r\n", "$5\r\nredis\r\n", "$5\r\n8.4.0\r\n", "$6\r\n7.0.15\r\n")
 
-// info is INFO as Redis 7.0.15 answers it, cut down to what clients of locks look at.
+// info returns the reply of Redis 7.0.15 to INFO, reduced to the fields that clients of locks read.
 func (n *Node) info(sections []string) string {
 	id, now := n.runID(), n.clock.now()
 	n.mu.Lock()
@@ -64,19 +64,20 @@ func wanted(name string, sections []string) bool {
 	return usual && len(sections) == 0
 }
 
-// replID is the id of a master's history: as the run_id, new for every start.
+// replID returns the ID of a master's replication history. Like the run_id, it changes with every start.
 func replID(runID string) string {
 	sum := sha1.Sum([]byte("replication " + runID))
 	return hex.EncodeToString(sum[:])
 }
 
-// What miniredis says when a script fails while it runs. Without a stack traceback it did not compile, and the text is a real server's.
+// luaError matches miniredis's error of a script that fails while it runs. If there is no stack traceback, the script did
+// not compile, and the text is already that of a real server.
 var luaError = regexp.MustCompile(`(?s)^-ERR Error compiling script \(new function\): (?:[^:\s]*:(\d+): )?(.*?)\s+stack traceback:.*`)
 
 var errorCode = regexp.MustCompile(`^[A-Z]+ `)
 
-// scriptError turns miniredis's text for a script's error into that of Redis 7.0. Whoever tells a WRONGTYPE from a
-// NOPERM does so by the first word, which miniredis hides.
+// scriptError turns miniredis's text for a script's error into that of Redis 7.0. Clients tell a WRONGTYPE from a NOPERM by
+// the first word, which miniredis hides.
 func scriptError(out, sha string) string {
 	m := luaError.FindStringSubmatch(out)
 	if m == nil {

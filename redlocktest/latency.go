@@ -2,7 +2,7 @@ package redlocktest
 
 import "time"
 
-// The two directions of a connection, named from the client.
+// A direction is one of the two directions of a connection, named from the client's point of view.
 type direction int
 
 const (
@@ -11,23 +11,23 @@ const (
 )
 
 const (
-	// A segment takes base and up to spread in a bubble when the test asked for nothing: about 0.1 ms each way, a data
-	// centre's. Halving either changes no promise. Zero would: everything would happen at one instant.
+	// In a bubble, a segment takes bubbleBase and up to bubbleSpread more if the test asked for nothing: about 0.1 ms each
+	// way, as in a data centre. Halving either breaks no promise. Zero would: everything would happen at one instant.
 	bubbleBase   = 60 * time.Microsecond
 	bubbleSpread = 1 << 16 // ns
 
-	// The bytes of a request that tell which command it is.
+	// verbBytes is the number of bytes of a request that identify the command.
 	verbBytes = 16
 
-	// What arrives does so at one of so many remainders of the clock, its sender's.
+	// A segment arrives at a time whose remainder modulo slots is its sender's.
 	slots = 16 // ns
 
-	// A connection's deadline in a bubble comes that much late at most, so that no two fire at one instant.
+	// In a bubble, a connection's deadline is delayed by up to this much, so that no two fire at the same instant.
 	deadlineSpread = 1 << 12 // ns
 )
 
-// mix is splitmix64's finalizer over a running sum: every bit of every argument reaches every bit of the result. A
-// generator would be simpler and wrong: its next number would go to whichever goroutine asks first.
+// mix is splitmix64's finalizer over a running sum: every bit of every argument affects every bit of the result. A random
+// number generator would be simpler and wrong: the goroutine that asks first would get its next number.
 func mix(vs ...uint64) uint64 {
 	h := uint64(0)
 	for _, v := range vs {
@@ -52,6 +52,6 @@ func hashOf(data []byte) uint64 {
 	return h
 }
 
-// inBubble reports whether the caller runs in a synctest bubble. There is no public question for it. A bubble's clock
-// starts at midnight UTC 2000-01-01 by contract, and no machine that compiles this source believes in that year.
+// inBubble reports whether the caller runs in a synctest bubble. There is no public function for that. A bubble's clock
+// starts at midnight UTC 2000-01-01 by contract, and no machine that compiles this source has its clock set to that year.
 func inBubble() bool { return time.Now().Year() < 2020 }

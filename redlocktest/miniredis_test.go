@@ -10,7 +10,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
-// What a lock asks of a server, answered as Redis 7.0 does.
+// The commands that a lock needs are answered as by Redis 7.0.
 
 func TestSetNXGet(t *testing.T) {
 	one(t, func(n *redlocktest.Node, c *redis.Client) {
@@ -65,7 +65,7 @@ func TestZAddGTCH(t *testing.T) {
 	})
 }
 
-// The texts are those of a redis-server 7.0.15, but for the cause of what does not compile.
+// The texts are those of a redis-server 7.0.15, except for the reason why a script does not compile.
 func TestScriptErrors(t *testing.T) {
 	one(t, func(n *redlocktest.Node, c *redis.Client) {
 		const wrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
@@ -166,7 +166,7 @@ func TestSubscriberOnAHungNode(t *testing.T) {
 func TestVersions(t *testing.T) {
 	one(t, func(n *redlocktest.Node, c *redis.Client) {
 		for _, proto := range []int{2, 3} {
-			c := c.Conn() // of its own, since it changes its protocol
+			c := c.Conn() // a connection of its own, since it changes its protocol
 			hello, err := c.Hello(bg, proto, "", "", "").Result()
 			if err != nil {
 				t.Fatal(err)

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// segment is what one Write sent: bytes, or the end of the stream (err). The ends are segments too, because a cut or a
-// slow link holds back a FIN or a RST as it holds back bytes.
+// A segment is what one Write sent: bytes, or the end of the stream (err). The ends are segments too, because a cut or a
+// slow link delays a FIN or a RST just as it delays bytes.
 type segment struct {
 	data []byte
 	err  error
 	key  uint64
-	due  time.Time // the zero time: at once
+	due  time.Time // the zero time means at once
 }
 
-// half is one direction of a connection: a queue that its reader empties. There is no goroutine that delivers; a reader
-// asks whether the head of the queue may be delivered yet, and sleeps until it may or until a fault changed. So what a
-// fault does to segments already on their way needs no code of its own.
+// A half is one direction of a connection: a queue that its reader empties. No goroutine delivers segments; the reader
+// checks whether the head of the queue may be delivered yet, and sleeps until it may or until a fault changes. So the
+// effect of a fault on segments that are already on their way needs no code of its own.
 type half struct {
 	dir   direction
 	queue []segment
@@ -30,8 +30,8 @@ type half struct {
 	armed time.Time
 }
 
-// wait sleeps until something changed or at has come. Both readers that a half could have would wait for the same at
-// (deadline and due belong to the half), so one timer does.
+// wait sleeps until something changes or until at. Both readers that a half may have would wait for the same time
+// (deadline and due belong to the half), so one timer is enough. The caller holds node.mu.
 func (h *half) wait(at time.Time) {
 	if !at.IsZero() && !at.Equal(h.armed) {
 		d := time.Until(at)
@@ -57,33 +57,33 @@ func (h *half) stop() {
 	h.cond.Broadcast()
 }
 
-// link is what lies between one client and one node.
+// A link is the network between one client and one node.
 type link struct {
 	node   *Node
-	client int  // which set of clients; 0 for connections dialled by hand
+	client int  // number of the set of clients; 0 for connections made by Node.Dial
 	gone   bool // the client's process has ended
 	cut    [2]bool
 	opened [2]time.Time
 }
 
-// conn is a connection; its methods of net.Conn are the client's end. Everything is guarded by node.mu.
+// A conn is a connection; its net.Conn methods are the client's end. node.mu guards all fields.
 type conn struct {
 	node   *Node
 	link   *link
 	halves [2]half
 
-	// key is what the connection is known by: which command was last sent on it, how long, and when. Latencies are a hash of
-	// that and not of the connection's number: a client that sends two commands at one instant has two idle connections
-	// to choose from, and which goroutine gets which is the scheduler's choice. Whichever it is, the commands arrive in
-	// the same order. They are no hash of all that was sent: values may be random.
+	// key identifies the connection by the command that was last sent on it, the length of that command, and when it was
+	// sent. Latencies are a hash of key and not of a connection number: a client that sends two commands at the same
+	// instant has two idle connections to choose from, and the scheduler decides which goroutine gets which one. In either
+	// case the commands arrive in the same order. The key is not a hash of all bytes sent, because values may be random.
 	key uint64
 
-	heard    bool // it has a subscription
-	mute     bool // what the server says on it is lost
-	closed   bool // by the client
-	dead     bool // the server's end is gone: reset, closed or restarted
-	served   bool // the server's goroutine has ended
-	deadline [2]time.Time
+	subscribed bool // it has or had a subscription
+	mute       bool // what the server sends on it is lost
+	closed     bool // by the client
+	dead       bool // the server's end is gone: reset, closed or restarted
+	served     bool // the server's goroutine has ended
+	deadline   [2]time.Time
 }
 
 func newConn(l *link, key uint64) *conn {
@@ -95,7 +95,7 @@ func newConn(l *link, key uint64) *conn {
 	return c
 }
 
-// push needs node.mu.
+// push queues a segment. The caller holds node.mu.
 func (c *conn) push(dir direction, data []byte, err error) {
 	h := &c.halves[dir]
 	now := time.Now()
@@ -107,14 +107,15 @@ func (c *conn) push(dir direction, data []byte, err error) {
 			c.key = key
 		}
 	}
-	if dir == reply && c.heard {
-		now = now.Add(c.node.lag)
+	if dir == reply && c.subscribed {
+		now = now.Add(c.node.subscriberDelay)
 	}
 	h.queue = append(h.queue, segment{data: data, err: err, key: key, due: c.link.due(now, dir, key)})
 	h.cond.Broadcast()
 }
 
-// head returns the next segment if it may be delivered now, else the time to look again (zero: when something changes).
+// head returns the next segment if it may be delivered now. Otherwise it returns the time at which to check again; the
+// zero time means when something changes.
 func (c *conn) head(h *half) (*segment, time.Time) {
 	if len(h.queue) == 0 || c.link.blocked(h.dir, true) {
 		return nil, time.Time{}
@@ -123,8 +124,8 @@ func (c *conn) head(h *half) (*segment, time.Time) {
 	if seg.due.IsZero() {
 		return seg, time.Time{}
 	}
-	// What was held does not arrive at the instant of the heal, where everything else that was held would arrive too and the
-	// scheduler would choose the order. It is sent again then, and takes its time again.
+	// A held segment does not arrive at the instant of the heal. Everything else that was held would arrive then too, and
+	// the scheduler would choose the order. It is sent again at that instant, and travels for its usual time.
 	if opened := c.link.lastOpened(h.dir); seg.due.Before(opened) {
 		seg.due = c.link.due(opened, h.dir, seg.key+1)
 	}
@@ -155,7 +156,7 @@ func (c *conn) receive(dir direction, p []byte) (int, error) {
 		}
 		seg, due := c.head(h)
 		if seg != nil {
-			if seg.err != nil { // stays: the end of a stream is read again and again
+			if seg.err != nil { // it stays in the queue: the end of a stream can be read repeatedly
 				return 0, seg.err
 			}
 			n := copy(p, seg.data)
@@ -173,7 +174,7 @@ func (c *conn) receive(dir direction, p []byte) (int, error) {
 	}
 }
 
-// send is the server's Write. What a client that has gone would have read is dropped, as its kernel would drop it.
+// send is the server's Write. Data for a client that has closed is dropped, as its kernel would drop it.
 func (c *conn) send(p []byte) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
@@ -182,8 +183,8 @@ func (c *conn) send(p []byte) {
 	}
 }
 
-// kill ends the server's end; the client learns of it by end, after the replies that are on their way. Requests that the
-// server had not read are lost with its socket. It needs node.mu.
+// kill closes the server's end. The client sees the error end, after the replies that are on their way. Requests that the
+// server has not read are lost with its socket. The caller holds node.mu.
 func (c *conn) kill(end error) {
 	if c.dead {
 		return
@@ -196,7 +197,8 @@ func (c *conn) kill(end error) {
 	}
 }
 
-// forget needs node.mu. A connection is known until both ends are gone: the faults have to wake either.
+// forget removes a connection once both ends are closed; until then, faults have to wake either end. The caller holds
+// node.mu.
 func (c *conn) forget() {
 	if c.closed && c.served {
 		delete(c.node.conns, c)
@@ -210,7 +212,7 @@ var (
 
 func (c *conn) opError(op string, err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
-		return err // io.EOF is compared, not matched, by every reader there is
+		return err // every reader compares with io.EOF directly, without errors.Is
 	}
 	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }
@@ -221,7 +223,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, c.opError("read", err)
 }
 
-// Write implements net.Conn. It never waits: the buffers are unbounded, and what the server does not read stays in them.
+// Write implements net.Conn. It never blocks: the buffers are unbounded, and what the server does not read stays in them.
 func (c *conn) Write(p []byte) (int, error) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
@@ -232,7 +234,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		return 0, c.opError("write", os.ErrDeadlineExceeded)
 	}
 	if c.dead {
-		// Only a RST that has arrived fails a write. Before that it succeeds and goes nowhere.
+		// Only a RST that has arrived makes a write fail. Until then the write succeeds and the data is lost.
 		if seg, _ := c.head(&c.halves[reply]); seg != nil && seg.err != nil {
 			return 0, c.opError("write", os.NewSyscallError("write", syscall.EPIPE))
 		}
@@ -242,20 +244,20 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close implements net.Conn. What was written before is still delivered, and then the end: the kernel goes on sending
-// after the process has closed.
+// Close implements net.Conn. What was written before is still delivered, followed by the end of the stream: the kernel
+// continues to send after the process has closed.
 func (c *conn) Close() error {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
 	if c.closed {
 		return c.opError("close", net.ErrClosed)
 	}
-	c.leave()
+	c.closeClient()
 	return nil
 }
 
-// leave ends the client's end. It needs node.mu.
-func (c *conn) leave() {
+// closeClient closes the client's end. The caller holds node.mu.
+func (c *conn) closeClient() {
 	c.closed = true
 	c.halves[reply].queue = nil
 	c.halves[reply].stop()
@@ -287,8 +289,8 @@ func (c *conn) setDeadline(t time.Time, dirs ...direction) error {
 		return c.opError("set", net.ErrClosed)
 	}
 	if c.node.bubble && t.After(time.Now()) {
-		// A command's context ends at the very deadline that go-redis derived from it. Which of the two is seen first decides
-		// whether its caller sends again, and must not be the scheduler's choice: the context is.
+		// The context of a command ends exactly at the deadline that go-redis derived from it. Which of the two is seen first
+		// decides whether the caller sends again. The scheduler must not make that choice, so the context always comes first.
 		t = t.Add(time.Duration(1 + c.link.jitter(reply, c.key+2)%deadlineSpread))
 	}
 	for _, dir := range dirs {

@@ -15,9 +15,10 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// A Node is one master of a [Cluster]. Its methods are an operator's hand in the machine room: they work at once, whatever
-// faults are on, need no connection, and may be called from any goroutine, also from within [Node.OnCommand].
-// Faults add up: a node can be slow, partitioned and hung at once, and each ends on its own.
+// A Node is one master of a [Cluster]. Its methods act on the server directly, like an operator on the machine: they take
+// effect at once, whatever faults are on, and need no connection. They may be called from any goroutine, including from
+// within [Node.OnCommand]. Faults combine: a node can be slow, partitioned and hung at once, and each fault ends
+// independently.
 type Node struct {
 	name   string
 	index  int
@@ -28,35 +29,35 @@ type Node struct {
 	clock  *clock
 	serves sync.WaitGroup
 
-	// exec makes the server single-threaded, as Redis is: one command at a time, and a restart falls between two. It is taken
-	// before miniredis's own lock and before mu, and never waits for time to pass while held.
+	// exec makes the server single-threaded, as Redis is: it executes one command at a time, and a restart happens between
+	// two commands. It is acquired before miniredis's own lock and before mu, and its holder never waits for time to pass.
 	exec     sync.Mutex
-	current  *server.Peer // who is being served, to tell a script's calls from a client's; under exec
-	operator *server.Peer // for commands from behind the scenes; under exec
-	output   bytes.Buffer // what operator got; under exec
+	current  *server.Peer // the peer being served, to tell a script's calls from a client's; under exec
+	operator *server.Peer // for commands of Do, which bypass the network; under exec
+	output   bytes.Buffer // the reply to operator; under exec
 	disk     map[string]saved
 
-	// mu guards what follows, all links and all connections. miniredis is never called under it: a script that asks for INFO
-	// comes here with miniredis locked.
+	// mu guards the fields below, all links and all connections. miniredis is never called while mu is held: a script that
+	// calls INFO gets here with miniredis locked.
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
 	dialers *sync.Cond
-	byHand  *link // for Dial
+	dialed  *link // of the connections made by Dial
 	closed  bool
 
 	hung, down, refusing bool
 	cut                  [2]bool
 	opened               [2]time.Time
 	delay                [2]time.Duration
-	lag                  time.Duration // of what is said to subscribers
+	subscriberDelay      time.Duration // of what is sent to subscribers
 	drop, lose           int
 	fail                 string
 	failCommand          map[string]string
 	hook                 func(args []string)
 
 	starts  uint64
-	since   time.Time // start of the process, by the node's clock
-	flushes int       // since then
+	since   time.Time // start of the server process, by the node's clock
+	flushes int       // since the start of the process
 
 	recording bool
 	log       []Command
@@ -75,13 +76,13 @@ func newNode(index int, seed uint64) (*Node, error) {
 		failCommand: map[string]string{},
 	}
 	n.dialers = sync.NewCond(&n.mu)
-	n.byHand = &link{node: n}
-	// Up for a day, so that nothing that distrusts young servers is in the way of a test that is about something else.
+	n.dialed = &link{node: n}
+	// Up for a day, so that a check that distrusts recently started servers does not disturb tests of other things.
 	n.since = n.clock.now().Add(-24 * time.Hour)
 	n.m.ClockTTL(true)
 	n.m.SetTime(n.clock.now())
-	// The only way to start without a listener; the connection itself is of no use. Connections are served by serve.go
-	// and not by miniredis, whose two goroutines per connection read ahead of what is executed.
+	// Dial is the only way to start the server without a listener; the connection itself is not used. Connections are served
+	// by serve.go and not by miniredis, whose two goroutines per connection read ahead of what is executed.
 	c, err := n.m.Dial()
 	if err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func newNode(index int, seed uint64) (*Node, error) {
 	return n, nil
 }
 
-// name counts a, b, … z, aa, ab, …
+// name returns the name of node i: a, b, … z, aa, ab, …
 func name(i int) string {
 	s := ""
 	for i++; i > 0; i /= 26 {
@@ -103,22 +104,23 @@ func name(i int) string {
 	return s
 }
 
-// Name returns the node's name: a, b, c, … in the cluster's order.
+// Name returns the node's name: a, b, c, … in the order of the cluster.
 func (n *Node) Name() string { return n.name }
 
-// Addr returns the address that the node's clients have in their options and in errors, node-a:6379 for node a. It is a
-// name on no network: use [Node.Dial] as the dialer of a client of your own.
+// Addr returns the address that appears in the options and errors of the node's clients: node-a:6379 for node a. No
+// network knows that name; a client that the test creates itself needs [Node.Dial] as its dialer.
 func (n *Node) Addr() string { return "node-" + n.name + ":6379" }
 
-// Dial opens a connection to the node, for clients other than those of [Cluster.Clients], as [net.Dialer] would:
-// it fails with ECONNREFUSED, with a timeout when ctx's deadline comes first, or with ctx's error.
-func (n *Node) Dial(ctx context.Context) (net.Conn, error) { return n.byHand.dial(ctx) }
+// Dial opens a connection to the node, for clients other than those of [Cluster.Clients]. Like [net.Dialer], it fails with
+// ECONNREFUSED, with a timeout if ctx's deadline passes first, or with ctx's error.
+func (n *Node) Dial(ctx context.Context) (net.Conn, error) { return n.dialed.dial(ctx) }
 
-// Now returns the time by the node's own clock.
+// Now returns the time of the node's own clock.
 func (n *Node) Now() time.Time { return n.clock.now() }
 
-// Do executes a command on the node, past the network and all faults. It is not recorded and no hook sees it. The result is
-// nil, an int, a string, or a []any of these. In a transaction or subscription, which belong to a connection, it is of no use.
+// Do executes a command on the node, bypassing the network and all faults. The command is not recorded, and no hook is
+// called. The reply is nil, an int, a string, or a []any of these; the error is the server's error reply. Transactions and
+// subscriptions, which belong to a connection, do not work.
 func (n *Node) Do(args ...string) (any, error) {
 	n.exec.Lock()
 	defer n.exec.Unlock()
@@ -126,7 +128,7 @@ func (n *Node) Do(args ...string) (any, error) {
 	return n.do(args...)
 }
 
-// do needs exec.
+// do executes a command as the operator. The caller holds exec.
 func (n *Node) do(args ...string) (any, error) {
 	n.output.Reset()
 	n.current = n.operator
@@ -140,14 +142,15 @@ func (n *Node) do(args ...string) (any, error) {
 	return v, err
 }
 
-// tick brings miniredis's clock to the node's. It needs exec: two ticks that overtake each other would age the keys twice.
+// tick sets miniredis's clock to the node's and returns the time. The caller holds exec: if one tick overtook another,
+// the keys would age twice.
 func (n *Node) tick() time.Time {
 	now := n.clock.now()
 	n.m.SetTime(now)
 	return now
 }
 
-// Keys returns the names of all keys that have not expired by the node's clock, sorted.
+// Keys returns the sorted names of all keys that have not expired by the node's clock.
 func (n *Node) Keys() []string {
 	n.exec.Lock()
 	defer n.exec.Unlock()
@@ -155,8 +158,8 @@ func (n *Node) Keys() []string {
 	return n.m.Keys()
 }
 
-// Get returns the string at key; false if there is none, or something that is no string.
-func (n *Node) Get(key string) (string, bool) {
+// Get returns the string at key; ok is false if there is no such key or its value is not a string.
+func (n *Node) Get(key string) (value string, ok bool) {
 	n.exec.Lock()
 	defer n.exec.Unlock()
 	n.tick()
@@ -164,8 +167,8 @@ func (n *Node) Get(key string) (string, bool) {
 	return v, err == nil
 }
 
-// TTL returns what remains of key's life by the node's clock, to the nanosecond. It is 0 for a key that is missing and
-// for one that does not expire.
+// TTL returns the remaining ttl of key by the node's clock, to the nanosecond. It returns 0 if the key does not exist or
+// does not expire.
 func (n *Node) TTL(key string) time.Duration {
 	n.exec.Lock()
 	defer n.exec.Unlock()
@@ -173,8 +176,8 @@ func (n *Node) TTL(key string) time.Duration {
 	return n.m.TTL(key)
 }
 
-// Score returns the score of a member of the sorted set at key; false if there is no such member.
-func (n *Node) Score(key, member string) (float64, bool) {
+// Score returns the score of a member of the sorted set at key; ok is false if there is no such member.
+func (n *Node) Score(key, member string) (score float64, ok bool) {
 	n.exec.Lock()
 	defer n.exec.Unlock()
 	n.tick()
@@ -182,12 +185,13 @@ func (n *Node) Score(key, member string) (float64, bool) {
 	if err != nil {
 		return 0, false
 	}
-	score, ok := set[member]
+	score, ok = set[member]
 	return score, ok
 }
 
-// Set stores a string as a stranger would who knows nothing of locks: whatever was at key is overwritten. A ttl of 0 is none;
-// others are rounded up to the millisecond. It panics on a negative ttl.
+// Set stores a string at key and overwrites whatever was there, as a foreign client would that knows nothing of locks. A
+// ttl of 0 means that the key does not expire; other ttls are rounded up to whole milliseconds. Set panics if ttl is
+// negative.
 func (n *Node) Set(key, value string, ttl time.Duration) {
 	args := []string{"SET", key, value}
 	if ttl != 0 {
@@ -199,7 +203,8 @@ func (n *Node) Set(key, value string, ttl time.Duration) {
 	}
 }
 
-// Evict deletes key behind everybody's back, as a server that ran out of memory does; it reports whether there was one.
+// Evict deletes key without any client's involvement, as a server that runs out of memory does. It reports whether the
+// key existed.
 func (n *Node) Evict(key string) bool {
 	n.exec.Lock()
 	defer n.exec.Unlock()
@@ -207,7 +212,7 @@ func (n *Node) Evict(key string) bool {
 	return n.m.Del(key)
 }
 
-// FlushAll deletes all keys. Scripts stay, as they do on a real server, which counts the flush in its INFO.
+// FlushAll deletes all keys. Scripts remain, as on a real server, and INFO counts the flush.
 func (n *Node) FlushAll() {
 	n.exec.Lock()
 	defer n.exec.Unlock()
@@ -215,7 +220,7 @@ func (n *Node) FlushAll() {
 	n.m.FlushAll()
 }
 
-// Connections returns how many connections clients hold open to the node.
+// Connections returns the number of connections that clients hold open to the node.
 func (n *Node) Connections() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -231,7 +236,7 @@ func (n *Node) Connections() int {
 // String returns the node's address.
 func (n *Node) String() string { return n.Addr() }
 
-// runID is new for every start of the process, and the same in every run of the test.
+// runID returns the run_id. It changes with every start of the server process, and is the same in every run of the test.
 func (n *Node) runID() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -239,13 +244,13 @@ func (n *Node) runID() string {
 	return fmt.Sprintf("%016x%016x%08x", a, b, uint32(c))
 }
 
-// close ends every connection and waits for the server's goroutines.
+// close closes every connection and waits for the server's goroutines.
 func (n *Node) close() {
 	n.mu.Lock()
 	n.closed = true
 	for c := range n.conns {
 		c.kill(net.ErrClosed)
-		if !c.closed { // a client must not wait for a heal that will not come
+		if !c.closed { // a client must not wait for a heal that will never come
 			c.closed = true
 			c.halves[reply].stop()
 		}

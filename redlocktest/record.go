@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// A Command is one that a client sent and the node answered, be it with an error.
+// A Command is a command that a client sent and the node answered, possibly with an error.
 type Command struct {
-	At       time.Time // by our clock
-	NodeTime time.Time // by the node's
-	Client   int       // which set of clients: 1 for the first that Clients or ClientsWith made; 0 for Node.Dial
-	Args     []string  // the name first
+	At       time.Time // by the test's clock
+	NodeTime time.Time // by the node's clock
+	Client   int       // number of the set of clients: 1 for the first that Clients or ClientsWith made; 0 for Node.Dial
+	Args     []string  // starting with the name
 }
 
-// String returns the command on one line, with the node's time.
+// String returns the command as one line with the node's time.
 func (c Command) String() string {
 	args := make([]string, len(c.Args))
 	for i, a := range c.Args {
@@ -27,10 +27,11 @@ func (c Command) String() string {
 	return fmt.Sprintf("%s client %d: %s", c.NodeTime.Format("15:04:05.000000000"), c.Client, strings.Join(args, " "))
 }
 
-// logSize bounds what Record keeps. A test that needs more needs a hook.
+// logSize limits what Record keeps. A test that needs more should use OnCommand.
 const logSize = 1 << 16
 
-// Record switches the recording of commands on or off; on, it begins anew. Of a long recording the last 65,536 commands are kept.
+// Record starts or stops the recording of commands; starting it discards earlier ones. A recording keeps the last 65,536
+// commands.
 func (n *Node) Record(on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -40,7 +41,8 @@ func (n *Node) Record(on bool) {
 	}
 }
 
-// Log returns what was recorded, in the order of execution. A script is one command, without what it called.
+// Log returns the recorded commands in the order of execution. A script is one command; the commands that it calls are not
+// recorded.
 func (n *Node) Log() []Command {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -2,14 +2,15 @@ package redlocktest
 
 import "time"
 
-// saved is a key as it was written to disk: with the time of its end, not with what remains.
+// A saved is a key as it was written to disk: with the time at which it expires, not with the remaining ttl.
 type saved struct {
 	text   string
-	scores map[string]float64 // of a sorted set, else nil
-	ends   time.Time          // zero: never
+	scores map[string]float64 // of a sorted set, otherwise nil
+	ends   time.Time          // zero: the key does not expire
 }
 
-// Save writes the node's strings and sorted sets to its disk, as a server does that syncs once a second; see [Node.Revert].
+// Save writes the node's strings and sorted sets to its disk, as a server does that syncs once a second. Keys of other
+// types are not saved. See [Node.Revert].
 func (n *Node) Save() {
 	n.exec.Lock()
 	defer n.exec.Unlock()
@@ -32,8 +33,8 @@ func (n *Node) Save() {
 	}
 }
 
-// Revert is a restart with the data of the last [Node.Save], less what has expired since: everything later is forgotten. Without
-// a Save it is Restart(false).
+// Revert restarts the node with the data of the last [Node.Save], except for keys that have expired since. Later writes are
+// lost. If there was no Save, it is Restart(false).
 func (n *Node) Revert() {
 	n.exec.Lock()
 	defer n.exec.Unlock()

@@ -13,19 +13,19 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// session is the server's side of a connection.
+// A session is the server's side of a connection.
 type session struct {
 	node *Node
 	conn *conn
 	peer *server.Peer
 
-	deaf       atomic.Bool // nothing more is sent; also read by miniredis's goroutine that sends published messages
-	resets     bool        // once what has arrived is executed
+	muted      atomic.Bool // nothing more is sent; also read by miniredis's goroutine that sends published messages
+	resets     bool        // the connection is reset after everything that has arrived is executed
 	multi      bool
 	subscribed bool
 }
 
-// accept makes the connection and serves it, or refuses it.
+// accept creates a connection and serves it, or returns errRefused.
 func (n *Node) accept(l *link, key uint64) (*conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -43,16 +43,16 @@ func (n *Node) accept(l *link, key uint64) (*conn, error) {
 	return c, nil
 }
 
-// Write is where the peer's replies go.
+// Write sends the peer's replies to the client.
 func (s *session) Write(p []byte) (int, error) {
-	if !s.deaf.Load() {
+	if !s.muted.Load() {
 		s.conn.send(p)
 	}
 	return len(p), nil
 }
 
-// Read is where the commands come from. It is called when all that had arrived is executed: the moment at which a Redis sends
-// its replies, those of a pipeline together.
+// Read receives commands. It is called when everything that had arrived is executed: this is when Redis sends its replies,
+// those of a pipeline together.
 func (s *session) Read(p []byte) (int, error) {
 	s.peer.Flush()
 	if s.resets {
@@ -104,13 +104,13 @@ func readCommand(r *bufio.Reader) ([]string, error) {
 	return args, nil
 }
 
-// unsubscribe ends the goroutines that miniredis started for a subscriber. Its own connections do it in a callback that
-// only they can run.
+// unsubscribe ends the goroutines that miniredis started for a subscriber. For its own connections miniredis does this in
+// a callback, which does not run for ours.
 func (s *session) unsubscribe() {
 	if !s.subscribed {
 		return
 	}
-	s.deaf.Store(true)
+	s.muted.Store(true)
 	s.node.exec.Lock()
 	defer s.node.exec.Unlock()
 	s.node.dispatch(s.peer, []string{"UNSUBSCRIBE"})
@@ -118,8 +118,8 @@ func (s *session) unsubscribe() {
 	s.peer.Flush()
 }
 
-// pass waits while the process is stopped, and reports whether the connection outlived it.
-func (s *session) pass() bool {
+// waitWhileHung waits while the server process is stopped, and reports whether the connection still exists afterwards.
+func (s *session) waitWhileHung() bool {
 	n, c := s.node, s.conn
 	n.mu.Lock()
 	waited := false
@@ -128,7 +128,7 @@ func (s *session) pass() bool {
 		c.halves[request].cond.Wait()
 	}
 	d := time.Duration(0)
-	if waited && n.bubble { // not at the very instant of the Resume: see head
+	if waited && n.bubble { // not at the very instant of Resume: see head
 		d = c.link.latency(request, c.key+3)
 	}
 	dead := c.dead
@@ -137,28 +137,28 @@ func (s *session) pass() bool {
 	return !dead
 }
 
-// execute returns false when the connection is gone.
+// execute executes a command. It returns false if the connection is gone.
 func (s *session) execute(args []string) bool {
 	n := s.node
 	cmd := strings.ToUpper(args[0])
-	if !s.pass() {
+	if !s.waitWhileHung() {
 		return false
 	}
 	if hook := n.onCommand(); hook != nil {
 		hook(slices.Clone(args))
-		if !s.pass() {
+		if !s.waitWhileHung() {
 			return false
 		}
 	}
-	s.spoil(cmd)
+	s.applyReplyFaults(cmd)
 	if blocking[cmd] {
-		// It may wait for another command, so it cannot hold exec. A restart in the midst of it does not undo it.
+		// The command may wait for another one, so it must not hold exec. A restart while it waits does not undo it.
 		n.srv.Dispatch(s.peer, args)
 		return true
 	}
 	n.exec.Lock()
 	defer n.exec.Unlock()
-	if n.gone(s.conn) {
+	if n.isDead(s.conn) {
 		return false
 	}
 	n.record(Command{At: time.Now(), NodeTime: n.tick(), Client: s.conn.link.client, Args: args})
@@ -173,7 +173,7 @@ func (s *session) execute(args []string) bool {
 		s.multi = false
 	case "SUBSCRIBE", "PSUBSCRIBE":
 		s.subscribed = true
-		s.conn.listens()
+		s.conn.markSubscribed()
 	case "INFO":
 		if !s.multi {
 			s.peer.WriteBulk(n.info(args[1:]))
@@ -183,10 +183,10 @@ func (s *session) execute(args []string) bool {
 		if cmd == "EVALSHA" && !s.multi && s.twin(args) {
 			return true
 		}
-		s.rewritten(args, func(answer string) string { return scriptError(answer, sha(args)) })
+		s.dispatchReworded(args, func(answer string) string { return scriptError(answer, sha(args)) })
 		return true
 	case "HELLO":
-		s.rewritten(args, helloVersion.Replace)
+		s.dispatchReworded(args, helloVersion.Replace)
 		return true
 	}
 	n.dispatch(s.peer, args)
@@ -204,21 +204,21 @@ func (n *Node) onCommand() func([]string) {
 	return n.hook
 }
 
-func (n *Node) gone(c *conn) bool {
+func (n *Node) isDead(c *conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return c.dead
 }
 
-// listens notes that a connection has a subscription.
-func (c *conn) listens() {
+// markSubscribed records that a connection has a subscription.
+func (c *conn) markSubscribed() {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
-	c.heard = true
+	c.subscribed = true
 }
 
-// spoil takes the reply of the command from the connection, if DropReplies or LoseReplies want it.
-func (s *session) spoil(cmd string) {
+// applyReplyFaults suppresses the reply to the command if DropReplies or LoseReplies is on.
+func (s *session) applyReplyFaults(cmd string) {
 	switch cmd {
 	case "HELLO", "AUTH", "SELECT", "CLIENT":
 		return
@@ -234,21 +234,21 @@ func (s *session) spoil(cmd string) {
 	}
 	n.mu.Unlock()
 	if drop || lose {
-		s.peer.Flush() // the replies to earlier commands had left
-		s.deaf.Store(true)
+		s.peer.Flush() // the replies to earlier commands have been sent
+		s.muted.Store(true)
 	}
 	s.resets = s.resets || drop
 }
 
-// dispatch needs exec.
+// dispatch executes a command for p. The caller holds exec.
 func (n *Node) dispatch(p *server.Peer, args []string) {
 	n.current = p
 	n.srv.Dispatch(p, args)
 	n.current = nil
 }
 
-// preHook sees every command, those that a script calls too. For the latter it supplies what miniredis lacks. miniredis is
-// locked then, so nothing here may use it.
+// preHook sees every command, including those that a script calls. For the latter it supplies what miniredis lacks.
+// miniredis is locked then, so preHook must not call it.
 func (n *Node) preHook(p *server.Peer, cmd string, args ...string) bool {
 	if cmd == "FLUSHALL" || cmd == "FLUSHDB" {
 		n.change(func() { n.flushes++ })
@@ -273,13 +273,13 @@ func (n *Node) nestedFailure(cmd string) string {
 	return n.failCommand[cmd]
 }
 
-// rewritten executes a command whose answer miniredis words otherwise than a real server. It needs exec.
-func (s *session) rewritten(args []string, reword func(answer string) string) {
+// dispatchReworded executes a command whose reply miniredis words differently from a real server. The caller holds exec.
+func (s *session) dispatchReworded(args []string, reword func(answer string) string) {
 	var out bytes.Buffer
 	p := server.NewPeer(bufio.NewWriter(&out))
 	p.Ctx, p.Resp3 = s.peer.Ctx, s.peer.Resp3
 	s.node.dispatch(p, args)
 	p.Flush()
-	s.peer.Ctx, s.peer.Resp3 = p.Ctx, p.Resp3 // what the command changed or made
+	s.peer.Ctx, s.peer.Resp3 = p.Ctx, p.Resp3 // the command may have changed or created them
 	s.peer.WriteRaw(reword(out.String()))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
-// heard has a subscriber to "one", and f what publishes there and returns how many received it.
+// heard subscribes to the channel "one" and calls f with a function that publishes there and returns the number of receivers.
 func heard(t *testing.T, f func(cl *redlocktest.Cluster, sub *redis.PubSub, publish func(text string) int)) {
 	redlocktest.Bubble(t, func(t *testing.T) {
 		cl := redlocktest.New(t, 1)
@@ -69,7 +69,7 @@ func TestDelaySubscribers(t *testing.T) {
 		n, began := cl.Node(0), time.Now()
 		n.DelaySubscribers(3 * time.Second)
 		publish("first")
-		time.Sleep(time.Millisecond) // it has left
+		time.Sleep(time.Millisecond) // the reply has been sent
 		n.DelaySubscribers(0)
 		publish("second")
 		for _, text := range []string{"first", "second"} {

@@ -7,8 +7,9 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/twin"
 )
 
-// twin executes a script by its twin, if it has one; false: nothing was done, the script has to run. Only what clients
-// send gets here, never what a script calls: miniredis is not locked, so its commands may be dispatched. It needs exec.
+// twin executes a script by its Go twin, if it has one. It returns false if nothing was done and the script has to run. It
+// sees only scripts that clients send, never what a script calls: so miniredis is not locked, and the twin's commands may
+// be dispatched. The caller holds exec.
 func (s *session) twin(args []string) bool {
 	n := s.node
 	if len(args) < 3 {
@@ -22,7 +23,7 @@ func (s *session) twin(args []string) bool {
 	if err != nil || keys < 0 || len(args) < 3+keys {
 		return false
 	}
-	// A restarted node has forgotten it and has to say so.
+	// A node that was restarted has forgotten the script and must say so.
 	if known, err := n.do("SCRIPT", "EXISTS", args[1]); err != nil || !isOne(known) {
 		return false
 	}
@@ -38,7 +39,7 @@ func isOne(v any) bool {
 	return ok && len(list) == 1 && list[0] == 1
 }
 
-// callTwin is redis.call. What a script may not do is none of a twin's.
+// callTwin is redis.call for a twin. It does not enforce the restrictions on scripts, which a twin does not violate.
 func (n *Node) callTwin(args ...string) (any, error) {
 	v, err := n.do(args...)
 	if e, ok := v.(error); ok {
@@ -47,7 +48,7 @@ func (n *Node) callTwin(args ...string) (any, error) {
 	return v, err
 }
 
-// failsCommands reports that FailCommand is on: a script notices, and so it has to run.
+// failsCommands reports whether FailCommand is on. The script would notice it, so the script itself must run.
 func (n *Node) failsCommands() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

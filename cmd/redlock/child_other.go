@@ -4,14 +4,14 @@ package main
 
 import "os"
 
-// forwarded are the signals that end a wait. Here they reach the command by itself:
-// a console tells all its processes.
-var forwarded = []os.Signal{os.Interrupt}
+// forwardedSignals cancel the acquisition. They are not forwarded here: the console sends
+// them to all its processes, including the command.
+var forwardedSignals = []os.Signal{os.Interrupt}
 
-// A child is the command. Here what it starts is not ended with it.
+// A child is the command. On this system the processes that it starts are not killed with it.
 type child struct {
 	p     *os.Process
-	ended chan int // gets the exit status once, when it has ended
+	ended chan int // receives the exit status once, after the child has ended
 }
 
 func startChild(path string, argv, env []string, _ chan<- os.Signal, _ func() bool) (*child, error) {
@@ -35,14 +35,14 @@ func startChild(path string, argv, env []string, _ chan<- os.Signal, _ func() bo
 
 func (c *child) signal(os.Signal) {}
 
-// terminate kills: there is no way to ask.
+// terminate kills the command: this system has no way to ask it to exit.
 func (c *child) terminate() { c.kill() }
 
 func (c *child) kill() { c.p.Kill() }
 
-func (c *child) leftovers() bool { return false }
+func (c *child) groupAlive() bool { return false }
 
-func (c *child) unwatch() {}
+func (c *child) stopWatchdog() {}
 
-// watchdog is not used here: there is no process group to kill.
-func watchdog() int { return exitUsage }
+// runWatchdog is not used on this system: there is no process group to kill.
+func runWatchdog() int { return exitUsage }

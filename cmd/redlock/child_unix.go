@@ -9,36 +9,37 @@ import (
 	"syscall"
 )
 
-// forwarded are the signals that end a wait and are passed on to the command.
-var forwarded = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+// forwardedSignals cancel the acquisition, and are forwarded to the command once it runs.
+var forwardedSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
 
-// A child is the command in a process group of its own, so that all it started can be
-// signalled and nothing else is: in our group there may be a shell script and the
+// A child is the command, in a process group of its own. So a signal reaches every process
+// that the command started and no other: our own group may contain a shell script and the
 // other ends of a pipeline.
 //
-// A group of its own is a background job to the terminal, and what reads a terminal
-// from the background is stopped. So the terminal is handed to the child when it is
-// stopped for that, and not before: as long as it can do without, ctrl-C goes to
-// the whole pipeline as if we were not there.
+// To the terminal, a separate group is a background job, and the kernel stops a background
+// job that reads from the terminal. So the child becomes the foreground group when it is
+// stopped for that reason, and not earlier: until it needs the terminal, ctrl-C reaches the
+// whole pipeline as it would without redlock.
 type child struct {
 	pid   int
-	ended chan int    // gets the exit status once, when it was reaped
-	tty   *tty        // nil: we have no controlling terminal
-	valid func() bool // whether the lock is held
-	dog   *dog        // kills the group if we are killed
+	ended chan int    // receives the exit status once, after the child was reaped
+	tty   *tty        // nil if there is no controlling terminal
+	valid func() bool // reports whether the lock is held
+	dog   *watchdog   // kills the group if this process is killed
 }
 
-// startChild starts the command. ctrl-Z comes by signals, as what is forwarded does.
+// startChild starts the command. From then on, ctrl-Z (SIGTSTP) is delivered to signals, like
+// the forwarded signals. valid reports whether the lock is held.
 func startChild(path string, argv, env []string, signals chan<- os.Signal, valid func() bool) (*child, error) {
-	dog, err := startDog() // first: without it nothing is started
+	dog, err := startWatchdog() // first: no command without a watchdog
 	if err != nil {
 		return nil, err
 	}
 	c := &child{ended: make(chan int, 1), valid: valid, dog: dog}
 	started, prepared := make(chan error), make(chan struct{})
 	go func() {
-		// For good: where the kernel kills the child for us it does so when the thread
-		// that started it ends, not the process. This one waits for the child.
+		// Never unlocked: the kernel sends the parent-death signal when the thread that
+		// started the child exits, not when the process does. This thread waits for the child.
 		runtime.LockOSThread()
 		err := c.start(path, argv, env)
 		started <- err
@@ -48,16 +49,16 @@ func startChild(path string, argv, env []string, signals chan<- os.Signal, valid
 		}
 	}()
 	if err := <-started; err != nil {
-		dog.end()
+		dog.stop()
 		return nil, err
 	}
 	c.tty = openTTY()
 	if c.tty != nil {
-		// Without it taking the terminal back, from the background, would stop us. After the
-		// start, because the command would inherit it.
+		// If SIGTTOU were not ignored, it would stop us when we take the terminal back from
+		// the background. Done after the start because the command would inherit it.
 		signal.Ignore(syscall.SIGTTOU)
-		// ctrl-Z must stop the child before it stops us, who could not renew the lock that
-		// the child goes on to rely on.
+		// ctrl-Z must stop the child before it stops us: while we are stopped, nobody renews
+		// the lock, on which the child would continue to rely.
 		if !signal.Ignored(syscall.SIGTSTP) {
 			signal.Notify(signals, syscall.SIGTSTP)
 		}
@@ -66,7 +67,7 @@ func startChild(path string, argv, env []string, signals chan<- os.Signal, valid
 	return c, nil
 }
 
-// start starts the process and has it watched.
+// start starts the process and tells the watchdog its process group.
 func (c *child) start(path string, argv, env []string) error {
 	sys := &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(sys)
@@ -80,21 +81,21 @@ func (c *child) start(path string, argv, env []string) error {
 	}
 	c.pid = p.Pid
 	c.dog.watch(c.pid)
-	p.Release() // reaped by wait
+	p.Release() // wait reaps it
 	return nil
 }
 
-// unwatch is called when the child has ended and what is left of its group may stay.
-func (c *child) unwatch() { c.dog.end() }
+// stopWatchdog is called when the child has ended and the rest of its group may continue.
+func (c *child) stopWatchdog() { c.dog.stop() }
 
-// wait reaps the child. Process.Wait does not tell of a child that is stopped.
+// wait reaps the child. It uses Wait4 because Process.Wait does not report a stopped child.
 func (c *child) wait() {
 	for {
 		var ws syscall.WaitStatus
 		_, err := syscall.Wait4(c.pid, &ws, syscall.WUNTRACED, nil)
 		switch {
 		case err == syscall.EINTR:
-		case err != nil: // not our child any more: can not be
+		case err != nil: // not our child any more: cannot happen
 			c.end(exitFailed)
 			return
 		case ws.Stopped():
@@ -109,49 +110,53 @@ func (c *child) wait() {
 	}
 }
 
+// end takes the terminal back if the child had it, and reports the exit status.
 func (c *child) end(status int) {
 	if c.tty != nil && c.tty.foreground() != syscall.Getpgrp() && c.tty.lent {
-		c.tty.give(syscall.Getpgrp())
+		c.tty.setForeground(syscall.Getpgrp())
 	}
 	c.ended <- status
 }
 
-// stopped hands the terminal to a child that was stopped for lack of it, and stops with
-// one that was suspended by ctrl-Z, so that the shell gets its turn.
+// stopped is called when the child was stopped by sig. If the child was stopped because it
+// needs the terminal, it gets the terminal. If it was suspended by ctrl-Z, this process
+// suspends itself too, so that the shell continues.
 func (c *child) stopped(sig syscall.Signal) {
 	wants := sig == syscall.SIGTTIN || sig == syscall.SIGTTOU
 	if c.tty == nil || !wants && sig != syscall.SIGTSTP {
-		return // by somebody's SIGSTOP: theirs to continue; the lock is kept
+		return // somebody sent SIGSTOP and will send SIGCONT; the lock is kept
 	}
 	us := syscall.Getpgrp()
 	if wants && c.tty.foreground() == us {
-		c.tty.give(c.pid)
+		c.tty.setForeground(c.pid)
 		c.group(syscall.SIGCONT)
 		return
 	}
 	had := c.tty.foreground() == c.pid
 	target := os.Getpid()
 	if had {
-		// Only the child's group got the ctrl-Z; ours, a script perhaps, is to stop too.
-		c.tty.give(us)
+		// Only the child's group got the ctrl-Z; ours, perhaps a script, must stop too.
+		c.tty.setForeground(us)
 		target = 0
 	}
 	c.suspend(target)
-	// The child is still stopped, and stays so if the lock was lost meanwhile: then the
-	// loss, told within a second, ends it before it does anything more.
+	// The child is still stopped. If the lock was lost meanwhile, it remains stopped: the
+	// loss is reported within a second and ends the child before it does anything more.
 	if !c.valid() {
 		return
 	}
 	if (had || wants) && c.tty.foreground() == us {
-		c.tty.give(c.pid)
+		c.tty.setForeground(c.pid)
 	}
 	c.group(syscall.SIGCONT)
 }
 
-// suspend stops us, or with 0 our group, and returns when we were continued. Where there is
-// no shell to continue us it does nothing, as the kernel does on ctrl-Z.
+// suspend stops the process target, or our process group if target is 0, and returns when
+// this process is continued. If there is no shell that could continue it, suspend does
+// nothing, as the kernel does on ctrl-Z.
 //
-// By SIGSTOP: once SIGTSTP was caught, signal.Reset does not bring its default back.
+// It sends SIGSTOP because signal.Reset does not restore the default action of SIGTSTP once
+// that has been caught.
 func (c *child) suspend(target int) {
 	if parent := os.Getppid(); parent == 0 || session(parent) != session(0) {
 		return
@@ -164,13 +169,14 @@ func (c *child) suspend(target int) {
 	}
 }
 
+// signal sends s to the command's process group.
 func (c *child) signal(s os.Signal) {
 	if sig, ok := s.(syscall.Signal); ok {
 		c.group(sig)
 	}
 }
 
-// terminate asks all of the group to end; a stopped process hears it when continued.
+// terminate asks the whole group to exit. SIGCONT lets a stopped process receive the SIGTERM.
 func (c *child) terminate() {
 	c.group(syscall.SIGTERM)
 	c.group(syscall.SIGCONT)
@@ -180,5 +186,5 @@ func (c *child) kill() { c.group(syscall.SIGKILL) }
 
 func (c *child) group(sig syscall.Signal) { syscall.Kill(-c.pid, sig) }
 
-// leftovers reports whether any of the group still runs after the child was reaped.
-func (c *child) leftovers() bool { return syscall.Kill(-c.pid, 0) == nil }
+// groupAlive reports whether any process of the group still runs.
+func (c *child) groupAlive() bool { return syscall.Kill(-c.pid, 0) == nil }

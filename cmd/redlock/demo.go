@@ -14,31 +14,31 @@ import (
 
 const demoUsage = `usage: redlock demo [flags]
 
-Starts five Redis masters in this process and lets workers contend for one lock around
-one counter, while nodes are killed, hang and come back, and workers die holding the
-lock. A worker reads the counter, takes a while and writes it: two at once would lose
-an increment. At the end it says whether any was lost.
+Starts five Redis masters in this process. Workers compete for one lock that protects a
+counter, while nodes are killed, hang and recover, and workers die holding the lock. A
+worker reads the counter, works for a while and writes it back, so two workers at once
+would lose an increment. At the end the demo reports whether any increment was lost.
 
 flags:
-  -for DURATION  how long (default 8s)
-  -forever       until ctrl-C
-  -workers N     how many contend, 1 to 9 (default 4)
-  -svg FILE      draw what happened: nodes, workers, faults, holders and fences
+  -for DURATION  how long to run (default 8s)
+  -forever       run until ctrl-C
+  -workers N     number of workers, 1 to 9 (default 4)
+  -svg FILE      write a timeline of nodes, workers, faults, holders and fencing tokens
 
-The nodes listen on real ports: while it runs, other shells may use them by the
-REDLOCK_NODES that it prints. They keep their data while they are down.
+The nodes listen on real ports: other shells can use them with the REDLOCK_NODES that the
+demo prints. A node keeps its data while it is down.
 
-On a terminal it draws a screen, elsewhere it prints a line for every event. It heeds
-NO_COLOR and TERM=dumb.
+On a terminal the demo draws a screen; elsewhere it prints one line for each event. It
+respects NO_COLOR and TERM=dumb.
 
 exit status: 0 if the lock held, 1 if not, 64 if the arguments are wrong
 `
 
-// A demoConfig is a command line of demo.
+// A demoConfig is the parsed command line of demo.
 type demoConfig struct {
 	length  time.Duration // 0: until interrupted
 	workers int
-	svg     string // "": no picture
+	svg     string // "": no timeline
 }
 
 func parseDemo(args []string) (demoConfig, error) {
@@ -68,7 +68,7 @@ func parseDemo(args []string) (demoConfig, error) {
 	return c, nil
 }
 
-// demoCommand is the subcommand. It returns the exit status.
+// demoCommand executes the subcommand demo and returns the exit status.
 func demoCommand(args []string) int {
 	c, err := parseDemo(args)
 	if err != nil {
@@ -88,9 +88,9 @@ func demoCommand(args []string) int {
 	go func() {
 		<-signals
 		cancel()
-		s := <-signals // the second one ends the process at once, but not with the cursor hidden
+		s := <-signals // the second one exits at once, but not with the cursor hidden
 		v.Leave()
-		os.Exit(exitSignal + number(s))
+		os.Exit(exitSignal + signalNumber(s))
 	}()
 	d := &demo.Demo{Workers: c.workers, Length: c.length}
 	held, err := d.Play(ctx, os.Stdout, v)

@@ -1,11 +1,11 @@
-// Command redlock runs a command under a distributed lock, and shows such a lock at
-// work.
+// Command redlock runs a command while holding a distributed lock, and demonstrates
+// such a lock under faults.
 //
-//	redlock demo                              see it survive killed and hung nodes
-//	redlock run backup -- pg_dump -f out db   one at a time, wherever it is started
+//	redlock demo                              watch a lock survive killed and hung nodes
+//	redlock run backup -- pg_dump -f out db   run one backup at a time, on any machine
 //
-// The nodes are given by -nodes or by $REDLOCK_NODES, comma separated: host:port,
-// redis://, rediss:// or unix:// each. `redlock help` tells the rest.
+// The nodes are a comma-separated list in -nodes or $REDLOCK_NODES; each is a host:port
+// or a redis://, rediss:// or unix:// URL. See `redlock help` for details.
 package main
 
 import (
@@ -18,43 +18,44 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// Exit statuses of our own. Those that have a name in sysexits.h mean what they mean
-// there; 126 and above are what a shell says.
+// Exit statuses of redlock itself. Those that have a name in sysexits.h have the meaning
+// given there; 126 and above follow the convention of the shell.
 const (
 	exitFailed        = 1
 	exitUsage         = 64 // EX_USAGE
-	exitNoQuorum      = 69 // EX_UNAVAILABLE: too few nodes gave a usable answer
+	exitNoQuorum      = 69 // EX_UNAVAILABLE: too few nodes gave a usable reply
 	exitLost          = 70 // EX_SOFTWARE: the lock was lost while the command ran
-	exitHeld          = 75 // EX_TEMPFAIL: another has the lock
+	exitHeld          = 75 // EX_TEMPFAIL: another client holds the lock
 	exitNotExecutable = 126
 	exitNotFound      = 127
 	exitSignal        = 128 // plus the number of the signal
 )
 
-const usage = `redlock locks names with a majority of independent Redis masters
+const usage = `redlock holds a lock on a majority of independent Redis masters
 
 usage:
   redlock run [flags] KEY -- CMD [ARG...]   run CMD while holding the lock KEY
   redlock demo [flags]                      watch a lock survive killed nodes
-  redlock help [run|demo]                   tell more
+  redlock help [run|demo]                   show detailed help
 
-the nodes, for run:
+nodes for run:
   export REDLOCK_NODES=a:6379,b:6379,c:6379
 
-to begin with, in one shell and in another:
+to try it, start the demo in one shell and use its nodes in another:
   redlock demo -forever
-  redlock run -nodes ... jobs/42 -- sh -c 'echo mine, fence $REDLOCK_FENCE'
+  redlock run -nodes ... jobs/42 -- sh -c 'echo locked, fence $REDLOCK_FENCE'
 `
 
-// watchdogCommand is what run starts itself as; nobody else should.
+// watchdogCommand is the subcommand that run uses to start its own watchdog process.
+// It is not meant for users.
 const watchdogCommand = "run-watchdog"
 
 func main() { os.Exit(command(os.Args[1:])) }
 
-// command does what the arguments say and returns the exit status.
+// command executes the subcommand that args name and returns the exit status.
 func command(args []string) int {
-	// go-redis would write every failed dial to stderr. That nodes fail is what this
-	// is about, and the errors we print say which and why.
+	// go-redis logs every failed dial to stderr. Failing nodes are expected here, and
+	// our own errors say which nodes failed and why.
 	logging.Disable()
 	name := ""
 	if len(args) > 0 {
@@ -66,7 +67,7 @@ func command(args []string) int {
 	case "demo":
 		return demoCommand(args)
 	case watchdogCommand:
-		return watchdog()
+		return runWatchdog()
 	case "help", "-h", "-help", "--help":
 		return help(args)
 	case "":
@@ -86,7 +87,7 @@ func help(args []string) int {
 		case "demo":
 			text = demoUsage
 		default:
-			complain("no help on %q: try run or demo", args[0])
+			complain("no help for %q: try run or demo", args[0])
 			return exitUsage
 		}
 	}
@@ -94,26 +95,26 @@ func help(args []string) int {
 	return 0
 }
 
-// complain tells the user what is wrong. The errors of package redlock begin with
-// its name, others get it here.
+// complain prints an error to stderr with the prefix "redlock: ". Errors of package
+// redlock already have that prefix and are printed without complain.
 func complain(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "redlock: "+format+"\n", args...)
 }
 
-// newFlags are flags that print nothing by themselves: parse does.
+// newFlags returns a flag set that prints nothing itself: badFlags reports its errors.
 func newFlags(name string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	return fs
 }
 
-// badFlags is the exit status after what flags did not understand; help was asked
-// for and not an error.
+// badFlags reports an error of parsing a command line and returns the exit status. A
+// request for help is not an error: it prints usage and returns 0.
 func badFlags(err error, command, usage string) int {
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Print(usage)
 		return 0
 	}
-	complain("%s: %v: see redlock help %s", command, err, command)
+	complain("%s: %v (see redlock help %s)", command, err, command)
 	return exitUsage
 }

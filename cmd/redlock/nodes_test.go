@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/proxy"
 )
 
-// A node is a miniredis behind a proxy that makes it fail.
+// A node is a miniredis behind a proxy that can make it fail.
 type node struct {
 	m *miniredis.Miniredis
 	p *proxy.Proxy

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// only is an environment with one variable.
+// only returns an environment with one variable.
 func only(name, value string) func(string) string {
 	return func(asked string) string {
 		if asked == name {
@@ -88,7 +88,7 @@ func TestParseDemoRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the arguments and the environment are, they are refused or make sense.
+// Any arguments and any environment are either refused or parsed to something sensible.
 func FuzzParseRun(f *testing.F) {
 	for _, args := range []string{"", "k\x00--\x00true", "-ttl\x003s\x00k\x00-wait\x001s\x00--\x00sh\x00-c\x00exit", "--\x00--", "-nodes\x00,\x00k\x00--\x00x", "-try\x00k\x00--\x00", "-h", "-ttl=9999999h\x00k\x00--\x00x", "k\x00-\x00--\x00x", "\xff\x00--\x00\xff"} {
 		f.Add(args, "a:1, b:2,")
@@ -113,7 +113,7 @@ func FuzzParseRun(f *testing.F) {
 	})
 }
 
-// FuzzParseDemo is the same for the demo.
+// FuzzParseDemo is the same for the command line of demo.
 func FuzzParseDemo(f *testing.F) {
 	for _, args := range []string{"", "-workers\x009", "-for\x001s", "-forever", "-forever\x00-for\x000s", "now"} {
 		f.Add(args)

@@ -4,5 +4,6 @@ package main
 
 import "syscall"
 
-// dieWithParent: the kernel has no such thing here, the watchdog has to do.
+// dieWithParent does nothing: this kernel has no parent-death signal. Only the watchdog
+// kills the child.
 func dieWithParent(*syscall.SysProcAttr) {}

@@ -22,7 +22,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
-// A process is `redlock run` as one.
+// A process is a running `redlock` command.
 type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -31,13 +31,13 @@ type process struct {
 	stderr bytes.Buffer
 }
 
-// start runs redlock with args on the nodes.
+// start runs redlock with args; nodes becomes its $REDLOCK_NODES.
 func start(t *testing.T, nodes []string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(os.Args[0], args...)}
 	p.cmd.Env = append(os.Environ(), asCommand+"=1", "REDLOCK_NODES="+strings.Join(nodes, ","))
 	p.cmd.Stderr = &p.stderr
-	// What a command leaves behind holds our end of its stderr open.
+	// Processes that the command leaves behind keep its stderr open.
 	p.cmd.WaitDelay = 10 * time.Second
 	var err error
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
@@ -55,7 +55,7 @@ func start(t *testing.T, nodes []string, args ...string) *process {
 	return p
 }
 
-// line waits for the next line of output.
+// line waits for the next line of output and returns it.
 func (p *process) line() string {
 	p.t.Helper()
 	s, err := p.out.ReadString('\n')
@@ -66,10 +66,10 @@ func (p *process) line() string {
 	return strings.TrimSuffix(s, "\n")
 }
 
-// status waits for the end, of all that has the output, too, and returns the exit status.
+// status waits until the process and everything that inherited its output have ended, and returns the exit status.
 func (p *process) status() int {
 	p.t.Helper()
-	io.Copy(io.Discard, p.out) // until none of the command's group has it any more
+	io.Copy(io.Discard, p.out) // returns when no process of the command's group has the output open
 	err := p.cmd.Wait()
 	var e *exec.ExitError
 	if err != nil && !errors.As(err, &e) {
@@ -93,7 +93,7 @@ func (p *process) want(status int, stderr ...string) {
 	}
 }
 
-// holding is on how many nodes the value is stored.
+// holding returns the number of nodes that store the value, or any value if it is empty.
 func holding(c cluster, key, value string) (n int) {
 	for _, nd := range c {
 		if got, err := nd.m.Get(key); err == nil && (value == "" || got == value) {
@@ -122,7 +122,7 @@ func TestRunPassesTheStatusThrough(t *testing.T) {
 func TestRunTellsTheCommand(t *testing.T) {
 	t.Parallel()
 	c := testCluster(t)
-	t.Log("a run in a run: the inner one's variables win")
+	t.Log("nested runs: the inner one's variables win")
 	script := `echo "$REDLOCK_KEY"; echo "$REDLOCK_FENCE"; echo "$REDLOCK_VALUE"; read x; echo "$x"; echo err >&2`
 	p := start(t, c.addrs(), "run", "outer", "--", os.Args[0], "run", "-label", "me", "in ner", "--", "sh", "-c", script)
 	if got := p.line(); got != "in ner" {
@@ -148,7 +148,7 @@ func TestRunIsRefusedTheLock(t *testing.T) {
 	holder := start(t, c.addrs(), "run", "-label", "web-1", "k", "--", "sh", "-c", "echo in; read x; echo out")
 	holder.line()
 	start(t, c.addrs(), "run", "-try", "k", "--", "echo", "never").want(75, "held by web-1")
-	start(t, c.addrs(), "run", "-wait", "200ms", "k", "--", "echo", "never").want(75, "gave up", "web-1")
+	start(t, c.addrs(), "run", "-wait", "200ms", "k", "--", "echo", "never").want(75, "-wait expired", "web-1")
 
 	t.Log("a signal ends the wait")
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
@@ -163,7 +163,7 @@ func TestRunIsRefusedTheLock(t *testing.T) {
 		}
 	}
 
-	t.Log("the next one is let in when the holder is out")
+	t.Log("the next one gets the lock when the holder has released it")
 	next := start(t, c.addrs(), "run", "k", "--", "echo", "in")
 	seen(t, c)
 	holder.in.Close()
@@ -177,7 +177,7 @@ func TestRunIsRefusedTheLock(t *testing.T) {
 	next.want(0)
 }
 
-// seen waits until a process has asked for the lock: it has connections to a majority.
+// seen waits until a process has asked for the lock, that is, until it has connected to a majority.
 func seen(t *testing.T, c cluster) {
 	t.Helper()
 	before := make([]int, len(c))
@@ -213,8 +213,8 @@ func TestRunForwardsSignals(t *testing.T) {
 	t.Parallel()
 	c := testCluster(t)
 	for name, sig := range map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "QUIT": syscall.SIGQUIT} {
-		// The grandchild is in the group and has to hear it, too. It is in the foreground of
-		// its shell: those in the background have SIGINT and SIGQUIT ignored.
+		// The grandchild is in the group and must get the signal, too. It runs in the foreground
+		// of its shell, because a shell ignores SIGINT and SIGQUIT in background jobs.
 		script := fmt.Sprintf(`trap "echo child; exit 9" %s; sh -c 'trap "echo grandchild; exit" %s; echo ready; while :; do sleep 0.02; done'`, name, name)
 		p := start(t, c.addrs(), "run", name, "--", "sh", "-c", script)
 		p.line()
@@ -231,7 +231,7 @@ func TestRunForwardsSignals(t *testing.T) {
 func TestRunHeedsNohup(t *testing.T) {
 	t.Parallel()
 	c := testCluster(t)
-	// The shell ignores SIGHUP, and so does what it becomes.
+	// The shell ignores SIGHUP, and the program that it execs inherits that.
 	p := &process{t: t, cmd: exec.Command("sh", "-c", `trap "" HUP; exec "$0" run k -- sh -c "kill -HUP \$PPID; kill -HUP \$\$; read x; echo alive"`, os.Args[0])}
 	p.cmd.Env = append(os.Environ(), asCommand+"=1", "REDLOCK_NODES="+strings.Join(c.addrs(), ","))
 	p.cmd.Stdin = strings.NewReader("x\n")
@@ -241,8 +241,7 @@ func TestRunHeedsNohup(t *testing.T) {
 	}
 }
 
-// The tests of signals do not take their absence for granted: nohup, and scripts for what they run in the background,
-// have some ignored.
+// The tests of signals must also pass where some signals are ignored: under nohup, or in the background of a script.
 func TestSignalsAreTestedUnderNohup(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", `trap "" HUP INT QUIT; exec "$0" "$@"`, os.Args[0], "-test.run=^(TestRunIsRefusedTheLock|TestRunForwardsSignals)$", "-test.timeout=60s")
@@ -251,7 +250,7 @@ func TestSignalsAreTestedUnderNohup(t *testing.T) {
 	}
 }
 
-// Taken away by another, the lock is lost with the next renewal.
+// If another client takes the lock away, the next renewal detects the loss.
 func TestRunEndsTheCommandOnLoss(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, script string }{
@@ -268,7 +267,7 @@ func TestRunEndsTheCommandOnLoss(t *testing.T) {
 			for _, n := range c {
 				n.m.Set("k", "another")
 			}
-			// Its output ends: nobody of the group is left.
+			// The output ends only when no process of the group is left.
 			if out, _ := io.ReadAll(p.out); len(out) > 0 {
 				t.Errorf("got %q after the loss", out)
 			}
@@ -295,7 +294,7 @@ func TestRunEndsTheCommandWhenNoNodeAnswers(t *testing.T) {
 	}
 }
 
-// The command is short and ends before the next renewal can tell.
+// A short command ends before the next renewal could detect the loss.
 func TestRunNoticesTheLossAtTheEnd(t *testing.T) {
 	t.Parallel()
 	c := testCluster(t)
@@ -352,8 +351,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// The servers are stopped; the command and what it started do not heed SIGTERM, and write down how late it is for as
-// long as they live.
+// The servers are stopped. The command and its child ignore SIGTERM and write the current time to a file for as long as
+// they live.
 func TestRunEndsTheCommandBeforeUntil(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -393,7 +392,7 @@ func TestRunEndsTheCommandBeforeUntil(t *testing.T) {
 	}
 }
 
-// lostUntil is the end of the validity as a run tells it, which was within the last hours.
+// lostUntil returns the end of the validity as stderr reports it; it must lie within the last hours.
 func lostUntil(t *testing.T, stderr string) time.Time {
 	t.Helper()
 	_, text, ok := strings.Cut(stderr, "ends at ")
@@ -412,7 +411,7 @@ func lostUntil(t *testing.T, stderr string) time.Time {
 	return until
 }
 
-// A command that ends within the grace does not keep the next holder waiting.
+// A command that ends within the grace does not make the next holder wait for the expiry.
 func TestRunReleasesWithinTheGrace(t *testing.T) {
 	t.Parallel()
 	c := testCluster(t)
@@ -434,8 +433,8 @@ func TestRunReleasesWithinTheGrace(t *testing.T) {
 	}
 }
 
-// What kills the run, so that it cannot do anything more, must not leave the command at work. The run tells its watchdog
-// of the command right after it has started it; half a second later that is done, however busy the machine is.
+// A run that is killed with SIGKILL must not leave its command running. The run names the command's group to its
+// watchdog right after it has started the command; half a second is enough for that, however busy the machine is.
 func TestRunThatIsKilledLeavesNobodyAtWork(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -458,7 +457,7 @@ func TestRunThatIsKilledLeavesNobodyAtWork(t *testing.T) {
 	}
 }
 
-// endsQuietly waits until nobody has the command's output any more.
+// endsQuietly waits until no process has the command's output open any more, and fails if there was output.
 func (p *process) endsQuietly() {
 	p.t.Helper()
 	var out []byte
@@ -477,7 +476,7 @@ func (p *process) endsQuietly() {
 	}
 }
 
-// Of a command that ends well, what it left in the background goes on.
+// If a command ends normally, its background processes continue.
 func TestRunLeavesTheBackgroundOfACommandThatEndedWell(t *testing.T) {
 	t.Parallel()
 	c := testCluster(t)
@@ -493,8 +492,7 @@ func TestRunLeavesTheBackgroundOfACommandThatEndedWell(t *testing.T) {
 	}
 }
 
-// Four processes increment a number in a file, on five servers of which two are killed
-// under way.
+// Four processes increment a number in a file, with five servers of which two are killed while they run.
 func TestRunOnRealServers(t *testing.T) {
 	t.Parallel()
 	servers := realredis.Start(t, 5)
@@ -527,7 +525,7 @@ func TestRunOnRealServers(t *testing.T) {
 	}
 }
 
-// The second name answers when the others have long made a majority.
+// The second name replies long after the other nodes have formed a majority.
 func TestRunRefusesOneServerUnderTwoNames(t *testing.T) {
 	t.Parallel()
 	servers := realredis.Start(t, 2)
@@ -548,7 +546,7 @@ func TestRunRefusesOneServerUnderTwoNames(t *testing.T) {
 			t.Errorf("got %d, want %d: %s", got, exitUsage, p.stderr.String())
 		}
 	}
-	if refused == 0 { // not all five: a busy machine may take longer than run waits
+	if refused == 0 { // not all five must be refused: a busy machine may take longer than run waits
 		t.Errorf("refused: got none of 5, want all")
 	}
 	for i, s := range servers {

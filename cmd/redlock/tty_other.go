@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// terminalSize knows no terminals here: output is plain lines.
+// terminalSize reports no terminal on this system, so output is plain lines.
 func terminalSize(*os.File) (columns, rows int, ok bool) { return 0, 0, false }

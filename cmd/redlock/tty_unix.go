@@ -8,13 +8,13 @@ import (
 	"unsafe"
 )
 
-// A tty is our controlling terminal.
+// A tty is the controlling terminal of this process.
 type tty struct {
 	f    *os.File
-	lent bool // to the child's group; its wait alone touches it
+	lent bool // the child's group is in the foreground; accessed by the child's wait alone
 }
 
-// openTTY is nil if we have none.
+// openTTY opens the controlling terminal. It returns nil if there is none.
 func openTTY() *tty {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -23,7 +23,7 @@ func openTTY() *tty {
 	return &tty{f: f}
 }
 
-// foreground is the process group that may read the terminal; 0 if it is gone.
+// foreground returns the foreground process group of the terminal, or 0 if the terminal is gone.
 func (t *tty) foreground() int {
 	var pgrp int32
 	if ioctl(t.f.Fd(), syscall.TIOCGPGRP, unsafe.Pointer(&pgrp)) != nil {
@@ -32,15 +32,16 @@ func (t *tty) foreground() int {
 	return int(pgrp)
 }
 
-// give makes a process group the one that may read the terminal. SIGTTOU must be
-// ignored. It fails if the group or the terminal is gone, and nothing is to be done then.
-func (t *tty) give(pgrp int) {
+// setForeground makes pgrp the foreground process group, which may read the terminal. The
+// caller must ignore SIGTTOU. An error means that the group or the terminal is gone, which
+// needs no action.
+func (t *tty) setForeground(pgrp int) {
 	p := int32(pgrp)
 	ioctl(t.f.Fd(), syscall.TIOCSPGRP, unsafe.Pointer(&p))
 	t.lent = pgrp != syscall.Getpgrp()
 }
 
-// terminalSize is the size of the terminal that f is; ok is false if it is none.
+// terminalSize returns the size of the terminal f; ok is false if f is not a terminal.
 func terminalSize(f *os.File) (columns, rows int, ok bool) {
 	var size struct{ rows, columns, x, y uint16 }
 	if ioctl(f.Fd(), syscall.TIOCGWINSZ, unsafe.Pointer(&size)) != nil {
@@ -49,7 +50,8 @@ func terminalSize(f *os.File) (columns, rows int, ok bool) {
 	return int(size.columns), int(size.rows), true
 }
 
-// session is the session of a process, 0 for ours; -1 if there is no such process.
+// session returns the session ID of a process, where 0 means this process. It returns -1 if
+// there is no such process.
 func session(pid int) int {
 	sid, _, errno := syscall.Syscall(syscall.SYS_GETSID, uintptr(pid), 0, 0)
 	if errno != 0 {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A second line behind the watchdog, which may be killed first.
+// The kernel is a second line of defence: the watchdog may be killed first.
 func TestTheKernelKillsTheCommandIfTheWatchdogIsDead(t *testing.T) {
 	t.Parallel()
 	c := testCluster(t)
@@ -21,7 +21,7 @@ func TestTheKernelKillsTheCommandIfTheWatchdogIsDead(t *testing.T) {
 	syscall.Kill(dog, syscall.SIGKILL)
 	eventually(t, "the watchdog is dead", func() bool { return aliveness(dog) != "running" })
 
-	t.Log("the command does not mind")
+	t.Log("the command continues undisturbed")
 	fmt.Fprintln(p.in, "alive")
 	if got := p.line(); got != "alive" {
 		t.Errorf("got %q, want alive", got)
@@ -52,7 +52,7 @@ func TestTheWatchdogEndsWithTheRun(t *testing.T) {
 	eventually(t, "the watchdog of a run that was killed is gone", func() bool { return aliveness(dog) != "running" })
 }
 
-// watchdogOf finds the watchdog of a run.
+// watchdogOf returns the process ID of the watchdog of a run.
 func watchdogOf(t *testing.T, run int) (pid int) {
 	t.Helper()
 	eventually(t, "there is a watchdog", func() bool {
@@ -73,10 +73,10 @@ func watchdogOf(t *testing.T, run int) (pid int) {
 	return pid
 }
 
-// stat is the state and the parent of a process; "": there is none.
+// stat returns the state and the parent of a process; state is "" if there is no such process.
 func stat(pid int) (state string, parent int) {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, ok := strings.Cut(string(b), ") ") // the name may have anything in it
+	_, rest, ok := strings.Cut(string(b), ") ") // the name may contain anything
 	if !ok {
 		return "", 0
 	}
@@ -85,7 +85,7 @@ func stat(pid int) (state string, parent int) {
 	return f[0], parent
 }
 
-// aliveness is running, dead (but not reaped) or gone.
+// aliveness returns "running", "dead" (but not reaped) or "gone".
 func aliveness(pid int) string {
 	switch state, _ := stat(pid); state {
 	case "":

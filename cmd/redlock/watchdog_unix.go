@@ -14,20 +14,22 @@ import (
 	"syscall"
 )
 
-// A dog is the watchdog as the run has it: a second process of this program that kills
-// the command's process group when the run has died without a word (SIGKILL, the OOM
-// killer). It knows from a pipe: the kernel closes our end, whatever ends us.
+// A watchdog is the run's handle to its watchdog: a second process of this program that
+// kills the command's process group if the run dies without releasing the lock (SIGKILL, the
+// OOM killer). The watchdog detects that by a pipe, of which the kernel closes our end,
+// whatever the cause of our death.
 //
-// It is in a session of its own, so that what is sent to our group or typed at the
-// terminal does not end it, and has none of our files, so that nobody who waits for the
-// end of our output waits for it.
-type dog struct {
+// The watchdog runs in a session of its own, so signals to our process group or from the
+// terminal do not reach it. It inherits none of our files, so it does not hold our output
+// open for a reader that waits for end of file.
+type watchdog struct {
 	p    *os.Process
 	pipe *os.File
 }
 
-func startDog() (*dog, error) {
-	path, err := ourselves()
+// startWatchdog starts the watchdog process. It kills nothing until watch is called.
+func startWatchdog() (*watchdog, error) {
+	path, err := executable()
 	if err != nil {
 		return nil, fmt.Errorf("its watchdog cannot be started: %v", err)
 	}
@@ -37,7 +39,7 @@ func startDog() (*dog, error) {
 	}
 	defer r.Close()
 	p, err := os.StartProcess(path, []string{os.Args[0], watchdogCommand}, &os.ProcAttr{
-		Dir:   "/", // nobody's directory is kept from being unmounted
+		Dir:   "/", // no file system is kept from being unmounted
 		Files: []*os.File{r, nil, nil},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
@@ -45,39 +47,40 @@ func startDog() (*dog, error) {
 		w.Close()
 		return nil, fmt.Errorf("its watchdog cannot be started: %v", err)
 	}
-	return &dog{p: p, pipe: w}, nil
+	return &watchdog{p: p, pipe: w}, nil
 }
 
-// ourselves is the program that is running, also if its file was replaced since.
-func ourselves() (string, error) {
+// executable returns the running program, even if its file has been replaced meanwhile.
+func executable() (string, error) {
 	if runtime.GOOS == "linux" {
 		return "/proc/self/exe", nil
 	}
 	return os.Executable()
 }
 
-// watch names the group to be killed. If we die before this, nobody is: on Linux and
-// FreeBSD the kernel kills the child.
-func (d *dog) watch(pgrp int) { fmt.Fprintln(d.pipe, pgrp) }
+// watch tells the watchdog which process group to kill. If this process dies earlier, the
+// watchdog kills nothing; on Linux and FreeBSD the kernel still kills the child.
+func (d *watchdog) watch(pgrp int) { fmt.Fprintln(d.pipe, pgrp) }
 
-// end ends the watchdog, which then kills nobody. It is not told to end but killed: no
-// message could be sent and lost, or come late.
-func (d *dog) end() {
+// stop ends the watchdog without killing the group. It uses SIGKILL and not a message,
+// because a message could be lost or arrive too late.
+func (d *watchdog) stop() {
 	d.p.Kill()
 	d.p.Wait()
 	d.pipe.Close()
 }
 
-// watchdog is the other process. It returns when there is nothing to watch.
-func watchdog() int {
-	signal.Ignore(forwarded...)
+// runWatchdog is the main function of the watchdog process. It returns the exit status when
+// it has killed the group, or when it was told no group.
+func runWatchdog() int {
+	signal.Ignore(forwardedSignals...)
 	in := bufio.NewReader(os.Stdin)
 	line, _ := in.ReadString('\n')
 	pgrp, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil || pgrp <= 1 { // 1 would be everybody
+	if err != nil || pgrp <= 1 { // kill(-1) would signal every process
 		return exitUsage
 	}
-	io.Copy(io.Discard, in) // until the run has died
+	io.Copy(io.Discard, in) // returns when the run has died
 	syscall.Kill(-pgrp, syscall.SIGKILL)
 	return 0
 }

@@ -2,10 +2,10 @@ package model
 
 import "fmt"
 
-// This file is what is promised. All of it can only break when a client counts a
-// majority, so it is looked at there and nowhere else.
+// This file contains the properties. They can break only when a client counts a majority,
+// so they are checked there and nowhere else.
 
-// returnedBefore is whose tokens an attempt that begins now must surpass.
+// returnedBefore returns, as bits, the attempts whose tokens an attempt that begins now must exceed.
 func (w *World) returnedBefore(t *state) (before uint8) {
 	first := t.attempt[0].tok
 	for j := range t.node {
@@ -20,8 +20,8 @@ func (w *World) returnedBefore(t *state) (before uint8) {
 	return before & w.asked(t)
 }
 
-// asked is whose tokens F2 is asked of, as bits, as far as the registers go. The
-// rules that follow single nodes do so for the first attempt's token only.
+// asked returns, as bits, the attempts for whose tokens F2 is required, as far as the registers
+// decide that. The rules that track single nodes do so for the first attempt's token only.
 func (w *World) asked(t *state) (asked uint8) {
 	for i := range t.attempt {
 		holds := true
@@ -38,7 +38,7 @@ func (w *World) asked(t *state) (asked uint8) {
 	return asked
 }
 
-// excuse drops from F2 what is not asked any more: the condition of I2.
+// excuse drops from F2 the tokens for which it is no longer required: this is the condition of I2.
 func (w *World) excuse(t *state) {
 	asked := w.asked(t)
 	for i := range t.attempt {
@@ -46,14 +46,15 @@ func (w *World) excuse(t *state) {
 	}
 }
 
-// agreed: between giver and taker of an adoption, exclusion is an agreement.
+// agreed reports whether i and o are the giver and the taker of an adoption. Exclusion between
+// them rests on their agreement.
 func (w *World) agreed(i, o int) bool { return w.Roles[i].Adopts == o+1 || w.Roles[o].Adopts == i+1 }
 
-// active: within its claim. Without clocks nobody can say.
+// active reports whether an attempt is within its claim. Without clocks no attempt is.
 func (w *World) active(a *attempt) bool { return w.Clocks && a.phase == holding && a.past <= a.claim }
 
-// returns is the moment in which attempt i is returned a lock with the token, and
-// what that breaks. on: the nodes that were counted for the token.
+// returns is called when attempt i returns a lock with the token tok. It returns the property
+// that this breaks, if any. on reports the nodes that were counted for the token.
 func (w *World) returns(t *state, i int, tok uint8, on func(j int) bool) string {
 	a := &t.attempt[i]
 	var broken string
@@ -63,7 +64,7 @@ func (w *World) returns(t *state, i int, tok uint8, on func(j int) bool) string 
 		}
 	}
 	if a.past > 0 {
-		breaks(V, "V: %s is returned a lock whose validity is over", name(i))
+		breaks(V, "V: %s returns a lock whose validity has expired", name(i))
 	}
 	for o := range t.attempt {
 		b := &t.attempt[o]
@@ -88,7 +89,7 @@ func (w *World) returns(t *state, i int, tok uint8, on func(j int) bool) string 
 	}
 	a.tok, a.phase = tok, holding
 	if !w.Clocks && w.Roles[i].Extends == 0 {
-		a.phase = ended // without clocks all that counts of a claim is its token
+		a.phase = ended // without clocks only the token of a claim matters
 	}
 	if i == 0 && w.Asks == AskCarriers {
 		for j := range t.node {
@@ -109,12 +110,13 @@ func (w *World) returns(t *state, i int, tok uint8, on func(j int) bool) string 
 	return broken
 }
 
-// extended is the moment in which attempt i counts a majority for its extension.
+// extended is called when attempt i counts a majority for its extension. It returns the property
+// that this breaks, if any.
 func (w *World) extended(t *state, i int) (broken string) {
 	a := &t.attempt[i]
 	a.claim = a.round
 	if a.overtaken && w.Checks&H != 0 {
-		broken = fmt.Sprintf("H: %s goes on holding a lock that another was returned in between", name(i))
+		broken = fmt.Sprintf("H: %s continues to hold a lock that another attempt has acquired in between", name(i))
 	}
 	for o := range t.attempt {
 		if b := &t.attempt[o]; o != i && w.Checks&I1 != 0 && w.active(a) && w.active(b) {

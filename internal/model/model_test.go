@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// long: the worlds that take minutes are asked for by REDLOCK_LONG=1.
+// long includes the worlds that take minutes: set REDLOCK_LONG=1.
 func long() bool { return os.Getenv("REDLOCK_LONG") != "" }
 
-// race: see race_test.go.
+// race reports whether the race detector is on: see race_test.go.
 var race bool
 
 func sparing(t *testing.T) {
@@ -46,7 +46,7 @@ func TestSoundWorldsHold(t *testing.T) {
 	}
 }
 
-// notVacuous: a world in which nobody is returned a lock holds, too, and says nothing.
+// notVacuous checks that every kind of step occurs: a world in which no lock is ever returned holds, but shows nothing.
 func notVacuous(t *testing.T, r Result) {
 	t.Helper()
 	want := func(i int, kinds ...Kind) {
@@ -78,8 +78,8 @@ func notVacuous(t *testing.T, r Result) {
 	}
 }
 
-// Every rule taken out must be found; with the rule back in, the same steps must not
-// break anything: one of them is not possible, or what breaks is not there.
+// Each removed rule must be found. With the rule restored, the same steps must not break
+// anything: either one of them is not possible, or nothing breaks.
 func TestBrokenWorldsAreFoundBroken(t *testing.T) {
 	seen := map[Variant]bool{}
 	for _, w := range Worlds() {
@@ -118,8 +118,8 @@ func TestBrokenWorldsAreFoundBroken(t *testing.T) {
 	}
 }
 
-// What settle forgets and pack exchanges must not lose an outcome: the outcomes are
-// compared with those of a search that does neither.
+// The reductions of settle and pack must not lose an outcome: the outcomes are compared with
+// those of a search without reductions.
 func TestReductionsLoseNoOutcome(t *testing.T) {
 	for _, w := range []World{
 		{Name: "acquire", Roles: []Role{plain, plain}, Clocks: true, Truth: true},
@@ -151,7 +151,7 @@ func TestReductionsLoseNoOutcome(t *testing.T) {
 	}
 }
 
-// An outcome is what the properties speak of, and the nodes, in any order.
+// An outcome consists of everything that the properties depend on, with the nodes in any order.
 type outcome struct {
 	tok, claim [maxAttempts]uint8
 	holds      [maxAttempts]bool
@@ -215,7 +215,7 @@ func TestPackingLosesNothing(t *testing.T) {
 	}
 }
 
-// turn makes node 0 node 1, 1 to 2, and 2 to 0.
+// turn renumbers the nodes: 0 becomes 1, 1 becomes 2, and 2 becomes 0.
 func turn(s *state) {
 	was := *s
 	for j := range nodes {
@@ -234,8 +234,8 @@ func turn(s *state) {
 	}
 }
 
-// Worlds too large to visit in full are walked through at random. That is weak
-// evidence: walks miss what the searches find.
+// Worlds that are too large for a search are explored by random walks. This is weak evidence:
+// walks miss what searches find.
 func TestWalksThroughLargeWorlds(t *testing.T) {
 	walks := 3000
 	if long() {
@@ -260,7 +260,7 @@ func TestWalksThroughLargeWorlds(t *testing.T) {
 	}
 }
 
-// walk takes random steps, and stops where a property breaks.
+// walk takes random steps until a property breaks.
 func walk(w *World, rnd *rand.Rand, steps int, each func(*state)) (broken string) {
 	var s state
 	for range steps {

@@ -2,5 +2,5 @@
 
 package model
 
-// A search has one goroutine: under the race detector it is only ten times slower.
+// A search has a single goroutine, and is ten times slower under the race detector.
 func init() { race = true }

@@ -1,8 +1,8 @@
 package model
 
-// This file is what the commands do to a node, and what time and loss may do.
+// This file contains the effect of the commands on a node, and what time and data loss may do.
 
-// move is ZADD GT CH: the register only grows, and the answer is whether it moved.
+// move is ZADD GT CH: the register never decreases, and the reply says whether it moved.
 func (w *World) move(n *node, to uint8) (moved bool) {
 	was := n.reg
 	switch w.Broken {
@@ -17,8 +17,8 @@ func (w *World) move(n *node, to uint8) (moved bool) {
 	return was < to
 }
 
-// adoptOn is lua/adopt.lua: in one step, where the giver's value is stored. The key
-// keeps the ttl that it has or gets a longer one; under remembers the one it has.
+// adoptOn is lua/adopt.lua: in one step, on a node that stores the giver's value. The key
+// keeps its ttl or gets a longer one; under records the era of the ttl that it had.
 func (w *World) adoptOn(n *node, a *attempt, i, j int) {
 	a.acq[j] = answerNo
 	if n.val != uint8(w.Roles[i].Adopts) && (w.Broken != BlindAdopt || n.val == 0) {
@@ -53,8 +53,8 @@ func (w *World) extendOn(n *node, a *attempt, mine, r uint8, j int) {
 	}
 }
 
-// mayBegin: attempts of one role begin in order, for they are alike. An adopter
-// needs a value, which the holder tells, or Inspect.
+// mayBegin reports whether attempt i may begin. Attempts of the same role begin in order, because
+// they are interchangeable. An adopter needs a value, from the holder or from Inspect.
 func (w *World) mayBegin(s *state, i int) bool {
 	if g := w.Roles[i].Adopts; g != 0 {
 		giver := &s.attempt[g-1]
@@ -65,7 +65,7 @@ func (w *World) mayBegin(s *state, i int) bool {
 	return i == 0 || w.Roles[i] != w.Roles[i-1] || s.attempt[i-1].phase != idle
 }
 
-// top is the greatest number so far.
+// top returns the greatest number so far.
 func (s *state) top() (top uint8) {
 	for j := range s.node {
 		top = max(top, s.node[j].reg)
@@ -77,16 +77,16 @@ func (s *state) top() (top uint8) {
 	return top
 }
 
-// expired: the ttl that the given round of attempt i gave a key may be over. Under
-// timing not before that round's validity is (docs/algorithm.md, Why I1 holds). What
-// an attempt that is over left has no promise to keep.
+// expired reports whether the ttl that the given round of attempt i gave to a key may have expired.
+// With clocks, it does not expire before the validity of that round (docs/algorithm.md, Why I1
+// holds). An attempt that has ended needs its keys no longer.
 func (s *state) expired(i int, era uint8) bool {
 	a := &s.attempt[i]
 	return !a.live() || a.past > era
 }
 
-// mayGo: the key on node j may expire, be released or be rolled back.
-func (w *World) mayGo(s *state, j int) bool {
+// mayRemove reports whether the key on node j may expire, be released or be rolled back.
+func (w *World) mayRemove(s *state, j int) bool {
 	n := &s.node[j]
 	i := int(n.val) - 1
 	giver := w.Roles[i].Adopts
@@ -99,6 +99,7 @@ func (w *World) mayGo(s *state, j int) bool {
 	return s.expired(i, n.era) && s.expired(giver-1, n.under)
 }
 
+// mayCrash reports whether node j may lose its memory now.
 func (w *World) mayCrash(s *state, j int) bool {
 	if s.node[j].crashed || s.count(func(j int) bool { return s.node[j].crashed }) >= w.Crashes {
 		return false
@@ -127,7 +128,7 @@ func (w *World) mayCrash(s *state, j int) bool {
 	return true
 }
 
-// crash loses value and register. What is on its way stays on its way.
+// crash loses value and register. Commands on their way stay on their way.
 func (w *World) crash(t *state, j int) {
 	t.node[j] = node{crashed: true, out: w.Away}
 	if w.Away {
@@ -140,8 +141,8 @@ func (w *World) crash(t *state, j int) {
 	w.excuse(t)
 }
 
-// mayReturn: away for the longest ttl means until the validity of every round that
-// was begun before the loss is over.
+// mayReturn reports whether node j may come back. To stay away for the longest ttl means to stay
+// away until the validity of every round that began before the loss has expired.
 func (w *World) mayReturn(s *state, j int) bool {
 	for i, began := range s.node[j].floor {
 		if a := &s.attempt[i]; a.live() && a.past < began {

@@ -5,35 +5,35 @@ import (
 	"time"
 )
 
-// A Result is what a search found.
+// A Result is the outcome of a search.
 type Result struct {
 	World    *World
-	States   int // different states visited
-	Steps    int // transitions looked at
-	Depth    int // of the longest shortest way
+	States   int // number of distinct states visited
+	Steps    int // number of transitions examined
+	Depth    int // length of the longest shortest path
 	Time     time.Duration
-	Seen     [1 + maxAttempts]uint32 // which Kinds of steps were possible, as bits; first nobody's, then each attempt's
+	Seen     [1 + maxAttempts]uint32 // kinds of steps that were possible, as bits; first those of no attempt, then each attempt's
 	Complete bool                    // all states were visited
-	Broken   string                  // the property that broke; empty: none
-	Trace    []Step                  // from a beginning to there, as short as can be
+	Broken   string                  // the property that broke; empty if none
+	Trace    []Step                  // a shortest path from an initial state to the break
 	Start    state
 }
 
-// Options bound a search.
+// Options limit a search.
 type Options struct {
-	MaxStates int                           // 0: as many as there are
-	Progress  func(states, open, depth int) // called about every five seconds
+	MaxStates int                           // 0: no limit
+	Progress  func(states, open, depth int) // called about every five seconds; nil: not called
 }
 
-// Search visits all states of the world, nearest first, until none is left or a
-// property breaks.
+// Search visits all states of the world in breadth-first order, until none is left or a property
+// breaks.
 func (w *World) Search(o Options) Result {
 	began := time.Now()
 	said := began
 	st := newStore()
 	res := Result{World: w}
 	w.initial(func(s state) { st.add(w.pack(&s), none) })
-	level := st.len() // where the next depth begins
+	level := st.len() // first state of the next depth
 	for at := 0; at < st.len(); at++ {
 		if at == level {
 			level = st.len()
@@ -69,7 +69,7 @@ func (w *World) Search(o Options) Result {
 
 const none = ^uint32(0)
 
-// A record is a state and the one that it was first reached from.
+// A record is a state and the index of the state from which it was first reached.
 type record struct {
 	key    key
 	parent uint32
@@ -77,13 +77,13 @@ type record struct {
 
 const chunk = 1 << 16
 
-// A store is the set of states in the order in which they were met, which is the
-// queue of the search at the same time. The table only points into it, with half of
-// the hash beside the place, which spares most looks; equality is that of all bits.
+// A store is the set of states in the order of their discovery; it is also the queue of the search.
+// The table only contains indices into it, each beside half of the hash, which avoids most
+// comparisons; two states are equal only if all their bits are.
 type store struct {
 	chunks [][]record
 	n      int
-	table  []uint64 // hash<<32 | place+1; 0: free
+	table  []uint64 // hash<<32 | index+1; 0 if free
 }
 
 func newStore() *store { return &store{table: make([]uint64, 1<<16)} }
@@ -91,7 +91,7 @@ func newStore() *store { return &store{table: make([]uint64, 1<<16)} }
 func (st *store) len() int         { return st.n }
 func (st *store) at(i int) *record { return &st.chunks[i/chunk][i%chunk] }
 
-// add adds the state unless it is there.
+// add adds a state unless the store has it.
 func (st *store) add(k key, parent uint32) {
 	h := k.hash()
 	mask := uint64(len(st.table) - 1)
@@ -129,7 +129,7 @@ func (st *store) grow() {
 	}
 }
 
-// hash is 32 bits, which is as many as places are.
+// hash returns a 32-bit hash: indices have 32 bits, too.
 func (k *key) hash() uint64 {
 	h := uint64(0x9e3779b97f4a7c15)
 	for _, v := range [...]uint64{k.node[0], k.node[1], k.node[2], uint64(k.attempt[0]) | uint64(k.attempt[1])<<32, uint64(k.attempt[2])} {
@@ -140,8 +140,8 @@ func (k *key) hash() uint64 {
 	return h >> 32
 }
 
-// AsExpected: a sound world was visited in full and holds, or what was to be found
-// was found.
+// AsExpected reports whether a sound world holds and was searched completely, or a broken one was
+// found to break the expected property.
 func (r *Result) AsExpected() bool {
 	if r.World.Finds == 0 {
 		return r.Complete && r.Broken == ""

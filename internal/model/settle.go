@@ -1,7 +1,7 @@
 package model
 
-// settle forgets what can make no difference any more, so that states that differ in
-// that alone are one. Each line says why it makes none; nothing here cuts a choice.
+// settle erases information that can make no difference any more, so that states that differ only in
+// that become equal. Each line says why it makes no difference; none removes a possible step.
 func (w *World) settle(s *state) {
 	for i := range w.Roles {
 		a := &s.attempt[i]
@@ -9,14 +9,14 @@ func (w *World) settle(s *state) {
 			continue
 		}
 		dead := !a.live()
-		if dead { // nobody asks when, or until when
+		if dead { // the times of its claim no longer matter
 			a.claim, a.past, a.overtaken = 0, 0, false
 			for j := range s.node {
 				s.node[j].floor[i] = 0
 			}
 		}
 		if a.phase != acquiring && a.phase != raising {
-			a.before = 0 // asked when a lock is returned
+			a.before = 0 // used only when a lock is returned
 		}
 		for j := range nodes {
 			w.settleOn(s, i, j)
@@ -24,20 +24,20 @@ func (w *World) settle(s *state) {
 		if !dead {
 			continue
 		}
-		over := func(r int) bool { return s.count(func(j int) bool { return a.ext[r][j] == extOver }) == nodes }
+		over := func(r int) bool { return s.count(func(j int) bool { return a.ext[r][j] == extSettled }) == nodes }
 		if a.round > 0 && over(0) && (a.round == 1 || over(1)) {
 			a.round, a.ext = 0, [maxRounds][nodes]uint8{}
 		}
 		if w.Truth {
-			continue // numbers tell the time there
+			continue // there, numbers stand for the time
 		}
 		for k := range a.t {
 			if s.count(func(j int) bool { return a.raise[k][j] != notDone }) == nodes {
-				a.t[k], a.raise[k] = 0, [nodes]uint8{} // the number was the commands'
+				a.t[k], a.raise[k] = 0, [nodes]uint8{} // only the commands used the number
 			}
 		}
 		if !w.Again && s.count(func(j int) bool { return a.acq[j] >= answerNo }) == nodes {
-			a.p = 0 // the same
+			a.p = 0 // likewise
 		}
 	}
 	for j := range s.node {
@@ -48,7 +48,7 @@ func (w *World) settle(s *state) {
 		}
 		owner := int(n.val) - 1
 		if !s.attempt[owner].live() {
-			n.era = 0 // may go at any moment
+			n.era = 0 // the key may be removed at any moment
 		}
 		if g := w.Roles[owner].Adopts; g == 0 || !s.attempt[g-1].live() {
 			n.under = 0
@@ -56,10 +56,10 @@ func (w *World) settle(s *state) {
 	}
 }
 
-// settleOn does so for the commands of attempt i to node j.
+// settleOn does the same for the commands of attempt i to node j.
 func (w *World) settleOn(s *state, i, j int) {
 	a := &s.attempt[i]
-	if a.phase != acquiring { // nobody counts the acquire any more
+	if a.phase != acquiring { // the replies to the acquire are no longer counted
 		switch acq := &a.acq[j]; {
 		case *acq > answerNo:
 			*acq = answerNo
@@ -77,7 +77,7 @@ func (w *World) settleOn(s *state, i, j int) {
 				*raise = raiseUncounted
 			}
 		case *raise == notDone && !owns && w.Broken != RaiseAnywhere:
-			*raise = raiseUncounted // will find another's value, or none
+			*raise = raiseUncounted // will find another attempt's value, or none
 		}
 	}
 	for r := range a.round {
@@ -87,21 +87,21 @@ func (w *World) settleOn(s *state, i, j int) {
 		switch *ext {
 		case notDone:
 			if !counting && !owns && w.Broken != BlindExtend {
-				*ext = extOver // will find nothing of ours, and nobody asks
+				*ext = extSettled // will not find our value, and the reply is not counted
 			}
 		case extYes, extNo, extHealed:
 			if !counting || decided || *ext == extHealed && w.Broken != HealCountsAtOnce {
-				*ext = extOver
+				*ext = extSettled
 			}
 		case extMissing:
 			if !counting {
-				*ext = extOver // too late to heal
+				*ext = extSettled // too late to heal
 			}
 		}
 	}
 }
 
-// mayOwn: node j has the value of attempt i, or may yet get it.
+// mayOwn reports whether node j stores the value of attempt i, or may do so later.
 func (w *World) mayOwn(s *state, i, j int) bool {
 	a, n := &s.attempt[i], &s.node[j]
 	if n.val == uint8(i+1) || a.acq[j] == notDone || w.Again {

@@ -1,7 +1,7 @@
 package model
 
-// This file is what a state is, and how it is stored: as four words that are
-// compared in full. No state is ever taken for another because of its hash.
+// This file defines a state and its stored form: words that are compared in full, so no state is
+// ever mistaken for another because of its hash.
 
 const (
 	nodes       = 3
@@ -11,55 +11,55 @@ const (
 	maxFence    = 7 // three bits
 )
 
-// A phase is how far an attempt has come, as its client knows it.
+// A phase is the progress of an attempt, as its client knows it.
 type phase uint8
 
 const (
 	idle      phase = iota
 	acquiring       // SET and ZADD are on their way
-	raising         // the value is ours on a majority, the token is not agreed on
-	holding         // the lock was returned; in a world with clocks: and it is within Until
-	failed          // nothing was returned, nor ever will be
-	ended           // it was returned, and the claim is over
+	raising         // a majority stores our value, but the token is not agreed on
+	holding         // the lock was returned; in a world with clocks, it is also within Until
+	failed          // no lock was returned, nor ever will be
+	ended           // a lock was returned, and the claim has ended
 )
 
-// What became of an acquire on one node: two commands, hence two steps.
+// The result of an acquire on one node. It consists of two commands, hence two steps.
 const (
-	notDone uint8 = iota // of every command: it may yet be executed
-	setNo                // SET NX found another's value; ZADD is still to come
-	setYes               // SET NX stored ours; ZADD is still to come
+	notDone uint8 = iota // for every command: it may still be executed
+	setNo                // SET NX found another value; ZADD is still to come
+	setYes               // SET NX stored our value; ZADD is still to come
 	answerNo
-	answerNoMoved // no, and yet ZADD moved the register
-	answerYes     // ours, but the register was not below the proposal
-	answerFenced  // ours, and the register moved from below the proposal to it
+	answerNoMoved // not our value, but ZADD moved the register
+	answerYes     // our value, but the register was not below the proposal
+	answerFenced  // our value, and the register moved from below the proposal to it
 )
 
-// What became of a raise on one node.
+// The result of a raise on one node.
 const (
 	raiseCounted   = 1
 	raiseUncounted = 2
 )
 
-// What became of an extension on one node.
+// The result of an extension on one node.
 const (
 	extYes      uint8 = iota + 1
-	extNo             // another's value
+	extNo             // another value
 	extMissing        // no value
 	extHealSent       // missing, and a SET NX is on its way there
-	extOver           // nobody asks what it was
+	extSettled        // the result no longer matters
 	extHealed         // the SET NX stored the value
 )
 
-// A node is one server, for one key.
+// A node is the state of one server for one key.
 type node struct {
-	val     uint8 // whose value is stored: attempt+1, or 0
+	val     uint8 // the attempt whose value is stored, plus one; or 0
 	reg     uint8 // the fence register
-	era     uint8 // the round that the key's ttl counts from: 0 acquire, then extensions
-	under   uint8 // where an adoption replaced the value: the era that it had
-	out     bool  // lost its memory, and stays away
-	crashed bool  // lost its memory once already
-	carries bool  // said yes to the first attempt, and has not forgotten since
-	stood   bool  // was asked for when the last attempt began, and has not forgotten since
+	era     uint8 // the round from which the key's ttl counts: 0 for the acquire, then the extensions
+	under   uint8 // if an adoption replaced the value: the era that it had
+	out     bool  // has lost its memory, and stays away
+	crashed bool  // has lost its memory once already
+	carries bool  // said yes to the first attempt, and has not crashed since
+	stood   bool  // counted for F2 when the last attempt began, and has not crashed since
 	floor   [maxAttempts]uint8
 }
 
@@ -67,13 +67,13 @@ type node struct {
 type attempt struct {
 	phase     phase
 	p         uint8            // the proposal
-	t         [maxRaises]uint8 // what the raises ask for; 0: not sent
+	t         [maxRaises]uint8 // the tokens of the raises; 0: not sent
 	tok       uint8            // the token that was returned
-	before    uint8            // who had returned before this one began, as bits
-	round     uint8            // extensions begun
-	claim     uint8            // the round that Until counts from
-	past      uint8            // rounds whose validity is over
-	overtaken bool             // another was returned a lock since this one was
+	before    uint8            // the attempts that had returned before this one began, as bits
+	round     uint8            // number of extensions begun
+	claim     uint8            // the round from which Until counts
+	past      uint8            // number of rounds whose validity has expired
+	overtaken bool             // another attempt has returned a lock since this one did
 	acq       [nodes]uint8
 	raise     [maxRaises][nodes]uint8
 	ext       [maxRounds][nodes]uint8
@@ -87,14 +87,14 @@ type state struct {
 	attempt [maxAttempts]attempt
 }
 
-// A key is a state in bits: a word per node with all that concerns this node, and
-// half a word per attempt. Exchanging two nodes exchanges two words.
+// A key is a state in bits: one word per node with everything that concerns this node, and half a
+// word per attempt. Swapping two nodes swaps two words.
 type key struct {
 	node    [nodes]uint64
 	attempt [maxAttempts]uint32
 }
 
-// packer puts small numbers side by side.
+// A packer packs small numbers side by side.
 type packer struct {
 	bits uint64
 	at   uint
@@ -121,9 +121,9 @@ func (p *packer) putBool(b bool) {
 
 func (p *packer) getBool() bool { return p.get(1) == 1 }
 
-// pack makes the key of the state, the same for all ways to number the nodes: the
-// protocol asks all nodes the same and only counts them, so states that differ in
-// the numbering alone have the same future.
+// pack returns the key of the state, which does not depend on the numbering of the nodes: the
+// protocol treats all nodes alike and only counts them, so states that differ only in the numbering
+// have the same future.
 func (w *World) pack(s *state) key {
 	k := s.key(len(w.Roles))
 	if w.raw {

@@ -1,11 +1,10 @@
 package model
 
-// This file is what can happen next: the commands on the nodes and the decisions
-// of the clients. A command is on its way from when it was sent until it is
-// executed, which may be never (lost) or after everything else (late); commands
-// overtake each other. An answer may be counted any time after the execution, so
-// a client's decision is possible as soon as enough has been executed, and is
-// never forced: a lost answer, a slow one and one that is not waited for look alike.
+// This file contains the possible steps: the commands on the nodes and the decisions of the clients.
+// A command is on its way from when it is sent until it is executed, which may be never (it is lost)
+// or after everything else (it is late); commands overtake each other. A reply may be counted at any
+// time after the execution. So a client's decision is possible as soon as enough has been executed,
+// and is never forced: a lost reply, a slow one and one that is not waited for look the same.
 
 // A brancher emits the successors of one state.
 type brancher struct {
@@ -14,8 +13,8 @@ type brancher struct {
 	emit func(Step, *state, string)
 }
 
-// next calls emit for every step that is possible in s, with the state after it and
-// the property that it breaks, if any.
+// next calls emit for every step that is possible in s, with the state after it and the property that
+// it breaks, if any.
 func (w *World) next(s *state, emit func(Step, *state, string)) {
 	b := &brancher{w, s, emit}
 	for i := range w.Roles {
@@ -27,11 +26,11 @@ func (w *World) next(s *state, emit func(Step, *state, string)) {
 		}
 	}
 	for j := range nodes {
-		b.fate(j)
+		b.nodeEvents(j)
 	}
 }
 
-// do emits the state that f makes of s.
+// do emits the state that results when f is applied to s.
 func (b *brancher) do(step Step, f func(*state) string) {
 	t := *b.s
 	broken := f(&t)
@@ -41,68 +40,91 @@ func (b *brancher) do(step Step, f func(*state) string) {
 	b.emit(step, &t, broken)
 }
 
-// client is what the client of attempt i may decide.
+// act emits a step of the client of attempt i.
+func (b *brancher) act(i int, k Kind, arg uint8, f func(*state, *attempt) string) {
+	b.do(Step{k, int8(i), -1, arg}, func(t *state) string { return f(t, &t.attempt[i]) })
+}
+
+// client emits the decisions that the client of attempt i may make.
 func (b *brancher) client(i int) {
-	w, a := b.w, &b.s.attempt[i]
-	act := func(k Kind, arg uint8, f func(*state, *attempt) string) {
-		b.do(Step{k, int8(i), -1, arg}, func(t *state) string { return f(t, &t.attempt[i]) })
-	}
-	fail := func(_ *state, a *attempt) string { a.phase = failed; return "" }
-	switch a.phase {
+	switch b.s.attempt[i].phase {
 	case idle:
-		if !w.mayBegin(b.s, i) {
-			return
-		}
-		lo, hi := uint8(1), w.Fences
-		if w.Truth {
-			lo = b.s.top() + 1
-			hi = lo
-		}
-		for p := lo; p <= min(hi, maxFence); p++ {
-			act(Begin, p, func(t *state, a *attempt) string {
-				a.phase, a.p, a.before = acquiring, p, w.returnedBefore(t)
-				return ""
-			})
-		}
+		b.begin(i)
 	case acquiring:
-		fenced := func(j int) bool { return a.acq[j] == answerFenced }
-		ours := func(j int) bool { return a.acq[j] == answerFenced || a.acq[j] == answerYes }
-		moved := func(j int) bool { return a.acq[j] == answerFenced || a.acq[j] == answerNoMoved }
-		yes := b.s.count(ours) >= w.quorum()
-		if b.s.count(fenced) >= w.quorum() || w.Broken == NoRaise && yes || w.Broken == CountApart && yes && b.s.count(moved) >= w.quorum() {
-			act(Fenced, 0, func(t *state, a *attempt) string { return w.returns(t, i, a.p, fenced) })
-		}
-		if yes && w.Roles[i].Raises > 0 {
-			b.sendRaise(i, 0, a.p)
-		}
-		if w.Clocks {
-			act(GiveUp, 0, fail)
-		}
+		b.countAcquire(i)
+		b.giveUp(i)
 	case raising:
-		k := 0
-		if a.t[1] != 0 {
-			k = 1
-		}
-		counted := func(j int) bool { return a.raise[k][j] == raiseCounted }
-		if b.s.count(counted) >= w.quorum() {
-			act(Raised, 0, func(t *state, a *attempt) string { return w.returns(t, i, a.t[k], counted) })
-		}
-		if k == 0 && w.Roles[i].Raises > 1 {
-			b.sendRaise(i, 1, a.t[0])
-		}
-		if w.Clocks {
-			act(GiveUp, 0, fail)
-			if w.Broken == NoMeasure && a.past == 0 {
-				act(Pass, 0, func(_ *state, a *attempt) string { a.past++; return "" })
-			}
-		}
+		b.countRaise(i)
+		b.giveUp(i)
 	case holding:
 		b.holder(i)
 	}
 }
 
-// sendRaise: the token may be any number above what the client proposed so far. It
-// knows more, the registers in the answers, but answers are stale as they please.
+// begin emits the beginnings of attempt i, one for each proposal.
+func (b *brancher) begin(i int) {
+	w := b.w
+	if !w.mayBegin(b.s, i) {
+		return
+	}
+	lo, hi := uint8(1), w.Fences
+	if w.Truth {
+		lo = b.s.top() + 1
+		hi = lo
+	}
+	for p := lo; p <= min(hi, maxFence); p++ {
+		b.act(i, Begin, p, func(t *state, a *attempt) string {
+			a.phase, a.p, a.before = acquiring, p, w.returnedBefore(t)
+			return ""
+		})
+	}
+}
+
+// countAcquire emits what a client may conclude from the replies to its acquire.
+func (b *brancher) countAcquire(i int) {
+	w, a := b.w, &b.s.attempt[i]
+	fenced := func(j int) bool { return a.acq[j] == answerFenced }
+	ours := func(j int) bool { return a.acq[j] == answerFenced || a.acq[j] == answerYes }
+	moved := func(j int) bool { return a.acq[j] == answerFenced || a.acq[j] == answerNoMoved }
+	yes := b.s.count(ours) >= w.quorum()
+	if b.s.count(fenced) >= w.quorum() || w.Broken == NoRaise && yes || w.Broken == CountApart && yes && b.s.count(moved) >= w.quorum() {
+		b.act(i, Fenced, 0, func(t *state, a *attempt) string { return w.returns(t, i, a.p, fenced) })
+	}
+	if yes && w.Roles[i].Raises > 0 {
+		b.sendRaise(i, 0, a.p)
+	}
+}
+
+// countRaise emits what a client may conclude from the replies to its last raise.
+func (b *brancher) countRaise(i int) {
+	w, a := b.w, &b.s.attempt[i]
+	k := 0
+	if a.t[1] != 0 {
+		k = 1
+	}
+	counted := func(j int) bool { return a.raise[k][j] == raiseCounted }
+	if b.s.count(counted) >= w.quorum() {
+		b.act(i, Raised, 0, func(t *state, a *attempt) string { return w.returns(t, i, a.t[k], counted) })
+	}
+	if k == 0 && w.Roles[i].Raises > 1 {
+		b.sendRaise(i, 1, a.t[0])
+	}
+}
+
+// giveUp emits that a client gives up before it has a lock. Only worlds with clocks have this step.
+func (b *brancher) giveUp(i int) {
+	w, a := b.w, &b.s.attempt[i]
+	if !w.Clocks {
+		return
+	}
+	b.act(i, GiveUp, 0, func(_ *state, a *attempt) string { a.phase = failed; return "" })
+	if a.phase == raising && w.Broken == NoMeasure && a.past == 0 {
+		b.act(i, Pass, 0, func(_ *state, a *attempt) string { a.past++; return "" })
+	}
+}
+
+// sendRaise emits the raises. The token may be any number above the client's proposals so far. A real
+// client also knows the registers from the replies, but replies may be arbitrarily stale.
 func (b *brancher) sendRaise(i, k int, above uint8) {
 	hi := b.w.Fences
 	if b.w.Truth {
@@ -117,14 +139,11 @@ func (b *brancher) sendRaise(i, k int, above uint8) {
 	}
 }
 
-// holder is what the client of a lock may do.
+// holder emits the decisions of a client that holds a lock.
 func (b *brancher) holder(i int) {
 	w, a := b.w, &b.s.attempt[i]
-	act := func(k Kind, arg uint8, f func(*state, *attempt) string) {
-		b.do(Step{k, int8(i), -1, arg}, func(t *state) string { return f(t, &t.attempt[i]) })
-	}
 	if a.round < w.Roles[i].Extends {
-		act(SendExtend, a.round+1, func(_ *state, a *attempt) string { a.round++; return "" })
+		b.act(i, SendExtend, a.round+1, func(_ *state, a *attempt) string { a.round++; return "" })
 	}
 	if a.round > a.claim {
 		r := a.round - 1
@@ -132,10 +151,10 @@ func (b *brancher) holder(i int) {
 			return a.ext[r][j] == extYes || a.ext[r][j] == extHealed && w.Broken == HealCountsAtOnce
 		})
 		if yes >= w.quorum() {
-			act(Extended, a.round, func(t *state, a *attempt) string { return w.extended(t, i) })
+			b.act(i, Extended, a.round, func(t *state, a *attempt) string { return w.extended(t, i) })
 		}
 	}
-	// Where the round had its majority, before the next one begins.
+	// Once the round has its majority, and before the next round begins.
 	if a.round > 0 && (a.round == a.claim || w.Broken == HealAlone || w.Broken == HealCountsAtOnce) {
 		for j := range nodes {
 			if a.ext[a.round-1][j] == extMissing {
@@ -148,13 +167,13 @@ func (b *brancher) holder(i int) {
 	}
 	if w.Clocks {
 		if a.past < a.claim || w.Broken == LateExtension && a.past <= a.round {
-			act(Pass, a.past, func(_ *state, a *attempt) string { a.past++; return "" })
+			b.act(i, Pass, a.past, func(_ *state, a *attempt) string { a.past++; return "" })
 		}
-		act(End, 0, func(_ *state, a *attempt) string { a.phase = ended; return "" })
+		b.act(i, End, 0, func(_ *state, a *attempt) string { a.phase = ended; return "" })
 	}
 }
 
-// commands is what node j may execute of attempt i.
+// commands emits the commands of attempt i that node j may execute.
 func (b *brancher) commands(i, j int) {
 	w, a := b.w, &b.s.attempt[i]
 	if a.phase == idle {
@@ -190,7 +209,7 @@ func (b *brancher) commands(i, j int) {
 		})
 	}
 	if w.Again && a.acq[j] >= answerNo && w.Roles[i].Adopts == 0 {
-		// The client has its answer, and reads no other.
+		// The client has its reply and reads no other.
 		if b.s.node[j].val == 0 {
 			act(SetAgain, 0, func(n *node, _ *attempt) { n.val, n.era = mine, 0 })
 		}
@@ -214,7 +233,7 @@ func (b *brancher) commands(i, j int) {
 			act(ExtendNode, r, func(n *node, a *attempt) { w.extendOn(n, a, mine, r, j) })
 		case extHealSent:
 			act(HealNode, r, func(n *node, a *attempt) {
-				a.ext[r-1][j] = extOver
+				a.ext[r-1][j] = extSettled
 				if n.val == 0 {
 					n.val, n.era, a.ext[r-1][j] = mine, r, extHealed
 				}
@@ -226,10 +245,10 @@ func (b *brancher) commands(i, j int) {
 	}
 }
 
-// fate is what happens to node j with nobody's doing, or by a clean-up. Clean-ups
-// are owed until they are done, may come twice and look at the owner: that is to
-// say that the key of a dead attempt may go at any moment, as if it expired.
-func (b *brancher) fate(j int) {
+// nodeEvents emits what may happen to node j without a client, or by a clean-up. A clean-up stays
+// pending until it is done, may be executed twice, and checks the owner. In other words, the key of a
+// dead attempt may be removed at any moment, as if it expired.
+func (b *brancher) nodeEvents(j int) {
 	w, n := b.w, &b.s.node[j]
 	act := func(k Kind, f func(*node)) {
 		b.do(Step{k, -1, int8(j), 0}, func(t *state) string { f(&t.node[j]); return "" })
@@ -241,7 +260,7 @@ func (b *brancher) fate(j int) {
 		return
 	}
 	if n.val != 0 {
-		if w.mayGo(b.s, j) {
+		if w.mayRemove(b.s, j) {
 			act(Remove, func(n *node) {
 				n.val = 0
 				if w.Broken == RegisterDies {

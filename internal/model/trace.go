@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// retrace finds the steps that led to a state. The stored states have their nodes in
-// any order, so the way is walked again from its beginning with the nodes kept.
+// retrace returns the steps that led to a state. Stored states have their nodes in any order, so it
+// repeats the path from its beginning while it keeps the order of the nodes.
 func (w *World) retrace(st *store, at int, last key, broken string) (state, []Step) {
 	way := []key{last}
 	for i := uint32(at); i != none; i = st.at(int(i)).parent {
@@ -29,14 +29,14 @@ func (w *World) retrace(st *store, at int, last key, broken string) (state, []St
 			}
 		})
 		if !found {
-			panic("model: a state that was reached is not reached again")
+			panic("model: cannot reach a state that was reached before")
 		}
 	}
 	return start, steps
 }
 
-// Replay takes the steps one by one and says what the last of them breaks. It is an
-// error if one is not possible, or if something breaks before.
+// Replay takes the steps one by one and returns the property that the last of them breaks. It returns
+// an error if a step is not possible, or if an earlier step breaks a property.
 func (w *World) Replay(start state, trace []Step, each func(step Step, before, after *state)) (broken string, err error) {
 	s := start
 	for i, step := range trace {
@@ -51,7 +51,7 @@ func (w *World) Replay(start state, trace []Step, each func(step Step, before, a
 		case !found:
 			return "", fmt.Errorf("model: step %d of %d, %v, is not possible", i+1, len(trace), step)
 		case broken != "" && i < len(trace)-1:
-			return "", fmt.Errorf("model: step %d of %d breaks already: %s", i+1, len(trace), broken)
+			return "", fmt.Errorf("model: step %d of %d already breaks a property: %s", i+1, len(trace), broken)
 		}
 		if each != nil {
 			each(step, &here, &s)
@@ -60,8 +60,8 @@ func (w *World) Replay(start state, trace []Step, each func(step Step, before, a
 	return broken, nil
 }
 
-// Explain tells a counterexample: a line per step, with the nodes after it, each as
-// the value that it has and its register.
+// Explain describes a counterexample: one line per step, with the value and the register of each node
+// after it.
 func (r *Result) Explain() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-58s %s\n", "", r.Start.show())
@@ -75,7 +75,7 @@ func (r *Result) Explain() string {
 	return b.String()
 }
 
-// name calls attempts A, B, C.
+// name returns the name of an attempt: A, B, C.
 func name(i int) string { return string(rune('A' + i)) }
 
 func (s *state) show() string {
@@ -94,7 +94,7 @@ func (s *state) show() string {
 	return b.String()
 }
 
-// tell is one line on what happened.
+// tell describes a step in one line.
 func (p Step) tell(before, after *state) string {
 	who, on := "", ""
 	if p.Attempt >= 0 {
@@ -121,7 +121,7 @@ func (p Step) what(before, after *state) string {
 		if before.node[p.Node].reg != after.node[p.Node].reg {
 			return "moved"
 		}
-		return "stays"
+		return "unchanged"
 	}
 	switch p.Kind {
 	case Begin:
@@ -133,13 +133,13 @@ func (p Step) what(before, after *state) string {
 	case AdoptNode:
 		return fmt.Sprintf("adopt with %d: %s, %s,", was.p, ours(), moved())
 	case Fenced:
-		return fmt.Sprintf("counts a majority: has the lock with token %d", a.tok)
+		return fmt.Sprintf("counts a majority: acquired with token %d", a.tok)
 	case SendRaise:
-		return fmt.Sprintf("counts values only, raises to %d", p.Arg)
+		return fmt.Sprintf("counts a majority of values only, raises to %d", p.Arg)
 	case RaiseNode:
 		return fmt.Sprintf("raise to %d: %s, %s,", was.t[p.Arg], ours(), moved())
 	case Raised:
-		return fmt.Sprintf("counts a raised majority: has the lock with token %d", a.tok)
+		return fmt.Sprintf("counts a raised majority: acquired with token %d", a.tok)
 	case GiveUp:
 		return "gives up"
 	case SendExtend:
@@ -149,27 +149,27 @@ func (p Step) what(before, after *state) string {
 	case Extended:
 		return fmt.Sprintf("counts a majority: extended by round %d", p.Arg)
 	case SendHeal:
-		return fmt.Sprintf("sends a heal of round %d, to be executed", p.Arg)
+		return fmt.Sprintf("sends a heal of round %d,", p.Arg)
 	case HealNode:
 		return "heal, SET NX: " + ours() + ","
 	case SetAgain:
-		return "the acquire's SET NX once more: a ghost,"
+		return "the acquire's SET NX is executed again,"
 	case ZAddAgain:
-		return "the acquire's ZADD once more: moved,"
+		return "the acquire's ZADD is executed again and moves the register,"
 	case Pass:
-		return fmt.Sprintf("the validity of round %d is over", p.Arg)
+		return fmt.Sprintf("the validity of round %d expires", p.Arg)
 	case End:
-		return "the claim is over (released, lost or past Until)"
+		return "the claim ends (released, lost or past Until)"
 	case Remove:
-		return fmt.Sprintf("the key of %s goes (expiry, release or rollback)", name(int(before.node[p.Node].val)-1))
+		return fmt.Sprintf("the key of %s is removed (expiry, release or rollback)", name(int(before.node[p.Node].val)-1))
 	case Restore:
 		return "the failed adoption is undone"
 	case DeleteBlind:
-		return fmt.Sprintf("late release deletes the key of %s", name(int(before.node[p.Node].val)-1))
+		return fmt.Sprintf("a late release deletes the key of %s", name(int(before.node[p.Node].val)-1))
 	case Crash:
 		return "memory lost"
 	case Return:
-		return "the node is back"
+		return "back in service"
 	}
 	return fmt.Sprintf("step %d", p.Kind)
 }

@@ -1,27 +1,27 @@
-// Package model is an explicit-state model of the protocol in docs/algorithm.md. It
-// visits all states of a few attempts on three nodes, with messages that are delayed,
-// lost or overtaken and nodes that forget, and checks exclusion and fencing; and it
-// finds each rule's reason by taking the rule out. docs/model.md says what is
-// modelled, what is not, and what came out.
+// Package model is an explicit-state model of the protocol in docs/algorithm.md. It visits all states
+// of a few attempts on three nodes, with messages that are delayed, lost or reordered and nodes that
+// lose their memory, and checks exclusion and fencing. It also shows why each rule is needed, by
+// removing the rule and finding a counterexample. docs/model.md describes what is modelled, what is
+// not, and the results.
 //
-// It shares no code with the library: what both got wrong alike would not show.
+// It shares no code with the library: an error that both had in common would not be found.
 package model
 
 import "strings"
 
-// A World is who does what, under which assumptions, and what is checked.
+// A World says who does what under which assumptions, and what is checked.
 type World struct {
 	Name    string
 	Doc     string
 	Roles   []Role
 	Clocks  bool      // a claim ends before a key of its majority may expire
-	Fences  uint8     // the greatest number; proposals and tokens are any below
-	Regs    uint8     // registers begin at any numbers up to this
-	Truth   bool      // clocks tell the truth: whoever begins proposes more than all before
+	Fences  uint8     // the greatest number; proposals and tokens are any numbers up to it
+	Regs    uint8     // registers start at any numbers up to this
+	Truth   bool      // clocks are right: every attempt proposes more than all before it
 	Crashes int       // how many nodes lose their memory, each once
-	Crash   CrashRule // when they may
-	Away    bool      // such a node stays away until what it had promised is over
-	Asks    AskRule   // of which tokens F2 is asked where registers are lost
+	Crash   CrashRule // when they may lose it
+	Away    bool      // such a node stays away until everything it had granted has expired
+	Asks    AskRule   // for which tokens F2 is required where registers are lost
 	Again   bool      // acquires may be executed any number of times
 	Early   bool      // a value may be adopted before its lock was returned
 	Checks  Check
@@ -29,27 +29,27 @@ type World struct {
 	Finds   Check // what must be found broken; 0: nothing
 	Long    bool  // not part of the short run
 
-	raw bool // for the test of what settle and pack leave out
+	raw bool // without the reductions of settle and pack, to test these
 }
 
-// A Role is what one attempt may do. Attempts of one role are alike until they
-// begin, so they begin in order.
+// A Role is what one attempt may do. Attempts of the same role are interchangeable until they begin,
+// so they begin in order.
 type Role struct {
-	Raises  uint8 // rounds that raise the token, at most
-	Extends uint8 // extensions, at most
-	Adopts  int   // attempt whose value is adopted, counted from 1; 0: it acquires
+	Raises  uint8 // maximum number of rounds that raise the token
+	Extends uint8 // maximum number of extensions
+	Adopts  int   // the attempt whose value is adopted, counted from 1; 0: it acquires
 }
 
 // A Check is a set of properties.
 type Check uint8
 
 const (
-	I1 Check = 1 << iota // never two within their claims
-	F1                   // no token twice
-	F2                   // who began after another had returned has the greater token
+	I1 Check = 1 << iota // two attempts are never within their claims at the same time
+	F1                   // no token is returned twice
+	F2                   // an attempt that begins after another has returned gets a greater token
 	F3                   // the order of claims is the order of tokens
-	V                    // what is returned is within its validity
-	H                    // an extended lock was held by nobody else in between
+	V                    // a returned lock is within its validity
+	H                    // between its acquisition and an extension, nobody else held the lock
 )
 
 var checkNames = []string{"I1", "F1", "F2", "F3", "V", "H"}
@@ -64,61 +64,61 @@ func (c Check) String() string {
 	return strings.TrimPrefix(s, " ")
 }
 
-// A CrashRule says which losses of memory a world has.
+// A CrashRule says when the nodes of a world may lose their memory.
 type CrashRule uint8
 
 const (
 	// CrashAny: any node, at any moment.
 	CrashAny CrashRule = iota
-	// CrashEarly: only nodes that carry the first lock, once nothing of its acquire is
-	// on its way any more, and before its first extension begins.
+	// CrashEarly: only nodes that store the first lock, once no command of its acquire is on its way
+	// any more, and before its first extension begins.
 	CrashEarly
-	// CrashHeld: the same, with commands of the acquire still on their way.
+	// CrashHeld: the same, but commands of the acquire may still be on their way.
 	CrashHeld
-	// CrashMajorityStays is the condition of I1: no node that said yes to a round
-	// under way, and none without which no majority carries a lock.
+	// CrashMajorityStays is the condition of I1: no node that said yes to a round in progress, and no
+	// node without which no majority stores the lock.
 	CrashMajorityStays
 )
 
-// An AskRule says of which earlier tokens F2 is asked. Registers that are lost take
-// the promise with them; I2 says where it still holds.
+// An AskRule says for which earlier tokens F2 is required. When registers are lost, the promise is lost
+// with them; I2 says where it still holds.
 type AskRule uint8
 
 const (
-	// AskAlways: of all that were returned before.
+	// AskAlways: for all tokens that were returned before.
 	AskAlways AskRule = iota
-	// AskAnyMajority: while at every moment some majority has its register there.
+	// AskAnyMajority: while at every moment some majority has registers of at least that token.
 	AskAnyMajority
-	// AskSameMajority: if a majority has its register there when the attempt begins,
-	// and none of it forgets before the attempt returns.
+	// AskSameMajority: if a majority has such registers when the attempt begins, and none of these nodes
+	// loses its memory before the attempt returns.
 	AskSameMajority
-	// AskCarriers: the same, but of nodes that said yes to the first attempt, or to an
-	// extension of it, since they last forgot, whatever their registers are.
+	// AskCarriers: the same, but for a majority of nodes that said yes to the first attempt, or to an
+	// extension of it, since they last lost their memory, whatever their registers are.
 	AskCarriers
 )
 
-// A Variant is a protocol with one rule taken out.
+// A Variant is a protocol without one of its rules.
 type Variant uint8
 
 const (
 	Sound            Variant = iota
-	EqualCounts              // a register that stands at the token already counts
-	RaiseAnywhere            // the raise does not look at the owner
-	CountApart               // value and register are counted on different nodes
-	NoMeasure                // the validity is not measured after the raise
+	EqualCounts              // a register that already equals the token counts
+	RaiseAnywhere            // the raise does not check the owner
+	CountApart               // value and register may be counted on different nodes
+	NoMeasure                // the validity is not checked after the raise
 	HalfQuorum               // N/2 is a quorum
-	BlindRelease             // the release deletes whatever is there
-	BlindExtend              // the extension counts whatever is there
+	BlindRelease             // the release deletes any value
+	BlindExtend              // the extension counts any value
 	HealAlone                // heals without the majority of the round
 	HealCountsAtOnce         // a healed node counts in the round that healed it
 	RegisterShrinks          // ZADD without GT
-	RegisterDies             // the register goes with the lock
+	RegisterDies             // the register is removed with the lock
 	NoRaise                  // a majority of values is enough, the proposal is the token
-	LateExtension            // an extension counts after the old Until, too
-	ShorterTTL               // an extension that comes late shortens the ttl
+	LateExtension            // an extension counts even after the old Until
+	ShorterTTL               // a late extension shortens the ttl
 	ExtendKeepsFence         // the extension does not restore the register
-	BlindAdopt               // the adoption replaces whatever is there
-	AdoptDeletes             // a failed adoption deletes instead of restoring
+	BlindAdopt               // the adoption replaces any value
+	AdoptDeletes             // a failed adoption deletes the key instead of restoring it
 	variants
 )
 
@@ -130,7 +130,7 @@ var variantNames = [variants]string{
 
 func (v Variant) String() string { return variantNames[v] }
 
-// quorum is a majority of three.
+// quorum returns a majority of three.
 func (w *World) quorum() int {
 	if w.Broken == HalfQuorum {
 		return nodes / 2
@@ -138,7 +138,7 @@ func (w *World) quorum() int {
 	return nodes/2 + 1
 }
 
-// initial is all beginnings, up to the numbering of the nodes.
+// initial emits all initial states, up to the numbering of the nodes.
 func (w *World) initial(emit func(state)) {
 	for i := range w.Regs + 1 {
 		for j := i; j <= w.Regs; j++ {
@@ -160,15 +160,15 @@ func (s *state) count(f func(j int) bool) (n int) {
 	return n
 }
 
-// A Step is one thing that happens. It says all that was chosen.
+// A Step is one event, with everything that was chosen in it.
 type Step struct {
 	Kind    Kind
-	Attempt int8 // -1: nobody's
-	Node    int8 // -1: on no node
+	Attempt int8 // -1: no attempt
+	Node    int8 // -1: no node
 	Arg     uint8
 }
 
-// A Kind is what a Step is.
+// A Kind is the kind of a Step.
 type Kind uint8
 
 const (
@@ -180,19 +180,19 @@ const (
 	SendRaise               // Arg: the token
 	RaiseNode               // on the node; Arg: which raise
 	Raised                  // the client counts a majority that was raised
-	GiveUp                  // the client does; also: its validity is over
+	GiveUp                  // the client gives up, possibly because its validity has expired
 	SendExtend              // the client begins a round
 	ExtendNode              // on the node; Arg: which round
-	Extended                // the client counts a majority that said ours
+	Extended                // the client counts a majority of nodes with its value
 	SendHeal                // to the node; Arg: which round
 	HealNode                // on the node; Arg: which round
-	SetAgain                // SET NX on the node once more: it finds no key
-	ZAddAgain               // ZADD on the node once more, and it moves the register
-	Pass                    // the validity of the attempt's oldest round is over
-	End                     // the claim is over: released, lost, or past Until
-	Remove                  // the key goes: expired, released or rolled back
-	Restore                 // a failed adoption puts the old value back
-	DeleteBlind             // a release deletes another's key
+	SetAgain                // SET NX is executed again on the node and finds no key
+	ZAddAgain               // ZADD is executed again on the node and moves the register
+	Pass                    // the validity of the attempt's oldest round expires
+	End                     // the claim ends: released, lost, or past Until
+	Remove                  // the key is removed: expired, released or rolled back
+	Restore                 // a failed adoption restores the old value
+	DeleteBlind             // a release deletes another attempt's key
 	Crash                   // the node loses its memory
-	Return                  // it is back
+	Return                  // the node is back
 )

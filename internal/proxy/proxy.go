@@ -1,6 +1,6 @@
-// Package proxy is a TCP proxy in front of one server, on the loopback interface, whose faults are switched on and off:
-// it delays, holds and drops what passes, resets connections and refuses new ones. Tests over real servers and the
-// command's demo use it.
+// Package proxy is a TCP proxy in front of one server, on the loopback interface, with faults that can be switched on and
+// off: it delays, holds and drops data, resets connections and refuses new ones. Tests over real servers and the demo of
+// the command use it.
 package proxy
 
 import (
@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// A Proxy stands between clients and one server, and is the network's faults: delay, silence, resets. Its methods may be
-// called from several goroutines, and act on connections that stand and on those to come.
+// A Proxy forwards connections between clients and one server, and injects network faults. Its methods may be called from
+// any goroutine, and affect existing connections as well as new ones.
 //
-// What was sent is delivered in order, also when its sender has closed the connection since, as a network does; a reset
-// drops what is under way. A chunk is what one read of a socket gives: for go-redis a pipeline, if it is short.
+// Data is delivered in order, as on a real network even after its sender has closed the connection; a reset drops data
+// that is on its way. A chunk is the result of one read from a socket: for go-redis one pipeline, if it is short.
 type Proxy struct {
 	server string
 	addr   string
@@ -28,41 +28,41 @@ type Proxy struct {
 	closed    bool
 	pairs     map[*pair]struct{}
 	delay     [2]time.Duration
-	held      [2]chan struct{} // closed when what is held may go; nil: nothing is
-	countdown [3]int           // chunks of requests until a drop; 0: none is due
+	held      [2]chan struct{} // closed when held data may be delivered; nil if nothing is held
+	countdown [3]int           // chunks of requests until the fault happens; 0 if none is due
 }
 
-var errClosed = errors.New("the proxy is closed")
+var errClosed = errors.New("proxy: closed")
 
-// The ways through a proxy.
+// The two directions through a proxy.
 const (
 	requests = iota
 	replies
 )
 
-// What becomes of the chunk of requests that a countdown meets.
+// The faults that a countdown can inject into a chunk of requests.
 const (
-	dropRequest = iota // the connection is reset before it is delivered
-	dropReply          // it is delivered, and the connection is reset when the reply comes
-	loseReply          // it is delivered, and nothing more comes back; the connection stands
+	dropRequest = iota // the connection is reset before the chunk is delivered
+	dropReply          // the chunk is delivered, and the connection is reset when the reply comes
+	loseReply          // the chunk is delivered, and the client receives nothing more; the connection remains open
 )
 
-// A pair is a client's connection and the one to the server that goes with it.
+// A pair is a client's connection and the corresponding connection to the server.
 type pair struct {
 	p      *Proxy
-	conn   [2]net.Conn // where requests go to: the server; replies: the client
+	conn   [2]net.Conn // the destination of requests (the server) and of replies (the client)
 	broken chan struct{}
 	once   sync.Once
 
 	mu   sync.Mutex
-	mute int // dropReply or loseReply: what becomes of replies from now on
+	mute int // dropReply or loseReply: what happens to replies from now on
 }
 
-// Start listens for a server's clients, on the loopback interface.
+// Start starts a proxy for a server's clients, on the loopback interface.
 func Start(server string) (*Proxy, error) {
 	p := &Proxy{server: server, pairs: map[*pair]struct{}{}}
-	// While it refuses, nothing of ours holds the address, and a server of another test on the same port would answer our
-	// clients. So each proxy has an address of its own, where the system has more of them than 127.0.0.1.
+	// While the proxy refuses dials, it does not hold its address, and a server of another test could listen on the same
+	// port and answer our clients. So each proxy has its own address, if the system has more of them than 127.0.0.1.
 	p.addr = fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	if err := p.listen(); err != nil {
 		p.addr = "127.0.0.1:0"
@@ -74,10 +74,10 @@ func Start(server string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is the proxy's host:port.
+// Addr returns the proxy's host:port.
 func (p *Proxy) Addr() string { return p.addr }
 
-// listen needs p.mu, or that nobody else knows p.
+// listen starts to accept connections. The caller holds p.mu, unless no other goroutine knows p yet.
 func (p *Proxy) listen() error {
 	l, err := net.Listen("tcp", p.addr)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *Proxy) accept(l net.Listener) {
 		}
 		c := &pair{p: p, conn: [2]net.Conn{server, client}, broken: make(chan struct{})}
 		p.mu.Lock()
-		if p.listener != l { // refused meanwhile
+		if p.listener != l { // Refuse was called meanwhile
 			p.mu.Unlock()
 			c.reset()
 			continue
@@ -121,14 +121,14 @@ func (p *Proxy) accept(l net.Listener) {
 	}
 }
 
-// Delay makes requests and replies travel for that long, those that are read from now on.
+// Delay sets how long requests and replies travel. It applies to data that is read from now on.
 func (p *Proxy) Delay(request, reply time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = [2]time.Duration{request, reply}
 }
 
-// Hold keeps requests, replies or both until it is called again without: a black hole whose ends notice nothing.
+// Hold holds requests, replies or both until a call releases them, like a black hole: neither end gets an error.
 func (p *Proxy) Hold(request, reply bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,14 +143,14 @@ func (p *Proxy) Hold(request, reply bool) {
 	}
 }
 
-// DropRequest resets the connection that carries the n-th chunk of requests from now on, before the server has it. n is 1
-// for the next one, 0 for none any more; so also for the other two.
+// DropRequest resets the connection that carries the n-th chunk of requests from now on, before the server receives it. n
+// is 1 for the next chunk; 0 cancels the fault. The same holds for DropReply and LoseReply.
 func (p *Proxy) DropRequest(n int) { p.count(dropRequest, n) }
 
-// DropReply delivers the n-th chunk of requests and resets its connection when the server has answered.
+// DropReply delivers the n-th chunk of requests, and resets its connection when the server replies.
 func (p *Proxy) DropReply(n int) { p.count(dropReply, n) }
 
-// LoseReply delivers the n-th chunk of requests, and nothing more comes back on its connection, which stands.
+// LoseReply delivers the n-th chunk of requests. Its client receives nothing more, but the connection remains open.
 func (p *Proxy) LoseReply(n int) { p.count(loseReply, n) }
 
 func (p *Proxy) count(what, n int) {
@@ -159,7 +159,7 @@ func (p *Proxy) count(what, n int) {
 	p.countdown[what] = n
 }
 
-// Break resets all connections that stand.
+// Break resets all existing connections.
 func (p *Proxy) Break() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +168,8 @@ func (p *Proxy) Break() {
 	}
 }
 
-// Refuse makes dials fail and resets what stands, or accepts again.
+// Refuse refuses dials and resets all existing connections, or accepts dials again. It fails if the proxy is closed, or if
+// another process has taken its port meanwhile.
 func (p *Proxy) Refuse(refuse bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,7 +188,7 @@ func (p *Proxy) Refuse(refuse bool) error {
 	return nil
 }
 
-// Heal ends all that the other methods do to what comes, and lets go what is held.
+// Heal ends all faults and delivers what is held. It fails as Refuse does.
 func (p *Proxy) Heal() error {
 	p.Delay(0, 0)
 	p.Hold(false, false)
@@ -197,7 +198,7 @@ func (p *Proxy) Heal() error {
 	return p.Refuse(false)
 }
 
-// Close resets all connections and returns when no goroutine of the proxy is left.
+// Close resets all connections and returns when all goroutines of the proxy have ended. Further calls do nothing.
 func (p *Proxy) Close() {
 	if err := p.Refuse(true); errors.Is(err, errClosed) {
 		return
@@ -209,22 +210,22 @@ func (p *Proxy) Close() {
 	p.wg.Wait()
 }
 
-// met counts a chunk of requests and says what becomes of it; -1: nothing special.
-func (p *Proxy) met() int {
+// nextFault counts a chunk of requests and returns the fault for it, or -1 if there is none.
+func (p *Proxy) nextFault() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fate := -1
+	fault := -1
 	for what := range p.countdown {
 		if p.countdown[what] > 0 {
 			if p.countdown[what]--; p.countdown[what] == 0 {
-				fate = what
+				fault = what
 			}
 		}
 	}
-	return fate
+	return fault
 }
 
-// wait returns when a chunk that was due may go, false: the connection is broken.
+// wait returns true when a chunk that is due at the given time may be delivered, and false if the connection is broken.
 func (c *pair) wait(way int, due time.Time) bool {
 	if left := time.Until(due); left > 0 {
 		t := time.NewTimer(left)
@@ -255,10 +256,10 @@ type chunk struct {
 	due   time.Time
 }
 
-// carry takes one way's chunks from one connection to the other until either ends.
+// carry transfers chunks in one direction until either connection ends.
 func (c *pair) carry(way int) {
 	to, from := c.conn[way], c.conn[1-way]
-	const most = 1024 // chunks under way; then the sender's socket fills up, as any does
+	const most = 1024 // chunks on their way; beyond that, the sender's socket buffer fills up as usual
 	queue := make(chan chunk, most)
 	go func() {
 		defer close(queue)
@@ -285,25 +286,25 @@ func (c *pair) carry(way int) {
 			break
 		}
 	}
-	if way == replies { // the server has closed the connection: so do we, behind its last words
+	if way == replies { // the server has closed the connection: close the client's, too, after the last reply
 		c.end(net.Conn.Close)
 	} else if tcp, ok := to.(*net.TCPConn); ok {
 		tcp.CloseWrite()
 	}
-	for range queue { // until the reader has seen that it is over
+	for range queue { // until the reader has noticed the end
 	}
 }
 
-// deliver writes a chunk; false: the connection is of no use any more.
+// deliver writes a chunk. It returns false if the connection can no longer be used.
 func (c *pair) deliver(way int, to net.Conn, b []byte) bool {
 	if way == requests {
-		switch fate := c.p.met(); fate {
+		switch fault := c.p.nextFault(); fault {
 		case dropRequest:
 			c.reset()
 			return false
 		case dropReply, loseReply:
 			c.mu.Lock()
-			c.mute = fate
+			c.mute = fault
 			c.mu.Unlock()
 		}
 	} else {
@@ -322,7 +323,7 @@ func (c *pair) deliver(way int, to net.Conn, b []byte) bool {
 	return err == nil
 }
 
-// reset ends both connections without a goodbye.
+// reset resets both connections (RST).
 func (c *pair) reset() { c.end(reset) }
 
 func (c *pair) end(how func(net.Conn) error) {

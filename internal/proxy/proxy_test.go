@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
-// A talk is a connection through a proxy that a test speaks on by hand.
+// A talk is a connection through a proxy that a test drives by hand.
 type talk struct {
 	t testing.TB
 	net.Conn
@@ -36,7 +36,7 @@ func (k *talk) send(s string) {
 	}
 }
 
-// line is the next reply; limit is how long it may take, and "" means that none came in that time.
+// line returns the next reply, or "" if none came within limit.
 func (k *talk) line(limit time.Duration) (string, error) {
 	k.SetReadDeadline(time.Now().Add(limit))
 	s, err := k.r.ReadString('\n')
@@ -53,7 +53,7 @@ func (k *talk) want(s string) {
 	}
 }
 
-// silent is how long nothing has to come. Where the rule holds nothing ever does, so a short time makes no test fail.
+// silent is how long to wait for data that must not come. A short time cannot make a correct proxy fail.
 const silent = 30 * time.Millisecond
 
 func (k *talk) nothing() {
@@ -175,7 +175,7 @@ func TestProxyRefuses(t *testing.T) {
 	}
 }
 
-// What was sent is delivered although its sender is gone: that is what makes a rollback come before what it undoes.
+// Data is delivered although its sender has closed the connection: this is how a rollback can overtake the write that it undoes.
 func TestProxyDeliversWhatAClosedConnectionHasSent(t *testing.T) {
 	t.Parallel()
 	_, p, direct := proxied(t)
@@ -193,7 +193,7 @@ func TestProxyDeliversWhatAClosedConnectionHasSent(t *testing.T) {
 	}
 }
 
-// A server that is killed and comes back is a server behind the same proxy.
+// A proxy that refuses and accepts again stands for a server that is killed and restarted.
 func TestProxyOfARestartedServer(t *testing.T) {
 	t.Parallel()
 	s, p, _ := proxied(t)
@@ -202,7 +202,7 @@ func TestProxyOfARestartedServer(t *testing.T) {
 	k.want("+PONG\r\n")
 	s.Kill()
 	k.broken()
-	if c, err := net.Dial("tcp", p.Addr()); err == nil { // or the reset was quicker
+	if c, err := net.Dial("tcp", p.Addr()); err == nil { // otherwise the reset was quicker
 		(&talk{t, c, bufio.NewReader(c)}).broken()
 		c.Close()
 	}

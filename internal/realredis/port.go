@@ -8,19 +8,20 @@ import (
 	"sync"
 )
 
-// errPortTaken says that somebody else listens on the chosen port.
+// errPortTaken reports that another process listens on the chosen port.
 var errPortTaken = errors.New("realredis: the port is taken")
 
-// Ports are drawn from here and not from the kernel (":0"), because its choice is from the range that outgoing
-// connections use: while a server is killed, any client's connection on the machine could sit down on its port and
-// Restart would fail. A cluster's bus is 10000 higher and must stay below that range (32768 on Linux), too.
+// Ports are drawn from this range and not by the kernel (":0"), because the kernel chooses from the range that outgoing
+// connections use: while a server is killed, any client's connection on the machine could take its port, and Restart would
+// fail. The cluster bus uses a port that is higher by 10000; it must stay below that range (32768 on Linux), too.
 const portMin, portMax = 12000, 22000
 
 var ports struct {
 	sync.Mutex
-	used map[int]bool // by this process, killed servers included
+	used map[int]bool // by this process, including killed servers
 }
 
+// reservePort returns a free port that no other server of this process uses.
 func reservePort() (int, error) {
 	ports.Lock()
 	defer ports.Unlock()
@@ -32,7 +33,7 @@ func reservePort() (int, error) {
 		if ports.used[p] {
 			continue
 		}
-		// Saves starting a server in vain; what decides is the server's own bind.
+		// This check only avoids starting a server in vain: the server's own bind decides.
 		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(p))
 		if err != nil {
 			continue

@@ -10,8 +10,8 @@ import (
 // A process is a started redis-server, waited for in the background.
 type process struct {
 	cmd  *exec.Cmd
-	log  string        // path; both output streams
-	done chan struct{} // closed when it has ended and was reaped
+	log  string        // path of the file with both output streams
+	done chan struct{} // closed when the process has ended and was reaped
 }
 
 func startProcess(cmd *exec.Cmd, log string) (*process, error) {
@@ -35,11 +35,11 @@ func startProcess(cmd *exec.Cmd, log string) (*process, error) {
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
 func (p *process) kill() {
-	p.cmd.Process.Kill() // fails only if it has ended
+	p.cmd.Process.Kill() // fails only if the process has ended
 	<-p.done
 }
 
-// whyDead explains the end of a process that was not killed: errPortTaken, or what its log says last.
+// whyDead returns why a process ended that was not killed: errPortTaken, or the last lines of its log.
 func (p *process) whyDead() error {
 	log, _ := os.ReadFile(p.log)
 	text := strings.TrimSpace(string(log))

@@ -1,11 +1,12 @@
 // Package realredis runs real redis-server processes for tests, benchmarks and demos.
 //
-// What an in-process imitation does differently from a server (numbers in Lua, error texts, INFO, a process that is
-// stopped with requests in its sockets) can hide a fault of a lock, so whatever depends on it is also tried here.
+// An in-process imitation differs from a server (numbers in Lua, error texts, INFO, a process that is stopped with
+// requests in its sockets), and a difference can hide a fault of a lock. So whatever depends on these points is also
+// tested here.
 //
-// Servers listen on 127.0.0.1 only, each in a temporary directory of its own, without persistence unless the
-// arguments ask for it. On Linux none outlives the process that started it, however that one ends; elsewhere a
-// process that is killed leaves its servers behind.
+// Servers listen on 127.0.0.1 only, each in its own temporary directory, without persistence unless the arguments ask for
+// it. On Linux, no server outlives the process that started it, however that process ends; on other systems, a process
+// that is killed leaves its servers behind.
 package realredis
 
 import (
@@ -25,22 +26,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Binary is looked up in PATH.
+// Binary is the name of the server program, which is looked up in PATH.
 const Binary = "redis-server"
 
-// startTimeout is how long a server may take until it answers: some 20 ms on an idle machine, the rest is for
-// loaded ones and for an append-only file that is read first. Halved, slow CI fails now and then.
+// startTimeout is how long a server may take until it replies: about 20 ms on an idle machine; the rest is for loaded
+// machines and for servers that read an append-only file first. Halved, slow CI machines fail now and then.
 const startTimeout = 20 * time.Second
 
-// A Server is one redis-server process. Its methods may be called from several goroutines.
+// A Server is one redis-server process. Its methods may be called from any goroutine.
 //
-// Those that return an error also report it to the test the server was started for, so a test may ignore it.
+// Methods that return an error also report it to the test for which the server was started, so a test may ignore it.
 type Server struct {
 	port    int
 	dir     string
 	args    []string // the caller's
 	cluster bool
-	failed  func(error) // tells the test; never nil
+	failed  func(error) // reports to the test; never nil
 
 	mu      sync.Mutex
 	proc    *process // nil after Kill
@@ -49,7 +50,7 @@ type Server struct {
 }
 
 // StartServers starts n independent servers, all with the same additional arguments ("--maxmemory", "1mb"). They
-// answer when it returns. If one cannot be started, none is left running.
+// accept commands when it returns. If one cannot be started, none is left running.
 func StartServers(n int, args ...string) ([]*Server, error) {
 	servers := make([]*Server, n)
 	errs := make([]error, n)
@@ -69,13 +70,13 @@ func StartServers(n int, args ...string) ([]*Server, error) {
 	return servers, nil
 }
 
-// ours may not be among the caller's arguments: the address is how we find the server again.
-var ours = []string{"--port", "--bind", "--dir", "--daemonize", "--logfile"}
+// reserved are the arguments that the caller must not pass: this package sets them to find the server again.
+var reserved = []string{"--port", "--bind", "--dir", "--daemonize", "--logfile"}
 
 func start(cluster bool, args []string) (*Server, error) {
 	for _, a := range args {
-		if slices.Contains(ours, a) {
-			return nil, fmt.Errorf("realredis: argument %s is not the caller's to choose", a)
+		if slices.Contains(reserved, a) {
+			return nil, fmt.Errorf("realredis: argument %s is reserved", a)
 		}
 	}
 	dir, err := os.MkdirTemp("", "realredis-")
@@ -83,8 +84,8 @@ func start(cluster bool, args []string) (*Server, error) {
 		return nil, fmt.Errorf("realredis: %w", err)
 	}
 	s := &Server{dir: dir, args: args, cluster: cluster, failed: func(error) {}}
-	// A port found free may be taken before the server binds it, by another test binary for one. Only the server's
-	// own bind decides, so its failure is the signal to try the next.
+	// Another process, for example another test binary, may take a free port before the server binds it. Only the server's
+	// own bind decides, so its failure is the signal to try the next port.
 	const attempts = 20
 	for range attempts {
 		if s.port, err = reservePort(); err != nil {
@@ -102,13 +103,13 @@ func start(cluster bool, args []string) (*Server, error) {
 	return nil, err
 }
 
-// Addr is the server's host:port. It stays the same over Restart.
+// Addr returns the server's host:port. Restart does not change it.
 func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
 
-// Dir is the server's working directory, where persistence goes.
+// Dir returns the server's working directory, which contains its persistent files.
 func (s *Server) Dir() string { return s.dir }
 
-// Pid is the process's id, 0 while there is none. Restart changes it.
+// Pid returns the ID of the process, or 0 if the server does not run. Restart changes it.
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +119,7 @@ func (s *Server) Pid() int {
 	return s.proc.pid()
 }
 
-// Client returns a new client with go-redis's defaults, changed by opts. Close closes it.
+// Client returns a new client with go-redis's defaults, changed by opts. Server.Close closes it.
 func (s *Server) Client(opts ...func(*redis.Options)) *redis.Client {
 	o := &redis.Options{Addr: s.Addr(), Password: s.password()}
 	for _, f := range opts {
@@ -140,13 +141,14 @@ func (s *Server) ClusterClient(opts ...func(*redis.ClusterOptions)) *redis.Clust
 	return c
 }
 
+// own makes Close close a client.
 func (s *Server) own(c interface{ Close() error }) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clients = append(s.clients, c)
 }
 
-// password is what the arguments ask of clients, the last one winning as it does in the server.
+// password returns the password from the arguments. As in the server, the last one wins.
 func (s *Server) password() (pw string) {
 	for i, a := range s.args[:max(0, len(s.args)-1)] {
 		if a == "--requirepass" {
@@ -156,8 +158,8 @@ func (s *Server) password() (pw string) {
 	return pw
 }
 
-// Stop suspends the process (SIGSTOP) and returns when it stands still. The kernel goes on to accept connections and
-// to buffer requests for it, which it executes after Cont: a node that hangs.
+// Stop suspends the process (SIGSTOP) and returns when it has stopped. The kernel continues to accept connections and to
+// buffer requests, which the server executes after Cont: a hung node.
 func (s *Server) Stop() error {
 	return s.do("stop", func() error {
 		if s.proc == nil {
@@ -167,7 +169,7 @@ func (s *Server) Stop() error {
 	})
 }
 
-// Cont resumes what Stop suspended.
+// Cont resumes a process that Stop suspended.
 func (s *Server) Cont() error {
 	return s.do("continue", func() error {
 		if s.proc == nil {
@@ -177,19 +179,19 @@ func (s *Server) Cont() error {
 	})
 }
 
-// Kill ends the process (SIGKILL), stopped or not, and returns when it is gone: from then on the port refuses
-// connections. Killing what does not run does nothing.
+// Kill kills the process (SIGKILL), whether stopped or not, and returns when it is gone: from then on the port refuses
+// connections. It does nothing if the server does not run.
 func (s *Server) Kill() error {
 	return s.do("kill", func() error { s.kill(); return nil })
 }
 
-// Restart kills the server if it runs and starts it again on the same port in the same directory. It comes back empty
-// unless its arguments ask for persistence, and then with what had reached the disk.
+// Restart kills the server if it runs and starts it again on the same port in the same directory. The server is empty
+// unless its arguments ask for persistence; then it has the data that had reached the disk.
 func (s *Server) Restart() error {
 	return s.do("restart", func() error {
 		s.kill()
-		// The port is still ours in this process, but while nothing listens another one can get it. Wait for that a
-		// while: a test that holds this address cannot go elsewhere.
+		// The port is still reserved in this process, but another process can take it while nothing listens. Wait for some
+		// time: a test that uses this address cannot use another one.
 		deadline := time.Now().Add(startTimeout)
 		for {
 			err := s.launch()
@@ -218,7 +220,7 @@ func (s *Server) Close() {
 }
 
 var (
-	errNotRunning = errors.New("the server does not run")
+	errNotRunning = errors.New("the server is not running")
 	errClosed     = errors.New("the server is closed")
 )
 
@@ -243,7 +245,7 @@ func (s *Server) kill() {
 	}
 }
 
-// launch starts the process on s.port and waits until it answers. On failure no process is left.
+// launch starts the process on s.port and waits until it accepts commands. On failure no process is left.
 func (s *Server) launch() error {
 	args := []string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir,
 		"--save", "", "--appendonly", "no"}
@@ -262,8 +264,8 @@ func (s *Server) launch() error {
 	return nil
 }
 
-// ready waits until this very process answers. PING alone would not do: after a failed bind it is answered by
-// whoever has the port.
+// ready waits until this very process replies. A reply to PING is not enough: after a failed bind, the process that has
+// the port replies to it.
 func (s *Server) ready(proc *process) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -276,14 +278,14 @@ func (s *Server) ready(proc *process) error {
 		case <-proc.done:
 			return proc.whyDead()
 		case <-ctx.Done():
-			return fmt.Errorf("realredis: no answer from %s within %v: %w", s.Addr(), startTimeout, err)
+			return fmt.Errorf("realredis: no reply from %s within %v: %w", s.Addr(), startTimeout, err)
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
 }
 
 func (s *Server) check(ctx context.Context, pid int) error {
-	// A client whose dials were refused a few times pauses for a second. Give it a connection that stands.
+	// A client whose dials were refused a few times pauses for a second. So dial first and give it the connection.
 	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
 	if err != nil {
 		return err
@@ -293,7 +295,7 @@ func (s *Server) check(ctx context.Context, pid int) error {
 		Password: s.password(), Protocol: 2, DisableIdentity: true, PoolSize: 1,
 		MaxRetries: -1, DialerRetries: 1, ReadTimeout: time.Second,
 	})
-	defer conn.Close() // where the client never used it
+	defer conn.Close() // in case the client never used it
 	defer c.Close()
 	info, err := c.Info(ctx, "server").Result()
 	if err != nil {
@@ -302,7 +304,7 @@ func (s *Server) check(ctx context.Context, pid int) error {
 	if !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", pid)) {
 		return errPortTaken
 	}
-	if err := c.Ping(ctx).Err(); err != nil { // a server that still loads its data answers INFO, but not PING
+	if err := c.Ping(ctx).Err(); err != nil { // a server that is still loading replies to INFO, but not to PING
 		return err
 	}
 	if s.cluster {
@@ -311,7 +313,7 @@ func (s *Server) check(ctx context.Context, pid int) error {
 	return nil
 }
 
-// clusterReady makes the only node of a cluster serve all slots. The server itself takes two seconds to believe it.
+// clusterReady assigns all slots to the only node of a cluster. The node takes two seconds until it reports the state ok.
 func clusterReady(ctx context.Context, c *redis.Client) error {
 	info, err := c.ClusterInfo(ctx).Result()
 	switch {

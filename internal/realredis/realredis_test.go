@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// once makes a client whose answer is what the server did, not what a retry made of it.
+// once returns a client that never retries, so that a reply shows what the server did.
 func once(o *redis.Options) {
 	o.MaxRetries, o.DialerRetries, o.ReadTimeout = -1, 1, 200*time.Millisecond
 }
@@ -49,8 +49,8 @@ func TestStopAndCont(t *testing.T) {
 		t.Errorf("SET on a stopped server: got %v, want a timeout", err)
 	}
 	s.Cont()
-	// What lay in the socket is executed, although its connection is closed by now: that is what makes a stopped
-	// server different from a dead one.
+	// The server executes what was in the socket buffer, although the connection has been closed since. This is the
+	// difference between a stopped server and a dead one.
 	eventually(t, "the late SET", func() bool { return c.Exists(ctx, "late").Val() == 1 })
 }
 
@@ -60,7 +60,7 @@ func TestKillAndRestart(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		args []string
-		want int64 // keys after the restart
+		want int64 // number of keys after the restart
 	}{
 		{"empty", nil, 0},
 		{"persistent", []string{"--appendonly", "yes", "--appendfsync", "always"}, 1},
@@ -106,7 +106,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// A foreign server on the port must be told from our own, or tests would share it.
+// A foreign server on the port must be distinguished from our own, or tests would share it.
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
 	other := Start(t, 1)[0]

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// spawn starts cmd so that the kernel kills it when we end, be it by SIGKILL, a panic or a test's timeout.
+// spawn starts cmd so that the kernel kills it when this process ends, even by SIGKILL, a panic or a test's timeout.
 //
-// The signal comes when the *thread* that forked ends, not the process (prctl(2)), and Go ends threads: that of a
-// goroutine that returns while locked to it. A server forked there would die in the middle of a test. So all are forked
-// by one thread that never ends; its goroutine stays until the process does, which a count of goroutines that
-// begins before the first server will see.
+// The kernel sends the signal when the thread that forked exits, not the process (prctl(2)), and Go ends a thread when a
+// goroutine returns that is locked to it. A server forked by such a thread would die in the middle of a test. So a single
+// thread, which never ends, forks all servers. Its goroutine lives as long as the process; a test that counts goroutines
+// from before the first server sees one more.
 func spawn(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	errc := make(chan error)
@@ -35,8 +35,8 @@ var forks = sync.OnceValue(func() chan<- func() {
 	return ch
 })
 
-// suspended waits until the process stands still: kill(2) returns before SIGSTOP has taken effect on another CPU, and
-// a request sent at once could still be served.
+// suspended waits until the process has stopped: kill(2) returns before SIGSTOP has taken effect on another CPU, and
+// a request sent at once might still be served.
 func (p *process) suspended() error {
 	stat := fmt.Sprintf("/proc/%d/stat", p.pid())
 	deadline := time.Now().Add(startTimeout)
@@ -45,7 +45,7 @@ func (p *process) suspended() error {
 		if err != nil {
 			return err
 		}
-		// pid (comm) state: comm may contain anything, so look behind its last parenthesis (proc(5)).
+		// The format is "pid (comm) state"; comm may contain anything, so search from its last parenthesis (proc(5)).
 		s := string(b)
 		if strings.HasPrefix(s[strings.LastIndexByte(s, ')')+1:], " T") {
 			return nil

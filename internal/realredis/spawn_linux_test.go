@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// childEnv makes TestNoneOutlivesUs, run again in a child process, the one that starts a server and is killed.
+// childEnv is set in the child process of TestNoneOutlivesUs, which starts a server and is then killed.
 const childEnv = "REALREDIS_TEST_CHILD"
 
 func TestNoneOutlivesUs(t *testing.T) {
@@ -42,11 +42,11 @@ func TestNoneOutlivesUs(t *testing.T) {
 	if pid == 0 {
 		t.Fatal("the child started no server")
 	}
-	defer os.RemoveAll(dir) // killed, it could not
+	defer os.RemoveAll(dir) // the killed process could not remove it
 	eventually(t, "the end of the server", func() bool { return !running(pid) })
 }
 
-// A thread that ends must not take servers with it: it would if they were forked by whatever thread runs the caller.
+// A thread that exits must not take servers with it, as it would if servers were forked by the caller's thread.
 func TestServerOutlivesItsThread(t *testing.T) {
 	t.Parallel()
 	need(t)
@@ -77,7 +77,7 @@ func TestServerOutlivesItsThread(t *testing.T) {
 	}
 }
 
-// running is false for a zombie, too: who inherits it here may not reap.
+// running returns false for a zombie, too: the process that inherits it here may not reap it.
 func running(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false

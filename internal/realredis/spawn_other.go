@@ -4,5 +4,5 @@ package realredis
 
 import "os/exec"
 
-// spawn starts cmd. Nothing here kills a child with its parent: servers stay behind when the process is killed.
+// spawn starts cmd. On this system nothing kills it with its parent: servers remain if this process is killed.
 func spawn(cmd *exec.Cmd) error { return cmd.Start() }

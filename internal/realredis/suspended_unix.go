@@ -2,5 +2,5 @@
 
 package realredis
 
-// suspended trusts that SIGSTOP takes effect soon; there is no portable way to see it.
+// suspended assumes that SIGSTOP takes effect soon; there is no portable way to detect it.
 func (p *process) suspended() error { return nil }

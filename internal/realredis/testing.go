@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Start starts n independent servers for a test, as StartServers does, and closes them at its end. It skips the test
-// where there is no redis-server.
+// Start starts n independent servers for a test, as StartServers does, and closes them when the test ends. It skips the
+// test if redis-server is not in PATH, or fails it if $REDLOCK_NEED_REDIS is set.
 func Start(tb testing.TB, n int, args ...string) []*Server {
 	tb.Helper()
 	need(tb)
@@ -21,8 +21,8 @@ func Start(tb testing.TB, n int, args ...string) []*Server {
 	return servers
 }
 
-// StartCluster starts one server that is a whole cluster: all slots are its own. It takes two seconds, which is how long
-// a cluster node waits before it lets anybody write.
+// StartCluster starts one server that is a whole cluster: it serves all slots. This takes two seconds, which is how long a
+// cluster node waits before it accepts writes. It skips the test as Start does.
 func StartCluster(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	need(tb)
@@ -34,16 +34,18 @@ func StartCluster(tb testing.TB, args ...string) *Server {
 	return s
 }
 
+// need skips the test if there is no redis-server.
 func need(tb testing.TB) {
 	tb.Helper()
 	if _, err := exec.LookPath(Binary); err != nil {
-		if os.Getenv("REDLOCK_NEED_REDIS") != "" { // CI: a suite that skips itself must not pass
-			tb.Fatalf("REDLOCK_NEED_REDIS is set, and: %v", err)
+		if os.Getenv("REDLOCK_NEED_REDIS") != "" { // set in CI, where a suite that skips itself must not pass
+			tb.Fatalf("REDLOCK_NEED_REDIS is set, but: %v", err)
 		}
 		tb.Skipf("needs a real Redis: %v", err)
 	}
 }
 
+// belong makes a server report its errors to the test and close when the test ends.
 func belong(tb testing.TB, s *Server) {
 	s.mu.Lock()
 	s.failed = func(err error) { tb.Errorf("%v", err) }

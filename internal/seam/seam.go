@@ -11,7 +11,7 @@ package seam
 // which is redlock.New with a steady clock, a wall clock (nil: the real ones) and a seed for everything random.
 var NewLocker any
 
-// MinFlights points to the number of pipelines that may be in batch to the nearest node. It must not be changed
+// MinBatches points to the number of pipelines that may be in flight to the nearest node. It must not be changed
 // while a Locker exists.
 var MinBatches *int
 

@@ -9,14 +9,14 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 )
 
-// The documented default of Options.Drift, and how Until follows from it (docs/algorithm.md, Time).
+// drift is the documented default of Options.Drift; Until follows from it (docs/algorithm.md, Time).
 const drift = 0.01
 
 func validity(ttl time.Duration) time.Duration {
 	return ttl - time.Duration(math.Ceil(float64(ttl)*drift)) - 2*time.Millisecond
 }
 
-// claim notes an acquisition at its return.
+// claim records an acquisition when it returns.
 func (w *world) claim(c *client, task, key int, called instant, ttl time.Duration, lock *redlock.Lock) *holding {
 	k := w.granted(c.i, task, key, called, ttl, lock)
 	for i := range w.c.Len() {
@@ -33,18 +33,19 @@ func (w *world) claim(c *client, task, key int, called instant, ttl time.Duratio
 	w.mu.Unlock()
 	w.started(k)
 	if late := k.Got - k.Until; late > 0 && !c.stoodStill(w.began.Add(k.Start)) {
-		w.wrong("I1", key, "c%d is given fence %d %v after its Until", c.i, k.Fence, late)
+		w.wrong("I1", key, "c%d got fence %d %v after its Until", c.i, k.Fence, late)
 	}
 	w.carried(k)
 	return k
 }
 
-// labelOf is which process a value is of, in which of its lives.
+// labelOf returns the label of a value, which names the process and its Locker.
 func labelOf(value string) string {
 	label, _, _ := strings.Cut(value, ":")
 	return label
 }
 
+// adopting records that somebody begins to adopt a claim's value.
 func (w *world) adopting(k *holding) {
 	now := w.now()
 	w.mu.Lock()
@@ -52,16 +53,16 @@ func (w *world) adopting(k *holding) {
 	k.Adopting = min(k.Adopting, now)
 }
 
-// excused reports that the storage need not carry the claim: nodes forgot it, somebody takes it over, or the clocks
-// break the rules.
+// excused reports whether the nodes need not store the claim: nodes have lost it, it is being adopted, or the clocks violate the
+// assumptions.
 func (w *world) excused(k *holding) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.s.Unsafe || k.Forgotten != never || k.Adopting != never || k.Ended != never
 }
 
-// carried is the storage's view of I1: while a holder is within its Until, a majority of the nodes holds its value, and
-// will until then by their own clocks, whoever asks.
+// carried judges I1 at the nodes: until a holder's Until, a majority of the nodes stores its value, and will do so until then
+// by their own clocks.
 func (w *world) carried(k *holding) {
 	left := time.Until(k.lock.Until())
 	if left <= 0 || w.excused(k) {
@@ -75,12 +76,12 @@ func (w *world) carried(k *holding) {
 		}
 	}
 	if n < w.c.Len()/2+1 {
-		w.wrong("I1", k.Key, "c%d has fence %d until %v, but only %d nodes keep it for that long", k.Client, k.Fence, k.lock.Until().Sub(w.began), n)
+		w.wrong("I1", k.Key, "c%d has fence %d until %v, but only %d nodes store it until then", k.Client, k.Fence, k.lock.Until().Sub(w.began), n)
 	}
 }
 
-// onAllHealthy reports that the nodes that no fault strikes have the lock. A lock that was acquired on a bare majority
-// and then loses a node to a fault has no majority to extend it.
+// onAllHealthy reports whether all healthy nodes store the lock. A lock that was acquired on a bare majority and then loses a
+// node to a fault has no majority that could extend it.
 func (w *world) onAllHealthy(k *holding) bool {
 	for i := range w.c.Len() {
 		if v, _ := w.c.Node(i).Get(keyName(k.Key)); w.s.healthy(i) && v != k.Value {
@@ -90,7 +91,7 @@ func (w *world) onAllHealthy(k *holding) bool {
 	return true
 }
 
-// bare reports that the key is held, but not on all nodes that no fault strikes.
+// bare reports whether the key is held, but not on all healthy nodes.
 func (w *world) bare(key int) bool {
 	if !w.s.prompt() {
 		return false
@@ -99,21 +100,21 @@ func (w *world) bare(key int) bool {
 	return k != nil && !w.onAllHealthy(k)
 }
 
-// extended judges the return of an Extend.
+// extended judges the result of an Extend.
 func (w *world) extended(k *holding, before time.Time, err error) {
 	after := k.lock.Until()
 	switch {
 	case after.Before(before):
 		w.wrong("I3", k.Key, "c%d: Until moved back from %v to %v", k.Client, before.Sub(w.began), after.Sub(w.began))
 	case err == nil && !after.After(before):
-		w.wrong("I3", k.Key, "c%d: extended, and Until stays at %v", k.Client, before.Sub(w.began))
+		w.wrong("I3", k.Key, "c%d: extended, but Until remains %v", k.Client, before.Sub(w.began))
 	}
 	if err == nil {
 		w.carried(k)
 	}
 }
 
-// watchLoss notes when a context of KeepAlive or Run ends: no later than Until, less Options.Grace.
+// watchLoss judges when the context of KeepAlive or Run ends: no later than Until, less Options.Grace.
 func (w *world) watchLoss(c *client, k *holding, held context.Context) {
 	began := time.Now()
 	w.mu.Lock()
@@ -122,17 +123,16 @@ func (w *world) watchLoss(c *client, k *holding, held context.Context) {
 	context.AfterFunc(held, func() {
 		now, until := time.Now(), k.lock.Until()
 		if end := until.Add(-w.s.Grace); now.After(end) && now.After(began) {
-			w.wrong("I3", k.Key, "c%d: the context of fence %d ended %v after Until, less a grace of %v", c.i, k.Fence, now.Sub(end), w.s.Grace)
+			w.wrong("I3", k.Key, "c%d: the context of fence %d ended %v too late: after Until, less a grace of %v", c.i, k.Fence, now.Sub(end), w.s.Grace)
 		}
 		if w.s.Grace == 0 && k.lock.Valid() && context.Cause(held) != nil && outcome(context.Cause(held)) == "lost" {
-			w.wrong("I3", k.Key, "c%d: fence %d is lost and valid", c.i, k.Fence)
+			w.wrong("I3", k.Key, "c%d: fence %d is lost, but valid", c.i, k.Fence)
 		}
 	})
 }
 
-// setWall sets a client's wall clock. One set forward gives locks up early, for it may be a machine that slept: then
-// Until, which is on the steady clock, is not what the holder may go by but Valid is, and the contexts end within a
-// second.
+// setWall steps a client's wall clock. A step forward ends locks early, because the machine may have slept: Until is on the
+// monotonic clock, so then the holder must rely on Valid and not on Until, and the contexts end within a second.
 func (w *world) setWall(c *client, by time.Duration) {
 	before := c.lastSet()
 	c.setWall(by)
@@ -152,15 +152,15 @@ func (w *world) setWall(c *client, by time.Duration) {
 	for _, k := range live {
 		left := time.Until(k.lock.Until())
 		if start := k.lock.Until().Add(-validity(k.TTL)); left > by || before.After(start) {
-			continue // still valid, or set more than once since
+			continue // still valid, or the clock was stepped more than once since
 		}
 		if k.lock.Valid() {
-			w.wrong("I3", k.Key, "c%d: the wall clock went %v past Until, and fence %d is valid", c.i, by-left, k.Fence)
+			w.wrong("I3", k.Key, "c%d: the wall clock passed Until by %v, but fence %d is valid", c.i, by-left, k.Fence)
 		}
 		if held := k.held; held != nil {
 			time.AfterFunc(time.Second, func() {
 				if held.Err() == nil {
-					w.wrong("I3", k.Key, "c%d: a second after its clock went past Until the context of fence %d has not ended", c.i, k.Fence)
+					w.wrong("I3", k.Key, "c%d: a second after the wall clock passed Until, the context of fence %d has not ended", c.i, k.Fence)
 				}
 			})
 		}

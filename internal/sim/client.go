@@ -19,15 +19,15 @@ type client struct {
 	links []*redis.Client
 	nodes []redlock.Node
 
-	mu     sync.Mutex
-	l      *redlock.Locker
-	life   int // how often it was started
-	dead   bool
-	births int           // how often another started in the place of one that died
-	ending bool          // somebody closes l
-	paused time.Time     // stands still until then
-	wall   time.Duration // how far its wall clock is ahead
-	set    time.Time     // when it was last set
+	mu           sync.Mutex
+	l            *redlock.Locker
+	life         int // number of Lockers opened
+	dead         bool
+	incarnations int           // number of processes that replaced a dead one
+	ending       bool          // l is being closed
+	paused       time.Time     // the process is paused until then
+	wall         time.Duration // how far its wall clock is ahead
+	set          time.Time     // when the wall clock was last stepped
 }
 
 func (w *world) newClient(i int) *client {
@@ -40,23 +40,23 @@ func (w *world) newClient(i int) *client {
 	return c
 }
 
-// connect gives the process connections of its own.
+// connect creates the connections of the process.
 func (c *client) connect() {
 	c.links, c.nodes = c.w.c.Clients(), nil
 	for _, n := range c.links {
-		d := deaf{n, c.w.s.Seed + uint64(c.i)}
-		if c.w.s.Ears {
-			c.nodes = append(c.nodes, hearing{d})
+		d := pollingNode{n, c.w.s.Seed + uint64(c.i)}
+		if c.w.s.Subscribers {
+			c.nodes = append(c.nodes, subscribingNode{d})
 		} else {
 			c.nodes = append(c.nodes, d)
 		}
 	}
 	if c.w.s.Edges {
-		c.distrust()
+		c.wrapNodes()
 	}
 }
 
-// start makes the process's Locker, also another one after Close.
+// start opens the process's Locker, also again after Close.
 func (c *client) start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +78,7 @@ func (c *client) start() {
 	}
 }
 
-// stop returns the Locker that is to be closed, and whether nobody else does so.
+// stop returns the Locker that must be closed, and whether the caller is the first to close it.
 func (c *client) stop() (l *redlock.Locker, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +87,7 @@ func (c *client) stop() (l *redlock.Locker, mine bool) {
 	return c.l, mine
 }
 
-// label goes before the uuid in the values of the process's present life.
+// label returns the part of a value before the UUID, for values of the process's current Locker.
 func (c *client) label() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,49 +113,50 @@ func (c *client) setWall(by time.Duration) {
 	c.set = time.Now()
 }
 
-// lastSet is when the wall clock was last set.
+// lastSet returns when the wall clock was last stepped.
 func (c *client) lastSet() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.set
 }
 
-// stoodStill reports that the process paused after that.
+// stoodStill reports whether the process was paused after since.
 func (c *client) stoodStill(since time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.paused.After(since)
 }
 
-// observe is called between two steps of an acquisition, in the caller's goroutine: behind the raise, and behind the
-// verdict, both before the clock is read. A paused process may stand still in either place.
+// observe is called between two steps of an acquisition, on the caller's goroutine: after the raise and after the verdict,
+// both before the clock is read. A paused process may stand still in both places.
 //
-// It takes a moment of its own, because several of a Locker's rounds can end at one instant, with the timeout of a node
-// that all of them wait for, or in one batch; which goroutine would then draw the Locker's next random number is the scheduler's choice.
+// It sleeps for a short time of its own, because several rounds of a Locker can end at the same instant: with the timeout of
+// a node for which all of them wait, or in one batch. Otherwise the scheduler would choose the goroutine that draws the
+// Locker's next random number.
 func (c *client) observe(r redlock.Round) {
-	defer c.panics(uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key))
+	defer c.maybePanic(uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key))
 	if r.Op == redlock.OpAcquire && r.Attempt == 0 {
-		return // a wait in vain: nothing was asked
+		return // no attempt was made
 	}
 	switch r.Op {
 	case redlock.OpAcquire, redlock.OpRaise:
-		c.gate()
+		c.waitWhilePaused()
 	case redlock.OpExtend, redlock.OpLook:
 	case redlock.OpAdopt:
-		if !c.w.s.Edges { // elsewhere one adopts at a time
+		if !c.w.s.Edges { // in other profiles only one caller adopts at a time
 			return
 		}
 	default:
 		return
 	}
-	time.Sleep(moment(c.w.s.Seed, uint64(c.i), uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key)))
+	time.Sleep(jitter(c.w.s.Seed, uint64(c.i), uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key)))
 }
 
-// moment is some microseconds, known by what it is for.
-func moment(vs ...uint64) time.Duration { return time.Duration(mix(vs...) % 16381) }
+// jitter returns a pseudo-random duration of some microseconds; equal arguments give equal results.
+func jitter(vs ...uint64) time.Duration { return time.Duration(mix(vs...) % 16381) }
 
-// gate stands still while the process does.
-func (c *client) gate() {
+// waitWhilePaused sleeps while the process is paused.
+func (c *client) waitWhilePaused() {
 	c.mu.Lock()
 	until := c.paused
 	c.mu.Unlock()
@@ -176,11 +177,11 @@ func (c *client) isDead() bool {
 	return c.dead
 }
 
-// die ends the process without a word: nothing more of it gets through to any node. The Locker is closed so that its
-// goroutines end; what it has to say is not heard.
+// die ends the process without a clean-up: nothing more of it reaches any node. The Locker is closed only so that its
+// goroutines end; its commands are not delivered.
 func (c *client) die() { c.end("dies", c.w.c.Cut) }
 
-// end is how the process ends: what cuts it off. It is false where it has ended before.
+// end ends the process by cutting it off with off. It returns false if the process has already ended.
 func (c *client) end(how string, off func(...*redis.Client)) bool {
 	c.mu.Lock()
 	was := c.dead
@@ -191,7 +192,7 @@ func (c *client) end(how string, off func(...*redis.Client)) bool {
 		return false
 	}
 	c.w.mu.Lock()
-	c.w.shutAt[c.label()] = never // it does not clean up
+	c.w.closedAt[c.label()] = never // it does not clean up
 	c.w.mu.Unlock()
 	c.w.struck("c%d %s", c.i, how)
 	off(links...)
@@ -199,31 +200,31 @@ func (c *client) end(how string, off func(...*redis.Client)) bool {
 	return true
 }
 
-// rise has another process start in the place of one that has ended.
-func (c *client) rise() {
+// startAnother starts another process in place of one that has ended.
+func (c *client) startAnother() {
 	c.mu.Lock()
 	c.connect()
 	c.dead = false
-	c.births++
+	c.incarnations++
 	c.mu.Unlock()
 	c.start()
 }
 
-// linkTo is the process's present client of a node.
+// linkTo returns the process's current client of a node.
 func (c *client) linkTo(node int) *redis.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.links[node]
 }
 
-// birth is which process this is, of those that were in this place.
-func (c *client) birth() int {
+// incarnation returns the number of the current process, among those that were in this place.
+func (c *client) incarnation() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.births
+	return c.incarnations
 }
 
-// outcome says what an error is for the history.
+// outcome returns the word for an error in the history.
 func outcome(err error) string {
 	switch {
 	case err == nil:

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestTheSameSeedIsTheSameHistory runs a schedule of each profile twice in this process, and once more in a process of
-// its own with another GOMAXPROCS.
+// TestTheSameSeedIsTheSameHistory runs a schedule of each profile twice in this process, and once more in another process
+// with a different GOMAXPROCS.
 func TestTheSameSeedIsTheSameHistory(t *testing.T) {
 	if os.Getenv("REDLOCK_SIM_HASHES") != "" {
 		fmt.Println("hashes:", hashes(t))
@@ -20,7 +20,7 @@ func TestTheSameSeedIsTheSameHistory(t *testing.T) {
 	}
 	want := hashes(t)
 	if got := hashes(t); got != want {
-		t.Errorf("a second time in one process:\n got %s\nwant %s", got, want)
+		t.Errorf("second run in one process:\n got %s\nwant %s", got, want)
 	}
 	procs := 1
 	if runtime.GOMAXPROCS(0) == 1 {
@@ -56,8 +56,8 @@ func hashes(t *testing.T) string {
 	return strings.Join(all, " ")
 }
 
-// heard plays a schedule and returns its history and all commands in the order of time.
-func heard(t *testing.T, s *Schedule) (*History, []string) {
+// runRecorded runs a schedule and returns its history and all commands, ordered by time.
+func runRecorded(t *testing.T, s *Schedule) (*History, []string) {
 	var mu sync.Mutex
 	var lines []string
 	listen = func(node int, at instant, args []string) {
@@ -71,8 +71,8 @@ func heard(t *testing.T, s *Schedule) (*History, []string) {
 	return h, lines
 }
 
-// parting is where two runs part.
-func parting(a, b []string) string {
+// firstDifference returns where two runs diverge.
+func firstDifference(a, b []string) string {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
 			from := max(0, i-6)

@@ -2,79 +2,20 @@ package sim
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed-ce352c9b/redlock"
 )
 
-// The edges of the library are where it meets code and data that are not its own: callbacks, contexts and clients of the
-// user, keys of somebody else, permissions, and several callers of one Locker that take the same lock over. All of that
-// does here what it rarely does elsewhere, at the worst moment. The judges of it are in stays.go.
+// The edges of the library are where it meets code and data that are not its own: callbacks, contexts and clients of the user,
+// foreign keys, permissions, and several callers of one Locker that adopt the same lock. Here all of these do what they rarely do
+// elsewhere, at the worst moment. Their judges are in stays.go.
 
-// A thrown is what simulated code panics with.
-type thrown string
-
-var errThrown = errors.New("sim: a callback panicked")
-
-// recovered returns errThrown if f is ended by a panic of simulated code.
-func recovered(f func() error) (err error) {
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case thrown:
-			err = errThrown
-		default:
-			panic(p)
-		}
-	}()
-	return f()
-}
-
-// panics is a callback that panics, now and then, where that can be recovered from: below a call of the task. Some
-// callbacks are called on the library's own goroutines, too, where a panic ends the process by Go's rules. Which Ops these
-// are is the library's business, so the stack is asked.
-func (c *client) panics(what ...uint64) {
-	if c.i >= len(c.w.s.Clients) {
-		return
-	}
-	n := c.w.s.Clients[c.i].Panics
-	if n > 0 && mix(append(what, c.w.s.Seed, uint64(c.i))...)%uint64(n) == 0 && recoverable() {
-		panic(thrown("a callback"))
-	}
-}
-
-// recoverable reports that recovered is among the callers.
-func recoverable() bool {
-	pc := make([]uintptr, 64)
-	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc)])
-	for {
-		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, "/sim.recovered") {
-			return true
-		}
-		if !more {
-			return false
-		}
-	}
-}
-
-// retry is an Options.Retry that is much like the default.
-func (c *client) retry(attempt int) time.Duration {
-	c.panics(uint64(attempt), uint64(time.Now().UnixNano()))
-	return min(10*ms<<min(attempt-1, 5), 250*ms)
-}
-
-// A hesitant context takes its time to say whether it is done. So what happens between two steps of the library that
-// otherwise take no time can happen here: the scheduler may stop a goroutine anywhere.
+// A hesitant context takes some time to report whether it is done. So events can happen between two steps of the library that
+// otherwise take no time: a real scheduler may stop a goroutine anywhere.
 type hesitant struct {
 	context.Context
 	key   uint64
@@ -82,28 +23,28 @@ type hesitant struct {
 }
 
 func (c hesitant) Err() error {
-	time.Sleep(32 * moment(c.key, c.asked.Add(1)))
+	time.Sleep(32 * jitter(c.key, c.asked.Add(1)))
 	return c.Context.Err()
 }
 
-// slowly makes a context hesitant, in schedules that are about this.
-func (d *doing) slowly(ctx context.Context) context.Context {
+// hesitantly makes a context hesitant, in the schedules that need it.
+func (d *taskRun) hesitantly(ctx context.Context) context.Context {
 	if !d.w.s.Edges {
 		return ctx
 	}
 	return hesitant{ctx, mix(d.w.s.Seed, uint64(d.i)), new(atomic.Uint64)}
 }
 
-// A joiner waits for somebody of its process to be about to release.
+// A joiner waits until a holder in its own process is about to release.
 type joiner struct {
 	client int
 	come   chan struct{}
 	leave  context.CancelFunc
 }
 
-// join queues behind a holder of its own process so shortly before the release that this meets it in the midst of its
-// first attempt, and gives up at about the time at which the lock is handed to it.
-func (d *doing) join() {
+// join queues behind a holder in its own process so shortly before the release that the release happens during the joiner's
+// first attempt. It gives up at about the time at which the lock is handed over to it.
+func (d *taskRun) join() {
 	if !d.step() {
 		return
 	}
@@ -124,7 +65,7 @@ func (d *doing) join() {
 	var lock *redlock.Lock
 	called := d.w.now()
 	d.call("Acquire", func() (err error) {
-		lock, err = d.c.locker().Acquire(d.slowly(ctx), keyName(d.Key), d.TTL)
+		lock, err = d.c.locker().Acquire(d.hesitantly(ctx), keyName(d.Key), d.TTL)
 		return err
 	})
 	if lock != nil {
@@ -132,8 +73,8 @@ func (d *doing) join() {
 	}
 }
 
-// gather has those come who join before a release, and some of them leave again around it.
-func (w *world) gather(d *doing) {
+// startJoiners lets the joiners come before a release, and makes some of them give up around it.
+func (w *world) startJoiners(d *taskRun) {
 	w.mu.Lock()
 	var mine []joiner
 	w.join[d.Key] = slices.DeleteFunc(w.join[d.Key], func(j joiner) bool {
@@ -150,21 +91,21 @@ func (w *world) gather(d *doing) {
 	now := uint64(w.now())
 	for i, j := range mine {
 		close(j.come)
-		if mix(now, uint64(i))%4 > 0 { // else it is there to be handed the lock after those that leave
-			time.AfterFunc(400*time.Microsecond+64*moment(now, uint64(i), 1), j.leave)
+		if mix(now, uint64(i))%4 > 0 { // the others stay to receive the lock after those that give up
+			time.AfterFunc(400*time.Microsecond+64*jitter(now, uint64(i), 1), j.leave)
 		}
 	}
-	time.Sleep(400*time.Microsecond + 32*moment(now))
+	time.Sleep(400*time.Microsecond + 32*jitter(now))
 }
 
-// rush has several callers adopt one value at once, most of them in the Locker that has the lock, or at about the time at
-// which its holder releases it. Their ttls are very different, and half of them give up in the midst of it.
-func (d *doing) rush() {
+// rush makes several callers adopt one value at once, most of them in the Locker that holds the lock, or at about the time at
+// which its holder releases it. Their ttls differ greatly, and half of them cancel in the middle.
+func (d *taskRun) rush() {
 	giver := d.w.holder(d.Key)
 	value, first := "", d.Client
 	if giver != nil {
 		value, first = giver.Value, giver.Client
-	} else if value = d.w.othersAt(d.Key); value == "" {
+	} else if value = d.w.foreignAt(d.Key); value == "" {
 		return
 	}
 	if !d.step() {
@@ -185,13 +126,13 @@ func (d *doing) rush() {
 	for j := range d.Times {
 		draw := func(what uint64) uint64 { return mix(d.w.s.Seed, uint64(d.i), uint64(j), what) }
 		a := *d
-		a.i = 1_000_000 + 100*d.i + j // its moments are its own
+		a.i = 1_000_000 + 100*d.i + j // so that it has sleeping times of its own
 		a.Client = first
 		if d.Late != andRelease && draw(1)%3 == 0 {
 			a.Client = int(draw(2) % uint64(len(d.w.s.Clients)))
 		}
 		a.c = d.w.clients[a.Client]
-		a.birth = a.c.birth()
+		a.incarnation = a.c.incarnation()
 		a.TTL = []time.Duration{d.TTL, min(d.TTL, 10*time.Second), time.Minute, longLife}[draw(3)%4]
 		if draw(4)%2 == 0 {
 			a.Wait = time.Duration(draw(5) % uint64(1200*time.Microsecond))
@@ -205,31 +146,31 @@ func (d *doing) rush() {
 	}
 	all.Wait()
 	if giver != nil && d.Late == andRelease && d.w.endIfHeld(giver) {
-		d.w.releasing(giver)
-		d.giveBack(giver)
+		d.w.cancelFickle(giver)
+		d.releaseAndJudge(giver)
 	}
 }
 
-// A rush may come when the holder releases, or be of the holder's own process, which releases as soon as all have failed.
+// A rush may come at the release, or be in the holder's own process, which releases as soon as all adopters have failed.
 const (
 	atRelease = time.Duration(1 + iota)
 	andRelease
 )
 
-// endIfHeld notes that a holder releases, unless the claim is over.
+// endIfHeld records that a holder releases, and returns false if the claim has already ended.
 func (w *world) endIfHeld(k *holding) bool {
 	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, shut := w.shutAt[labelOf(k.Value)]; shut || k.Ended != never || k.Why == "left to expire" {
+	if _, closed := w.closedAt[labelOf(k.Value)]; closed || k.Ended != never || k.Why == "left to expire" {
 		return false
 	}
 	k.Ended, k.Why = now, "release"
 	return true
 }
 
-// again releases, and once more when the time of the lock is over: the second answer may not know less than the first.
-func (d *doing) again(k *holding) {
+// again releases, and releases again after the lock has expired: the second result must not know less than the first.
+func (d *taskRun) again(k *holding) {
 	if k == nil || !d.sleep(d.Hold) {
 		return
 	}
@@ -237,222 +178,6 @@ func (d *doing) again(k *holding) {
 	d.release(k)
 	time.Sleep(time.Until(k.lock.Until()) + ms)
 	if d.step() {
-		d.giveBack(k)
+		d.releaseAndJudge(k)
 	}
-}
-
-// permissions are what a node's user may lack: commands, as if one were not in its ACL; none: all.
-var permissions = [][]string{{"GET"}, {"GET"}, {"PUBLISH"}, {"EVALSHA", "EVAL"}, {"ZADD"}, {"DEL"}, {"PTTL"}, {"PEXPIRE"}, {"SET"}, nil}
-
-func (f Fault) permission() []string { return permissions[f.N%len(permissions)] }
-
-const noPermission = "NOPERM this user has no permissions to run the command"
-
-// deny takes a permission from the user of a node, or of all of them: ACLs are mostly the same everywhere.
-func (w *world) deny(f Fault) (end func()) {
-	var ends []func()
-	for i := range w.c.Len() {
-		if one := f; f.All || i == f.Node%w.c.Len() {
-			one.Node = i
-			ends = append(ends, w.denyOne(one))
-		}
-	}
-	return func() {
-		for _, end := range ends {
-			end()
-		}
-	}
-}
-
-func (w *world) denyOne(f Fault) (end func()) {
-	n, denied := w.c.Node(f.Node), f.permission()
-	if len(denied) == 0 {
-		return w.fails(f, n, noPermission)
-	}
-	for _, c := range denied {
-		n.FailCommand(c, noPermission)
-	}
-	return w.last("deny"+denied[0], f, func() {
-		for _, c := range denied {
-			n.FailCommand(c, "")
-		}
-	})
-}
-
-// foreign has somebody who knows nothing of us lock the key on some nodes, where it is free.
-func (w *world) foreign(f Fault) (end func()) {
-	key := f.Key % w.s.Keys
-	value := fmt.Sprintf("customer %d", w.now())
-	w.mu.Lock()
-	w.others[value] = true
-	w.mu.Unlock()
-	for i := range f.N {
-		w.setOthers((f.Node+i)%w.c.Len(), key, value, f.By)
-	}
-	return func() {
-		for i := range w.c.Len() {
-			w.evictOthers(i, key, value)
-		}
-	}
-}
-
-func (w *world) setOthers(node, key int, value string, ttl time.Duration) {
-	args := []string{"SET", keyName(key), value, "NX"}
-	if ttl > 0 {
-		args = append(args, "PX", fmt.Sprint(ttl.Milliseconds()))
-	}
-	if _, err := w.c.Node(node).Do(args...); err != nil {
-		panic("sim: " + err.Error())
-	}
-}
-
-func (w *world) evictOthers(node, key int, value string) {
-	n := w.c.Node(node)
-	if v, _ := n.Get(keyName(key)); v == value {
-		n.Evict(keyName(key))
-	}
-}
-
-// othersAt is a value of somebody else that is stored at the key; "": there is none.
-func (w *world) othersAt(key int) string {
-	for i := range w.c.Len() {
-		if v, ok := w.c.Node(i).Get(keyName(key)); ok && w.isOthers(v) {
-			return v
-		}
-	}
-	return ""
-}
-
-func (w *world) isOthers(value string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.others[value]
-}
-
-// ordered begins the values of the keys that somebody else keeps.
-const ordered = "an order of "
-
-// keepOthers has the keys that are left alone at the end be somebody else's, without a ttl, whenever they are free.
-func (w *world) keepOthers() {
-	for n := 0; w.now() < w.s.Ends(); n++ {
-		for key := w.s.Keys - w.s.Alone; key < w.s.Keys; key++ {
-			value := ordered + keyName(key)
-			w.mu.Lock()
-			w.others[value] = true
-			w.mu.Unlock()
-			for i := range w.c.Len() {
-				w.setOthers(i, key, value, 0)
-			}
-		}
-		time.Sleep(3*time.Second + w.spread(6, n))
-	}
-}
-
-// removeOthers has everybody else take back what is theirs, and an operator what nobody removes.
-func (w *world) removeOthers() {
-	if !w.s.Edges {
-		return
-	}
-	time.Sleep(w.settled()) // what was adopted is put back by then
-	for i := range w.c.Len() {
-		for key := range w.s.Keys {
-			if v, _ := w.c.Node(i).Get(keyName(key)); w.isOthers(v) || w.isTorn(v) {
-				w.evictOthers(i, key, v)
-			}
-		}
-	}
-}
-
-// distrust puts what a user may have around a client's nodes: a type of his own, and one whose calls panic.
-func (c *client) distrust() {
-	for i, n := range c.nodes {
-		t := trap{n, c, i}
-		s, ok := n.(subscriber)
-		wrapped := c.i < len(c.w.s.Clients) && c.w.s.Clients[c.i].Wrapped
-		switch {
-		case wrapped:
-			c.nodes[i] = t // hides all but the two methods
-		case ok:
-			c.nodes[i] = earTrap{t, s}
-		default:
-			c.nodes[i] = namedTrap{t}
-		}
-	}
-}
-
-type subscriber interface {
-	redlock.Node
-	Options() *redis.Options
-	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
-}
-
-// A trap is a node whose calls panic while a fault has them do so: before anything is sent, or behind it.
-type trap struct {
-	redlock.Node
-	c *client
-	i int
-}
-
-type namedTrap struct{ trap }
-
-func (t namedTrap) Options() *redis.Options { return t.Node.(deaf).Options() }
-
-type earTrap struct {
-	trap
-	ear subscriber
-}
-
-func (t earTrap) Options() *redis.Options { return t.ear.Options() }
-
-func (t earTrap) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
-	t.spring()
-	return t.ear.Subscribe(ctx, channels...)
-}
-
-func (t trap) spring() {
-	w := t.c.w
-	w.mu.Lock()
-	on := w.throws[[2]int{t.c.i, t.i}] > 0
-	w.mu.Unlock()
-	if on && mix(w.s.Seed, uint64(t.c.i), uint64(t.i), uint64(w.now()))%4 == 0 {
-		panic(thrown("a client"))
-	}
-}
-
-func (t trap) Process(ctx context.Context, cmd redis.Cmder) error {
-	t.spring()
-	err := t.Node.Process(ctx, cmd)
-	t.spring()
-	return err
-}
-
-func (t trap) Pipeline() redis.Pipeliner { return &trapped{t.Node.Pipeline(), t} }
-
-type trapped struct {
-	redis.Pipeliner
-	trap
-}
-
-func (p *trapped) Process(ctx context.Context, cmd redis.Cmder) error {
-	return p.Pipeliner.Process(ctx, cmd)
-}
-
-func (p *trapped) Pipeline() redis.Pipeliner { return p.Pipeliner.Pipeline() }
-
-func (p *trapped) Exec(ctx context.Context) ([]redis.Cmder, error) {
-	p.spring()
-	cmds, err := p.Pipeliner.Exec(ctx)
-	p.spring()
-	return cmds, err
-}
-
-func (w *world) throw(f Fault) (end func()) {
-	at := [2]int{f.Client % len(w.s.Clients), f.Node % w.c.Len()}
-	add := func(n int) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.throws[at] += n
-	}
-	add(+1)
-	return func() { add(-1) }
 }

@@ -1,22 +1,18 @@
 package sim
 
 import (
-	"hash"
-	"hash/fnv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
-// fault strikes, and mends what it did.
+// fault injects a fault and ends it.
 func (w *world) fault(i int) {
 	f := w.s.Faults[i]
 	time.Sleep(f.At + w.spread(2, i) - w.now())
 	w.struck("%v", f)
-	w.weather(+1)
-	defer w.weather(-1)
+	w.countFaults(+1)
+	defer w.countFaults(-1)
 	end := w.strike(f)
 	if end == nil {
 		return
@@ -26,7 +22,8 @@ func (w *world) fault(i int) {
 	end()
 }
 
-func (w *world) weather(open int) {
+// countFaults counts the active faults.
+func (w *world) countFaults(open int) {
 	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,13 +31,13 @@ func (w *world) weather(open int) {
 	w.quiet = now
 }
 
-// strike begins a fault and returns what ends it; nil: it is over.
+// strike begins a fault and returns the function that ends it, or nil if it has no end.
 func (w *world) strike(f Fault) (end func()) {
 	n := w.c.Node(f.Node % w.c.Len())
 	switch f.Do {
 	case Slow:
-		n.Delay(w.s.Lead+f.By, w.s.Lead+f.Back)
-		return w.last("slow", f, func() { n.Delay(w.s.Lead, w.s.Lead) })
+		n.Delay(w.s.Latency+f.By, w.s.Latency+f.Back)
+		return w.endWithLast("slow", f, func() { n.Delay(w.s.Latency, w.s.Latency) })
 	case DropRequest:
 		w.dropRequests(f.Node%w.c.Len(), f.N)
 		return func() { w.dropRequests(f.Node%w.c.Len(), 0) }
@@ -52,32 +49,32 @@ func (w *world) strike(f Fault) (end func()) {
 		return func() { n.LoseReplies(0) }
 	case Cut:
 		n.Partition()
-		return w.last("cut", f, n.Heal)
+		return w.endWithLast("cut", f, n.Heal)
 	case CutRequests:
 		n.PartitionRequests()
-		return w.last("cut", f, n.Heal)
+		return w.endWithLast("cut", f, n.Heal)
 	case CutReplies:
 		n.PartitionReplies()
-		return w.last("cut", f, n.Heal)
+		return w.endWithLast("cut", f, n.Heal)
 	case CutLink:
 		c := w.clients[f.Client%len(w.s.Clients)]
 		link := c.linkTo(f.Node % w.c.Len())
 		w.c.Cut(link)
 		f.Node = f.Node%w.c.Len() + 1000*(1+c.i)
-		return w.last("link", f, func() {
+		return w.endWithLast("link", f, func() {
 			if !c.isDead() && c.linkTo(f.Node%1000) == link {
 				w.c.Mend(link)
 			}
 		})
 	case Refuse:
 		n.Refuse(true)
-		return w.last("refuse", f, func() { n.Refuse(false) })
+		return w.endWithLast("refuse", f, func() { n.Refuse(false) })
 	case Hang:
 		n.Hang()
-		return w.last("hang", f, n.Resume)
+		return w.endWithLast("hang", f, n.Resume)
 	case Stop:
 		n.Stop()
-		return w.last("down", f, n.Start)
+		return w.endWithLast("down", f, n.Start)
 	case Restart:
 		if w.up(f) {
 			n.Restart(true)
@@ -90,10 +87,10 @@ func (w *world) strike(f Fault) (end func()) {
 		const text = "OOM command not allowed when used memory > 'maxmemory'."
 		n.FailCommand("SET", text)
 		n.FailCommand("ZADD", text)
-		return w.last("oom", f, func() { n.FailCommand("SET", ""); n.FailCommand("ZADD", "") })
+		return w.endWithLast("oom", f, func() { n.FailCommand("SET", ""); n.FailCommand("ZADD", "") })
 	case Lose:
 		w.forget(f.Node%w.c.Len(), func() { n.Stop(); n.FlushAll() })
-		return w.last("down", f, n.Start)
+		return w.endWithLast("down", f, n.Start)
 	case Revert:
 		if w.up(f) {
 			w.forget(f.Node%w.c.Len(), n.Revert)
@@ -103,12 +100,12 @@ func (w *world) strike(f Fault) (end func()) {
 	case EvictFence:
 		w.forget(f.Node%w.c.Len(), func() { n.Evict(registerName(f.Key % w.s.Keys)) })
 	case EvictQueue:
-		queue, lapse := queueNames(f.Key % w.s.Keys)
+		queue, expiry := queueNames(f.Key % w.s.Keys)
 		if f.N != 1 {
 			n.Evict(queue)
 		}
 		if f.N != 2 {
-			n.Evict(lapse)
+			n.Evict(expiry)
 		}
 	case Vanish, Kill:
 		c, off := w.clients[f.Client%len(w.s.Clients)], w.c.Cut
@@ -119,18 +116,18 @@ func (w *world) strike(f Fault) (end func()) {
 			w.mu.Lock()
 			w.death = w.now()
 			w.mu.Unlock()
-			return c.rise
+			return c.startAnother
 		}
-	case ResetEars:
+	case ResetSubs:
 		n.ResetSubscribers()
-	case MuteEars:
+	case MuteSubs:
 		n.MuteSubscribers()
-	case SlowEars:
+	case SlowSubs:
 		n.DelaySubscribers(f.By)
-		return w.last("slow-ears", f, func() { n.DelaySubscribers(0) })
+		return w.endWithLast("slow-ears", f, func() { n.DelaySubscribers(0) })
 	case NoPublish:
 		n.FailCommand("PUBLISH", "NOPERM this user has no permissions to access one of the channels")
-		return w.last("no-publish", f, func() { n.FailCommand("PUBLISH", "") })
+		return w.endWithLast("no-publish", f, func() { n.FailCommand("PUBLISH", "") })
 	case Deny:
 		return w.deny(f)
 	case Foreign:
@@ -141,7 +138,7 @@ func (w *world) strike(f Fault) (end func()) {
 		w.forget(f.Node%w.c.Len(), n.FlushAll)
 	case Rate:
 		n.SetClockRate(f.Rate)
-		return w.last("rate", f, func() { n.SetClockRate(w.s.rate(f.Node % w.c.Len())) })
+		return w.endWithLast("rate", f, func() { n.SetClockRate(w.s.rate(f.Node % w.c.Len())) })
 	case Jump:
 		n.JumpClock(f.By)
 	case Wall:
@@ -156,12 +153,12 @@ func (w *world) strike(f Fault) (end func()) {
 
 func (w *world) fails(f Fault, n *redlocktest.Node, text string) func() {
 	n.Fail(text)
-	return w.last("fail", f, func() { n.Fail("") })
+	return w.endWithLast("fail", f, func() { n.Fail("") })
 }
 
-// last ends a kind of fault on a node with the last one of those that overlap: a node that is to stay down for a ttl
-// must not be started by another fault's end.
-func (w *world) last(kind string, f Fault, end func()) func() {
+// endWithLast makes overlapping faults of one kind on a node end with the last of them: the end of one fault must not start a node
+// that another fault keeps down.
+func (w *world) endWithLast(kind string, f Fault, end func()) func() {
 	kind += nodeName(f.Node)
 	w.mu.Lock()
 	w.depth[kind]++
@@ -177,87 +174,21 @@ func (w *world) last(kind string, f Fault, end func()) func() {
 	}
 }
 
-// up reports that no other fault keeps the node down.
+// up reports whether no other fault keeps the node down.
 func (w *world) up(f Fault) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.depth["down"+nodeName(f.Node)] == 0
 }
 
-// dropRequests has the connections broken before the next count commands are executed.
+// dropRequests makes the connection break before each of the next count commands is executed.
 func (w *world) dropRequests(node, count int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.drops[node] = count
 }
 
-// A tracer hashes what a node is sent.
-type tracer struct {
-	mu  sync.Mutex
-	n   uint64
-	sum hash.Hash64
-}
-
-// listen, if not nil, is told every command of traced runs: for tests that ask where two runs part.
-var listen func(node int, at instant, args []string)
-
-// watchNodes puts a hook in front of every node: for what has to be broken before it is executed, and for the trace.
-func (w *world) watchNodes(trace bool) (tracers []*tracer) {
-	drops := false
-	for _, f := range w.s.Faults {
-		drops = drops || f.Do == DropRequest
-	}
-	for i := range w.c.Len() {
-		n := w.c.Node(i)
-		if r := w.s.rate(i); r != 1 {
-			n.SetClockRate(r)
-		}
-		if i < len(w.s.Ahead) {
-			n.JumpClock(w.s.Ahead[i])
-		}
-		if w.s.Lead != 0 {
-			n.Delay(w.s.Lead, w.s.Lead)
-		}
-		tr := &tracer{sum: fnv.New64a()}
-		if trace {
-			tracers = append(tracers, tr)
-		}
-		if !trace && !drops {
-			continue
-		}
-		n.OnCommand(func(args []string) {
-			if trace {
-				tr.mu.Lock()
-				tr.n++
-				if listen != nil {
-					listen(i, w.now(), args)
-				}
-				tr.sum.Write([]byte(w.now().String()))
-				for _, a := range args {
-					tr.sum.Write([]byte(a))
-					tr.sum.Write([]byte{0})
-				}
-				tr.mu.Unlock()
-			}
-			w.mu.Lock()
-			drop := w.drops[i] > 0 && !strings.EqualFold(args[0], "hello")
-			if drop {
-				w.drops[i]--
-			}
-			w.mu.Unlock()
-			if drop {
-				n.Refuse(true) // resets: the command under the hook is not executed any more
-				w.mu.Lock()
-				still := w.depth["refuse"+nodeName(i)] > 0
-				w.mu.Unlock()
-				n.Refuse(still)
-			}
-		})
-	}
-	return tracers
-}
-
-// saveEverySecond writes the nodes' data to their disks, where a fault of the schedule reads it.
+// saveEverySecond saves the nodes' data to their disks, from which Revert restores it.
 func (w *world) saveEverySecond() {
 	revert := false
 	for _, f := range w.s.Faults {

@@ -2,9 +2,9 @@ package sim
 
 import "time"
 
-// What nodes forget decides what the library can promise: I1 holds as long as a majority carries the lock, I2 as long
-// as a majority has registers at the holder's fence or above. So every fault by which a node may forget is struck
-// between two looks at what is stored, and the judges know to the instant what was promised.
+// The data that nodes lose determines what the library can promise: I1 holds while a majority stores the lock, I2 while a
+// majority has registers at or above the holder's fence. So the simulation reads what is stored before and after every fault
+// by which a node may lose data, and the judges know to the instant what was promised.
 
 type stored struct {
 	value    string
@@ -19,7 +19,7 @@ func (w *world) stored(node, key int) stored {
 	return stored{value: value, left: n.TTL(keyName(key)), register: int64(score)}
 }
 
-// forget strikes a fault and notes what the node no longer has.
+// forget injects a fault and records what the node has lost.
 func (w *world) forget(node int, strike func()) {
 	before := make([]stored, w.s.Keys)
 	for key := range before {
@@ -31,7 +31,7 @@ func (w *world) forget(node int, strike func()) {
 		if a.register < b.register {
 			w.lose(Loss{At: w.now(), Node: node, Key: key, Register: true})
 		}
-		// A server that is back with the data of the last second may have a ttl from before an extension.
+		// A server that is back with old data may have a ttl from before an extension.
 		if b.value != "" && (a.value != b.value || a.left < b.left-time.Millisecond) {
 			w.lose(Loss{At: w.now(), Node: node, Key: key, Value: b.value})
 			w.judgeLoss(node, key, b)
@@ -45,10 +45,10 @@ func (w *world) lose(l Loss) {
 	w.h.Losses = append(w.h.Losses, l)
 }
 
-// judgeLoss asks whether a majority still carries what this node forgot, for as long as this node would have. If not,
-// nothing is promised to its holder any more, who may not even have returned from his acquisition yet.
+// judgeLoss determines whether a majority still stores what this node has lost, for as long as this node would have. If not,
+// nothing is promised to the holder any more, whose acquisition may not even have returned yet.
 func (w *world) judgeLoss(node, key int, b stored) {
-	const grain = 3 * time.Millisecond // requests of one round do not arrive at one instant
+	const grain = 3 * time.Millisecond // the requests of one round do not arrive at the same instant
 	need := float64(b.left)/w.s.rate(node) - float64(grain)
 	carry := 0
 	for i := range w.c.Len() {

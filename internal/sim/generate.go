@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A drawer is where a schedule's choices come from: a seed, or rapid.
+// A drawer makes a schedule's choices, from a seed or from rapid.
 type drawer interface {
-	// IntN is in [0, n).
+	// IntN returns a number in [0, n).
 	IntN(n int, what string) int
 }
 
@@ -15,11 +15,11 @@ type seeded struct{ r *rand.Rand }
 
 func (d seeded) IntN(n int, _ string) int { return d.r.IntN(n) }
 
-// Generate draws a run of a profile from a seed.
+// Generate draws a schedule of a profile from a seed.
 func Generate(p *Profile, seed uint64) *Schedule {
 	d := seeded{rand.New(rand.NewPCG(seed, mix(uint64(len(p.Name)), uint64(p.Name[0]), uint64(p.Name[len(p.Name)-1]))))}
 	sch := environment(d, p, seed)
-	sch.least = p.Least
+	sch.minClaims = p.MinClaims
 	for at := time.Duration(0); at < p.Length; at += gap(d, p.Every) {
 		if p.Crowd == 0 {
 			sch.Tasks = append(sch.Tasks, p.task(d, sch, at))
@@ -31,7 +31,7 @@ func Generate(p *Profile, seed uint64) *Schedule {
 	}
 	if len(p.Faults) > 0 {
 		for at := time.Duration(0); at < p.Length; at += gap(d, p.FaultEvery) {
-			if f := p.fault(d, sch, at); at%weather < p.storm() {
+			if f := p.fault(d, sch, at); at%stormPeriod < p.storm() {
 				sch.Faults = append(sch.Faults, f)
 			}
 		}
@@ -39,12 +39,12 @@ func Generate(p *Profile, seed uint64) *Schedule {
 	return sch
 }
 
-// environment draws all but the tasks and the faults.
+// environment draws everything except the tasks and the faults.
 func environment(d drawer, p *Profile, seed uint64) *Schedule {
 	n := p.Nodes[d.IntN(len(p.Nodes), "nodes")]
-	sch := &Schedule{Profile: p.Name, Seed: seed, Nodes: n, Keys: p.Keys, Ears: p.Ears, Fair: p.Fair, Unsafe: p.Unsafe, Grows: p.Away, Grace: p.Grace, Edges: p.Edges, Alone: p.Alone, Lead: between(d, p.Lead, "lead")}
+	sch := &Schedule{Profile: p.Name, Seed: seed, Nodes: n, Keys: p.Keys, Subscribers: p.Subscribers, Fair: p.Fair, Unsafe: p.Unsafe, FencesGrow: p.Away, Grace: p.Grace, Edges: p.Edges, Alone: p.Alone, Latency: between(d, p.Latency, "lead")}
 	if p.Guard {
-		sch.Guard, sch.Grows = p.TTL[1], true
+		sch.Guard, sch.FencesGrow = p.TTL[1], true
 	}
 	if p.Rates[1] != 0 {
 		for range n {
@@ -59,7 +59,7 @@ func environment(d drawer, p *Profile, seed uint64) *Schedule {
 	if p.Minority {
 		first := d.IntN(n, "minority")
 		for i := range n - (n/2 + 1) {
-			sch.Prompt = append(sch.Prompt, (first+i)%n)
+			sch.FaultyNodes = append(sch.FaultyNodes, (first+i)%n)
 		}
 	}
 	for range p.Clients[0] + d.IntN(p.Clients[1]-p.Clients[0]+1, "clients") {
@@ -75,13 +75,37 @@ func environment(d drawer, p *Profile, seed uint64) *Schedule {
 	return sch
 }
 
+// task draws a task that begins at the given time.
 func (p *Profile) task(d drawer, sch *Schedule, at time.Duration) Task {
 	t := Task{At: at, Client: d.IntN(len(sch.Clients), "client"), Key: d.IntN(p.Keys, "key"), Do: choose(d, p.Tasks, "do"), TTL: between(d, p.TTL, "ttl").Round(ms / 2)}
 	t.Wait = between(d, [2]time.Duration{5 * ms, 2 * t.TTL}, "wait")
 	t.Hold = between(d, [2]time.Duration{0, t.TTL / 2}, "hold")
 	if p.Lasting && (t.Do == Try || t.Do == Cancel || t.Do == Acquire) && d.IntN(4, "lasting") == 0 {
-		t.TTL = time.Minute // what is left behind of it can be seen
+		t.TTL = time.Minute // so that leftovers can be seen
 	}
+	drawTimes(d, &t)
+	if p.Edges {
+		p.drawEdges(d, &t)
+	}
+	if p.Job > 0 { // so short that many callers wait for each other
+		if t.Do != Last {
+			t.Hold = between(d, [2]time.Duration{0, p.Job}, "hold")
+		}
+		if t.Do != Rush {
+			t.Times = min(t.Times, 2)
+		}
+	}
+	if p.Minority && t.Do == Try {
+		t.Wait = 4 * t.TTL // the duration is judged, so it must not be cut off
+	}
+	if t.Do == Extend && p.Minority {
+		t.Hold = between(d, [2]time.Duration{t.TTL / 4, t.TTL / 2}, "hold")
+	}
+	return t
+}
+
+// drawTimes draws the durations that a behaviour needs in addition to, or instead of, the usual ones.
+func drawTimes(d drawer, t *Task) {
 	switch t.Do {
 	case Vulture:
 		t.Times = 1 + d.IntN(6, "times")
@@ -112,49 +136,37 @@ func (p *Profile) task(d drawer, sch *Schedule, at time.Duration) Task {
 		t.Wait = between(d, [2]time.Duration{1, 3 * ms}, "wait")
 		t.Late = between(d, [2]time.Duration{0, 2 * ms}, "late")
 	}
-	if p.Edges {
-		switch t.Do {
-		case Rush, Adopt:
-			if p.Alone > 0 && t.Key == p.Keys-1 { // nobody gives the registers there a ttl by an adoption
-				t.Key--
-			}
-			fallthrough
-		case Join, Fickle:
-			t.TTL = []time.Duration{t.TTL, t.TTL, time.Minute, longLife}[d.IntN(4, "long")]
-		}
-	}
-	if p.Job > 0 { // so short that many wait for each other
-		if t.Do != Last {
-			t.Hold = between(d, [2]time.Duration{0, p.Job}, "hold")
-		}
-		if t.Do != Rush {
-			t.Times = min(t.Times, 2)
-		}
-	}
-	if p.Minority && t.Do == Try {
-		t.Wait = 4 * t.TTL // what it takes is judged, not cut off
-	}
-	if t.Do == Extend && p.Minority {
-		t.Hold = between(d, [2]time.Duration{t.TTL / 4, t.TTL / 2}, "hold")
-	}
-	return t
 }
 
+// drawEdges draws the ttls of a profile with Edges, and keeps its adoptions away from one key.
+func (p *Profile) drawEdges(d drawer, t *Task) {
+	switch t.Do {
+	case Rush, Adopt:
+		if p.Alone > 0 && t.Key == p.Keys-1 { // an adoption would give the registers of that key a ttl
+			t.Key--
+		}
+		fallthrough
+	case Join, Fickle:
+		t.TTL = []time.Duration{t.TTL, t.TTL, time.Minute, longLife}[d.IntN(4, "long")]
+	}
+}
+
+// fault draws a fault that begins at the given time.
 func (p *Profile) fault(d drawer, sch *Schedule, at time.Duration) Fault {
 	f := Fault{At: at, For: between(d, p.FaultFor, "for"), Do: choose(d, p.Faults, "strike"), Node: d.IntN(sch.Nodes, "node"), Client: d.IntN(len(sch.Clients), "client"), Key: d.IntN(p.Keys, "key"), N: 1 + d.IntN(4, "n")}
 	if p.Minority {
-		f.Node = sch.Prompt[f.Node%len(sch.Prompt)]
+		f.Node = sch.FaultyNodes[f.Node%len(sch.FaultyNodes)]
 	}
 	switch f.Do {
 	case Slow:
 		way := [2]time.Duration{100 * time.Microsecond, p.TTL[1] / 6}
-		if p.Timeout > 0 { // so slow that the patience is just enough, or the validity
+		if p.Timeout > 0 { // so slow that the timeout, or the validity, is only just long enough
 			way[1] = p.TTL[1] * 2 / 3
 		}
 		f.By, f.Back = between(d, way, "by"), between(d, way, "back")
-	case Restart, Revert, Evict, EvictFence, Flush, EvictQueue, ResetEars, MuteEars:
+	case Restart, Revert, Evict, EvictFence, Flush, EvictQueue, ResetSubs, MuteSubs:
 		f.For = 0
-	case SlowEars:
+	case SlowSubs:
 		f.By = between(d, [2]time.Duration{1 * ms, 5 * s}, "by")
 	case Rate:
 		f.Rate = 0.25 + float64(d.IntN(400, "rate"))/100
@@ -175,16 +187,16 @@ func (p *Profile) fault(d drawer, sch *Schedule, at time.Duration) Fault {
 	return f
 }
 
-// Faults come in storms. In the calm between them everything has to be cleaned up, which is looked at.
+// Faults come in storms. In the calm between two storms everything must be cleaned up, which audit checks.
 const (
-	weather = 40 * time.Second
-	storm   = 25 * time.Second
+	stormPeriod = 40 * time.Second
+	storm       = 25 * time.Second
 )
 
-// longLife is a ttl that is very different from the others.
+// longLife is a ttl that differs greatly from the others.
 const longLife = 24 * time.Hour
 
-// storm is how long faults strike; then it is calm until the weather changes.
+// storm returns how long faults are injected in each period; the rest of the period is calm.
 func (p *Profile) storm() time.Duration {
 	if p.Storm > 0 {
 		return p.Storm
@@ -192,12 +204,12 @@ func (p *Profile) storm() time.Duration {
 	return storm
 }
 
-// gap is the time to the next of what happens every so often; exponential would be right, this is near enough.
+// gap draws the time to the next event with the given average interval. An exponential distribution would be right; this is near enough.
 func gap(d drawer, every time.Duration) time.Duration {
 	return max(between(d, [2]time.Duration{0, 2 * every}, "gap"), 1)
 }
 
-// between draws at the grain of the range's millionth.
+// between draws a duration in the range r, in steps of a millionth of it.
 func between(d drawer, r [2]time.Duration, what string) time.Duration {
 	if r[1] <= r[0] {
 		return r[0]
@@ -207,6 +219,7 @@ func between(d drawer, r [2]time.Duration, what string) time.Duration {
 	return r[0] + time.Duration(float64(r[1]-r[0])*float64(d.IntN(int(n)+1, what))/float64(n))
 }
 
+// choose draws an element of a weighted list.
 func choose[T any](d drawer, list []weighted[T], what string) T {
 	sum := 0
 	for _, e := range list {

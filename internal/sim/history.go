@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// An instant is virtual time since the run began.
+// An instant is the virtual time since the run began.
 type instant = time.Duration
 
 const never instant = math.MaxInt64
 
-// A History is what was seen of a run, from outside: what the clients called and got, what the operator did, and what the
-// nodes held at certain instants.
+// A History is what was seen of a run from outside: what the clients called and got, which faults were injected, and what the
+// nodes stored at certain instants.
 type History struct {
 	Schedule *Schedule
 	Ops      []Op     // in order of return
@@ -23,12 +23,12 @@ type History struct {
 	Writes   []Write
 	Losses   []Loss
 	Struck   []Struck
-	Seen     []Violation // what was wrong at the very instant it was looked at
+	Seen     []Violation // violations that were detected during the run
 	Revived  []instant   // liveness: how long each acquisition after the last fault took
 	Length   instant
-	Commands uint64 // executed by the nodes, if traced
-	Trace    uint64 // their hash, if traced
-	Turns    int    // Fair: acquisitions before those who came later and wait, where order is promised; counted by Judge
+	Commands uint64 // number of commands executed by the nodes, if traced
+	Trace    uint64 // hash of these commands, if traced
+	Turns    int    // Fair: acquisitions ahead of later callers that still wait, where order is promised; counted by Judge
 }
 
 // An Op is one call.
@@ -40,68 +40,68 @@ type Op struct {
 	Text              string // of the error
 }
 
-// A Claim is one acquisition as its holder could believe in it.
+// A Claim is one acquisition, with the period in which its holder could rely on it.
 type Claim struct {
 	Client, Task, Key int
 	Value             string
 	Fence             int64
 	TTL               time.Duration
 	Called            instant // the call
-	Start             instant // before the winning attempt's first request: Until less the validity
+	Start             instant // before the first request of the winning attempt: Until less the validity
 	Got               instant // the return
-	Until             instant // once the run is over: the last
-	Ended             instant // by the holder: release, hand-over, Close; never: not at all
+	Until             instant // the last one, set at the end of the run
+	Ended             instant // by the holder: release, hand-over, Close; never if it was not ended
 	Why               string  // how it ended
-	Registers         uint64  // which nodes had a register at Fence or above at Got, as bits
-	Forgotten         instant // from then on a majority no longer carries it, because nodes forgot
-	Adopting          instant // somebody began to take it over
+	Registers         uint64  // the nodes whose register was at or above Fence at Got, as bits
+	Forgotten         instant // since when a majority no longer stores it, because nodes lost data
+	Adopting          instant // when somebody began to adopt it
 }
 
-// End is when the claim was over.
+// End returns when the claim ended.
 func (c *Claim) End() instant { return min(c.Until, c.Ended) }
 
 func (c *Claim) String() string {
 	return fmt.Sprintf("c%d k%d fence %d [%v, %v) %s", c.Client, c.Key, c.Fence, c.Got, c.End(), c.Why)
 }
 
-// A Write is one to the store that the locks protect.
+// A Write is a write to the store that the locks protect.
 type Write struct {
 	At       instant
 	Key      int
 	Client   int
-	Value    string // whose
+	Value    string // the holder's
 	Fence    int64
 	Accepted bool
 	Claimed  bool // the writer was within its claim
 }
 
-// A Loss is a node that forgot something it had said yes to.
+// A Loss is data that a node has confirmed and then lost.
 type Loss struct {
 	At       instant
 	Node     int
 	Key      int
-	Register bool   // the register, else
-	Value    string // this holder's key
+	Register bool   // the register; otherwise the key
+	Value    string // the value of the key that was lost
 }
 
-// A Struck is a fault as it struck, or ended.
+// A Struck is the begin or the end of a fault.
 type Struck struct {
 	At   instant
 	Text string
 }
 
-// A Violation is a promise that was broken.
+// A Violation is a broken promise.
 type Violation struct {
 	At      instant
-	Promise string // I1 to I5, or what else a run owes
+	Promise string // I1 to I5, or another obligation of a run
 	Text    string
-	Key     int // or -1
+	Key     int // -1: none
 }
 
 func (v Violation) String() string { return fmt.Sprintf("%v %s: %s", v.At, v.Promise, v.Text) }
 
-// Hash is a fingerprint of all that was seen, to the nanosecond. What happened at one instant in different
-// places has no order, so each place is hashed in an order of its own.
+// Hash returns a fingerprint of everything that was seen, to the nanosecond. Events at the same instant in different places
+// have no order, so each place is hashed in an order of its own.
 func (h *History) Hash() uint64 {
 	sum := fnv.New64a()
 	slices.SortStableFunc(h.Ops, func(a, b Op) int {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Judge says which promises a history breaks, in the order of time. The judges know the promises and the history.
+// Judge returns the violations of the promises in a history, ordered by time. It knows only the promises and the history.
 func Judge(h *History) []Violation {
 	bad := slices.Clone(h.Seen)
 	for _, judge := range []func(*History) []Violation{exclusion, fences, register, store, prompt, turns} {
@@ -26,7 +26,7 @@ func (h *History) byKey() map[int][]*Claim {
 	return m
 }
 
-// exclusion is I1: no two claims of a key overlap, as long as a majority carries both.
+// exclusion is I1: no two claims to a key overlap while a majority stores both.
 func exclusion(h *History) (bad []Violation) {
 	if h.Schedule.Unsafe {
 		return nil
@@ -48,15 +48,15 @@ func exclusion(h *History) (bad []Violation) {
 	return bad
 }
 
-// promised reports whether exclusion is promised to c at that time: a majority carries it, or there is a guard.
+// promised reports whether exclusion is promised to c at that time: a majority stores it, or there is a restart guard.
 func (h *History) promised(c *Claim, at instant) bool {
 	return h.Schedule.Guard > 0 || c.Forgotten > at
 }
 
-// keeps reports whether I2 promises that whoever begins at start or later gets more than c's fence: a majority of the
-// nodes that had a register at the fence or above when c returned have not lost it by the end of that acquisition.
+// keeps reports whether I2 promises that every acquisition whose start is not before c's return gets a fence greater than c's:
+// a majority of the nodes that had a register at or above that fence when c returned have not lost it by until.
 func (h *History) keeps(c *Claim, until instant) bool {
-	if h.Schedule.Grows {
+	if h.Schedule.FencesGrow {
 		return true
 	}
 	nodes := c.Registers
@@ -68,41 +68,41 @@ func (h *History) keeps(c *Claim, until instant) bool {
 	return bits.OnesCount64(nodes) > h.Schedule.Nodes/2
 }
 
-// fences is I2: greater than those of all who had returned before the winning attempt began, and never the same twice.
+// fences is I2: a fence is greater than those of all claims that returned before its winning attempt began, and no fence occurs twice.
 func fences(h *History) (bad []Violation) {
 	for key, claims := range h.byKey() {
 		byGot := slices.Clone(claims)
 		slices.SortStableFunc(byGot, func(a, b *Claim) int { return cmp.Compare(a.Got, b.Got) })
 		byStart := slices.Clone(claims)
 		slices.SortStableFunc(byStart, func(a, b *Claim) int { return cmp.Compare(a.Start, b.Start) })
-		var top []*Claim // the greatest fences so far of those that have returned
+		var top []*Claim // claims that have returned so far
 		i := 0
 		for _, c := range byStart {
 			for ; i < len(byGot) && byGot[i].Got < c.Start; i++ {
 				top = append(top, byGot[i])
 			}
-			// Losses may take a promise back, so the greatest is not enough; but the newest few are.
+			// A loss may void the promise for some, so comparing with the greatest alone is not enough; but the newest few are.
 			for _, o := range top[max(0, len(top)-8):] {
 				if o.Fence >= c.Fence && h.keeps(o, c.Got) {
-					bad = append(bad, Violation{At: c.Got, Promise: "I2", Key: key, Text: fmt.Sprintf("the fence of %v is not above that of %v", c, o)})
+					bad = append(bad, Violation{At: c.Got, Promise: "I2", Key: key, Text: fmt.Sprintf("the fence of %v is not greater than that of %v", c, o)})
 				}
 			}
 		}
 		seen := map[int64]*Claim{}
 		for _, c := range byGot {
 			if o := seen[c.Fence]; o != nil && h.keeps(o, c.Got) && h.keeps(c, c.Got) {
-				bad = append(bad, Violation{At: c.Got, Promise: "I2", Key: key, Text: fmt.Sprintf("one fence for two: %v and %v", o, c)})
+				bad = append(bad, Violation{At: c.Got, Promise: "I2", Key: key, Text: fmt.Sprintf("two claims have the same fence: %v and %v", o, c)})
 			}
 			seen[c.Fence] = c
 			if bits.OnesCount64(c.Registers) <= h.Schedule.Nodes/2 && !h.lostRegister(c) {
-				bad = append(bad, Violation{At: c.Got, Promise: "I2", Key: key, Text: fmt.Sprintf("%v: only the nodes %b have registers at it", c, c.Registers)})
+				bad = append(bad, Violation{At: c.Got, Promise: "I2", Key: key, Text: fmt.Sprintf("%v: only the nodes %b have registers at or above its fence", c, c.Registers)})
 			}
 		}
 	}
 	return bad
 }
 
-// lostRegister reports that a register of the key was lost while the claim was being acquired.
+// lostRegister reports whether a register of the key was lost during the acquisition of the claim.
 func (h *History) lostRegister(c *Claim) bool {
 	for _, l := range h.Losses {
 		if l.Register && l.Key == c.Key && l.At >= c.Start && l.At <= c.Got {
@@ -112,7 +112,7 @@ func (h *History) lostRegister(c *Claim) bool {
 	return false
 }
 
-// store is what a store that looks at fences sees: writes of holders are accepted, and one fence is one holder.
+// store judges what a store that checks fences sees: it accepts the writes of holders, and every fence belongs to one holder.
 func store(h *History) (bad []Violation) {
 	claims := map[string]*Claim{}
 	for _, c := range h.Claims {
@@ -129,26 +129,26 @@ func store(h *History) (bad []Violation) {
 			continue
 		}
 		if w.Fence < before.Fence {
-			bad = append(bad, Violation{At: w.At, Promise: "I2", Key: w.Key, Text: fmt.Sprintf("the store took fence %d after %d", w.Fence, before.Fence)})
+			bad = append(bad, Violation{At: w.At, Promise: "I2", Key: w.Key, Text: fmt.Sprintf("the store accepted fence %d after %d", w.Fence, before.Fence)})
 		}
 		if w.Fence == before.Fence && w.Value != before.Value && h.keeps(lastClaim, w.At) {
-			bad = append(bad, Violation{At: w.At, Promise: "I2", Key: w.Key, Text: fmt.Sprintf("the store took fence %d from %s and from %s", w.Fence, before.Value, w.Value)})
+			bad = append(bad, Violation{At: w.At, Promise: "I2", Key: w.Key, Text: fmt.Sprintf("the store accepted fence %d from %s and from %s", w.Fence, before.Value, w.Value)})
 		}
 		last[w.Key] = w
 	}
 	return bad
 }
 
-// promptly is how long a call may take if a healthy majority is 0.3 ms away: some round trips, for dials and for a raise,
-// and the pauses between the attempts of a tie, which are at most a hundredth of the node timeout each. A node timeout is
-// 0.2 s and more in these profiles, so whoever waits for one node is found.
-const promptly = 60 * time.Millisecond
+// promptLimit is how long a call may take if a healthy majority is 0.3 ms away: some round trips for dials and for a raise, and the
+// pauses between the attempts after a tie, which are at most a hundredth of the node timeout each. In these profiles the node
+// timeout is at least 0.2 s, so a call that waits for one node is found.
+const promptLimit = 60 * time.Millisecond
 
-// tied reports that another asked for the key at about the same instant, and that no node is to spare: where the two take
-// parts of each other's majority, the vote of a node that is at fault decides, and it is waited for.
+// tied reports whether another caller asked for the key at about the same instant while no healthy node is to spare: if the two
+// take parts of each other's majority, the vote of a faulty node decides, and is waited for.
 func (h *History) tied(o Op) bool {
 	const near = 5 * time.Millisecond
-	if s := h.Schedule; s.Nodes-len(s.Prompt) > s.Nodes/2+1 {
+	if s := h.Schedule; s.Nodes-len(s.FaultyNodes) > s.Nodes/2+1 {
 		return false
 	}
 	for _, p := range h.Ops {
@@ -162,7 +162,7 @@ func (h *History) tied(o Op) bool {
 	return false
 }
 
-// prompt is I5: faults of a minority cost nobody time or success.
+// prompt is I5: faults on a minority make no call slow or unsuccessful.
 func prompt(h *History) (bad []Violation) {
 	if !h.Schedule.prompt() {
 		return nil
@@ -174,9 +174,9 @@ func prompt(h *History) (bad []Violation) {
 			continue
 		}
 		switch took := o.Returned - o.Called; {
-		case took > promptly && h.tied(o):
-		case took > promptly:
-			bad = append(bad, Violation{At: o.Returned, Promise: "I5", Key: o.Key, Text: fmt.Sprintf("c%d %s took %v, with faults on a minority only", o.Client, o.Name, took)})
+		case took > promptLimit && h.tied(o):
+		case took > promptLimit:
+			bad = append(bad, Violation{At: o.Returned, Promise: "I5", Key: o.Key, Text: fmt.Sprintf("c%d %s took %v, although only a minority is faulty", o.Client, o.Name, took)})
 		case o.Name == "Extend" && o.Outcome == "no quorum":
 			bad = append(bad, Violation{At: o.Returned, Promise: "I5", Key: o.Key, Text: fmt.Sprintf("c%d %s: %s", o.Client, o.Name, o.Text)})
 		}

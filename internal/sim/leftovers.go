@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// leftovers judges I4 at the nodes, once the faults are over and every lock is released.
+// leftovers judges I4 at the nodes, after the last fault and the last release.
 func (w *world) leftovers() {
 	settled := w.settled()
 	time.Sleep(settled)
 	w.eachKey(func(node, key int, s stored) {
-		if s.value != "" && (!w.mayStay(s.value) || w.isOthers(s.value)) {
+		if s.value != "" && (!w.mayStay(s.value) || w.isForeign(s.value)) {
 			w.wrong("I4", key, "%v after the last release %s has %s = %s", settled, nodeName(node), keyName(key), s.value)
 		}
 	})
-	// What could not be reached, and what dead processes leave, ends with its ttl.
+	// What could not be removed, and what dead processes have left, expires with its ttl.
 	ttl := w.s.longest()
 	wait := ttl + ttl/10
-	if w.s.Ears { // places of those that died; a node's clock is slower by the drift at most
+	if w.s.Subscribers { // queue entries of dead clients; a node's clock is slow by at most the drift
 		wait = max(wait, queueLife+queueLife/10-settled)
 	}
 	time.Sleep(wait)
@@ -30,43 +30,42 @@ func (w *world) leftovers() {
 		n := w.c.Node(i)
 		for _, name := range n.Keys() {
 			switch {
-			case name == "{redlock}:boot" && w.s.Guard > 0: // the mark stays
-			case name == "once" || !strings.HasSuffix(name, ":fence") && !strings.HasPrefix(name, "k"): // a queue, say
+			case name == "{redlock}:boot" && w.s.Guard > 0: // the mark of the restart guard remains
+			case name == "once" || !strings.HasSuffix(name, ":fence") && !strings.HasPrefix(name, "k"): // for example a queue
 				w.wrong("I4", -1, "%s has %q", n.Name(), name)
-			case strings.HasSuffix(name, ":fence") && n.TTL(name) <= 0 && !w.mortalsOnly():
+			case strings.HasSuffix(name, ":fence") && n.TTL(name) <= 0 && !w.mayLackTTL():
 				w.wrong("I4", -1, "%s has %s without a ttl", n.Name(), name)
 			}
 		}
 	}
 }
 
-// queueLife is the ttl of a queue, and nobody refreshes it any more.
+// queueLife is the ttl of a queue that is not refreshed any more.
 const queueLife = 15 * time.Second
 
-// settled is how long after the last fault everything is cleaned up that can be reached: a second look at what may come
-// late, a connection on which nothing is heard any more (2 s until go-redis gives it up), and the second that go-redis
-// leaves between two dials.
+// settled returns how long after the last fault everything that can be reached is cleaned up. This includes a second check for
+// late commands, a half-open connection (go-redis gives it up after 2 s), and the second that go-redis waits between two dials.
 func (w *world) settled() time.Duration {
 	for _, f := range w.s.Faults {
 		switch f.Do {
-		case Loading, ReadOnly, OOM: // answered by an error, a clean-up is tried again after up to 16 s
+		case Loading, ReadOnly, OOM: // a clean-up that was answered by an error is repeated after up to 16 s
 			return 25 * time.Second
-		case Deny: // likewise; a storm with these is so short that up to 8 s pass
+		case Deny: // the same; but in these profiles a storm is so short that the pause is 8 s at most
 			return 15 * time.Second
 		}
 	}
 	return 6 * time.Second
 }
 
-// audit looks into the nodes while no fault strikes: a value that is there for a second, in a calm that is long enough for
-// everything to be cleaned up, is that of a claim.
+// audit checks the nodes while there are no faults: a value that stays on a node for a second, in a calm that is long enough
+// for all clean-ups, belongs to a claim.
 func (w *world) audit() {
 	const every = time.Second
 	seen := map[[2]int]string{}
 	for w.now() < w.s.Ends() {
 		time.Sleep(every + w.spread(4, 0))
 		w.mu.Lock()
-		calm := w.open == 0 && w.now()-w.quiet > w.settled() && !w.s.Unsafe // else keys may outlive their ttl
+		calm := w.open == 0 && w.now()-w.quiet > w.settled() && !w.s.Unsafe // with unsafe clocks, keys may outlive their ttl
 		w.mu.Unlock()
 		if !calm {
 			clear(seen)
@@ -82,7 +81,7 @@ func (w *world) audit() {
 	}
 }
 
-// claimed reports that the value is that of a claim that is not over, or was not a moment ago.
+// claimed reports whether the value belongs to a claim that has not ended, or ended a short time ago.
 func (w *world) claimed(value string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,9 +89,9 @@ func (w *world) claimed(value string) bool {
 	if k == nil {
 		return false
 	}
-	const expiry = 500 * time.Millisecond // what nobody releases stays for the drift and a release for its way
+	const expiry = 500 * time.Millisecond // a key outlives its claim by the drift, or until the release arrives
 	end := min(k.lock.Until().Sub(w.began), k.Ended)
-	if k.Why == "handed over" { // the giver does not know; what is left of it is its own to remove, or its ttl's
+	if k.Why == "handed over" { // the giver does not know; it removes the rest itself, or the ttl does
 		end = k.lock.Until().Sub(w.began)
 	}
 	return w.now() < end+expiry+k.TTL/20
@@ -106,11 +105,12 @@ func (w *world) eachKey(f func(node, key int, s stored)) {
 	}
 }
 
-// mayStay: its process is gone and cannot clean up, its holder left it to expire, or it came back from a disk.
+// mayStay reports whether a value may remain: its process is gone and cannot clean up, its holder called LeaveToExpire, or it
+// was restored from a disk.
 func (w *world) mayStay(value string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if at, gone := w.shutAt[labelOf(value)]; gone && !w.cleansUp(at) {
+	if at, gone := w.closedAt[labelOf(value)]; gone && !w.cleansUp(at) {
 		return true
 	}
 	for _, f := range w.s.Faults {
@@ -119,12 +119,12 @@ func (w *world) mayStay(value string) bool {
 		}
 	}
 	k := w.live[value]
-	return k != nil && (k.Why == "left to expire" || k.edge.torn) || w.others[value]
+	return k != nil && (k.Why == "left to expire" || k.edge.torn) || w.foreignValues[value]
 }
 
-// mortalsOnly: registers without a ttl are a documented exception where a process ended without a word or was closed
-// before it could say it, and where a node came back with what it had before.
-func (w *world) mortalsOnly() bool {
+// mayLackTTL reports whether registers without a ttl are allowed. This is documented for a process that ended without a
+// clean-up or whose Locker was closed before it could set the ttl, and for a node that came back with old data.
+func (w *world) mayLackTTL() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range w.s.Faults {
@@ -132,5 +132,5 @@ func (w *world) mortalsOnly() bool {
 			return true
 		}
 	}
-	return len(w.shutAt) > 0
+	return len(w.closedAt) > 0
 }

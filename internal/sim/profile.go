@@ -2,42 +2,42 @@ package sim
 
 import "time"
 
-// A Profile is a kind of environment and a kind of traffic, from which schedules are drawn. Uniformly random ones find
-// little: each profile is there for the rules that its traffic leans on.
+// A Profile is a kind of environment and a kind of traffic, from which schedules are drawn. Uniformly random schedules find
+// little: each profile exercises the rules that its traffic depends on.
 type Profile struct {
 	Name       string
 	About      string
 	Nodes      []int
-	Clients    [2]int // from, to
+	Clients    [2]int // minimum, maximum
 	Keys       int
 	Length     time.Duration
 	TTL        [2]time.Duration
-	Lead       [2]time.Duration // each way
-	Skew       time.Duration    // clients' wall clocks, either way
+	Latency    [2]time.Duration // latency in each direction
+	Skew       time.Duration    // maximum error of the clients' wall clocks, ahead or behind
 	Grace      time.Duration    // Options.Grace of all clients
-	Timeout    float64          // NodeTimeout as a part of the shortest ttl; 0: the default
+	Timeout    float64          // Options.NodeTimeout as a fraction of the shortest ttl; 0: the default
 	Rates      [2]float64       // of the nodes' clocks
-	Every      time.Duration    // between two tasks, on average
+	Every      time.Duration    // average time between two tasks
 	Tasks      []weighted[Behaviour]
 	FaultEvery time.Duration
 	FaultFor   [2]time.Duration
 	Faults     []weighted[Strike]
-	Job        time.Duration // the longest that a short job takes; 0: half a ttl
-	Crowd      int           // tasks come in crowds of up to so many, also in long runs
-	Least      int           // acquisitions in a run, or it means nothing
+	Job        time.Duration // maximum duration of a short job; 0: half a ttl
+	Crowd      int           // tasks come in groups of up to this many, even in long runs
+	MinClaims  int           // minimum number of acquisitions for a run to be meaningful
 
-	Unsafe   bool
-	Minority bool          // faults strike a minority only, and I5 is judged
-	Ears     bool          // clients subscribe to releases
-	Fair     bool          // Options.Fair, of all of them
-	Ahead    time.Duration // nodes' clocks, either way
-	Untimed  bool          // several goroutines act at one instant, and the scheduler orders them: no test of determinism
-	Lasting  bool          // some ttls are long
-	Guard    bool          // Options.RestartGuard of the longest ttl, and I1 is judged whatever nodes forget
-	Away     bool          // a node that lost its data stays away for the longest ttl, and a second
-	Edges    bool          // half of the clients have callbacks that panic, some have nodes of a foreign type
-	Alone    int           // keys that nobody acquires at the end
-	Storm    time.Duration // how long faults strike; 0: the usual
+	Unsafe      bool
+	Minority    bool          // faults strike only a minority, and I5 is judged
+	Subscribers bool          // clients subscribe to releases
+	Fair        bool          // Options.Fair of all clients
+	Ahead       time.Duration // maximum error of the nodes' clocks, ahead or behind
+	Untimed     bool          // several goroutines act at one instant, and the scheduler orders them: not deterministic
+	Lasting     bool          // some ttls are long
+	Guard       bool          // Options.RestartGuard is the longest ttl, and I1 is judged whatever data nodes lose
+	Away        bool          // a node that lost its data stays away for the longest ttl plus a second
+	Edges       bool          // half of the clients have callbacks that panic, some have nodes of a foreign type
+	Alone       int           // number of keys that are not acquired at the end
+	Storm       time.Duration // how long faults strike in each period; 0: the default
 }
 
 type weighted[T any] struct {
@@ -54,142 +54,142 @@ var short = []weighted[Behaviour]{{4, Try}, {3, Acquire}, {2, Vulture}, {1, Last
 var waiting = []weighted[Behaviour]{{12, Acquire}, {2, Within}, {1, Keep}, {1, Extend}, {2, Cancel}, {3, Fickle}, {1, Last}, {1, Try}}
 var network = []weighted[Strike]{{3, Slow}, {2, DropRequest}, {3, DropReply}, {2, LoseReply}, {2, Cut}, {2, CutRequests}, {2, CutReplies}, {2, CutLink}, {1, Refuse}, {2, Hang}}
 
-// Profiles are all there are. In all but the last two I1 is promised.
+// Profiles contains all profiles. I1 is promised in all but the last two.
 var Profiles = []*Profile{
 	{
 		Name: "calm", About: "no faults, much contention",
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 6}, Keys: 2, Length: 60 * s, TTL: [2]time.Duration{100 * ms, 4 * s},
-		Every: 150 * ms, Tasks: append([]weighted[Behaviour]{{1, Inspect}, {1, Within}, {1, Leave}}, short...), Least: 10,
+		Every: 150 * ms, Tasks: append([]weighted[Behaviour]{{1, Inspect}, {1, Within}, {1, Leave}}, short...), MinClaims: 10,
 	},
 	{
-		Name: "hear", About: "no faults, clients that subscribe to releases", Untimed: true, Ears: true,
+		Name: "hear", About: "no faults, clients that subscribe to releases", Untimed: true, Subscribers: true,
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 6}, Keys: 1, Length: 60 * s, TTL: [2]time.Duration{100 * ms, 2 * s},
-		Every: 700 * ms, Crowd: 8, Tasks: waiting, Job: 100 * ms, Least: 10,
+		Every: 700 * ms, Crowd: 8, Tasks: waiting, Job: 100 * ms, MinClaims: 10,
 	},
 	{
-		Name: "ears", About: "subscriptions are cut, half-open, slow, refused; announcements are lost", Untimed: true, Ears: true,
+		Name: "ears", About: "subscriptions are cut, half-open, slow or refused; announcements are lost", Untimed: true, Subscribers: true,
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 6}, Keys: 1, Length: 80 * s, TTL: [2]time.Duration{100 * ms, 2 * s},
-		Every: 1 * s, Crowd: 8, Tasks: waiting, FaultEvery: 500 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Job: 200 * ms, Least: 10,
-		Faults: append([]weighted[Strike]{{5, ResetEars}, {5, MuteEars}, {5, SlowEars}, {3, NoPublish}, {3, Kill}, {2, Vanish}, {2, EvictQueue}, {2, Restart}}, network...),
+		Every: 1 * s, Crowd: 8, Tasks: waiting, FaultEvery: 500 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Job: 200 * ms, MinClaims: 10,
+		Faults: append([]weighted[Strike]{{5, ResetSubs}, {5, MuteSubs}, {5, SlowSubs}, {3, NoPublish}, {3, Kill}, {2, Vanish}, {2, EvictQueue}, {2, Restart}}, network...),
 	},
 	{
-		Name: "turns", About: "Fair, no faults but clocks that are wrong: order of arrival", Untimed: true, Ears: true, Fair: true,
+		Name: "turns", About: "Fair, no faults except wrong clocks: order of arrival", Untimed: true, Subscribers: true, Fair: true,
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{3, 6}, Keys: 1, Length: 60 * s, TTL: [2]time.Duration{100 * ms, 2 * s}, Skew: 20 * s, Ahead: 20 * ms,
-		Every: 700 * ms, Crowd: 8, Tasks: waiting, FaultEvery: 2 * s, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Faults: []weighted[Strike]{{1, Wall}}, Job: 100 * ms, Least: 10,
+		Every: 700 * ms, Crowd: 8, Tasks: waiting, FaultEvery: 2 * s, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Faults: []weighted[Strike]{{1, Wall}}, Job: 100 * ms, MinClaims: 10,
 	},
 	{
-		Name: "fair", About: "Fair, clients and nodes die, forget, hang and are cut off", Untimed: true, Ears: true, Fair: true,
+		Name: "fair", About: "Fair; clients and nodes die, lose data, hang and are cut off", Untimed: true, Subscribers: true, Fair: true,
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{3, 6}, Keys: 1, Length: 80 * s, TTL: [2]time.Duration{200 * ms, 2 * s}, Skew: 20 * s, Ahead: 20 * ms,
-		Every: 1 * s, Crowd: 8, Tasks: waiting, FaultEvery: 600 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Job: 200 * ms, Least: 10,
-		Faults: append([]weighted[Strike]{{4, Vanish}, {4, Kill}, {4, EvictQueue}, {2, Stop}, {2, Restart}, {2, Lose}, {2, Flush}, {1, Evict}, {2, Wall}, {2, Pause}, {2, ResetEars}, {2, MuteEars}, {2, SlowEars}}, network...),
+		Every: 1 * s, Crowd: 8, Tasks: waiting, FaultEvery: 600 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Job: 200 * ms, MinClaims: 10,
+		Faults: append([]weighted[Strike]{{4, Vanish}, {4, Kill}, {4, EvictQueue}, {2, Stop}, {2, Restart}, {2, Lose}, {2, Flush}, {1, Evict}, {2, Wall}, {2, Pause}, {2, ResetSubs}, {2, MuteSubs}, {2, SlowSubs}}, network...),
 	},
 	{
 		Name: "network", Lasting: true, About: "slow, lossy, cut and one-way links, hung nodes",
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 4}, Keys: 2, Length: 120 * s, TTL: [2]time.Duration{100 * ms, 4 * s},
-		Every: 300 * ms, Tasks: short, FaultEvery: 600 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Faults: network, Least: 10,
+		Every: 300 * ms, Tasks: short, FaultEvery: 600 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Faults: network, MinClaims: 10,
 	},
 	{
-		Name: "crash", About: "restarts with their data, outages, errors",
+		Name: "crash", About: "restarts that keep data, outages, errors",
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 4}, Keys: 2, Length: 120 * s, TTL: [2]time.Duration{200 * ms, 4 * s},
-		Every: 300 * ms, Tasks: short, FaultEvery: 900 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Least: 10,
+		Every: 300 * ms, Tasks: short, FaultEvery: 900 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, MinClaims: 10,
 		Faults: []weighted[Strike]{{3, Stop}, {3, Restart}, {2, Hang}, {1, Loading}, {1, ReadOnly}, {1, OOM}, {1, Refuse}, {1, DropReply}},
 	},
 	{
-		Name: "drift", About: "nodes' clocks gain as much as Drift allows, vultures come at Until",
+		Name: "drift", About: "nodes' clocks are as fast as Drift allows, vultures come at Until",
 		Nodes: []int{3, 5}, Clients: [2]int{3, 5}, Keys: 1, Length: 120 * s, TTL: [2]time.Duration{1 * s, 5 * s}, Rates: [2]float64{0.98, 1.0099},
 		Every: 1500 * ms, Tasks: []weighted[Behaviour]{{3, Vulture}, {3, Last}, {1, Keep}, {1, Extend}, {1, Leave}},
-		FaultEvery: 5 * s, FaultFor: [2]time.Duration{100 * ms, 1 * s}, Faults: []weighted[Strike]{{1, Slow}, {1, DropReply}}, Least: 10,
+		FaultEvery: 5 * s, FaultFor: [2]time.Duration{100 * ms, 1 * s}, Faults: []weighted[Strike]{{1, Slow}, {1, DropReply}}, MinClaims: 10,
 	},
 	{
-		Name: "skew", About: "clients' wall clocks differ and are set, processes pause",
+		Name: "skew", About: "clients' wall clocks differ and are stepped, processes pause",
 		Nodes: []int{3, 4, 5}, Clients: [2]int{3, 6}, Keys: 1, Length: 60 * s, TTL: [2]time.Duration{200 * ms, 2 * s}, Skew: 20 * s,
 		Every: 150 * ms, Tasks: []weighted[Behaviour]{{4, Try}, {4, Acquire}, {2, Vulture}, {1, Extend}, {1, Keep}, {1, Cancel}},
 		FaultEvery: 400 * ms, FaultFor: [2]time.Duration{10 * ms, 2500 * ms},
-		Faults: []weighted[Strike]{{2, Wall}, {4, Pause}, {2, DropReply}, {1, CutLink}, {1, Slow}, {1, LoseReply}, {1, CutReplies}}, Least: 10,
+		Faults: []weighted[Strike]{{2, Wall}, {4, Pause}, {2, DropReply}, {1, CutLink}, {1, Slow}, {1, LoseReply}, {1, CutReplies}}, MinClaims: 10,
 	},
 	{
 		Name: "extend", About: "locks held for long, under faults",
 		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 2, Length: 180 * s, TTL: [2]time.Duration{300 * ms, 3 * s},
 		Every: 800 * ms, Tasks: []weighted[Behaviour]{{4, Extend}, {4, Keep}, {2, Within}, {3, Vulture}, {2, Try}},
-		FaultEvery: 700 * ms, FaultFor: [2]time.Duration{50 * ms, 4 * s}, Faults: append([]weighted[Strike]{{2, Stop}, {2, Restart}}, network...), Least: 10,
+		FaultEvery: 700 * ms, FaultFor: [2]time.Duration{50 * ms, 4 * s}, Faults: append([]weighted[Strike]{{2, Stop}, {2, Restart}}, network...), MinClaims: 10,
 	},
 	{
-		Name: "grace", About: "contexts end some time before Until, and the work goes on for most of that",
+		Name: "grace", About: "contexts end some time before Until, and the work continues for most of that time",
 		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 1, Length: 120 * s, TTL: [2]time.Duration{600 * ms, 3 * s}, Grace: 190 * ms,
 		Every: 800 * ms, Tasks: []weighted[Behaviour]{{5, Keep}, {3, Within}, {3, Vulture}, {3, Acquire}, {1, Extend}, {1, Adopt}},
-		FaultEvery: 500 * ms, FaultFor: [2]time.Duration{200 * ms, 4 * s}, Faults: append([]weighted[Strike]{{3, Stop}, {1, Restart}, {3, Pause}}, network...), Least: 10,
+		FaultEvery: 500 * ms, FaultFor: [2]time.Duration{200 * ms, 4 * s}, Faults: append([]weighted[Strike]{{3, Stop}, {1, Restart}, {3, Pause}}, network...), MinClaims: 10,
 	},
 	{
-		Name: "slow", Lasting: true, About: "far nodes and much patience: answers come when little of the validity is left",
-		Nodes: []int{3, 5}, Clients: [2]int{2, 4}, Keys: 1, Length: 120 * s, TTL: [2]time.Duration{300 * ms, 1200 * ms}, Lead: [2]time.Duration{1 * ms, 60 * ms}, Timeout: 0.85, Skew: 2 * s,
+		Name: "slow", Lasting: true, About: "distant nodes and long timeouts: replies come when little of the validity is left",
+		Nodes: []int{3, 5}, Clients: [2]int{2, 4}, Keys: 1, Length: 120 * s, TTL: [2]time.Duration{300 * ms, 1200 * ms}, Latency: [2]time.Duration{1 * ms, 60 * ms}, Timeout: 0.85, Skew: 2 * s,
 		Every: 500 * ms, Tasks: []weighted[Behaviour]{{3, Try}, {3, Acquire}, {3, Vulture}, {3, Extend}, {2, Keep}, {1, Last}},
-		FaultEvery: 300 * ms, FaultFor: [2]time.Duration{200 * ms, 2 * s}, Faults: []weighted[Strike]{{6, Slow}, {1, Pause}, {1, DropReply}}, Least: 5,
+		FaultEvery: 300 * ms, FaultFor: [2]time.Duration{200 * ms, 2 * s}, Faults: []weighted[Strike]{{6, Slow}, {1, Pause}, {1, DropReply}}, MinClaims: 5,
 	},
 	{
-		Name: "rolling", About: "nodes forget, one at a time, while locks are held",
+		Name: "rolling", About: "nodes lose data, one at a time, while locks are held",
 		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 2, Length: 120 * s, TTL: [2]time.Duration{300 * ms, 3 * s},
 		Every: 700 * ms, Tasks: []weighted[Behaviour]{{3, Keep}, {3, Extend}, {2, Vulture}, {3, Try}, {1, Last}, {1, Leave}},
-		FaultEvery: 900 * ms, FaultFor: [2]time.Duration{0, 1 * s}, Faults: []weighted[Strike]{{3, Evict}, {1, EvictFence}, {2, Flush}, {2, Lose}, {1, Revert}, {1, Slow}}, Least: 10,
+		FaultEvery: 900 * ms, FaultFor: [2]time.Duration{0, 1 * s}, Faults: []weighted[Strike]{{3, Evict}, {1, EvictFence}, {2, Flush}, {2, Lose}, {1, Revert}, {1, Slow}}, MinClaims: 10,
 	},
 	{
 		Name: "away", About: "nodes lose their data and stay away for the longest ttl",
 		Nodes: []int{3, 5}, Clients: [2]int{2, 4}, Keys: 1, Length: 180 * s, TTL: [2]time.Duration{200 * ms, 2 * s}, Away: true,
-		Every: 400 * ms, Tasks: short, FaultEvery: 3 * s, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: []weighted[Strike]{{3, Lose}, {1, DropReply}, {1, Hang}, {1, CutReplies}}, Least: 10,
+		Every: 400 * ms, Tasks: short, FaultEvery: 3 * s, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: []weighted[Strike]{{3, Lose}, {1, DropReply}, {1, Hang}, {1, CutReplies}}, MinClaims: 10,
 	},
 	{
-		Name: "guard", About: "any number of nodes forget at any instant and are back at once: clients have a restart guard", Guard: true,
+		Name: "guard", About: "any number of nodes lose data at any instant and are back at once: clients have a restart guard", Guard: true,
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 4}, Keys: 1, Length: 180 * s, TTL: [2]time.Duration{200 * ms, 2 * s}, Rates: [2]float64{0.98, 1.0099},
-		Every: 300 * ms, Tasks: append([]weighted[Behaviour]{{3, Vulture}, {3, Keep}, {2, Extend}, {1, Adopt}}, short...), FaultEvery: 3 * s, FaultFor: [2]time.Duration{0, 1 * s}, Least: 10,
+		Every: 300 * ms, Tasks: append([]weighted[Behaviour]{{3, Vulture}, {3, Keep}, {2, Extend}, {1, Adopt}}, short...), FaultEvery: 3 * s, FaultFor: [2]time.Duration{0, 1 * s}, MinClaims: 10,
 		Faults: []weighted[Strike]{{4, Lose}, {4, Revert}, {3, Flush}, {2, Restart}, {1, Stop}, {1, DropReply}, {1, CutReplies}, {1, Hang}, {1, Slow}, {1, OOM}, {4, Pause}},
 	},
 	{
-		Name: "adopt", About: "hand-overs, also failed ones",
+		Name: "adopt", About: "hand-overs, including failed ones",
 		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 1, Length: 120 * s, TTL: [2]time.Duration{500 * ms, 3 * s}, Skew: 3 * s,
 		Every: 300 * ms, Tasks: []weighted[Behaviour]{{4, Adopt}, {3, Acquire}, {2, Keep}, {2, Extend}, {1, Vulture}},
-		FaultEvery: 1500 * ms, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: network, Least: 10,
+		FaultEvery: 1500 * ms, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: network, MinClaims: 10,
 	},
 	{
-		Name: "edges", About: "several adopt at once, in one Locker too; callbacks and clients panic; permissions are missing; values of others, also without a ttl", Edges: true, Lasting: true, Untimed: true,
+		Name: "edges", About: "several callers adopt at once, also in one Locker; callbacks and clients panic; permissions are missing; foreign values, also without a ttl", Edges: true, Lasting: true, Untimed: true,
 		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 3, Alone: 2, Length: 120 * s, TTL: [2]time.Duration{500 * ms, 4 * s}, Storm: 10 * s,
 		Every: 150 * ms, Tasks: []weighted[Behaviour]{{6, Rush}, {2, Adopt}, {5, Try}, {3, Acquire}, {2, Extend}, {2, Keep}, {1, Leave}, {3, Cancel}, {1, Quit}, {1, Again}},
-		FaultEvery: 300 * ms, FaultFor: [2]time.Duration{20 * ms, 2 * s}, Least: 10,
+		FaultEvery: 300 * ms, FaultFor: [2]time.Duration{20 * ms, 2 * s}, MinClaims: 10,
 		Faults: []weighted[Strike]{{6, Deny}, {5, Foreign}, {3, EvictFence}, {1, Flush}, {2, Throw}, {2, DropReply}, {1, LoseReply}, {1, Pause}, {1, Restart}, {1, Stop}},
 	},
 	{
-		Name: "leavers", About: "waiters whose contexts end when the lock is handed to them, one after the other; Lockers are closed; callbacks panic", Edges: true, Lasting: true, Untimed: true, Ears: true,
+		Name: "leavers", About: "waiters whose contexts end when the lock is handed to them, one after the other; Lockers are closed; callbacks panic", Edges: true, Lasting: true, Untimed: true, Subscribers: true,
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{1, 3}, Keys: 1, Length: 60 * s, TTL: [2]time.Duration{500 * ms, 2 * s}, Skew: 3 * s, Storm: 10 * s,
-		Every: 500 * ms, Crowd: 8, Tasks: append([]weighted[Behaviour]{{16, Join}, {6, Fickle}, {2, Rush}, {1, Leave}, {1, Close}, {1, Quit}}, waiting...), Job: 60 * ms, Least: 10,
-		FaultEvery: 1 * s, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: []weighted[Strike]{{3, Throw}, {2, ResetEars}, {2, NoPublish}, {1, DropReply}},
+		Every: 500 * ms, Crowd: 8, Tasks: append([]weighted[Behaviour]{{16, Join}, {6, Fickle}, {2, Rush}, {1, Leave}, {1, Close}, {1, Quit}}, waiting...), Job: 60 * ms, MinClaims: 10,
+		FaultEvery: 1 * s, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: []weighted[Strike]{{3, Throw}, {2, ResetSubs}, {2, NoPublish}, {1, DropReply}},
 	},
 	{
-		Name: "life", Lasting: true, Untimed: true, // Close wakes everybody at one instant
-		About: "processes die, close and start again, calls are given up",
+		Name: "life", Lasting: true, Untimed: true, // Close wakes all waiters at one instant
+		About: "processes die, close and start again, calls are cancelled",
 		Nodes: []int{1, 3, 5}, Clients: [2]int{4, 8}, Keys: 2, Length: 60 * s, TTL: [2]time.Duration{200 * ms, 2 * s},
 		Every: 200 * ms, Tasks: []weighted[Behaviour]{{2, Die}, {4, Close}, {6, Cancel}, {4, Keep}, {2, Within}, {4, Acquire}, {4, Try}, {2, Extend}},
-		FaultEvery: 1500 * ms, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: network, Least: 10,
+		FaultEvery: 1500 * ms, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: network, MinClaims: 10,
 	},
 	{
-		Name: "minority", Lasting: true, About: "all faults strike a minority, which nobody may notice",
+		Name: "minority", Lasting: true, About: "all faults strike a minority, which must not affect any caller",
 		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 4, Length: 120 * s, TTL: [2]time.Duration{2 * s, 8 * s}, Minority: true,
 		Every: 300 * ms, Tasks: []weighted[Behaviour]{{5, Try}, {2, Extend}, {2, Keep}, {1, Leave}, {1, Last}},
-		FaultEvery: 500 * ms, FaultFor: [2]time.Duration{50 * ms, 5 * s}, Faults: append([]weighted[Strike]{{2, Stop}, {1, Restart}, {1, Loading}, {1, ReadOnly}, {1, OOM}}, network...), Least: 10,
+		FaultEvery: 500 * ms, FaultFor: [2]time.Duration{50 * ms, 5 * s}, Faults: append([]weighted[Strike]{{2, Stop}, {1, Restart}, {1, Loading}, {1, ReadOnly}, {1, OOM}}, network...), MinClaims: 10,
 	},
 	{
 		Name: "wild-clocks", About: "nodes' clocks run at any rate and jump: I1 is not promised, I2 is", Unsafe: true,
 		Nodes: []int{1, 3, 5}, Clients: [2]int{2, 5}, Keys: 1, Length: 120 * s, TTL: [2]time.Duration{200 * ms, 3 * s}, Skew: 5 * s, Rates: [2]float64{0.5, 2},
 		Every: 300 * ms, Tasks: append([]weighted[Behaviour]{{2, Keep}, {2, Vulture}}, short...),
-		FaultEvery: 800 * ms, FaultFor: [2]time.Duration{20 * ms, 2 * s}, Faults: []weighted[Strike]{{4, Jump}, {3, Rate}, {1, Wall}, {1, DropReply}, {1, Cut}, {1, Hang}, {1, Pause}}, Least: 10,
+		FaultEvery: 800 * ms, FaultFor: [2]time.Duration{20 * ms, 2 * s}, Faults: []weighted[Strike]{{4, Jump}, {3, Rate}, {1, Wall}, {1, DropReply}, {1, Cut}, {1, Hang}, {1, Pause}}, MinClaims: 10,
 	},
 	{
-		Name: "wild-data", About: "several nodes forget at once and serve at once: what is promised depends on what is left",
+		Name: "wild-data", About: "several nodes lose data at once and serve at once: the promises depend on what is left",
 		Nodes: []int{1, 3, 5}, Clients: [2]int{2, 5}, Keys: 1, Length: 120 * s, TTL: [2]time.Duration{200 * ms, 3 * s}, Skew: 5 * s,
 		Every: 300 * ms, Tasks: append([]weighted[Behaviour]{{2, Keep}, {2, Vulture}}, short...),
-		FaultEvery: 800 * ms, FaultFor: [2]time.Duration{0, 1 * s}, Faults: []weighted[Strike]{{2, Lose}, {2, Revert}, {2, Flush}, {2, Evict}, {1, EvictFence}, {1, DropReply}, {1, Hang}}, Least: 10,
+		FaultEvery: 800 * ms, FaultFor: [2]time.Duration{0, 1 * s}, Faults: []weighted[Strike]{{2, Lose}, {2, Revert}, {2, Flush}, {2, Evict}, {1, EvictFence}, {1, DropReply}, {1, Hang}}, MinClaims: 10,
 	},
 }
 
-// thin is the profile for long runs: less dense, so that more time passes in which something can go wrong slowly, such
-// as what is owed and what is to expire.
+// thin returns the profile for long runs: less dense, so that there is more time for slow failures, such as those of pending
+// clean-ups and of expiry.
 func (p *Profile) thin() *Profile {
 	const factor = 8
 	q := *p
@@ -199,14 +199,14 @@ func (p *Profile) thin() *Profile {
 	return &q
 }
 
-// brief is the profile for every day: one storm and one calm.
+// brief returns the profile for everyday runs: one storm and one calm.
 func (p *Profile) brief() *Profile {
 	q := *p
-	q.Length, q.Least = min(p.Length, weather), 1
+	q.Length, q.MinClaims = min(p.Length, stormPeriod), 1
 	return &q
 }
 
-// ProfileNamed finds a profile; nil: there is none.
+// ProfileNamed returns the profile with the given name, or nil if there is none.
 func ProfileNamed(name string) *Profile {
 	for _, p := range Profiles {
 		if p.Name == name {

@@ -8,13 +8,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawn makes choices with rapid, so that they shrink.
+// drawn makes choices with rapid, so that they can shrink.
 type drawn struct{ t *rapid.T }
 
 func (d drawn) IntN(n int, what string) int { return rapid.IntRange(0, n-1).Draw(d.t, what) }
 
-// drawSchedule draws a short run of a profile, tasks and faults as lists of their own, so that a failing one shrinks to
-// those that matter.
+// drawSchedule draws a short run of a profile. Tasks and faults are separate lists, so that a failing schedule shrinks to the
+// ones that matter.
 func drawSchedule(t *rapid.T, p *Profile) *Schedule {
 	d := drawn{t}
 	sch := environment(d, p, uint64(d.IntN(1<<16, "seed")))
@@ -24,7 +24,7 @@ func drawSchedule(t *rapid.T, p *Profile) *Schedule {
 		return p.task(d, sch, gap(d, p.Every))
 	})
 	for _, task := range rapid.SliceOfN(task, 1, 16).Draw(t, "tasks") {
-		at += task.At // so far the time since the one before
+		at += task.At // up to here, At is the time since the previous task
 		task.At = at
 		sch.Tasks = append(sch.Tasks, task)
 	}
@@ -44,8 +44,8 @@ func drawSchedule(t *rapid.T, p *Profile) *Schedule {
 	return sch
 }
 
-// TestRapid draws schedules of all profiles, short ones that shrink. More of them: -rapid.checks; one again:
-// -rapid.seed.
+// TestRapid draws short schedules of all profiles, which can shrink. -rapid.checks sets their number; -rapid.seed repeats
+// one.
 func TestRapid(t *testing.T) {
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
 		f.Value.Set("40")

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
-// TestReal plays rounds of faults on real servers, in real time: one, or as many as fit into REDLOCK_REAL ("10m").
-// REDLOCK_SEED draws the same faults and tasks again, as far as real time does.
+// TestReal runs rounds of faults on real servers, in real time: one, or as many as fit into REDLOCK_REAL ("10m").
+// REDLOCK_SEED draws the same faults and tasks again, but real time repeats itself only roughly.
 func TestReal(t *testing.T) {
 	limit := time.Duration(0)
 	if text := os.Getenv("REDLOCK_REAL"); text != "" {
@@ -23,7 +23,7 @@ func TestReal(t *testing.T) {
 	}
 	servers := append(realredis.Start(t, realDurable, "--appendonly", "yes", "--appendfsync", "always"),
 		realredis.Start(t, realNodes-realDurable)...)
-	logging.Disable() // go-redis tells of every dial that fails
+	logging.Disable() // go-redis logs every dial that fails
 	t.Cleanup(logging.Enable)
 	seed := baseSeed(t)
 	t.Logf("seed %d (again: REDLOCK_SEED=%d go test ./internal/sim -run 'TestReal$')", seed, seed)

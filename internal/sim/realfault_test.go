@@ -6,7 +6,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/proxy"
 )
 
-// strike has a fault happen, and returns when it is over. Those of one node come one after the other.
+// strike injects a fault, and returns when it has ended. The faults of one node follow one another.
 func (w *realWorld) strike(f Fault) {
 	w.mu.Lock()
 	w.faults[f.Do]++
@@ -71,8 +71,8 @@ func (w *realWorld) strike(f Fault) {
 	}
 }
 
-// kill ends a server's process and starts it again. Meanwhile the proxies refuse as its port does, which is anybody's then: a
-// server of another test may take it.
+// kill kills a server's process and starts it again. Meanwhile the proxies refuse connections, as its port does: anybody can
+// take the port then, for example a server of another test.
 func (w *realWorld) kill(f Fault, meanwhile func()) {
 	w.servers[f.Node].Kill()
 	w.refuse(f, true)
@@ -89,7 +89,7 @@ func (w *realWorld) refuse(f Fault, refuse bool) {
 	})
 }
 
-// dropping drops the n-th chunk of every client, again and again.
+// dropping drops the n-th chunk of every client, repeatedly.
 func (w *realWorld) dropping(f Fault, drop func(*proxy.Proxy, int)) {
 	const every = 50 * time.Millisecond
 	for over := w.now() + f.For; w.now() < over; time.Sleep(every) {
@@ -98,7 +98,7 @@ func (w *realWorld) dropping(f Fault, drop func(*proxy.Proxy, int)) {
 	w.links(f, func(p *proxy.Proxy) { drop(p, 0) })
 }
 
-// links does something to the proxies that a fault is about.
+// links calls a function for each proxy that a fault concerns.
 func (w *realWorld) links(f Fault, do func(*proxy.Proxy)) {
 	for _, c := range w.clients {
 		for node, p := range c.proxies {
@@ -109,7 +109,7 @@ func (w *realWorld) links(f Fault, do func(*proxy.Proxy)) {
 	}
 }
 
-// forget strikes a fault by which a node loses its data, and looks which claims can do without it.
+// forget injects a fault by which a node loses its data, and determines which claims do not need that node.
 func (w *realWorld) forget(node int, strike func()) {
 	from := w.now()
 	strike()

@@ -12,8 +12,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A tardiness watches how late the timers of this process are, on all processors: what a bound on a real clock has to
-// allow for.
+// A tardiness measures how late the timers of this process are, on all processors: a bound on a real clock must allow for
+// that much.
 type tardiness struct {
 	stop  chan struct{}
 	began time.Time
@@ -23,7 +23,7 @@ type tardiness struct {
 	beats []beat
 }
 
-// A beat is one that came late, since the watch began.
+// A beat is a late timer, in time since the measurement began.
 type beat struct{ at, late time.Duration }
 
 func watchTardiness() *tardiness {
@@ -55,7 +55,7 @@ func (w *tardiness) watch() {
 
 func (w *tardiness) close() { close(w.stop); w.all.Wait() }
 
-// worst is the latest beat of those due or come between the two instants.
+// worst returns the latest beat that was due, or came, between the two instants.
 func (w *tardiness) worst(from, to time.Duration) (worst time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,17 +67,17 @@ func (w *tardiness) worst(from, to time.Duration) (worst time.Duration) {
 	return worst
 }
 
-// allowance is how late a timer may have been at an instant without anybody being to blame.
+// allowance returns how late a timer may have been at an instant through no fault of the library.
 func (w *realWorld) allowance(from, to instant) time.Duration {
 	const base, around = 150 * time.Millisecond, time.Second
 	since := w.began.Sub(w.tardy.began)
 	return base + 4*w.tardy.worst(since+from-around, since+to+around)
 }
 
-// A realCount is what was judged in a round, or in many.
+// A realCount counts what was judged, in one round or in many.
 type realCount struct {
 	rounds, faults, ops               int
-	claims, excluded, pairs           int // acquisitions; judged by intervals; neighbours on a key
+	claims, excluded, pairs           int // acquisitions; judged as intervals; neighbours on a key
 	fences, searched, writes, refused int // judged in an epoch; by porcupine; at the store
 	contexts, closes                  int
 	revived, glimpses                 int
@@ -131,7 +131,7 @@ func realTally[K ~string](m map[K]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// judge says what is broken, by the judges of the simulation where a history in real time can be given to them.
+// judge returns the violations. It uses the judges of the simulation that can be applied to a history in real time.
 func (w *realWorld) judge() (bad []Violation, n realCount) {
 	h := w.h
 	n = realCount{rounds: 1, ops: len(h.Ops), claims: len(h.Claims), revived: len(h.Revived), kinds: w.faults, outcomes: map[string]int{}}
@@ -180,9 +180,9 @@ func (w *realWorld) judge() (bad []Violation, n realCount) {
 	return bad, n
 }
 
-// excuse notes from when on nothing is promised of a claim any more. A claim needs the node that forgot unless it is proven
-// that it does not: others carried it until its Until when they were looked at, and no extension that had begun before, and
-// may have counted that node, was decided after.
+// excuse records from when on nothing is promised of a claim any more. A claim needs the node that lost its data, unless it is
+// proven that it does not: other nodes were seen to store it until its Until, and no extension was decided afterwards that had
+// begun before and may have counted that node.
 func (w *realWorld) excuse() {
 	proven := map[proof]instant{}
 	for _, p := range w.proofs {
@@ -204,7 +204,7 @@ func (w *realWorld) excuse() {
 			}
 		}
 	}
-	// A holder that is told ErrLost because somebody has begun to take the lock over gives it back at once.
+	// A holder that gets ErrLost because somebody has begun to adopt the lock releases it at once.
 	for _, c := range w.h.Claims {
 		if w.lost[c.Value] && c.Adopting < c.Ended {
 			c.Ended, c.Why = c.Adopting, "lost to an adoption"
@@ -212,8 +212,8 @@ func (w *realWorld) excuse() {
 	}
 }
 
-// epochs are the parts of the history, key by key, in which no node forgot anything: which registers a holder's fence
-// rests on is not known, so fences on either side of a forgetting are not compared.
+// epochs returns the parts of the history, key by key, in which no node lost data. It is not known on whose registers a
+// holder's fence rests, so fences before and after a loss of data are not compared.
 func (w *realWorld) epochs() (list []*History) {
 	bounds := slices.Clone(w.forgettings)
 	slices.SortFunc(bounds, func(a, b forgetting) int { return cmp.Compare(a.from, b.from) })
@@ -232,7 +232,7 @@ func (w *realWorld) epochs() (list []*History) {
 	return list
 }
 
-// epoch has the claims that began and were had in it, and the writes of their holders, as a store of its own takes them.
+// epoch returns the claims that began and returned within it, and their holders' writes, as to a store of its own.
 func (w *realWorld) epoch(key int, from, to instant) *History {
 	e := &History{Schedule: w.s, Length: to}
 	mine := map[string]bool{}
@@ -254,8 +254,8 @@ func (w *realWorld) epoch(key int, from, to instant) *History {
 	return e
 }
 
-// storage is the storage's view: while a holder is within its Until a majority holds its value for that long, and has
-// registers at its fence. A look takes its time, so it only tells where a majority cannot have been.
+// storage judges the nodes: until a holder's Until, a majority stores its value until then, and has registers at or above its
+// fence. Reading takes time, so it only shows where there cannot have been a majority.
 func (w *realWorld) storage(n *realCount) (bad []Violation) {
 	claims := map[string]*Claim{}
 	for _, c := range w.h.Claims {
@@ -263,7 +263,7 @@ func (w *realWorld) storage(n *realCount) (bad []Violation) {
 	}
 	for _, g := range w.glimpses {
 		c := claims[g.value]
-		start := g.until - validity(c.TTL) // of the round that Until counts from
+		start := g.until - validity(c.TTL) // of the round from which Until counts
 		forgot := slices.ContainsFunc(w.forgettings, func(f forgetting) bool { return f.from <= g.taken && f.to >= min(c.Start, start) })
 		if forgot || c.Forgotten != never || g.answered <= w.s.Nodes/2 {
 			continue
@@ -279,7 +279,7 @@ func (w *realWorld) storage(n *realCount) (bad []Violation) {
 	return bad
 }
 
-// told is I3, and how long Close took.
+// told judges I3, and how long Close took.
 func (w *realWorld) told(n *realCount) (bad []Violation) {
 	for _, x := range w.tellings {
 		what, promise := "a context ended", "I3"
@@ -300,7 +300,7 @@ func (w *realWorld) told(n *realCount) (bad []Violation) {
 	return bad
 }
 
-// realLeft lists the goroutines with the library or a client on their stacks.
+// realLeft returns the goroutines that have the library or a client on their stacks.
 func realLeft() (left []string) {
 	buf := make([]byte, 16<<20)
 	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The judges of TestReal, on histories made by hand: they must find what is wrong, and must not what a busy machine or a
-// forgetful node explains.
+// Tests of the judges of TestReal, on histories made by hand: the judges must find violations, and must not report what a busy
+// machine or a node that lost its data explains.
 func TestRealJudges(t *testing.T) {
 	const ms = time.Millisecond
 	claim := func(value string, start, got, until instant, fence int64) *Claim {
@@ -65,7 +65,7 @@ func TestRealJudges(t *testing.T) {
 			}
 		})
 	}
-	// The adoption that a loss is put down to ends the claim before anybody else has it.
+	// The adoption that explains a loss ends the claim before another client has the lock.
 	c, d := a(), beside()
 	c.Adopting = 90 * ms
 	w := &realWorld{s: &Schedule{Nodes: realNodes, Keys: 1}, tardy: &tardiness{}, lost: map[string]bool{c.Value: true}}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestRealMutants plays the rounds of TestReal with the mutants that REDLOCK_REAL_MUTANTS names, or with all ("1"), each for
-// REDLOCK_REAL at most, and tells which are found. Those that are not are no failure here: the simulation has them all.
+// TestRealMutants runs the rounds of TestReal with the mutants that REDLOCK_REAL_MUTANTS names, or with all ("1"), each for at
+// most REDLOCK_REAL, and reports which are found. A mutant that is not found is no failure here: the simulation has them all.
 func TestRealMutants(t *testing.T) {
 	which := os.Getenv("REDLOCK_REAL_MUTANTS")
 	if which == "" {
@@ -54,5 +54,5 @@ func TestRealMutants(t *testing.T) {
 	t.Logf("%d of %d mutants found", found, played)
 }
 
-// realCaught finds the first violation in a report.
+// realCaught returns the first violation in a report.
 var realCaught = regexp.MustCompile(`(?m)caught after .*\n.* violations\n\s*(.*)$`)

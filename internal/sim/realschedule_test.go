@@ -5,39 +5,39 @@ import (
 	"time"
 )
 
-// The faults that only a real server has, beside those of the simulation that it has, too.
+// The faults that only real servers have, in addition to those shared with the simulation.
 const (
 	realPauseWrite  Strike = "client-pause-write"
 	realPauseAll    Strike = "client-pause-all"
 	realKillNormal  Strike = "client-kill-normal"
 	realKillPubSub  Strike = "client-kill-pubsub"
 	realScriptFlush Strike = "script-flush"
-	realReset       Strike = "reset" // all connections through the proxies
+	realReset       Strike = "reset" // resets all connections through the proxies
 )
 
 const (
 	realNodes   = 5
-	realDurable = 3 // the first so many write an append-only file; the others come back empty
+	realDurable = 3 // this many servers write an append-only file; the others come back empty
 	realKeys    = 12
-	realFair    = 9 // from this key on waiters stand in line (Options.Fair)
+	realFair    = 9 // from this key on, waiters queue fairly (Options.Fair)
 	realClients = 4
-	realMortal  = 3 // this client dies and is closed in the midst of it
+	realMortal  = 3 // this client dies and is closed in the middle of the round
 	realStorm   = 8 * time.Second
 
-	// realLong is the ttl of attempts whose remains would still be there when somebody looks: a clean-up that does not
-	// come would else be one that was not needed. Not on the keys that are adopted: an adoption that fails after the giver
-	// has released puts the giver's value back, and that stays for its ttl.
+	// realLong is the ttl of attempts whose leftovers would still be there when the nodes are checked: otherwise a missing
+	// clean-up would remain unnoticed. It is not used for keys that are adopted: an adoption that fails after the giver has
+	// released restores the giver's value, which remains for its ttl.
 	realLong = time.Minute
 )
 
-// generateReal draws a round: faults follow each other on each node, so that now one, now several nodes are struck, and
-// tasks come at all times.
+// generateReal draws a round. On each node faults follow one another, so that sometimes one and sometimes several nodes are
+// faulty; tasks begin at any time.
 func generateReal(seed uint64) *Schedule {
 	r := rand.New(rand.NewPCG(seed, 7))
 	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo)+1)) }
-	s := &Schedule{Profile: "real", Seed: seed, Nodes: realNodes, Keys: realKeys, Ears: true, Clients: make([]Client, realClients)}
+	s := &Schedule{Profile: "real", Seed: seed, Nodes: realNodes, Keys: realKeys, Subscribers: true, Clients: make([]Client, realClients)}
 	for i := range s.Clients {
-		if i%2 == 1 { // their clients are made by New, with a wall clock of their own
+		if i%2 == 1 { // these clients are created by New, with a wall clock of their own
 			s.Clients[i] = Client{Wall: between(-20*time.Second, 20*time.Second), NodeTimeout: between(100*time.Millisecond, 250*time.Millisecond)}
 		}
 	}
@@ -53,7 +53,7 @@ func generateReal(seed uint64) *Schedule {
 		f := Fault{At: at, For: between(100*time.Millisecond, 1200*time.Millisecond), Client: r.IntN(realClients), Node: r.IntN(realNodes), Do: CutLink}
 		far := 1
 		if r.IntN(2) == 0 {
-			far = realNodes/2 + 1 // then this client has no majority
+			far = realNodes/2 + 1 // this client then has no majority
 		}
 		for range far {
 			s.Faults = append(s.Faults, f)

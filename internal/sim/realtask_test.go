@@ -8,8 +8,8 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 )
 
-// A realDoing is a task under way, as doing is in the bubble.
-type realDoing struct {
+// A realTaskRun is a running task, as taskRun is in the bubble.
+type realTaskRun struct {
 	Task
 	w *realWorld
 	c *realClient
@@ -19,7 +19,7 @@ type realDoing struct {
 func (w *realWorld) task(i int) {
 	t := w.s.Tasks[i]
 	time.Sleep(t.At - w.now())
-	d := &realDoing{Task: t, w: w, c: w.clients[t.Client], i: i}
+	d := &realTaskRun{Task: t, w: w, c: w.clients[t.Client], i: i}
 	switch t.Do {
 	case Vulture:
 		for range t.Times {
@@ -64,11 +64,11 @@ func (w *realWorld) task(i int) {
 	}
 }
 
-func (d *realDoing) patience() (context.Context, context.CancelFunc) {
+func (d *realTaskRun) patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d.Wait)
 }
 
-func (d *realDoing) call(name string, f func() error) error {
+func (d *realTaskRun) call(name string, f func() error) error {
 	o := Op{Client: d.Client, Task: d.i, Key: d.Key, Name: name, Called: d.w.now()}
 	err := f()
 	o.Returned, o.Outcome = d.w.now(), outcome(err)
@@ -79,15 +79,15 @@ func (d *realDoing) call(name string, f func() error) error {
 	d.w.h.Ops = append(d.w.h.Ops, o)
 	d.w.mu.Unlock()
 	if o.Outcome == "error" {
-		d.w.wrong("errors", d.Key, "c%d %s: %v is none of the documented ones", d.Client, name, err)
+		d.w.wrong("errors", d.Key, "c%d %s: %v is not a documented error", d.Client, name, err)
 	}
 	return err
 }
 
-// claim notes an acquisition, after its return.
+// claim records an acquisition after it has returned.
 func (w *realWorld) claim(c *realClient, task, key int, called instant, ttl time.Duration, lock *redlock.Lock) *holding {
 	k := w.granted(c.i, task, key, called, ttl, lock)
-	k.Registers = 1<<w.s.Nodes - 1 // a majority of them; which is not known, so what forgets ends an epoch
+	k.Registers = 1<<w.s.Nodes - 1 // on a majority of them; which one is unknown, so each loss of data ends an epoch
 	w.mu.Lock()
 	w.enterLocked(k)
 	w.mu.Unlock()
@@ -96,7 +96,7 @@ func (w *realWorld) claim(c *realClient, task, key int, called instant, ttl time
 	return k
 }
 
-// glimpse looks whether a majority carries the claim, in the background.
+// glimpse checks in the background whether a majority stores the claim.
 func (w *realWorld) glimpse(k *holding) {
 	w.lookers.Go(func() {
 		g := glimpse{value: k.Value, until: k.lock.Until().Sub(w.began)}
@@ -122,8 +122,8 @@ func (w *realWorld) glimpse(k *holding) {
 	})
 }
 
-// write is a holder's. All that is compared with the clock stands after the clock was read, or the goroutine might sleep
-// in between.
+// write writes to the store as a holder. The clock is read before everything that is compared with it, because the goroutine
+// might be suspended in between.
 func (w *realWorld) write(k *holding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +147,7 @@ func (w *realWorld) isLost(k *holding, err error) {
 	}
 }
 
-func (d *realDoing) acquire(wait bool) *holding {
+func (d *realTaskRun) acquire(wait bool) *holding {
 	var lock *redlock.Lock
 	called := d.w.now()
 	name := "TryAcquire"
@@ -170,14 +170,14 @@ func (d *realDoing) acquire(wait bool) *holding {
 	return d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 }
 
-func (d *realDoing) release(k *holding) { d.releaseWith(context.Background(), k) }
+func (d *realTaskRun) release(k *holding) { d.releaseWith(context.Background(), k) }
 
-func (d *realDoing) releaseWith(ctx context.Context, k *holding) {
+func (d *realTaskRun) releaseWith(ctx context.Context, k *holding) {
 	d.w.end(k, "release")
 	d.w.isLost(k, d.call("Release", func() error { return k.lock.Release(ctx) }))
 }
 
-func (d *realDoing) short(k *holding) {
+func (d *realTaskRun) short(k *holding) {
 	if k == nil {
 		return
 	}
@@ -187,7 +187,7 @@ func (d *realDoing) short(k *holding) {
 	d.release(k)
 }
 
-func (d *realDoing) extends(k *holding) {
+func (d *realTaskRun) extends(k *holding) {
 	if k == nil {
 		return
 	}
@@ -205,7 +205,7 @@ func (d *realDoing) extends(k *holding) {
 		case after.Before(before):
 			d.w.wrong("I3", k.Key, "c%d: Until moved back from %v to %v", k.Client, before.Sub(d.w.began), after.Sub(d.w.began))
 		case err == nil && !after.After(before):
-			d.w.wrong("I3", k.Key, "c%d: extended, and Until stays at %v", k.Client, before.Sub(d.w.began))
+			d.w.wrong("I3", k.Key, "c%d: extended, but Until remains %v", k.Client, before.Sub(d.w.began))
 		}
 		if err == nil {
 			d.w.glimpse(k)
@@ -217,7 +217,7 @@ func (d *realDoing) extends(k *holding) {
 	d.release(k)
 }
 
-func (d *realDoing) keep(k *holding) {
+func (d *realTaskRun) keep(k *holding) {
 	if k == nil {
 		return
 	}
@@ -231,8 +231,8 @@ func (d *realDoing) keep(k *holding) {
 	d.release(k)
 }
 
-// hold works under the lock, with a write now and then, and watches when its context ends: no later than Until.
-func (d *realDoing) hold(held context.Context, k *holding) {
+// hold works under the lock, with a few writes, and judges when its context ends: no later than Until.
+func (d *realTaskRun) hold(held context.Context, k *holding) {
 	w := d.w
 	tell := func(at instant, open bool) {
 		w.mu.Lock()
@@ -241,14 +241,14 @@ func (d *realDoing) hold(held context.Context, k *holding) {
 	}
 	began := w.now()
 	if began >= k.lock.Until().Sub(w.began) {
-		return // this process was late: it was over before it was watched
+		return // this process was late: the context had ended before it was watched
 	}
 	off := context.AfterFunc(held, func() {
 		at := w.now()
 		w.isLost(k, context.Cause(held))
 		tell(at, false)
 		if errors.Is(context.Cause(held), redlock.ErrLost) && k.lock.Valid() {
-			w.wrong("I3", k.Key, "fence %d is lost and valid", k.Fence)
+			w.wrong("I3", k.Key, "fence %d is lost, but valid", k.Fence)
 		}
 	})
 	defer off()
@@ -269,7 +269,7 @@ func (d *realDoing) hold(held context.Context, k *holding) {
 	}
 }
 
-func (d *realDoing) run() {
+func (d *realTaskRun) run() {
 	var mine *holding
 	called := d.w.now()
 	ctx, stop := d.patience()
@@ -278,7 +278,7 @@ func (d *realDoing) run() {
 		return d.c.locker(d.Key).Run(ctx, keyName(d.Key), d.TTL, func(held context.Context, lock *redlock.Lock) error {
 			mine = d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 			d.hold(held, mine)
-			d.w.end(mine, "run") // the library's release comes after this
+			d.w.end(mine, "run") // the library releases the lock after this
 			return nil
 		})
 	})
@@ -286,11 +286,11 @@ func (d *realDoing) run() {
 	case mine != nil:
 		d.w.isLost(mine, err)
 	case err == nil:
-		d.w.wrong("errors", d.Key, "Run returned nil and has not called fn")
+		d.w.wrong("errors", d.Key, "Run returned nil without calling fn")
 	}
 }
 
-func (d *realDoing) last(k *holding) {
+func (d *realTaskRun) last(k *holding) {
 	if k == nil {
 		return
 	}
@@ -301,7 +301,7 @@ func (d *realDoing) last(k *holding) {
 	d.release(k)
 }
 
-func (d *realDoing) awaitEnd() {
+func (d *realTaskRun) awaitEnd() {
 	wait := 20*time.Millisecond + d.Late
 	if k := d.w.holder(d.Key); k != nil {
 		wait = min(time.Until(k.lock.Until())+d.Late, time.Second)
@@ -309,7 +309,7 @@ func (d *realDoing) awaitEnd() {
 	time.Sleep(wait)
 }
 
-func (d *realDoing) adopt() {
+func (d *realTaskRun) adopt() {
 	giver := d.w.holder(d.Key)
 	if giver == nil {
 		return
@@ -332,7 +332,7 @@ func (d *realDoing) adopt() {
 	d.short(d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock))
 }
 
-func (d *realDoing) cancel() {
+func (d *realTaskRun) cancel() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	time.AfterFunc(d.Wait, stop)

@@ -16,23 +16,23 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
-// A realWorld plays one round in real time: five redis-server processes, a proxy before each for each client, and all
-// clients in this process, so that what they saw is in the order of one clock.
+// A realWorld executes one round in real time: five redis-server processes, a proxy for each pair of client and server, and all
+// clients in this process, so that one clock orders all observations.
 //
-// Nothing here may be blamed on a busy machine. A claim is noted from an instant after its acquisition had returned to one
-// before its holder gave it up, so it is part of what the library promised, however late this process ran in between.
+// A busy machine must not cause a violation. A claim is recorded from an instant after its acquisition has returned until one
+// before its holder gives it up, so it is part of what the library promised, however late this process ran in between.
 type realWorld struct {
 	record
 	t       *testing.T
 	s       *Schedule
 	servers []*realredis.Server
-	admin   []*redis.Client // past the proxies
+	admin   []*redis.Client // bypass the proxies
 	clients []*realClient
 	tardy   *tardiness
-	lookers sync.WaitGroup // looks at the storage under way
+	lookers sync.WaitGroup // active reads of the nodes
 
-	// These are guarded by mu, as the record is.
-	lost        map[string]bool // values whose holders were told ErrLost
+	// mu of the record guards these.
+	lost        map[string]bool // values whose holders got ErrLost
 	forgettings []forgetting
 	proofs      []proof
 	renewals    []renewal
@@ -41,13 +41,13 @@ type realWorld struct {
 	faults      map[Strike]int
 }
 
-// A forgetting is a node that lost its data within an interval: to the instant nobody can tell.
+// A forgetting is a loss of data by a node, within an interval: the exact instant is unknown.
 type forgetting struct {
 	node     int
 	from, to instant
 }
 
-// A proof is that a claim did not need the node that forgot: at an instant after it a majority of the others carried it
+// A proof shows that a claim did not need the node that lost its data: at a later instant, a majority of the others stored it
 // until its Until.
 type proof struct {
 	value      string
@@ -55,31 +55,31 @@ type proof struct {
 	at         instant // before Until was read
 }
 
-// A renewal is a decided round of an extension.
+// A renewal is a round of an extension that was decided.
 type renewal struct {
 	label, key  string
 	start, seen instant
 }
 
-// A glimpse is what the nodes had of a claim at a moment.
+// A glimpse is what the nodes stored of a claim at some moment.
 type glimpse struct {
 	value    string
-	until    instant // before the look
-	taken    instant // when all had answered
+	until    instant // read before the nodes were
+	taken    instant // when all had replied
 	answered int
-	without  int // of these do not keep it for that long, for sure
-	below    int // of these have a register below its fence
+	without  int // number of these that certainly do not store it until then
+	below    int // number of these that have a register below its fence
 }
 
-// A telling is a context that ended, or that had not by then.
+// A telling is a context that ended, or that had not ended by then.
 type telling struct {
 	at, until instant
 	key       int
 	who       string
-	open      bool // it had not
+	open      bool // it had not ended
 }
 
-// playReal plays a round and gives what was seen. The servers are as good as new before and after it.
+// playReal executes a round and returns its world. The servers are in their initial state before and after it.
 func playReal(t *testing.T, s *Schedule, servers []*realredis.Server, tardy *tardiness) *realWorld {
 	w := &realWorld{
 		record: newRecord(s), t: t, s: s, servers: servers, tardy: tardy,
@@ -100,7 +100,7 @@ func playReal(t *testing.T, s *Schedule, servers []*realredis.Server, tardy *tar
 	for i := range s.Tasks {
 		tasks.Go(func() { w.task(i) })
 	}
-	lanes := make([][]Fault, realNodes) // those of one node, one after the other; those of a link each for itself
+	lanes := make([][]Fault, realNodes) // the faults of a node follow one another; those of a link are independent
 	for _, f := range s.Faults {
 		if f.Do == CutLink {
 			lanes = append(lanes, []Fault{f})
@@ -125,12 +125,12 @@ func playReal(t *testing.T, s *Schedule, servers []*realredis.Server, tardy *tar
 	for _, k := range w.live {
 		k.Until = k.lock.Until().Sub(w.began)
 	}
-	w.shut()
+	w.closeLockers()
 	w.h.Length = w.now()
 	return w
 }
 
-// A realClient is one process, as far as the nodes can see.
+// A realClient is one process, as far as the nodes can tell.
 type realClient struct {
 	w       *realWorld
 	i       int
@@ -138,7 +138,7 @@ type realClient struct {
 
 	mu      sync.Mutex
 	lockers [2]*redlock.Locker // the second is fair
-	links   []*redis.Client    // if we made them
+	links   []*redis.Client    // if the test created them
 	life    int
 	ending  bool
 }
@@ -156,7 +156,7 @@ func (w *realWorld) newClient(i int) *realClient {
 	return c
 }
 
-// start makes the process's Lockers: half of the clients by Open, half by New with go-redis's own defaults.
+// start opens the process's Lockers: half of the clients use Open, half use New with go-redis's defaults.
 func (c *realClient) start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,7 +202,7 @@ func (c *realClient) locker(key int) *redlock.Locker {
 	return c.lockers[0]
 }
 
-// observer notes when extensions are decided: the claim's Until has moved by then.
+// observer records when extensions are decided: the claim's Until has moved by then.
 func (c *realClient) observer(label string) func(redlock.Round) {
 	return func(r redlock.Round) {
 		if r.Op != redlock.OpExtend {
@@ -215,7 +215,7 @@ func (c *realClient) observer(label string) func(redlock.Round) {
 	}
 }
 
-// close closes the process's Lockers, which may be in use. false: somebody else is at it.
+// close closes the process's Lockers, which may be in use. It returns false if another caller is already closing them.
 func (c *realClient) close() bool {
 	c.mu.Lock()
 	mine, lockers, links, label := !c.ending, c.lockers, c.links, c.labelLocked()
@@ -245,10 +245,10 @@ func (c *realClient) close() bool {
 	return true
 }
 
-// closeWithin is two node timeouts, which Close takes at most.
+// closeWithin is two node timeouts, the longest that Close may take.
 const closeWithin = 2 * time.Second
 
-// die ends the process without a word: nothing more of it gets through to any node.
+// die ends the process without a clean-up: nothing more of it reaches any node.
 func (c *realClient) die() {
 	c.w.struck("c%d dies", c.i)
 	for _, p := range c.proxies {
@@ -261,13 +261,13 @@ func (c *realClient) die() {
 		}
 	}
 	if !mine {
-		return // who closes it starts it again
+		return // the caller that closes it starts it again
 	}
 	c.w.struck("c%d starts again", c.i)
 	c.start()
 }
 
-// command runs one of the operator's own commands until it is answered.
+// command executes one of the operator's own commands, and repeats it until it is answered.
 func (w *realWorld) command(node int, args ...any) any {
 	const limit = 30 * time.Second
 	for deadline := time.Now().Add(limit); ; time.Sleep(5 * time.Millisecond) {
@@ -282,14 +282,14 @@ func (w *realWorld) command(node int, args ...any) any {
 	}
 }
 
-// A sight is what a node had of a key, at a moment between sent and had.
+// A sight is what a node stored at a key, at a moment between sent and had.
 type sight struct {
 	stored
 	ok        bool
 	sent, had instant
 }
 
-// look reads keys on all nodes, as far as they answer soon.
+// look reads keys on all nodes that reply soon.
 func (w *realWorld) look(keys ...int) [][]sight {
 	const patience = 250 * time.Millisecond
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -319,7 +319,7 @@ func (w *realWorld) look(keys ...int) [][]sight {
 	return all
 }
 
-// names lists what a node has, with the time that each has left.
+// names returns the keys of a node with their remaining ttls.
 func (w *realWorld) names(node int) map[string]time.Duration {
 	found := map[string]time.Duration{}
 	names, _ := w.command(node, "keys", "*").([]any)
@@ -330,9 +330,9 @@ func (w *realWorld) names(node int) map[string]time.Duration {
 	return found
 }
 
-// revive asks for every key once the faults are over.
+// revive acquires every key after the last fault.
 func (w *realWorld) revive() {
-	const bound = 30 * time.Second // a second for what go-redis does not dial sooner, the ttl of the dead, a busy machine
+	const bound = 30 * time.Second // go-redis's pause of a second between dials, the ttl of dead clients, a busy machine
 	var all sync.WaitGroup
 	for key := range w.s.Keys {
 		all.Go(func() {
@@ -343,7 +343,7 @@ func (w *realWorld) revive() {
 			lock, err := c.locker(key).Acquire(ctx, keyName(key), realLong)
 			took := w.now() - called
 			if err != nil {
-				w.wrong("liveness", key, "%v after the last fault c%d still does not get the lock: %v", took, c.i, err)
+				w.wrong("liveness", key, "%v after the last fault c%d still cannot acquire the lock: %v", took, c.i, err)
 				return
 			}
 			k := w.claim(c, -1, key, called, realLong, lock)
@@ -352,10 +352,10 @@ func (w *realWorld) revive() {
 			w.mu.Unlock()
 			w.write(k)
 			w.end(k, "release")
-			// A node may have been given up while it was struck, and is used again only when it has answered a PING: so more than one try.
+			// A node may have been given up during a fault, and is used again only after it has answered a PING: so several attempts.
 			for lock.Release(context.Background()) != nil {
 				if ctx.Err() != nil {
-					w.wrong("liveness", key, "the release of a healthy cluster: %v", lock.Release(context.Background()))
+					w.wrong("liveness", key, "release on a healthy cluster: %v", lock.Release(context.Background()))
 					return
 				}
 				time.Sleep(10 * time.Millisecond)
@@ -365,17 +365,17 @@ func (w *realWorld) revive() {
 	all.Wait()
 }
 
-// leftovers judges I4 at the nodes, once the faults are over and every lock is released.
+// leftovers judges I4 at the nodes, after the last fault and the last release.
 func (w *realWorld) leftovers() {
-	// What is cleaned up by those who live, also where a node answered by errors: that is tried again after up to 16 s.
+	// What living clients clean up, also where a node answered with errors: this is repeated after up to 16 s.
 	const settled = 30 * time.Second
 	w.gone("is not removed", settled, func(name string, left time.Duration, value string) bool {
 		return realIsLock(name) && !w.mayStay(value)
 	})
-	// What the dead leave, and those who left it to expire: their longest ttl, and the time that a stopped server adds to it.
+	// What dead clients and LeaveToExpire have left: their longest ttl, and the time for which a server was stopped.
 	const expired = 5 * time.Second
 	w.gone("has not expired", expired+w.tardy.worst(0, never), func(name string, left time.Duration, _ string) bool { return realIsLock(name) })
-	// The releases just now gave every register a life, and what waiters leave goes with its ttl.
+	// The releases just now gave every register a ttl, and queue entries expire with theirs.
 	w.gone("has no end, or is not documented", settled, func(name string, left time.Duration, _ string) bool {
 		switch {
 		case strings.HasSuffix(name, ":fence"), strings.HasSuffix(name, ":queue"), strings.HasSuffix(name, ":lapse"):
@@ -393,7 +393,7 @@ func (w *realWorld) gone(what string, limit time.Duration, bad func(name string,
 		var found []string
 		for i := range w.admin {
 			for name, left := range w.names(i) {
-				if left == -2*time.Millisecond { // PTTL: gone meanwhile
+				if left == -2*time.Millisecond { // PTTL: the key has disappeared meanwhile
 					continue
 				}
 				value := ""
@@ -415,19 +415,19 @@ func (w *realWorld) gone(what string, limit time.Duration, bad func(name string,
 	}
 }
 
-// mayStay: its process is gone, or its holder left it to expire.
+// mayStay reports whether a value may remain: its process is gone, or its holder called LeaveToExpire.
 func (w *realWorld) mayStay(value string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, gone := w.shutAt[labelOf(value)]; gone {
+	if _, gone := w.closedAt[labelOf(value)]; gone {
 		return true
 	}
 	k := w.live[value]
 	return k != nil && k.Why == "left to expire"
 }
 
-// shut closes everything; no goroutine of the library or of a client is left then.
-func (w *realWorld) shut() {
+// closeLockers closes everything; then no goroutine of the library or of a client may be left.
+func (w *realWorld) closeLockers() {
 	var all sync.WaitGroup
 	for _, c := range w.clients {
 		all.Go(func() {

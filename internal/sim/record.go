@@ -9,34 +9,34 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 )
 
-// A record is what both worlds, the one in the bubble and the real one, note while they play: it is kept in the same way, so
-// that the same judges can read it.
+// A record is what both worlds, the one in the bubble and the real one, record while they execute a schedule. Both use the
+// same form, so that the same judges can read it.
 type record struct {
 	began time.Time
 
-	mu     sync.Mutex // of what a world itself notes, too
-	h      *History
-	latest map[int]*holding    // by key: the newest claim
-	live   map[string]*holding // by value
-	shutAt map[string]instant  // by label: when a Locker's Close was called
+	mu       sync.Mutex // also guards the fields of the world
+	h        *History
+	latest   map[int]*holding    // by key: the newest claim
+	live     map[string]*holding // by value
+	closedAt map[string]instant  // by label: when the Locker's Close was called
 }
 
-// A holding is a claim and the lock it is about.
+// A holding is a claim and its lock.
 type holding struct {
 	*Claim
 	lock *redlock.Lock
-	held context.Context // of its KeepAlive or Run; in the bubble only
+	held context.Context // of KeepAlive or Run; only in the bubble
 	edge edge
 }
 
-// newRecord begins one, now.
+// newRecord returns a record that begins now.
 func newRecord(s *Schedule) record {
-	return record{began: time.Now(), h: &History{Schedule: s}, latest: map[int]*holding{}, live: map[string]*holding{}, shutAt: map[string]instant{}}
+	return record{began: time.Now(), h: &History{Schedule: s}, latest: map[int]*holding{}, live: map[string]*holding{}, closedAt: map[string]instant{}}
 }
 
 func (r *record) now() instant { return time.Since(r.began) }
 
-// wrong notes a violation that is seen now.
+// wrong records a violation that was detected now.
 func (r *record) wrong(promise string, key int, format string, args ...any) {
 	v := Violation{At: r.now(), Promise: promise, Key: key, Text: fmt.Sprintf(format, args...)}
 	r.mu.Lock()
@@ -44,6 +44,7 @@ func (r *record) wrong(promise string, key int, format string, args ...any) {
 	r.h.Seen = append(r.h.Seen, v)
 }
 
+// struck records that a fault began or ended.
 func (r *record) struck(format string, args ...any) {
 	at := r.now()
 	r.mu.Lock()
@@ -51,8 +52,8 @@ func (r *record) struck(format string, args ...any) {
 	r.h.Struck = append(r.h.Struck, Struck{At: at, Text: fmt.Sprintf(format, args...)})
 }
 
-// granted is the claim to a lock that was just returned. What more a world knows of it is added before it is entered: from
-// then on others see it.
+// granted returns the claim to a lock that was just returned. The world adds what else it knows before it calls enterLocked:
+// from then on others see the claim.
 func (r *record) granted(client, task, key int, called instant, ttl time.Duration, lock *redlock.Lock) *holding {
 	until := lock.Until().Sub(r.began)
 	return &holding{lock: lock, edge: newEdge(), Claim: &Claim{
@@ -62,9 +63,9 @@ func (r *record) granted(client, task, key int, called instant, ttl time.Duratio
 	}}
 }
 
-// enterLocked enters a claim. One of a Locker whose Close has been called is over from the start.
+// enterLocked adds a claim to the history. A claim of a Locker whose Close has been called has already ended.
 func (r *record) enterLocked(k *holding) {
-	if at, ok := r.shutAt[labelOf(k.Value)]; ok {
+	if at, ok := r.closedAt[labelOf(k.Value)]; ok {
 		k.Ended, k.Why = at, "close"
 	}
 	r.live[k.Value] = k
@@ -74,14 +75,14 @@ func (r *record) enterLocked(k *holding) {
 	r.h.Claims = append(r.h.Claims, k.Claim)
 }
 
-// started judges from when a new claim counts.
+// started judges the start of a new claim.
 func (r *record) started(k *holding) {
 	if k.Start < k.Called {
 		r.wrong("I3", k.Key, "c%d: Until %v counts from %v, before the call at %v", k.Client, k.Until, k.Start, k.Called)
 	}
 }
 
-// holder is the key's newest claim if it is not over.
+// holder returns the key's newest claim if it has not ended.
 func (r *record) holder(key int) *holding {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +93,7 @@ func (r *record) holder(key int) *holding {
 	return k
 }
 
-// end notes that a holder gives its claim up; it is called before he does.
+// end records that a holder gives up its claim; it is called before the holder does so.
 func (r *record) end(k *holding, why string) { r.endAt(k, r.now(), why) }
 
 func (r *record) endAt(k *holding, at instant, why string) {
@@ -103,12 +104,12 @@ func (r *record) endAt(k *holding, at instant, why string) {
 	}
 }
 
-// closing ends the claims of a process whose Lockers are about to be closed, and those that they may yet hand out.
+// closing ends the claims of a process whose Locker is about to be closed, and those that the Locker may still return.
 func (r *record) closing(label string) {
 	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.shutAt[label] = now
+	r.closedAt[label] = now
 	for _, k := range r.h.Claims {
 		if label == labelOf(k.Value) && now < k.Ended {
 			k.Ended, k.Why = now, "close"

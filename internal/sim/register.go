@@ -8,24 +8,25 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// An independent judge: porcupine looks for an order of all acquisitions and ends of claims, consistent with real
-// time, in which the lock is free when it is taken and its fence is greater than all before. It shares nothing with the
-// interval judges but the history.
+// An independent judge: porcupine searches for an order of all acquisitions and ends of claims that is consistent with real
+// time and in which the lock is free whenever it is acquired and every fence is greater than all before. It shares nothing
+// with the other judges but the history.
 
 type event struct {
-	take  bool // else the end of a claim
+	take  bool // an acquisition; otherwise the end of a claim
 	key   int
 	who   string
 	fence int64
 }
 
-// What the register and the lock are at a moment.
+// A registry is the state of one lock and its register.
 type registry struct {
 	holder string
 	fence  int64
 }
 
-// lockModel: one holder at a time, fences grow. fenceModel: fences only, for what cannot be a lock (wild clocks).
+// model returns the specification. If exclusive, one holder at a time and increasing fences; otherwise increasing fences only,
+// for runs in which exclusion is not promised (wild clocks).
 func model(exclusive bool) porcupine.Model {
 	return porcupine.Model{
 		Partition: func(all []porcupine.Operation) (parts [][]porcupine.Operation) {
@@ -60,9 +61,9 @@ func model(exclusive bool) porcupine.Model {
 		Equal: func(a, b any) bool { return a == b },
 		DescribeOperation: func(input, _ any) string {
 			if e := input.(event); e.take {
-				return fmt.Sprintf("k%d: %s takes it, fence %d", e.key, labelOf(e.who), e.fence)
+				return fmt.Sprintf("k%d: %s acquires, fence %d", e.key, labelOf(e.who), e.fence)
 			}
-			return fmt.Sprintf("k%d: %s is out", input.(event).key, labelOf(input.(event).who))
+			return fmt.Sprintf("k%d: %s ends", input.(event).key, labelOf(input.(event).who))
 		},
 		DescribeState: func(state any) string {
 			m := state.(registry)
@@ -71,8 +72,8 @@ func model(exclusive bool) porcupine.Model {
 	}
 }
 
-// operations are the history as porcupine takes it. What nothing is promised of is left out: claims that a majority
-// forgot, and those whose registers did not stay with a majority.
+// operations returns the history in porcupine's form. It omits claims for which nothing is promised: those that a majority has
+// lost, and those whose registers did not remain on a majority.
 func (h *History) operations() (ops []porcupine.Operation, exclusive bool) {
 	exclusive = !h.Schedule.Unsafe
 	for _, c := range h.Claims {
@@ -81,10 +82,10 @@ func (h *History) operations() (ops []porcupine.Operation, exclusive bool) {
 		}
 		end := c.End()
 		if exclusive && end <= c.Got {
-			continue // was never believed in
+			continue // never valid
 		}
-		// porcupine's intervals are closed: what returns at the instant at which another is called is concurrent
-		// with it. Times two apart keep "at exactly End" before it and "Got at End" after.
+		// porcupine's intervals are closed: a return and a call at the same instant are concurrent. Doubled times, with the end
+		// one earlier, order an end at an instant before a return at that instant.
 		ops = append(ops, porcupine.Operation{ClientId: c.Client, Input: event{take: true, key: c.Key, who: c.Value, fence: c.Fence}, Call: 2 * int64(c.Start), Return: 2 * int64(c.Got)})
 		if exclusive {
 			ops = append(ops, porcupine.Operation{ClientId: c.Client, Input: event{key: c.Key, who: c.Value}, Call: 2*int64(end) - 1, Return: 2*int64(end) - 1})
@@ -93,7 +94,7 @@ func (h *History) operations() (ops []porcupine.Operation, exclusive bool) {
 	return ops, exclusive
 }
 
-// patience bounds porcupine, whose search is exponential where a history is both long and wrong.
+// porcupinePatience limits porcupine's search, which takes exponential time if a history is both long and wrong.
 const porcupinePatience = 20 * time.Second
 
 func register(h *History) (bad []Violation) {
@@ -105,7 +106,7 @@ func register(h *History) (bad []Violation) {
 	if exclusive {
 		promise = "I1 and I2"
 	}
-	return []Violation{{At: h.Length, Promise: promise, Key: -1, Text: "porcupine finds no order of the acquisitions in which one holds at a time and fences grow"}}
+	return []Violation{{At: h.Length, Promise: promise, Key: -1, Text: "porcupine finds no order of the acquisitions with one holder at a time and increasing fences"}}
 }
 
 // Picture writes porcupine's drawing of the history to a new file and returns its path.

@@ -7,105 +7,105 @@ import (
 	"time"
 )
 
-// A Schedule is what happens in one run. It is drawn before the run, so that a failing one can shrink to the steps
-// that matter.
+// A Schedule is everything that happens in one run. It is drawn before the run, so that a failing schedule can shrink to
+// the steps that matter.
 type Schedule struct {
-	Profile string
-	Seed    uint64 // of latencies and of the Lockers' own randomness
-	Nodes   int
-	Keys    int
-	Ears    bool            // clients subscribe to releases
-	Fair    bool            // Options.Fair, of all clients
-	Guard   time.Duration   // Options.RestartGuard, of all clients: then nothing that nodes forget is an excuse
-	Grace   time.Duration   // Options.Grace, of all clients
-	Lead    time.Duration   // each request and each reply travels for as long; 0: some 0.1 ms
-	Rates   []float64       // of the nodes' clocks; a node beyond the list runs at 1
-	Ahead   []time.Duration // by how much they are
-	Clients []Client
-	Tasks   []Task
-	Faults  []Fault
+	Profile     string
+	Seed        uint64 // of latencies and of the Lockers' own random numbers
+	Nodes       int
+	Keys        int
+	Subscribers bool            // clients subscribe to releases
+	Fair        bool            // Options.Fair of all clients
+	Guard       time.Duration   // Options.RestartGuard of all clients; if set, I1 is judged whatever data the nodes lose
+	Grace       time.Duration   // Options.Grace of all clients
+	Latency     time.Duration   // how long each request and each reply travels; 0: about 0.1 ms
+	Rates       []float64       // of the nodes' clocks; nodes beyond the list run at rate 1
+	Ahead       []time.Duration // how far the nodes' clocks are ahead
+	Clients     []Client
+	Tasks       []Task
+	Faults      []Fault
 
-	// What the environment is good for. The judges go by these and not by the profile's name.
-	Unsafe bool  // clocks break the rules: I1 is not promised
-	Prompt []int // if not nil: faults strike these nodes only, a minority, and I5 is judged by latency
-	Grows  bool  // registers are lost, but fences grow all the same (I2, its second half)
+	// What the environment guarantees. The judges use these fields and not the name of the profile.
+	Unsafe      bool  // clocks violate the assumptions: I1 is not promised
+	FaultyNodes []int // if not nil: faults strike only these nodes, a minority, and I5 is judged by latency
+	FencesGrow  bool  // registers are lost, but fences must increase all the same (the second half of I2)
 
-	Edges bool // code of the user's panics, and values of others stand in the way: see edges.go, and stays.go for its judges
-	Alone int  // of the keys, the last so many are not acquired once the faults are over, which would clean up beside them
+	Edges bool // user code panics, and foreign values are in the way: see edges.go, and stays.go for the judges
+	Alone int  // this many keys at the end of the list are not acquired after the last fault, which would clean them up
 
-	least int // acquisitions, or the run means nothing
+	minClaims int // minimum number of acquisitions for the run to be meaningful
 }
 
 // A Client is a process: one Locker with connections of its own.
 type Client struct {
 	Wall        time.Duration // how far its wall clock is ahead
-	NodeTimeout time.Duration // of its Options
-	Panics      int           // of so many callbacks one panics; 0: none does
-	Wrapped     bool          // its nodes are of a foreign type, which hides what they can do
+	NodeTimeout time.Duration // Options.NodeTimeout
+	Panics      int           // one callback in this many panics; 0: none does
+	Wrapped     bool          // its nodes have a foreign type, which hides what they can do
 }
 
-// A Task is what a goroutine of a client does from At on.
+// A Task is what one goroutine of a client does, starting at At.
 type Task struct {
 	At     time.Duration
 	Client int
 	Key    int
 	Do     Behaviour
 	TTL    time.Duration
-	Wait   time.Duration // the caller's patience
-	Hold   time.Duration // how long it means to keep the lock
-	Times  int           // how often
-	Late   time.Duration // how much after something it acts; may be negative
+	Wait   time.Duration // how long the caller waits
+	Hold   time.Duration // how long it intends to hold the lock
+	Times  int           // number of repetitions
+	Late   time.Duration // how long after some event it acts; may be negative
 }
 
-// A Behaviour is what kind of client code a task is.
+// A Behaviour is the kind of client code that a task executes.
 type Behaviour string
 
-// The behaviours. All but the last three write to the store while they hold the lock.
+// The behaviours. All but Close, Inspect and Quit write to the store while they hold the lock.
 const (
 	Try     Behaviour = "try"     // TryAcquire, a short job, Release
-	Acquire Behaviour = "acquire" // the same, waiting
-	Extend  Behaviour = "extend"  // renews by hand, a number of times
+	Acquire Behaviour = "acquire" // the same with Acquire
+	Extend  Behaviour = "extend"  // calls Extend several times
 	Keep    Behaviour = "keep"    // KeepAlive
 	Within  Behaviour = "run"     // Run
-	Last    Behaviour = "last"    // holds to the last moment, writes then and once more behind it, then releases
+	Last    Behaviour = "last"    // holds until the last moment, writes just before and after Until, then releases
 	Leave   Behaviour = "leave"   // LeaveToExpire
-	Adopt   Behaviour = "adopt"   // takes over from whoever holds the key
-	Vulture Behaviour = "vulture" // comes when the holder's Until is over, to the nanosecond or so
-	Cancel  Behaviour = "cancel"  // gives up in the midst of it
+	Adopt   Behaviour = "adopt"   // adopts the lock of the current holder
+	Vulture Behaviour = "vulture" // tries to acquire at the holder's Until, to within a few nanoseconds
+	Cancel  Behaviour = "cancel"  // cancels its context in the middle of the acquisition
 	Fickle  Behaviour = "fickle"  // waits, and gives up within half a millisecond of a release
 	Die     Behaviour = "die"     // the process ends while it holds the lock
-	Close   Behaviour = "close"   // closes the Locker while it is in use, and starts another
+	Close   Behaviour = "close"   // closes the Locker while it is in use, and opens another
 	Inspect Behaviour = "inspect"
 	Rush    Behaviour = "rush"  // several callers adopt the same value at once, in one Locker and in others
-	Join    Behaviour = "join"  // comes just before its own process releases the lock, and gives up about then
-	Quit    Behaviour = "quit"  // leaves the lock to expire from within Run
-	Again   Behaviour = "again" // releases, and once more after Until
+	Join    Behaviour = "join"  // queues just before its own process releases the lock, and gives up at about that time
+	Quit    Behaviour = "quit"  // calls LeaveToExpire from within Run
+	Again   Behaviour = "again" // releases, and releases again after Until
 )
 
-// A Fault strikes at At and is over after For.
+// A Fault begins at At and ends after For.
 type Fault struct {
 	At, For time.Duration
 	Do      Strike
 	Node    int
 	Client  int
 	Key     int
-	N       int           // how many commands
-	By      time.Duration // how slow, or how far a clock is set
-	Back    time.Duration // how slow the replies are
+	N       int           // number of commands
+	By      time.Duration // added latency, or the step of a clock
+	Back    time.Duration // added latency of replies
 	Rate    float64
-	All     bool // every node
+	All     bool // on every node
 }
 
-// A Strike is what kind of fault it is.
+// A Strike is a kind of fault.
 type Strike string
 
-// The faults. Those of a link are between one client and one node.
+// The kinds of faults. A link is the network between one client and one node.
 const (
 	Slow        Strike = "slow"          // requests take By longer, replies Back
-	DropRequest Strike = "drop-requests" // the connection breaks before the next N commands
-	DropReply   Strike = "drop-replies"  // the connection breaks behind them
-	LoseReply   Strike = "lose-replies"  // they are executed, and nothing more is heard on the connection
-	Cut         Strike = "cut"           // both ways; held, and delivered after the heal
+	DropRequest Strike = "drop-requests" // the connection breaks before the next N commands are executed
+	DropReply   Strike = "drop-replies"  // the connection breaks after they are executed
+	LoseReply   Strike = "lose-replies"  // they are executed, and the client receives nothing more on the connection
+	Cut         Strike = "cut"           // both directions; segments are held, and delivered after the heal
 	CutRequests Strike = "cut-requests"
 	CutReplies  Strike = "cut-replies"
 	CutLink     Strike = "cut-link" // one client from one node
@@ -115,26 +115,26 @@ const (
 	Restart     Strike = "restart"  // at once, the data is kept
 	Loading     Strike = "loading"
 	ReadOnly    Strike = "readonly"
-	OOM         Strike = "oom"    // writes that want memory are refused
-	Lose        Strike = "lose"   // crash; all data is gone; back after For
-	Revert      Strike = "revert" // crash; back with the data of the last second
+	OOM         Strike = "oom"    // writes that need memory are refused
+	Lose        Strike = "lose"   // crash; all data is lost; back after For
+	Revert      Strike = "revert" // crash; back with the data of up to a second ago
 	Evict       Strike = "evict"  // the lock's key
 	EvictFence  Strike = "evict-fence"
 	Flush       Strike = "flush"       // FLUSHALL
 	Rate        Strike = "rate"        // the node's clock runs at Rate
-	Jump        Strike = "jump"        // the node's clock is set by By
-	Wall        Strike = "wall"        // the client's wall clock is set by By
-	Pause       Strike = "pause"       // the client's goroutines stop wherever they pass by
-	EvictQueue  Strike = "evict-queue" // one of the two keys that it is made of, or both
-	Vanish      Strike = "vanish"      // the client's machine is gone, its connections stay half-open; after For another process starts in its place
-	Kill        Strike = "kill"        // the client's process ends, its connections with it; likewise
-	ResetEars   Strike = "reset-ears"  // the node resets all connections with a subscription
-	MuteEars    Strike = "mute-ears"   // nothing more is heard on them
-	SlowEars    Strike = "slow-ears"   // what is said on them takes By longer
+	Jump        Strike = "jump"        // the node's clock is stepped by By
+	Wall        Strike = "wall"        // the client's wall clock is stepped by By
+	Pause       Strike = "pause"       // the client's goroutines stop at their next call of waitWhilePaused
+	EvictQueue  Strike = "evict-queue" // one or both of the queue's two keys
+	Vanish      Strike = "vanish"      // the client's machine disappears and leaves half-open connections; after For another process replaces it
+	Kill        Strike = "kill"        // the client's process ends, and its connections with it; after For another replaces it
+	ResetSubs   Strike = "reset-ears"  // the node resets all connections with a subscription
+	MuteSubs    Strike = "mute-ears"   // the clients receive nothing more on these connections
+	SlowSubs    Strike = "slow-ears"   // what the node sends on these connections takes By longer
 	NoPublish   Strike = "no-publish"  // announcements are refused
-	Deny        Strike = "deny"        // the node's user lacks a permission: of the N-th in permissions
-	Foreign     Strike = "foreign"     // N nodes have a value of somebody else's at the key, with a ttl of By; 0: without
-	Throw       Strike = "throw"       // of the client's calls to the node, every fourth panics
+	Deny        Strike = "deny"        // the node's user lacks the N-th entry of permissions
+	Foreign     Strike = "foreign"     // N nodes have a foreign value at the key, with a ttl of By; 0: without a ttl
+	Throw       Strike = "throw"       // one in four of the client's calls to the node panics
 )
 
 func (t Task) String() string {
@@ -180,7 +180,7 @@ func (f Fault) String() string {
 		s += fmt.Sprintf(" n=%d ttl=%v", f.N, f.By)
 	case Slow:
 		s += fmt.Sprintf(" by %v and %v", f.By, f.Back)
-	case Wall, Jump, SlowEars:
+	case Wall, Jump, SlowSubs:
 		s += fmt.Sprintf(" by %v", f.By)
 	case Rate:
 		s += fmt.Sprintf(" %v", f.Rate)
@@ -188,12 +188,12 @@ func (f Fault) String() string {
 	return s
 }
 
-// String is the schedule as a failing run prints it.
+// String returns the schedule in the form in which a failing run prints it.
 func (s *Schedule) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s seed=%d: %d nodes, %d clients, %d keys", s.Profile, s.Seed, s.Nodes, len(s.Clients), s.Keys)
-	if s.Lead != 0 {
-		fmt.Fprintf(&b, ", %v each way", s.Lead)
+	if s.Latency != 0 {
+		fmt.Fprintf(&b, ", %v each way", s.Latency)
 	}
 	if s.Grace != 0 {
 		fmt.Fprintf(&b, ", a grace of %v", s.Grace)
@@ -219,7 +219,7 @@ func (s *Schedule) String() string {
 	return b.String()
 }
 
-// Ends is when the last fault is over.
+// Ends returns when the last fault ends and the last task has started.
 func (s *Schedule) Ends() time.Duration {
 	last := time.Duration(0)
 	for _, f := range s.Faults {
@@ -231,7 +231,7 @@ func (s *Schedule) Ends() time.Duration {
 	return last
 }
 
-// longest is the greatest ttl.
+// longest returns the greatest ttl.
 func (s *Schedule) longest() time.Duration {
 	ttl := time.Second
 	for _, t := range s.Tasks {
@@ -240,8 +240,8 @@ func (s *Schedule) longest() time.Duration {
 	return ttl
 }
 
-func (s *Schedule) prompt() bool       { return len(s.Prompt) > 0 }
-func (s *Schedule) healthy(n int) bool { return !slices.Contains(s.Prompt, n) }
+func (s *Schedule) prompt() bool       { return len(s.FaultyNodes) > 0 }
+func (s *Schedule) healthy(n int) bool { return !slices.Contains(s.FaultyNodes, n) }
 func (s *Schedule) rate(n int) float64 {
 	if n < len(s.Rates) && s.Rates[n] > 0 {
 		return s.Rates[n]
@@ -252,10 +252,10 @@ func (s *Schedule) rate(n int) float64 {
 func nodeName(i int) string { return string(rune('a' + i)) }
 func keyName(i int) string  { return fmt.Sprintf("k%d", i) }
 
-// registerName is where the fence register of a key stands, as docs/algorithm.md says.
+// registerName returns the name of a key's fence register, as in docs/algorithm.md.
 func registerName(i int) string { return "{" + keyName(i) + "}:fence" }
 
-// queueNames are where its queue stands, as docs/waiting.md says.
-func queueNames(i int) (queue, lapse string) {
+// queueNames returns the names of a key's queue, as in docs/waiting.md.
+func queueNames(i int) (queue, expiry string) {
 	return "{" + keyName(i) + "}:queue", "{" + keyName(i) + "}:lapse"
 }

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// verdict is Judge, and an error where the traffic was too thin to mean anything.
+// verdict returns the result of Judge, and a violation if the traffic was too thin for the run to be meaningful.
 func verdict(h *History) []Violation {
 	bad := Judge(h)
-	if least := h.Schedule.least; len(h.Claims) < least {
+	if least := h.Schedule.minClaims; len(h.Claims) < least {
 		bad = append(bad, Violation{Promise: "traffic", Key: -1, Text: fmt.Sprintf("%d acquisitions, want at least %d: too few to mean anything", len(h.Claims), least)})
 	}
 	return bad
 }
 
-// totals are what a campaign has done so far.
+// totals are the results of a campaign so far.
 type totals struct {
 	runs, claims, ops, faults, writes, turns atomic.Int64
 	virtual                                  atomic.Int64
@@ -43,7 +43,7 @@ func (c *totals) String() string {
 		c.runs.Load(), time.Duration(c.virtual.Load()).Hours(), c.faults.Load(), c.ops.Load(), c.claims.Load(), c.turns.Load(), c.writes.Load())
 }
 
-// baseSeed is REDLOCK_SEED, or a fresh one.
+// baseSeed returns REDLOCK_SEED, or a new seed.
 func baseSeed(t *testing.T) uint64 {
 	text := os.Getenv("REDLOCK_SEED")
 	if text == "" {
@@ -56,7 +56,7 @@ func baseSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// profiles are those that REDLOCK_PROFILES names, or all.
+// profiles returns the profiles that REDLOCK_PROFILES names, or all.
 func profiles(t *testing.T) (list []*Profile) {
 	text := os.Getenv("REDLOCK_PROFILES")
 	if text == "" {
@@ -72,8 +72,8 @@ func profiles(t *testing.T) (list []*Profile) {
 	return list
 }
 
-// TestSim plays every profile, with a fresh seed each time: once, or for as long as REDLOCK_SIM says ("5m").
-// REDLOCK_SEED plays a seed again, REDLOCK_PROFILES only some profiles.
+// TestSim runs every profile with a new seed each time: once, or for as long as REDLOCK_SIM says ("5m"). REDLOCK_SEED
+// repeats a seed; REDLOCK_PROFILES selects profiles.
 func TestSim(t *testing.T) {
 	seed, list := baseSeed(t), slices.Clone(profiles(t))
 	rounds, limit := 1, 10*time.Minute
@@ -117,7 +117,7 @@ func TestSim(t *testing.T) {
 	t.Logf("%v in %v: %.2f virtual hours a minute", &sum, took.Round(time.Millisecond), time.Duration(sum.virtual.Load()).Hours()/took.Minutes())
 }
 
-// workers runs what comes in, in as many bubbles at once as there are processors.
+// workers runs the incoming functions, in as many bubbles at once as there are processors.
 func workers(t *testing.T, next <-chan func(*testing.T)) {
 	t.Run("workers", func(t *testing.T) {
 		var mu sync.Mutex

@@ -11,11 +11,11 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 )
 
-// The judges of what is played in edges.go. They look at the nodes every few milliseconds, also while faults strike: what
-// a value is entitled to depends on nobody but its own holder.
+// The judges for edges.go. They check the nodes every few milliseconds, even while there are faults: how long a value may stay
+// on a node depends only on its own holder.
 
-// watchStays sees to it that no value lives longer on a node than it would have if nobody had tried to adopt it, that
-// none of ours is there without a ttl, and that none comes back after its release.
+// watchStays judges that no value stays on a node for longer than it would have if nobody had tried to adopt it, that no value
+// of our clients is there without a ttl, and that none comes back after its release.
 func (w *world) watchStays() {
 	const every = 20 * time.Millisecond
 	stays := map[stay]sighting{}
@@ -39,37 +39,37 @@ func (w *world) watchStays() {
 	}
 }
 
-// A stay is that of a value on a node.
+// A stay identifies a value on a node.
 type stay struct {
 	node  int
 	value string
 }
 
-// A sighting is until when a value may be on a node, at most, and when it was last seen there.
+// A sighting is how long a value may stay on a node at most, and when it was last seen there.
 type sighting struct {
 	over, at instant
-	excused  bool // the node has lost what it noted about the end
+	excused  bool // the node has lost its record of the expiry
 }
 
-// judgeStay says what is wrong with what a node has, "" if nothing is, and keeps until when it may be there.
+// judgeStay returns what is wrong with a value on a node, or "", and updates until when it may be there.
 func (w *world) judgeStay(stays map[stay]sighting, at stay, key int, s stored) string {
 	const grain = 5 * time.Millisecond
 	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	k, others := w.live[at.value], w.others[at.value]
+	k, foreign := w.live[at.value], w.foreignValues[at.value]
 	over := now + s.left
 	if s.left == 0 {
 		over = never
-		if !others {
+		if !foreign {
 			return "without a ttl"
 		}
 	}
 	last, known := stays[at]
 	most := last.over
-	// What was noted of the value that an adoption replaced was lost with the register.
+	// The expiry of the value that an adoption replaced was lost with the register.
 	unknown := w.lostRegister(at.node, key, last.at)
-	extended := k != nil && k.edge.extends || others && strings.HasPrefix(at.value, ordered) // its owner sets it again
+	extended := k != nil && k.edge.extends || foreign && strings.HasPrefix(at.value, ordered) // its owner sets it again
 	if !known || over < most || extended || unknown {
 		last.over = over
 	}
@@ -78,7 +78,7 @@ func (w *world) judgeStay(stays map[stay]sighting, at stay, key int, s stored) s
 	switch {
 	case known && !extended && !unknown && over > most && over-most > grain:
 		return fmt.Sprintf("until %v: it was there until %v before somebody tried to adopt it", over, most)
-	case k == nil: // an attempt that has not returned, or came to nothing; or somebody else's
+	case k == nil: // an attempt that has not returned or has failed, or a foreign value
 	case !k.edge.inherits && !last.excused && s.left > k.TTL+grain:
 		return fmt.Sprintf("for %v: its ttl is %v", s.left, k.TTL)
 	case k.edge.back < now-time.Second && w.open == 0 && now-w.quiet > w.settled() && !k.edge.torn:
@@ -87,25 +87,26 @@ func (w *world) judgeStay(stays map[stay]sighting, at stay, key int, s stored) s
 	return ""
 }
 
-// lostRegister reports that a node has forgotten the register of a key since then. Needs mu.
+// lostRegister reports whether a node has lost the register of a key since then. The caller holds mu.
 func (w *world) lostRegister(node, key int, since instant) bool {
 	return slices.ContainsFunc(w.h.Losses, func(l Loss) bool {
 		return l.Register && l.Node == node && l.Key == key && l.At >= since
 	})
 }
 
-// An edge is what these judges know of a claim.
+// An edge is what these judges know about a claim.
 type edge struct {
-	extends  bool    // its holder may move its expiry
-	inherits bool    // it was adopted, with what was left of the life of the value before it, if that is more
+	extends  bool    // its holder may extend it
+	inherits bool    // it was adopted, and keeps the remaining ttl of the value before it, if that is longer
 	back     instant // when its release was answered: it was ours until then
-	gone     bool    // a release was not answered by a majority, but executed by one before Until
+	gone     bool    // a majority executed a release before Until, but too few of them replied
 	tried    instant // when an adoption in another Locker failed
-	torn     bool    // an adoption that failed may have put it back for good, as the doc of Adopt says: it met the release
+	torn     bool    // a failed adoption that met the release may have restored it for good, as the doc comment of Adopt says
 }
 
 func newEdge() edge { return edge{back: never, tried: -never} }
 
+// mayExtend reports whether a task may extend its lock.
 func (w *world) mayExtend(task int) bool {
 	if task < 0 || task >= len(w.s.Tasks) {
 		return false
@@ -117,13 +118,14 @@ func (w *world) mayExtend(task int) bool {
 	return false
 }
 
+// inherits records that a claim was adopted.
 func (w *world) inherits(k *holding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k.edge.inherits = true
 }
 
-// notAdopted notes that an adoption of a giver's value, if it has one, came to nothing.
+// notAdopted records that an adoption of k's value failed; k may be nil.
 func (w *world) notAdopted(k *holding, label string) {
 	if k == nil {
 		return
@@ -131,7 +133,7 @@ func (w *world) notAdopted(k *holding, label string) {
 	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// A release in the same Locker waits for what is put back, or nothing is put back.
+	// In the same Locker, a release waits for the restore, or nothing is restored.
 	if label == labelOf(k.Value) {
 		return
 	}
@@ -139,7 +141,7 @@ func (w *world) notAdopted(k *holding, label string) {
 	k.edge.torn = k.edge.torn || k.Ended != never
 }
 
-// isTorn reports that a value may stand on some nodes though it was released.
+// isTorn reports whether a value may remain on some nodes although it was released.
 func (w *world) isTorn(value string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,8 +149,8 @@ func (w *world) isTorn(value string) bool {
 	return k != nil && k.edge.torn
 }
 
-// giveBack releases a lock and judges the answer.
-func (d *doing) giveBack(k *holding) {
+// releaseAndJudge releases a lock and judges the result.
+func (d *taskRun) releaseAndJudge(k *holding) {
 	called := d.w.now()
 	err := d.call("Release", func() error { return k.lock.Release(context.Background()) })
 	if d.w.s.Edges {
@@ -156,6 +158,7 @@ func (d *doing) giveBack(k *holding) {
 	}
 }
 
+// released judges the result of a release.
 func (w *world) released(k *holding, called instant, err error) {
 	now, has := w.now(), 0
 	for i := range w.c.Len() {
@@ -163,7 +166,7 @@ func (w *world) released(k *holding, called instant, err error) {
 			has++
 		}
 	}
-	const early = 5 * time.Millisecond // a loss is told as long before Until, at the most
+	const early = 5 * time.Millisecond // a loss is reported at most this long before Until
 	most, inTime := has > w.c.Len()/2, time.Until(k.lock.Until()) > early
 	w.mu.Lock()
 	k.edge.torn = k.edge.torn || k.edge.tried > called-w.settled()
@@ -181,14 +184,14 @@ func (w *world) released(k *holding, called instant, err error) {
 	}
 	switch {
 	case inTime && most:
-		w.wrong("I4", k.Key, "c%d: the release says lost, and %d nodes have %s: %v", k.Client, has, k.Value, err)
+		w.wrong("I4", k.Key, "c%d: the release reports a loss, but %d nodes have %s: %v", k.Client, has, k.Value, err)
 	case gone:
-		w.wrong("I4", k.Key, "c%d: the release says lost, and it had been released in time: %v", k.Client, err)
+		w.wrong("I4", k.Key, "c%d: the release reports a loss, but an earlier one had removed it in time: %v", k.Client, err)
 	}
 }
 
-// cleansUp reports that a Locker which was closed at that instant has taken everything back by now: it did not end without
-// a word, and no fault was near. Needs mu.
+// cleansUp reports whether a Locker that was closed at that instant has cleaned up by now: it did not die, and there was no
+// fault near that time. The caller holds mu.
 func (w *world) cleansUp(at instant) bool {
 	if !w.s.Edges || at == never {
 		return false

@@ -1,13 +1,12 @@
 package sim
 
-// A fenced is the store that a lock protects, and that looks at fences: it refuses a write whose fence is smaller than one it
-// has seen.
+// A fenced is the store that a lock protects. It checks fences: it refuses a write whose fence is smaller than one it has seen.
 type fenced struct {
 	fence int64
 	value string
 }
 
-// write is a holder's. It writes whether or not it is still within its claim: what comes late must do no harm.
+// write writes to the store. A holder writes even after its claim has ended: late writes must do no harm.
 func (w *world) write(c *client, k *holding) {
 	valid, now, until := k.lock.Valid(), w.now(), k.lock.Until().Sub(w.began)
 	if valid && now >= until {

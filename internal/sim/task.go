@@ -8,21 +8,21 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 )
 
-// A doing is a task under way.
-type doing struct {
+// A taskRun is a running task.
+type taskRun struct {
 	Task
-	w     *world
-	c     *client
-	i     int
-	steps int
-	birth int // of the process that it began in
+	w           *world
+	c           *client
+	i           int
+	steps       int
+	incarnation int // the process in which it began
 }
 
 func (w *world) task(i int) {
 	t := w.s.Tasks[i]
 	time.Sleep(t.At + w.spread(1, i) - w.now())
-	d := &doing{Task: t, w: w, c: w.clients[t.Client], i: i}
-	d.birth = d.c.birth()
+	d := &taskRun{Task: t, w: w, c: w.clients[t.Client], i: i}
+	d.incarnation = d.c.incarnation()
 	switch t.Do {
 	case Vulture:
 		for range t.Times {
@@ -75,27 +75,27 @@ func (w *world) task(i int) {
 	}
 }
 
-// step stands still where the process does, and is false once it is dead. It takes a moment of its own, so that two tasks
-// that were woken at one instant do not go on at one.
-func (d *doing) step() bool {
+// step sleeps while the process is paused, and returns false once the process is dead. It sleeps for a short time of its own,
+// so that two tasks that wake at the same instant do not continue at the same instant.
+func (d *taskRun) step() bool {
 	d.steps++
-	d.c.gate()
-	time.Sleep(moment(d.w.s.Seed, uint64(d.i), uint64(d.steps)))
-	return !d.c.isDead() && d.c.birth() == d.birth
+	d.c.waitWhilePaused()
+	time.Sleep(jitter(d.w.s.Seed, uint64(d.i), uint64(d.steps)))
+	return !d.c.isDead() && d.c.incarnation() == d.incarnation
 }
 
-// sleep lets time pass.
-func (d *doing) sleep(t time.Duration) bool {
+// sleep sleeps for t and then calls step.
+func (d *taskRun) sleep(t time.Duration) bool {
 	time.Sleep(t)
 	return d.step()
 }
 
-func (d *doing) patience() (context.Context, context.CancelFunc) {
+func (d *taskRun) patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d.Wait)
 }
 
-// call notes a call and its return.
-func (d *doing) call(name string, f func() error) error {
+// call records a call and its return.
+func (d *taskRun) call(name string, f func() error) error {
 	o := Op{Client: d.Client, Task: d.i, Key: d.Key, Name: name, Called: d.w.now()}
 	if name == "Acquire" || name == "Run" {
 		d.w.waits(d)
@@ -110,12 +110,12 @@ func (d *doing) call(name string, f func() error) error {
 	d.w.h.Ops = append(d.w.h.Ops, o)
 	d.w.mu.Unlock()
 	if o.Outcome == "error" && !d.c.isDead() {
-		d.w.wrong("errors", d.Key, "c%d %s: %v is none of the documented ones", d.Client, name, err)
+		d.w.wrong("errors", d.Key, "c%d %s: %v is not a documented error", d.Client, name, err)
 	}
 	return err
 }
 
-func (d *doing) acquire(wait bool) *holding {
+func (d *taskRun) acquire(wait bool) *holding {
 	if !d.step() {
 		return nil
 	}
@@ -126,8 +126,8 @@ func (d *doing) acquire(wait bool) *holding {
 	case wait:
 		name = "Acquire"
 	case d.w.bare(d.Key):
-		// A majority says no only with a node that a fault strikes: it is waited for, since it may tell that the lock is
-		// held, where all others together cannot.
+		// A majority for "no" then needs a faulty node. That node is waited for, because it may report that the lock is held,
+		// which all others together cannot.
 		name = "TryAcquire with less"
 	}
 	d.call(name, func() (err error) {
@@ -146,26 +146,26 @@ func (d *doing) acquire(wait bool) *holding {
 	return d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 }
 
-func (d *doing) release(k *holding) {
+func (d *taskRun) release(k *holding) {
 	if k == nil || !d.step() {
 		return
 	}
-	d.w.gather(d)
+	d.w.startJoiners(d)
 	d.w.end(k, "release")
-	d.w.releasing(k)
-	d.giveBack(k)
+	d.w.cancelFickle(k)
+	d.releaseAndJudge(k)
 }
 
-func (d *doing) write(k *holding) { d.w.write(d.c, k) }
+func (d *taskRun) write(k *holding) { d.w.write(d.c, k) }
 
-func (d *doing) why(k *holding, why string) {
+func (d *taskRun) why(k *holding, why string) {
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	k.Why = why
 }
 
-// short is a job that means to end before Until.
-func (d *doing) short(k *holding) {
+// short does a job that it expects to finish before Until.
+func (d *taskRun) short(k *holding) {
 	if k == nil || !d.step() {
 		return
 	}
@@ -176,8 +176,8 @@ func (d *doing) short(k *holding) {
 	}
 }
 
-// extends renews by hand, each time after Hold.
-func (d *doing) extends(k *holding) {
+// extends extends the lock by hand, each time after Hold.
+func (d *taskRun) extends(k *holding) {
 	if k == nil {
 		return
 	}
@@ -189,7 +189,7 @@ func (d *doing) extends(k *holding) {
 		before := k.lock.Until()
 		name := "Extend"
 		if !d.w.onAllHealthy(k) {
-			name = "Extend with less" // than a majority of nodes that answer: it waits for the others, and may fail
+			name = "Extend with less" // fewer than a majority of healthy nodes: it waits for the others, and may fail
 		}
 		err := d.call(name, func() error {
 			ctx, stop := d.patience()
@@ -204,8 +204,8 @@ func (d *doing) extends(k *holding) {
 	d.release(k)
 }
 
-// keep has the library renew, until Hold is over or the lock is lost.
-func (d *doing) keep(k *holding) {
+// keep lets the library extend the lock until Hold has passed or the lock is lost.
+func (d *taskRun) keep(k *holding) {
 	if k == nil || !d.step() {
 		return
 	}
@@ -220,8 +220,8 @@ func (d *doing) keep(k *holding) {
 	d.release(k)
 }
 
-// hold works under the lock, with a write now and then.
-func (d *doing) hold(held context.Context, k *holding) {
+// hold works under the lock, with a few writes.
+func (d *taskRun) hold(held context.Context, k *holding) {
 	const writes = 4
 	for range writes {
 		d.write(k)
@@ -240,9 +240,9 @@ func (d *doing) hold(held context.Context, k *holding) {
 	}
 }
 
-// windDown works on for most of what Options.Grace leaves, as one does whose request is under way. The lock is held so
-// long, but not extended any more.
-func (d *doing) windDown(held context.Context, k *holding) {
+// windDown continues to work for most of the time that Options.Grace leaves, like a program that has a request in progress.
+// The lock is still held during this time, but is not extended any more.
+func (d *taskRun) windDown(held context.Context, k *holding) {
 	until := k.lock.Until()
 	if d.w.s.Grace == 0 || outcome(context.Cause(held)) != "lost" || !k.lock.Valid() || !d.sleep(time.Until(until)*3/4) || !k.lock.Valid() {
 		return
@@ -253,11 +253,11 @@ func (d *doing) windDown(held context.Context, k *holding) {
 	defer stop()
 	err := k.lock.Extend(ctx)
 	if o := outcome(err); o != "lost" && o != "closed" || !k.lock.Until().Equal(until) {
-		d.w.wrong("I3", d.Key, "c%d: fence %d was told lost, and Extend says %v, Until moved by %v", d.Client, k.Fence, err, k.lock.Until().Sub(until))
+		d.w.wrong("I3", d.Key, "c%d: fence %d was reported lost, but Extend returned %v and moved Until by %v", d.Client, k.Fence, err, k.lock.Until().Sub(until))
 	}
 }
 
-func (d *doing) run() {
+func (d *taskRun) run() {
 	if !d.step() {
 		return
 	}
@@ -276,21 +276,21 @@ func (d *doing) run() {
 				return nil
 			}
 			d.hold(held, mine)
-			d.w.end(mine, "run") // the library's release comes after this
-			d.c.panics(uint64(mine.Fence))
+			d.w.end(mine, "run") // the library releases the lock after this
+			d.c.maybePanic(uint64(mine.Fence))
 			return nil
 		})
 	})
 	if d.Do == Quit && mine != nil && errors.Is(err, redlock.ErrLost) {
-		d.w.wrong("errors", d.Key, "c%d left the lock to expire, and Run says: %v", d.Client, err)
+		d.w.wrong("errors", d.Key, "c%d called LeaveToExpire, but Run returned: %v", d.Client, err)
 	}
 	if err == nil && mine == nil {
-		d.w.wrong("errors", d.Key, "Run returned nil and has not called fn")
+		d.w.wrong("errors", d.Key, "Run returned nil without calling fn")
 	}
 }
 
-// last holds the lock to the last moment, writes then, and once more when it is too late.
-func (d *doing) last(k *holding) {
+// last holds the lock until the last moment, writes just before Until and again when it is too late.
+func (d *taskRun) last(k *holding) {
 	if k == nil {
 		return
 	}
@@ -307,8 +307,8 @@ func (d *doing) last(k *holding) {
 	d.release(k)
 }
 
-// awaitEnd waits for the instant at which the key's holder may no longer believe in it, and Late beyond that.
-func (d *doing) awaitEnd() {
+// awaitEnd sleeps until the holder of the key must stop to rely on it, plus Late.
+func (d *taskRun) awaitEnd() {
 	wait := d.TTL/4 + d.Late
 	if k := d.w.holder(d.Key); k != nil {
 		if left := time.Until(k.lock.Until()); left > 0 {
@@ -318,8 +318,8 @@ func (d *doing) awaitEnd() {
 	time.Sleep(wait)
 }
 
-// adopt takes over from whoever has the lock, as if he had told us its value.
-func (d *doing) adopt() {
+// adopt takes over the lock of the current holder, as if that had passed on its value.
+func (d *taskRun) adopt() {
 	giver := d.w.holder(d.Key)
 	if giver == nil || !d.step() {
 		return
@@ -327,8 +327,8 @@ func (d *doing) adopt() {
 	d.adoptFrom(giver, giver.Value)
 }
 
-// adoptFrom takes over a value, that of giver or, if there is none, one of somebody else.
-func (d *doing) adoptFrom(giver *holding, value string) {
+// adoptFrom adopts a value: that of giver or, if giver is nil, that of a foreign client.
+func (d *taskRun) adoptFrom(giver *holding, value string) {
 	if giver != nil {
 		d.w.adopting(giver)
 	}
@@ -353,8 +353,8 @@ func (d *doing) adoptFrom(giver *holding, value string) {
 	d.short(k)
 }
 
-// cancel gives up in the midst of an acquisition, and of the release if it was quicker.
-func (d *doing) cancel() {
+// cancel cancels its context in the middle of the acquisition; if the acquisition was quicker, it cancels the release.
+func (d *taskRun) cancel() {
 	ctx, stop := context.WithCancel(context.Background())
 	time.AfterFunc(d.Wait, stop)
 	var lock *redlock.Lock
@@ -377,9 +377,9 @@ func (d *doing) cancel() {
 	d.call("Release", func() error { return lock.Release(ctx) })
 }
 
-// fickle gives up when somebody releases the lock, or a moment later: when it is told, when it asks, when the lock is
-// handed to it, or when it has it.
-func (d *doing) fickle() {
+// fickle gives up when the lock is released or shortly after: when it is notified, when it sends its request, when the lock is
+// handed over to it, or when it has the lock.
+func (d *taskRun) fickle() {
 	if !d.step() {
 		return
 	}
@@ -391,7 +391,7 @@ func (d *doing) fickle() {
 	var lock *redlock.Lock
 	called := d.w.now()
 	d.call("Acquire", func() (err error) {
-		lock, err = d.c.locker().Acquire(d.slowly(ctx), keyName(d.Key), d.TTL)
+		lock, err = d.c.locker().Acquire(d.hesitantly(ctx), keyName(d.Key), d.TTL)
 		return err
 	})
 	if lock != nil {
@@ -399,24 +399,24 @@ func (d *doing) fickle() {
 	}
 }
 
-// releasing has the fickle give up.
-func (w *world) releasing(k *holding) {
+// cancelFickle makes the fickle callers give up.
+func (w *world) cancelFickle(k *holding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, stop := range w.fickle[k.Key] {
-		time.AfterFunc(32*moment(w.s.Seed, uint64(k.Fence), uint64(i)), stop)
+		time.AfterFunc(32*jitter(w.s.Seed, uint64(k.Fence), uint64(i)), stop)
 	}
 	w.fickle[k.Key] = nil
 }
 
-// close ends the process's Locker while others use it, and makes another.
-func (d *doing) close() {
+// close closes the process's Locker while others use it, and opens another.
+func (d *taskRun) close() {
 	l, mine := d.c.stop()
 	if !mine {
 		d.call("Close", func() error {
 			err := l.Close()
 			if !errors.Is(err, redlock.ErrClosed) {
-				d.w.wrong("errors", d.Key, "c%d: a second Close returned %v", d.Client, err)
+				d.w.wrong("errors", d.Key, "c%d: the second Close returned %v", d.Client, err)
 			}
 			return err
 		})

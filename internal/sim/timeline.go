@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// A line of the timeline.
+// A line is one line of the timeline.
 type line struct {
 	at   instant
 	rank int
 	text string
 }
 
-// Timeline tells a run around the given instants, one line for each thing that happened, with who held what: all of it if it is short.
+// Timeline describes a run around the given instants, with one line per event: all of the run if it is short.
 func (h *History) Timeline(key int, around ...instant) string {
 	var lines []line
 	add := func(at instant, rank int, format string, args ...any) {
@@ -29,7 +29,7 @@ func (h *History) Timeline(key int, around ...instant) string {
 		if !l.Register {
 			what = l.Value + " on"
 		}
-		add(l.At, 1, "  !!  %s forgets %s %s", nodeName(l.Node), what, keyName(l.Key))
+		add(l.At, 1, "  !!  %s loses %s %s", nodeName(l.Node), what, keyName(l.Key))
 	}
 	for _, o := range h.Ops {
 		if o.Key != key && key >= 0 {
@@ -53,7 +53,7 @@ func (h *History) Timeline(key int, around ...instant) string {
 			add(c.End(), 5, "c%d.%-3d ┗━ no longer holds k%d, fence %d (%s)", c.Client, c.Task, c.Key, c.Fence, c.Why)
 		}
 		if c.Forgotten != never {
-			add(c.Forgotten, 1, "      c%d k%d fence %d is not carried by a majority any more", c.Client, c.Key, c.Fence)
+			add(c.Forgotten, 1, "      c%d k%d fence %d is no longer stored on a majority", c.Client, c.Key, c.Fence)
 		}
 	}
 	for _, w := range h.Writes {
@@ -86,7 +86,7 @@ func (h *History) Timeline(key int, around ...instant) string {
 	return b.String()
 }
 
-// Report is all there is to know about a failed run: what is broken, the schedule, the timeline around it and a picture.
+// Report describes a failed run: the violations, the schedule, the timeline around them and a picture.
 func (h *History) Report(bad []Violation) string {
 	var b strings.Builder
 	const most = 6
@@ -109,11 +109,11 @@ func (h *History) Report(bad []Violation) string {
 	} else {
 		fmt.Fprintf(&b, "picture: %s\n", path)
 	}
-	b.WriteString(verdict) // once more: of a long report often only the end is kept
+	b.WriteString(verdict) // repeated, because often only the end of a long report is kept
 	return b.String()
 }
 
-// around is the schedule with the tasks and faults that can have to do with these instants, if it is long.
+// around returns a long schedule reduced to the tasks and faults that may concern these instants.
 func (s *Schedule) around(at []instant) *Schedule {
 	const whole = 60
 	if len(s.Tasks)+len(s.Faults) <= whole {

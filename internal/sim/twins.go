@@ -7,15 +7,15 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/twin"
 )
 
-// A scriptTwin is one of the library's scripts in Go, six times as fast. It is known by the SHA-1 of the text that it is the
-// twin of; TestTwins compares whole histories with those of the real scripts.
+// A scriptTwin is one of the library's scripts in Go, which is six times as fast. It is registered under the SHA-1 of the
+// script's text; TestTwins compares whole histories with those of the real scripts.
 type scriptTwin struct {
-	name string // of the script's file, or of those that it is put together of
+	name string // of the script's file, or of the files from which it is composed
 	sha  string
 	f    twin.Twin
 }
 
-// twins are all there are.
+// twins contains all twins.
 var twins = slices.Concat(lockTwins, waitTwins, guardTwins)
 
 func init() {
@@ -33,8 +33,8 @@ var lockTwins = []scriptTwin{
 	{"touch", "b3cf9fe7de82aff07bca487df9dc5ae2f501a8f1", touchTwin},
 }
 
-// check is true if the keys have the types that they should: else the script runs, for the sake of its errors. It returns
-// what the lock's key holds.
+// check reports whether the keys have the expected types; otherwise the script itself runs, because of its errors. held is the
+// value of the lock's key.
 func check(call twin.Call, keys []string) (held any, ok bool) {
 	kind, err := call("TYPE", keys[1])
 	if err != nil || kind != "zset" && kind != "none" {
@@ -44,16 +44,17 @@ func check(call twin.Call, keys []string) (held any, ok bool) {
 	return held, err == nil
 }
 
+// number parses an argument of a script.
 func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		panic("sim: a script's argument is " + text)
+		panic("sim: invalid argument of a script: " + text)
 	}
 	return n
 }
 
-// live gives the register a life if it has too little: by the last two arguments, if there are more than n, else the usual.
-func live(call twin.Call, register string, argv []string, n int) {
+// expireRegister sets the register's ttl if it is too short. argv[n] and argv[n+1] are the minimum and the new ttl in ms, with defaults if absent.
+func expireRegister(call twin.Call, register string, argv []string, n int) {
 	least, given := "86400000", "90000000"
 	if len(argv) > n {
 		least, given = argv[n], argv[n+1]
@@ -69,12 +70,12 @@ func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
 		return nil, false
 	}
 	announces := len(argv) > 1 && argv[1] != ""
-	if announces && (len(argv) < 4 || argv[3] != "0") { // waiters are to be told one by one: only if there are none
+	if announces && (len(argv) < 4 || argv[3] != "0") { // waiters are notified one by one: only handled if there are none
 		if n, err := call("ZCARD", keys[2]); err != nil || n != 0 {
 			return nil, false
 		}
 	}
-	live(call, keys[1], argv, 4)
+	expireRegister(call, keys[1], argv, 4)
 	verdict := -1
 	switch held {
 	case argv[0]:
@@ -104,7 +105,7 @@ func extendTwin(call twin.Call, keys, argv []string) (any, bool) {
 		call("PEXPIRE", keys[0], argv[1])
 	}
 	call("ZADD", keys[1], "GT", argv[2], "f")
-	live(call, keys[1], argv, 3)
+	expireRegister(call, keys[1], argv, 3)
 	return 1, true
 }
 
@@ -154,7 +155,7 @@ func adoptTwin(call twin.Call, keys, argv []string) (any, bool) {
 		}
 	}
 	call("ZADD", keys[1], strconv.Itoa(ends.(int)), argv[1])
-	live(call, keys[1], argv, 4)
+	expireRegister(call, keys[1], argv, 4)
 	if left.(int) < number(argv[2]) {
 		call("SET", keys[0], argv[1], "PX", argv[2])
 	} else {
@@ -168,7 +169,7 @@ func restoreTwin(call twin.Call, keys, argv []string) (any, bool) {
 	if !ok {
 		return nil, false
 	}
-	live(call, keys[1], argv, 2)
+	expireRegister(call, keys[1], argv, 2)
 	switch held {
 	case nil:
 		return -1, true
@@ -194,6 +195,6 @@ func restoreTwin(call twin.Call, keys, argv []string) (any, bool) {
 }
 
 func touchTwin(call twin.Call, keys, argv []string) (any, bool) {
-	live(call, keys[1], argv, 0)
+	expireRegister(call, keys[1], argv, 0)
 	return 1, true
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/twin"
 )
 
-// The twins of the scripts that lua/guard.lua goes before; see twins.go.
+// The twins of the scripts that have lua/guard.lua prepended; see twins.go.
 
 var guardTwins = []scriptTwin{
 	{"guard+acquire", "903f91a521d2e497f19f561676860e997eee932e", guarded(acquireTwin)},
@@ -23,52 +23,16 @@ var (
 	upText   = regexp.MustCompile(`uptime_in_seconds:(\d+)`)
 )
 
-// guarded is a twin with that of lua/guard.lua before it.
+// guarded returns a twin that executes lua/guard.lua before f.
 func guarded(f twin.Twin) twin.Twin {
 	return func(call twin.Call, keys, argv []string) (any, bool) {
 		if _, ok := check(call, keys); !ok {
 			return nil, false
 		}
 		mark, age, how := keys[len(keys)-1], number(argv[len(argv)-2]), argv[len(argv)-1]
-		text, err := call("GET", mark)
-		clock, wrong := call("TIME")
-		if err != nil || wrong != nil {
+		since, now, ok := memorySince(call, mark, how)
+		if !ok {
 			return nil, false
-		}
-		parts := clock.([]any)
-		now := number(parts[0].(string))*1000 + number(parts[1].(string))/1000
-		id, since := "", 0
-		if s, ok := text.(string); ok {
-			if m := markText.FindStringSubmatch(s); m != nil {
-				id, since = m[1], number(m[2])
-			}
-		}
-		known := id != "" && since <= now
-		if how != "0" || !known {
-			told := func(section string, field *regexp.Regexp) string {
-				info, err := call("INFO", section)
-				if err != nil {
-					return ""
-				}
-				if m := field.FindStringSubmatch(info.(string)); m != nil {
-					return m[1]
-				}
-				return ""
-			}
-			me := told("replication", replText)
-			if me == "" {
-				return nil, false // one that tells nothing
-			}
-			if !known || me != id {
-				since = now
-				stats, err := call("INFO", "commandstats")
-				if up := told("server", upText); up != "" && err == nil && told("replication", offText) == "-1" && !strings.Contains(stats.(string), "cmdstat_flush") {
-					since = min(now, now-number(up)*1000+1000)
-				}
-				if _, err := call("SET", mark, me+" "+strconv.Itoa(since)); err != nil {
-					return nil, false
-				}
-			}
 		}
 		if left := since + age - now; left > 0 {
 			if held, _ := call("GET", keys[0]); held == nil || held == argv[0] {
@@ -77,6 +41,55 @@ func guarded(f twin.Twin) twin.Twin {
 		}
 		return f(call, keys[:len(keys)-1], argv[:len(argv)-2])
 	}
+}
+
+// memorySince returns since when the node has certainly lost no data, and the node's time, both in ms. It reads the mark that
+// is stored on the node, and checks or replaces it if there is none, if it is in the future, or if how is not "0". ok is false
+// if the script itself has to run.
+func memorySince(call twin.Call, mark, how string) (since, now int, ok bool) {
+	text, err := call("GET", mark)
+	clock, wrong := call("TIME")
+	if err != nil || wrong != nil {
+		return 0, 0, false
+	}
+	parts := clock.([]any)
+	now = number(parts[0].(string))*1000 + number(parts[1].(string))/1000
+	id := ""
+	if s, ok := text.(string); ok {
+		if m := markText.FindStringSubmatch(s); m != nil {
+			id, since = m[1], number(m[2])
+		}
+	}
+	known := id != "" && since <= now
+	if how == "0" && known {
+		return since, now, true
+	}
+	me := infoField(call, "replication", replText)
+	if me == "" {
+		return 0, 0, false // a server that reports no ID
+	}
+	if known && me == id {
+		return since, now, true
+	}
+	since = now
+	stats, err := call("INFO", "commandstats")
+	if up := infoField(call, "server", upText); up != "" && err == nil && infoField(call, "replication", offText) == "-1" && !strings.Contains(stats.(string), "cmdstat_flush") {
+		since = min(now, now-number(up)*1000+1000)
+	}
+	_, err = call("SET", mark, me+" "+strconv.Itoa(since))
+	return since, now, err == nil
+}
+
+// infoField returns a field of INFO, or "" if it is missing.
+func infoField(call twin.Call, section string, field *regexp.Regexp) string {
+	info, err := call("INFO", section)
+	if err != nil {
+		return ""
+	}
+	if m := field.FindStringSubmatch(info.(string)); m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 func acquireTwin(call twin.Call, keys, argv []string) (any, bool) {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/twin"
 )
 
-// TestTwins plays schedules with the scripts' twins and with the scripts: the same histories, down to each command and
+// TestTwins runs schedules with the twins and with the scripts. The histories must be the same, down to each command and
 // nanosecond.
 func TestTwins(t *testing.T) {
 	for _, tw := range twins {
@@ -25,7 +25,7 @@ func TestTwins(t *testing.T) {
 		}
 		sum := sha1.Sum(text)
 		if got := hex.EncodeToString(sum[:]); got != tw.sha {
-			t.Errorf("lua/%s.lua has changed: let its twin follow it, and then its sha in twins*.go: %s", tw.name, got)
+			t.Errorf("lua/%s.lua has changed: change its twin accordingly, and then its sha in twins*.go: %s", tw.name, got)
 		}
 	}
 	defer twin.Enable(true)
@@ -37,13 +37,13 @@ func TestTwins(t *testing.T) {
 		p.Length /= 20
 		play := func(seed uint64, twins bool) (*History, []string) {
 			twin.Enable(twins)
-			return heard(t, Generate(&p, 100+seed))
+			return runRecorded(t, Generate(&p, 100+seed))
 		}
 		for seed := range uint64(3) {
 			fast, one := play(seed, true)
 			slow, other := play(seed, false)
-			// Where two things happen at one instant a run may part from itself (docs/simulation.md, Determinism); a twin that
-			// differs parts from the script's every run.
+			// Where two events happen at one instant, a run may differ from a repetition of itself (docs/simulation.md,
+			// Determinism); a twin that differs from its script differs in every run.
 			for again := 0; again < 8 && fast.Hash() != slow.Hash(); again++ {
 				fast, one = play(seed, true)
 				if fast.Hash() != slow.Hash() {
@@ -51,8 +51,8 @@ func TestTwins(t *testing.T) {
 				}
 			}
 			if fast.Hash() != slow.Hash() {
-				t.Errorf("%s, seed %d: %d commands with the twins and %d with the scripts, %d and %d claims, and the histories part:\n%s",
-					p.Name, 100+seed, fast.Commands, slow.Commands, len(fast.Claims), len(slow.Claims), parting(one, other))
+				t.Errorf("%s, seed %d: %d commands with the twins and %d with the scripts, %d and %d claims, and the histories diverge:\n%s",
+					p.Name, 100+seed, fast.Commands, slow.Commands, len(fast.Claims), len(slow.Claims), firstDifference(one, other))
 			}
 		}
 	}

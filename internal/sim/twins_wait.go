@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/twin"
 )
 
-// The twins of the scripts of waiting; see twins.go.
+// The twins of the scripts for waiting; see twins.go.
 
 var waitTwins = []scriptTwin{
 	{"turn", "dcd2c4017576bdce378113d8f9596d794c1e523d", turnTwin},
@@ -15,15 +15,16 @@ var waitTwins = []scriptTwin{
 	{"leave", "9b1d671e4ecc91abe07cde69355ecfd38b3826cf", leaveTwin},
 }
 
-// queueOf is the queue and the ends of its places; ok is false if one has another type, or the clock is not to be had.
-type queueOf struct {
-	call         twin.Call
-	queue, lapse string
-	ms, us       int
+// A scriptQueue is a queue of waiters, with the expiry of each entry.
+type scriptQueue struct {
+	call          twin.Call
+	queue, expiry string
+	ms, us        int
 }
 
-func open(call twin.Call, queue, lapse string) (q queueOf, ok bool) {
-	for _, key := range []string{queue, lapse} {
+// openQueue returns a queue; ok is false if one of its keys has another type, or the clock cannot be read.
+func openQueue(call twin.Call, queue, expiry string) (q scriptQueue, ok bool) {
+	for _, key := range []string{queue, expiry} {
 		if kind, err := call("TYPE", key); err != nil || kind != "zset" && kind != "none" {
 			return q, false
 		}
@@ -34,42 +35,42 @@ func open(call twin.Call, queue, lapse string) (q queueOf, ok bool) {
 		return q, false
 	}
 	s, us := number(t[0].(string)), number(t[1].(string))
-	return queueOf{call: call, queue: queue, lapse: lapse, ms: s*1000 + us/1000, us: s*1_000_000 + us}, true
+	return scriptQueue{call: call, queue: queue, expiry: expiry, ms: s*1000 + us/1000, us: s*1_000_000 + us}, true
 }
 
-// sweep drops the places whose time is over, and those that would last for longer than life.
-func (q queueOf) sweep(life string) {
+// sweep removes the entries that have expired, and those that would expire later than life from now.
+func (q scriptQueue) sweep(life string) {
 	for _, r := range [][2]string{{"-inf", strconv.Itoa(q.ms - 1)}, {strconv.Itoa(q.ms + number(life) + 1), "+inf"}} {
-		for _, place := range q.list("ZRANGEBYSCORE", q.lapse, r[0], r[1]) {
-			q.drop(place)
+		for _, entry := range q.list("ZRANGEBYSCORE", q.expiry, r[0], r[1]) {
+			q.drop(entry)
 		}
 	}
 }
 
-func (q queueOf) drop(place string) {
-	q.call("ZREM", q.queue, place)
-	q.call("ZREM", q.lapse, place)
+func (q scriptQueue) drop(entry string) {
+	q.call("ZREM", q.queue, entry)
+	q.call("ZREM", q.expiry, entry)
 }
 
-func (q queueOf) list(args ...string) (places []string) {
+func (q scriptQueue) list(args ...string) (entries []string) {
 	all, _ := q.call(args...)
 	list, _ := all.([]any)
 	for _, p := range list {
-		places = append(places, p.(string))
+		entries = append(entries, p.(string))
 	}
-	return places
+	return entries
 }
 
-// last gives a place its end, and the queue its life.
-func (q queueOf) last(place, life, queueLife string) {
-	q.call("ZADD", q.lapse, strconv.Itoa(q.ms+number(life)), place)
+// setExpiry sets the expiry of an entry and the ttl of the queue.
+func (q scriptQueue) setExpiry(entry, life, queueLife string) {
+	q.call("ZADD", q.expiry, strconv.Itoa(q.ms+number(life)), entry)
 	q.call("PEXPIRE", q.queue, queueLife)
-	q.call("PEXPIRE", q.lapse, queueLife)
+	q.call("PEXPIRE", q.expiry, queueLife)
 }
 
-// over is when a place's time is over; ok is false if it has no end.
-func (q queueOf) over(place string) (ms float64, ok bool) {
-	score, err := q.call("ZSCORE", q.lapse, place)
+// expiresAt returns when an entry expires; ok is false if it has no expiry.
+func (q scriptQueue) expiresAt(entry string) (ms float64, ok bool) {
+	score, err := q.call("ZSCORE", q.expiry, entry)
 	text, ok := score.(string)
 	if err != nil || !ok {
 		return 0, false
@@ -78,7 +79,7 @@ func (q queueOf) over(place string) (ms float64, ok bool) {
 	return ms, err == nil
 }
 
-func (q queueOf) first() string {
+func (q scriptQueue) first() string {
 	if list := q.list("ZRANGE", q.queue, "0", "0"); len(list) > 0 {
 		return list[0]
 	}
@@ -90,17 +91,17 @@ func turnTwin(call twin.Call, keys, argv []string) (any, bool) {
 	if !ok {
 		return nil, false
 	}
-	q, ok := open(call, keys[2], keys[3])
+	q, ok := openQueue(call, keys[2], keys[3])
 	if !ok {
 		return nil, false
 	}
 	q.sweep(argv[6])
-	value, place, ticket := argv[0], argv[3], argv[4]
+	value, entry, ticket := argv[0], argv[3], argv[4]
 	var before any
 	if ticket != "" {
-		call("ZADD", q.queue, ticket, place)
-		q.last(place, argv[5], argv[6])
-		before, _ = call("ZRANK", q.queue, place)
+		call("ZADD", q.queue, ticket, entry)
+		q.setExpiry(entry, argv[5], argv[6])
+		before, _ = call("ZRANK", q.queue, entry)
 	} else {
 		before, _ = call("ZCARD", q.queue)
 	}
@@ -108,10 +109,10 @@ func turnTwin(call twin.Call, keys, argv []string) (any, bool) {
 		left, _ := call("PTTL", keys[0])
 		return []any{0, held, left, before, q.us}, true
 	}
-	for first := q.first(); first != "" && first != place; first = q.first() {
-		if over, ok := q.over(first); ok {
+	for first := q.first(); first != "" && first != entry; first = q.first() {
+		if expiresAt, ok := q.expiresAt(first); ok {
 			call("PUBLISH", argv[7]+":"+first, "1 "+value)
-			return []any{2, first, int(math.Trunc(over)) - q.ms, before, q.us}, true
+			return []any{2, first, int(math.Trunc(expiresAt)) - q.ms, before, q.us}, true
 		}
 		call("ZREM", q.queue, first)
 	}
@@ -121,7 +122,7 @@ func turnTwin(call twin.Call, keys, argv []string) (any, bool) {
 }
 
 func waitTwin(call twin.Call, keys, argv []string) (any, bool) {
-	q, ok := open(call, keys[1], keys[2])
+	q, ok := openQueue(call, keys[1], keys[2])
 	if !ok {
 		return nil, false
 	}
@@ -135,41 +136,41 @@ func waitTwin(call twin.Call, keys, argv []string) (any, bool) {
 	default:
 		call("ZADD", q.queue, argv[1], argv[0])
 	}
-	q.last(argv[0], argv[2], argv[3])
+	q.setExpiry(argv[0], argv[2], argv[3])
 	left, _ := call("PTTL", keys[0])
 	rank, _ := call("ZRANK", q.queue, argv[0])
 	return []any{left, rank, q.us}, true
 }
 
 func leaveTwin(call twin.Call, keys, argv []string) (any, bool) {
-	q, ok := open(call, keys[1], keys[2])
+	q, ok := openQueue(call, keys[1], keys[2])
 	if !ok {
 		return nil, false
 	}
 	q.drop(argv[0])
 	if there, _ := call("EXISTS", keys[0]); there != 1 {
-		q.tell(argv[1], argv[3], number(argv[2]))
+		q.notify(argv[1], argv[3], number(argv[2]))
 	}
 	return 1, true
 }
 
-// tell announces a value to the first few that hear it.
-func (q queueOf) tell(channel, value string, most int) {
+// notify announces a value to the first entries whose channels have a subscriber, at most most of them.
+func (q scriptQueue) notify(channel, value string, most int) {
 	const chunk, longest = 16, 512
-	told := 0
+	notified := 0
 	for from := 0; from < longest; from += chunk {
-		places := q.list("ZRANGE", q.queue, strconv.Itoa(from), strconv.Itoa(from+chunk-1))
-		if len(places) == 0 {
+		entries := q.list("ZRANGE", q.queue, strconv.Itoa(from), strconv.Itoa(from+chunk-1))
+		if len(entries) == 0 {
 			return
 		}
-		for _, place := range places {
-			if over, ok := q.over(place); !ok || over < float64(q.ms) {
+		for _, entry := range entries {
+			if expiresAt, ok := q.expiresAt(entry); !ok || expiresAt < float64(q.ms) {
 				continue
 			}
-			if heard, _ := q.call("PUBLISH", channel+":"+place, strconv.Itoa(told+1)+" "+value); heard != 0 {
-				told++
+			if receivers, _ := q.call("PUBLISH", channel+":"+entry, strconv.Itoa(notified+1)+" "+value); receivers != 0 {
+				notified++
 			}
-			if told == most {
+			if notified == most {
 				return
 			}
 		}

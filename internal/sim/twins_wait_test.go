@@ -14,8 +14,8 @@ import (
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
-// TestTwinsOfWaiting plays random calls of the scripts of waiting with their twins and with the scripts: the same replies, the same
-// announcements, and the same is stored.
+// TestTwinsOfWaiting makes random calls of the scripts for waiting, with their twins and with the scripts: the replies, the
+// announcements and the stored data must be the same.
 func TestTwinsOfWaiting(t *testing.T) {
 	defer twin.Enable(true)
 	for seed := range uint64(20) {
@@ -31,7 +31,7 @@ func TestTwinsOfWaiting(t *testing.T) {
 	}
 }
 
-// waitCalls plays a random sequence, and tells what came of each call.
+// waitCalls makes a random sequence of calls and returns the result of each.
 func waitCalls(t *testing.T, seed uint64) (told []string) {
 	redlocktest.BubbleFunc(t, func() {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -50,7 +50,7 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 		sub := cl.Clients()[0].Subscribe(context.Background(), "ch:p1", "ch:p3")
 		defer sub.Close()
 		heard := sub.Channel()
-		queue, lapse := queueNames(0)
+		queue, expiry := queueNames(0)
 		pick := func(list ...string) string { return list[r.IntN(len(list))] }
 		for range 120 {
 			place := pick("p0", "p1", "p2", "p3", "p4")
@@ -59,16 +59,16 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 			var args []any
 			switch r.IntN(6) {
 			case 0, 1:
-				sha, keys = shas["turn"], []string{"k0", "{k0}:fence", queue, lapse}
+				sha, keys = shas["turn"], []string{"k0", "{k0}:fence", queue, expiry}
 				args = []any{pick("v1", "v2"), "1500", fmt.Sprint(r.IntN(1000)), place, pick("", "3", "5", fmt.Sprint(n.Now().UnixMicro())), "2000", "15000", "ch"}
 			case 2:
-				sha, keys = shas["wait"], []string{"k0", queue, lapse}
+				sha, keys = shas["wait"], []string{"k0", queue, expiry}
 				args = []any{place, pick("", "new", "7"), "12000", "15000"}
 			case 3:
-				sha, keys = shas["leave"], []string{"k0", queue, lapse}
+				sha, keys = shas["leave"], []string{"k0", queue, expiry}
 				args = []any{place, "ch", pick("0", "1", "2"), fmt.Sprint("value", r.IntN(100))}
 			case 4:
-				n.Evict(pick("k0", queue, lapse))
+				n.Evict(pick("k0", queue, expiry))
 				continue
 			case 5:
 				time.Sleep(time.Duration(r.IntN(2500)) * time.Millisecond)
@@ -82,7 +82,7 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 				text += fmt.Sprint(" ", m.Channel, " ", m.Payload)
 			}
 			stored := []string{fmt.Sprint(n.TTL("k0"))}
-			for _, key := range []string{queue, lapse, "{k0}:fence"} {
+			for _, key := range []string{queue, expiry, "{k0}:fence"} {
 				v, _ := n.Do("ZRANGE", key, "0", "-1", "WITHSCORES")
 				stored = append(stored, fmt.Sprint(key, n.TTL(key), v))
 			}

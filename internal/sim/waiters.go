@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Judges of waiting: no waiter is lost, and with Options.Fair they are served in order.
+// The judges of waiting: no waiter is forgotten, and with Options.Fair waiters are served in order.
 
 // A waiter is a call that waits for a key.
 type waiter struct {
@@ -15,46 +15,46 @@ type waiter struct {
 	since instant
 }
 
-// waits notes that a task's call waits from now on.
-func (w *world) waits(d *doing) {
+// waits records that a task's call waits from now on.
+func (w *world) waits(d *taskRun) {
 	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue[d.i] = waiter{key: d.Key, since: now}
 }
 
-// served notes that it waits no more.
-func (w *world) served(d *doing) {
+// served records that it no longer waits.
+func (w *world) served(d *taskRun) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.queue, d.i)
 }
 
-// Bounds on how long a free lock stays free while somebody waits for it, and the faults are over for so long that
-// everything is cleaned up and heard again.
+// These bound how long a lock may stay free while somebody waits for it, once the last fault is so long ago that everything is
+// cleaned up and every subscription works again.
 const (
-	// idleMost is the rule: who polls asks after a pause of 0.25 s at most; who is told asks at once, and where that comes to
-	// nothing, after no longer than that.
-	idleMost = 500 * time.Millisecond
+	// maxIdle is the rule: a waiter that polls asks again after at most 0.25 s; a waiter that is notified asks at once, and if
+	// that fails, it asks again after at most that time.
+	maxIdle = 500 * time.Millisecond
 
-	// netMost is where places of dead clients may be those that are told: then the pause finds it that is the net under all
-	// announcements. With Fair the dead hold the others up for as long as a place counts, which is less.
-	netMost = 5*time.Second + idleMost
+	// maxIdleAfterDeath applies if entries of dead clients may be notified instead: then the pause of last resort, behind all
+	// announcements, finds the lock free. With Fair, a dead client's entry holds the others up while it counts, which is less.
+	maxIdleAfterDeath = 5*time.Second + maxIdle
 
-	// placesOf is for how long that may be after a death: a place counts for 12 s, and may have been refreshed by what
-	// was on its way.
-	placesOf = 15 * time.Second
+	// deadEntries is how long after a death that may be so: an entry counts for 12 s, and a command that was on its way may have
+	// refreshed it.
+	deadEntries = 15 * time.Second
 
-	// heardAgain is how long after a fault every subscription is heard again: one that fell silent is asked after 6 s, given
-	// up 1 s later, and made anew within another. Until then the waiters behind it have the net under the announcements.
+	// heardAgain is how long after a fault every subscription works again: a silent one is checked after 6 s, given up 1 s
+	// later, and renewed within another. Until then, its waiters depend on the pause of last resort.
 	heardAgain = 9 * time.Second
 )
 
-// watchWaiters is liveness while it goes on: in a calm, a lock that no majority of the nodes has for anybody, and that
-// somebody waits for all along, is acquired within the bound.
+// watchWaiters judges liveness during the run: in a calm, if no majority of the nodes stores the lock for anybody and somebody
+// waits for it all the time, it is acquired within the bound.
 func (w *world) watchWaiters() {
-	const often, seldom = 50 * time.Millisecond, 250 * time.Millisecond // while somebody waits, and else
-	free := make([]instant, w.s.Keys)                                   // since when it is
+	const often, seldom = 50 * time.Millisecond, 250 * time.Millisecond // between checks: while somebody waits, and otherwise
+	free := make([]instant, w.s.Keys)                                   // since when each key has been free
 	for w.now() < w.s.Ends() {
 		w.mu.Lock()
 		every := often
@@ -66,33 +66,33 @@ func (w *world) watchWaiters() {
 		for key := range free {
 			now := w.now()
 			since, waited := w.waited(key, now)
-			if !waited || w.anybodys(key) {
+			if !waited || w.unavailable(key) {
 				free[key] = now
 				continue
 			}
-			most := idleMost
+			most := maxIdle
 			w.mu.Lock()
-			if now-w.death < placesOf {
-				most = netMost
+			if now-w.death < deadEntries {
+				most = maxIdleAfterDeath
 			}
 			w.mu.Unlock()
-			// A release is on its way, then a look, a try, and what a tie adds.
+			// The travel times of a release, a check, an attempt, and what a tie adds.
 			const trips = 5
-			most += w.quarantine() + trips*2*w.s.Lead
+			most += w.quarantine() + trips*2*w.s.Latency
 			if idle := now - max(free[key], since); idle > most {
-				w.wrong("liveness", key, "%s is free for %v, and somebody waits for it since %v", keyName(key), idle, since)
+				w.wrong("liveness", key, "%s has been free for %v, and somebody has been waiting for it since %v", keyName(key), idle, since)
 				free[key] = now
 			}
 		}
 	}
 }
 
-// waited reports since when a key has been waited for, if it is calm and nobody has it.
+// waited returns since when a key has been waited for; ok is false unless there are no faults and nobody holds the key.
 func (w *world) waited(key int, now instant) (since instant, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	calm := w.settled()
-	if w.s.Ears {
+	if w.s.Subscribers {
 		calm = max(calm, heardAgain)
 	}
 	if w.open > 0 || len(w.s.Faults) > 0 && now-w.quiet < calm {
@@ -107,20 +107,20 @@ func (w *world) waited(key int, now instant) (since instant, ok bool) {
 			since = min(since, m.since)
 		}
 	}
-	// What was not there before the calm has nothing to do with it.
+	// The wait before the calm does not count.
 	return max(since, w.quiet), since != never
 }
 
-// anybodys reports that nobody can acquire the key: a majority of the nodes has it for one value, or so many have values
-// that nobody of ours removes that no majority is left.
-func (w *world) anybodys(key int) bool {
+// unavailable reports whether nobody can acquire the key: a majority of the nodes stores one value, or too many nodes store values
+// that none of our clients removes.
+func (w *world) unavailable(key int) bool {
 	count, blocked := map[string]int{}, 0
 	most := w.c.Len()/2 + 1
 	for i := range w.c.Len() {
 		v, ok := w.c.Node(i).Get(keyName(key))
 		switch {
 		case !ok:
-		case w.isOthers(v) || w.isTorn(v):
+		case w.isForeign(v) || w.isTorn(v):
 			blocked++
 		default:
 			count[v]++
@@ -134,13 +134,13 @@ func (w *world) anybodys(key int) bool {
 	return w.c.Len()-blocked < most
 }
 
-// An arrival is a call that waited: from when, until it was served or gave up.
+// An arrival is a call that waited, and the time until it was served or gave up.
 type arrival struct {
 	client, task int
 	called, over instant
 }
 
-// arrivals are all calls that waited for a key, in order.
+// arrivals returns all calls that waited for a key, in order.
 func (h *History) arrivals(key int) (all []arrival) {
 	served := map[int]*Claim{}
 	for _, c := range h.Claims {
@@ -161,31 +161,31 @@ func (h *History) arrivals(key int) (all []arrival) {
 }
 
 const (
-	// queued is after how long whoever waits stands in the queues: a first try, which tells him the nodes' time, and a
-	// second one, both behind what is being taken back of an earlier one. Arrivals closer than that may swap, too.
-	queued = 10 * time.Millisecond
+	// enqueued is how long it takes until a waiter is in the queues: a first attempt, which learns the nodes' time, and a second
+	// one, each behind the rollback of an earlier one. Arrivals closer than that may be swapped, too.
+	enqueued = 10 * time.Millisecond
 
-	// queuedLate is the same where connections were broken at any time before: each that lies in a pool costs a try, and a
-	// longer pause each (real ones are looked at before they are used again).
-	queuedLate = 250 * time.Millisecond
+	// enqueuedLate is the same if connections were broken at any earlier time: each broken connection in a pool costs an attempt
+	// and a longer pause (go-redis checks real connections before it reuses them).
+	enqueuedLate = 250 * time.Millisecond
 
-	// settledTurns is for how long before somebody comes no fault may have struck: places that were lost are back with the
-	// next try, those of the dead lapse.
+	// settledTurns is how long before an arrival there must be no fault: entries that were lost are back with the next attempt,
+	// and those of dead clients expire.
 	settledTurns = 6 * time.Second
 )
 
-// turns is the order that Options.Fair promises: nobody who came later, by more than the nodes' clocks disagree, goes before
-// the first of another process's line, unless a fault strikes.
+// turns judges the order that Options.Fair promises: unless there is a fault, no caller is served before the first waiter of
+// another process that came earlier by more than the difference of the nodes' clocks.
 func turns(h *History) (bad []Violation) {
 	h.Turns = 0
 	if !h.Schedule.Fair {
 		return nil
 	}
-	queued := queued
+	enqueued := enqueued
 	if slices.ContainsFunc(h.Schedule.Faults, func(f Fault) bool { return f.Do != Wall }) {
-		queued = queuedLate
+		enqueued = enqueuedLate
 	}
-	near := queued
+	near := enqueued
 	if len(h.Schedule.Ahead) > 0 {
 		near += slices.Max(h.Schedule.Ahead) - slices.Min(h.Schedule.Ahead)
 	}
@@ -197,14 +197,14 @@ func turns(h *History) (bad []Violation) {
 		if c.Task < 0 {
 			continue
 		}
-		first := false // somebody who came later still waits
+		first := false // a caller that came later still waits
 		for _, a := range arrivals[c.Key] {
 			switch {
-			case a.client == c.Client || a.over <= c.Got+queued:
+			case a.client == c.Client || a.over <= c.Got+enqueued:
 			case a.called > c.Called+near:
-				first = first || a.called < c.Got-queued && !h.struckIn(c.Called-settledTurns, c.Got)
-			case a.called < c.Called-near && a.called < c.Start-queued && !h.behind(arrivals[c.Key], a, c.Start-queued) && !h.struckIn(a.called-settledTurns, c.Got):
-				bad = append(bad, Violation{At: c.Got, Promise: "order", Key: c.Key, Text: fmt.Sprintf("%v came at %v, and goes before c%d, which waits since %v", c, c.Called, a.client, a.called)})
+				first = first || a.called < c.Got-enqueued && !h.struckIn(c.Called-settledTurns, c.Got)
+			case a.called < c.Called-near && a.called < c.Start-enqueued && !h.behind(arrivals[c.Key], a, c.Start-enqueued) && !h.struckIn(a.called-settledTurns, c.Got):
+				bad = append(bad, Violation{At: c.Got, Promise: "order", Key: c.Key, Text: fmt.Sprintf("%v came at %v and was served before c%d, which has waited since %v", c, c.Called, a.client, a.called)})
 			}
 		}
 		if first {
@@ -214,7 +214,7 @@ func turns(h *History) (bad []Violation) {
 	return bad
 }
 
-// behind reports that another call of its process was before it in the line, at that instant.
+// behind reports whether another call of the same process was ahead of it in the local queue, at that instant.
 func (h *History) behind(all []arrival, a arrival, at instant) bool {
 	for _, b := range all {
 		if b.client == a.client && b.task != a.task && b.called <= a.called && b.over >= at {
@@ -224,10 +224,10 @@ func (h *History) behind(all []arrival, a arrival, at instant) bool {
 	return false
 }
 
-// struckIn reports that a fault was on that may change the queues. A client's wall clock has no part in them.
+// struckIn reports whether there was a fault that may change the queues. A client's wall clock does not.
 func (h *History) struckIn(from, to instant) bool {
 	return slices.ContainsFunc(h.Schedule.Faults, func(f Fault) bool {
-		// One that has connections die, or processes, is over a little later than it says.
+		// A fault that kills connections or processes has effects for a little longer than For.
 		const more = 2 * time.Second
 		switch {
 		case f.Do == Wall || f.At > to:

@@ -13,48 +13,51 @@ import (
 
 var newLocker = seam.NewLocker.(func(opt redlock.Options, steady, wall func() time.Time, seed uint64, nodes ...redlock.Node) (*redlock.Locker, error))
 
-// With one connection to a near node nothing could overtake anything there.
+// With a single connection to a near node, no command could overtake another there.
 func init() { *seam.MinBatches = 2 }
 
-// A world plays one schedule. Its clients may use what it knows (who holds what, until when): they are adversaries, and
-// a real one could be as lucky.
+// A world executes one schedule. Its clients may use what it knows (who holds which lock, and until when): they are
+// adversaries, and a real client could do the same by chance.
 type world struct {
 	record
-	s       *Schedule
-	c       *redlocktest.Cluster
-	clients []*client
-	tasks   sync.WaitGroup
-	faults  sync.WaitGroup
-	looks   sync.WaitGroup // at the nodes, until it is calm for good
-	calm    chan struct{}  // closed when no fault strikes any more
+	s        *Schedule
+	c        *redlocktest.Cluster
+	clients  []*client
+	tasks    sync.WaitGroup
+	faults   sync.WaitGroup
+	watchers sync.WaitGroup // watchers of the nodes, which run until calm is closed
+	calm     chan struct{}  // closed when there will be no more faults
 
-	// These are guarded by mu, as the record is.
-	lost   map[string]instant // values that a majority no longer carries since then
-	store  map[int]*fenced
-	depth  map[string]int   // faults under way
-	drops  []int            // requests to be dropped, by node
-	open   int              // faults that are not over
-	quiet  instant          // since when there are none
-	death  instant          // of the last client that died by a fault
-	queue  map[int]waiter   // who waits, by task
-	fickle map[int][]func() // by key: who gives up at the next release
-	join   map[int][]joiner // by key: who comes just before the next release
-	others map[string]bool  // values that are somebody else's
-	throws map[[2]int]int   // by client and node: faults under way that have its calls panic
+	// mu of the record guards these.
+	lost          map[string]instant // values that a majority no longer stores, and since when
+	store         map[int]*fenced
+	depth         map[string]int   // number of active faults, by kind and node
+	drops         []int            // number of requests to drop, by node
+	open          int              // number of active faults
+	quiet         instant          // when a fault last began or ended
+	death         instant          // when a client last died by a fault
+	queue         map[int]waiter   // waiting calls, by task
+	fickle        map[int][]func() // by key: the callers that give up at the next release
+	join          map[int][]joiner // by key: the callers that queue just before the next release
+	foreignValues map[string]bool  // values of foreign clients
+	throws        map[[2]int]int   // number of active faults that make calls panic, by client and node
 }
 
-// Run plays a schedule in a bubble and returns what was seen. It does not judge. trace: count and hash every command
-// that a node is sent, too.
+// Run executes a schedule in a bubble and returns its history. It does not judge. If trace is set, the history includes the
+// number and a hash of all commands that the nodes receive.
 func Run(t *testing.T, s *Schedule, trace bool) *History {
 	t.Helper()
 	var h *History
 	redlocktest.BubbleFunc(t, func() {
 		w := &world{
 			s: s, c: redlocktest.NewSeeded(t, s.Nodes, s.Seed), record: newRecord(s), calm: make(chan struct{}),
-			lost: map[string]instant{}, store: map[int]*fenced{}, depth: map[string]int{}, queue: map[int]waiter{}, fickle: map[int][]func(){}, join: map[int][]joiner{}, others: map[string]bool{}, throws: map[[2]int]int{}, death: -time.Hour, drops: make([]int, s.Nodes),
+			lost: map[string]instant{}, store: map[int]*fenced{}, depth: map[string]int{}, queue: map[int]waiter{}, fickle: map[int][]func(){}, join: map[int][]joiner{}, foreignValues: map[string]bool{}, throws: map[[2]int]int{}, death: -time.Hour, drops: make([]int, s.Nodes),
 		}
 		h = w.h
-		tracers := w.watchNodes(trace)
+		for i := range w.c.Len() {
+			w.setUpNode(i)
+		}
+		tracers := w.hookNodes(trace)
 		for i := range s.Clients {
 			w.clients = append(w.clients, w.newClient(i))
 		}
@@ -67,8 +70,8 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 		w.saveEverySecond()
 		w.faults.Go(w.audit)
 		if s.Edges {
-			w.faults.Go(w.keepOthers)
-			w.looks.Go(w.watchStays)
+			w.faults.Go(w.keepForeign)
+			w.watchers.Go(w.watchStays)
 		}
 		if !s.Unsafe { // keys may outlive their ttl
 			w.faults.Go(w.watchWaiters)
@@ -76,11 +79,11 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 		w.tasks.Wait()
 		w.faults.Wait()
 		close(w.calm)
-		w.looks.Wait()
-		w.removeOthers()
+		w.watchers.Wait()
+		w.removeForeign()
 		w.revive()
 		w.leftovers()
-		w.shut()
+		w.closeLockers()
 		h.Length = w.now()
 		for _, k := range w.live {
 			k.Until = k.lock.Until().Sub(w.began)
@@ -93,8 +96,8 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 	return h
 }
 
-// spread is what is added to a time of the schedule, so that no two things happen at one instant, where the scheduler
-// would choose their order. A shrunk schedule is full of equal times.
+// spread returns a small offset for a time in the schedule, so that no two events happen at the same instant, where the
+// scheduler would choose their order. A shrunk schedule is full of equal times.
 func (w *world) spread(kind, i int) time.Duration {
 	return time.Duration(mix(w.s.Seed, uint64(kind), uint64(i)) % 4093)
 }
@@ -113,21 +116,21 @@ func mix(vs ...uint64) uint64 {
 	return h
 }
 
-// revive asks for every key once the faults are over: somebody has to get it within the longest ttl, the time that
-// go-redis leaves between two dials, and what the library needs to notice.
+// revive acquires every key after the last fault. This must succeed within the longest ttl, plus the pause of go-redis
+// between two dials, plus the time that the library needs to notice.
 func (w *world) revive() {
-	w.once()
+	w.useFreshKey()
 	fresh := w.newClient(len(w.clients))
 	w.clients = append(w.clients, fresh)
 	const slack = 5 * time.Second
 	ttl := w.s.longest()
-	if w.s.Edges { // nobody dies who has adopted for longer
+	if w.s.Edges { // no holder dies that has adopted for longer
 		ttl = min(ttl, time.Minute)
 	}
 	bound := ttl + ttl/10 + slack + w.quarantine()
 	for key := range w.s.Keys - w.s.Alone {
 		c := fresh
-		for i := range w.clients { // an old hand if there is one: it knows nodes that were down
+		for i := range w.clients { // a client from before the faults, if there is one: it has connections to nodes that were down
 			if old := w.clients[(key+i)%len(w.clients)]; !old.isDead() {
 				c = old
 				break
@@ -139,7 +142,7 @@ func (w *world) revive() {
 		cancel()
 		took := w.now() - called
 		if err != nil {
-			w.wrong("liveness", key, "%v after the last fault c%d still does not get the lock: %v", took, c.i, err)
+			w.wrong("liveness", key, "%v after the last fault c%d still cannot acquire the lock: %v", took, c.i, err)
 			continue
 		}
 		w.h.Revived = append(w.h.Revived, took)
@@ -147,13 +150,13 @@ func (w *world) revive() {
 		w.write(c, k)
 		w.end(k, "release")
 		if err := lock.Release(context.Background()); err != nil {
-			w.wrong("liveness", key, "the release of a healthy cluster: %v", err)
+			w.wrong("liveness", key, "release on a healthy cluster: %v", err)
 		}
 	}
 }
 
-// quarantine is for how long a node may grant nothing after it is first asked for a grant since it may have forgotten: by
-// its own clock, from its start as told by an uptime of whole seconds.
+// quarantine returns how long a node may grant nothing, counted from the first request for a grant after it may have lost
+// its memory: it counts by its own clock, from its start, which it derives from an uptime in whole seconds.
 func (w *world) quarantine() time.Duration {
 	if w.s.Guard == 0 {
 		return 0
@@ -161,14 +164,14 @@ func (w *world) quarantine() time.Duration {
 	return w.s.Guard + w.s.Guard/10 + 2*time.Second
 }
 
-// once uses a key that nobody has used, for a moment: what it leaves is looked at, too.
-func (w *world) once() {
+// useFreshKey acquires and releases a key that no client has used, so that what it leaves behind is checked, too.
+func (w *world) useFreshKey() {
 	c := w.newClient(len(w.clients))
 	w.clients = append(w.clients, c)
 	ttl := time.Minute
 	if w.s.Guard > 0 {
 		ttl = w.s.Guard
-		// The last fault may have been one that is quarantined, from when a grant is next asked for.
+		// The last fault may have caused a quarantine, which begins with the next request for a grant.
 		if lock, err := c.locker().TryAcquire(context.Background(), "once", ttl); err == nil {
 			lock.Release(context.Background())
 		}
@@ -176,16 +179,16 @@ func (w *world) once() {
 	}
 	lock, err := c.locker().TryAcquire(context.Background(), "once", ttl)
 	if err != nil {
-		w.wrong("liveness", -1, "a key that nobody has used: %v", err)
+		w.wrong("liveness", -1, "acquire of an unused key: %v", err)
 		return
 	}
 	if err := lock.Release(context.Background()); err != nil {
-		w.wrong("liveness", -1, "the release of a healthy cluster: %v", err)
+		w.wrong("liveness", -1, "release on a healthy cluster: %v", err)
 	}
 }
 
-// shut closes all Lockers, which has to be quick and without error.
-func (w *world) shut() {
+// closeLockers closes all Lockers, which must be quick and succeed.
+func (w *world) closeLockers() {
 	for _, c := range w.clients {
 		if c.isDead() {
 			continue

@@ -1,6 +1,6 @@
-// Package demo plays workers that contend for one lock around one counter, while the Redis masters that keep the
-// lock are killed, hang and come back, and while workers die holding it. It judges from the outside whether the
-// lock held.
+// Package demo shows workers that compete for one lock around one counter, while the Redis masters that store the
+// lock are killed, hang and recover, and while workers die holding it. It checks from the outside whether the lock
+// held.
 package demo
 
 import (
@@ -15,38 +15,38 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 )
 
-// nodes is how many masters the demo has: the smallest number of which two may fail.
+// nodes is the number of masters, the smallest number of which two may fail.
 const nodes = 5
 
-// faultPause is between two faults: long enough to read what happened and to see the workers carry on.
+// faultPause is the time between two faults: long enough to read what happened and to see the workers continue.
 const faultPause = 650 * time.Millisecond
 
-// A Demo is one run. It is used once.
+// A Demo is one run of the demo. It must not be reused.
 type Demo struct {
-	Workers int           // how many contend, 1 to 9
-	Length  time.Duration // 0: until the context ends
+	Workers int           // number of workers, 1 to 9
+	Length  time.Duration // 0: until the context is done
 
 	cluster  cluster
 	state    *state
 	counter  counter
 	sections atomic.Int64
 
-	// Only tests set these, to show that the verdict can be bad.
-	withoutLock bool          // the workers do not ask for the lock
-	lossy       func(n int64) // stores the counter instead
+	// Set only by tests, to show that the demo detects a lock that does not hold.
+	withoutLock bool          // the workers do not acquire the lock
+	lossy       func(n int64) // replaces the store of the counter
 }
 
 // A View shows a demo while it runs.
 type View interface {
-	show(d *Demo, done <-chan struct{}) // returns when done is closed and everything has been shown
+	show(d *Demo, done <-chan struct{}) // returns after done is closed and everything has been shown
 	palette() paint
 
-	// Leave undoes what the view did to the terminal. It is for a process that exits in the middle of Play.
+	// Leave restores the terminal. It is for a process that exits in the middle of Play.
 	Leave()
 }
 
-// Play runs the demo until its time has passed or ctx ends, shows it in v, and writes an introduction and the verdict
-// to out. It reports whether the lock held.
+// Play runs the demo until Length has passed or ctx is done, shows it in v, and writes an introduction and the
+// verdict to out. It reports whether the lock held. The error says that the nodes could not be started.
 func (d *Demo) Play(ctx context.Context, out io.Writer, v View) (held bool, err error) {
 	c, err := startCluster(nodes)
 	if err != nil {
@@ -55,7 +55,7 @@ func (d *Demo) Play(ctx context.Context, out io.Writer, v View) (held bool, err 
 	defer c.Close()
 	d.cluster = c
 	d.state = newState(d.Workers)
-	fmt.Fprintf(out, "five Redis masters; use them from other shells, too:\nexport REDLOCK_NODES=%s\n\n", strings.Join(c.addrs(), ","))
+	fmt.Fprintf(out, "five Redis masters; to use them from other shells:\nexport REDLOCK_NODES=%s\n\n", strings.Join(c.addrs(), ","))
 
 	if d.Length > 0 {
 		var cancel context.CancelFunc
@@ -82,9 +82,9 @@ func (d *Demo) Play(ctx context.Context, out io.Writer, v View) (held bool, err 
 	return t.ok(), nil
 }
 
-// injectFaults goes through the kinds of faults in turn, so that each is seen within a few seconds, on nodes taken at
-// random. At most a minority of the nodes is down at a time: without a majority nobody gets the lock, which is safe
-// but shows nothing.
+// injectFaults injects each kind of fault in turn, so that all of them are seen within a few seconds, on randomly
+// chosen nodes. At most a minority of the nodes is down at a time: without a majority nobody acquires the lock, which
+// is safe but shows nothing.
 func (d *Demo) injectFaults(ctx context.Context, workers []*worker) {
 	next := 0
 	for {
@@ -114,7 +114,7 @@ func (d *Demo) harm(h health) {
 
 func (d *Demo) heal(h health) { d.turn(h, up) }
 
-// turn gives a random node of one health another.
+// turn changes a random node from one health to another.
 func (d *Demo) turn(from, to health) {
 	n := d.cluster.pick(from)
 	if n == nil {
@@ -136,7 +136,7 @@ func (d *Demo) store(n int64) {
 	d.counter.n.Store(n)
 }
 
-// claim is the lock's fence and validity; made up where there is no lock.
+// claim returns the fencing token and the validity check of a lock. Without a lock it makes them up.
 func (d *Demo) claim(lock *redlock.Lock) (fence int64, valid func() bool) {
 	if lock == nil {
 		return d.sections.Load() + 1, func() bool { return true }

@@ -26,7 +26,7 @@ func play(t *testing.T, d *Demo) (*tally, string) {
 	return &d.state.tally, out.String()
 }
 
-// The length is that of the first faults: a kill, a hang and a death.
+// The length covers the first faults: a kill, a hang and a death.
 func TestDemoHolds(t *testing.T) {
 	t.Parallel()
 	got, out := play(t, &Demo{Workers: 4, Length: 3500 * time.Millisecond})
@@ -61,7 +61,7 @@ func TestDemoNoticesABrokenCounter(t *testing.T) {
 	t.Parallel()
 	d := &Demo{Workers: 2, Length: 700 * time.Millisecond}
 	d.lossy = func(n int64) {
-		if n != 2 || d.sections.Load() > 3 { // the second increment is written twice over
+		if n != 2 || d.sections.Load() > 3 { // the write of 2 is dropped in the first three sections
 			d.counter.n.Store(n)
 		}
 	}
@@ -111,7 +111,7 @@ func TestVerdict(t *testing.T) {
 
 var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 
-// The widest of everything, in 80 columns and 24 lines.
+// The widest content fits in 80 columns and 24 lines.
 func TestScreenFits(t *testing.T) {
 	c, err := startCluster(nodes)
 	if err != nil {
@@ -155,7 +155,7 @@ func TestScreenFits(t *testing.T) {
 	}
 }
 
-// The cursor is back at the end, however it ends.
+// The cursor is visible at the end, however the demo ends.
 func TestScreenLeavesTheTerminal(t *testing.T) {
 	t.Parallel()
 	logging.Disable()
@@ -208,10 +208,10 @@ func TestNodeFaults(t *testing.T) {
 		t.Error("got a lock from one node of three")
 	}
 	c[1].set(up)
-	try() // n3 is still away
+	try() // n3 is still down
 }
 
-// The timeline is well-formed XML with a lane for each node and worker, a box for each holder, and the faults.
+// The timeline is well-formed XML with a row for each node and worker, a box for each holder, and the faults.
 func TestTimeline(t *testing.T) {
 	d := &Demo{Workers: 2, Length: 4 * time.Second, state: newState(2)}
 	yes := func() bool { return true }
@@ -222,7 +222,7 @@ func TestTimeline(t *testing.T) {
 	d.state.enter(1, 8, yes)
 	d.state.fault(&node{name: "n2", i: 1}, up, 5)
 	d.state.die(1, time.Now())
-	d.state.fault(&node{name: "n3", i: 2}, hung, 4) // and it stays so
+	d.state.fault(&node{name: "n3", i: 2}, hung, 4) // it stays hung
 	var out bytes.Buffer
 	if err := d.WriteTimeline(&out); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Lines is a view that prints a line for every event.
+// Lines returns a view that prints one line for each event.
 func Lines(out io.Writer) View { return &lines{out: out} }
 
 type lines struct {
@@ -19,7 +19,7 @@ func (l *lines) palette() paint { return false }
 func (l *lines) Leave() {}
 
 func (l *lines) show(d *Demo, done <-chan struct{}) {
-	fmt.Fprintf(l.out, "%d workers share one counter, and the lock says whose turn it is. Each line shows the\nvotes of n1 to n%d: yes, no (not its lock), - (no answer), . (not waited for)\n\n", d.Workers, nodes)
+	fmt.Fprintf(l.out, "%d workers share one counter; the lock decides which of them may change it. Each line shows\nthe votes of n1 to n%d: yes, no (not its lock), - (no reply), . (not waited for)\n\n", d.Workers, nodes)
 	for {
 		select {
 		case <-d.state.news:
@@ -31,7 +31,7 @@ func (l *lines) show(d *Demo, done <-chan struct{}) {
 	}
 }
 
-// print writes what is new. Not under the state's lock: out may block.
+// print writes the new events, without holding the state's mutex: out may block.
 func (l *lines) print(s *state) {
 	s.mu.Lock()
 	fresh := slices.Clone(s.events[max(len(s.events)-(s.added-l.seen), 0):])

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/proxy"
 )
 
-// A health is what the demo has done to a node.
+// A health is the fault, if any, that the demo has injected into a node.
 type health uint8
 
 const (
@@ -31,9 +31,9 @@ func (h health) String() string {
 	return "?"
 }
 
-// A node is one Redis master: a miniredis in this process, behind a proxy that can refuse, hang and pass. What the node
-// stores survives, as with `appendfsync always`: a node that forgets must stay away for the longest ttl, and the demo
-// does not know the ttls of clients in other shells.
+// A node is one Redis master: a miniredis in this process behind a proxy that can refuse connections, hang, or pass
+// everything on. Its data survives a kill, as with `appendfsync always`: a node that loses its data must stay away for
+// the longest ttl, and the demo does not know the ttls of clients in other shells.
 type node struct {
 	name   string
 	i      int
@@ -46,7 +46,7 @@ type node struct {
 
 func newNode(i int) (*node, error) {
 	n := &node{name: fmt.Sprintf("n%d", i+1), i: i, server: miniredis.NewMiniRedis()}
-	n.server.ClockTTL(true) // else no key ever expires, and the locks of dead workers would stay
+	n.server.ClockTTL(true) // otherwise no key expires, and the locks of dead workers would stay
 	if err := n.server.Start(); err != nil {
 		return nil, err
 	}
@@ -64,9 +64,9 @@ func (n *node) health() health {
 	return n.state
 }
 
-// set kills, hangs or revives the node. A killed node refuses connections. A hung one accepts them and requests, as a
-// stopped process does, and executes the requests when it is revived, however late. Reviving a killed node fails if
-// another program took its port.
+// set kills, hangs or revives the node. A killed node refuses connections. A hung one accepts connections and requests,
+// like a stopped process, and executes the requests when it is revived, however late. Reviving a killed node fails if
+// another program has taken its port.
 func (n *node) set(h health) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -83,7 +83,7 @@ func (n *node) close() {
 	n.server.Close()
 }
 
-// A cluster is the demo's nodes.
+// A cluster is the set of the demo's nodes.
 type cluster []*node
 
 func startCluster(n int) (cluster, error) {
@@ -107,7 +107,7 @@ func (c cluster) addrs() []string {
 	return as
 }
 
-// spare is how many more nodes may fail with a majority left.
+// spare returns how many more nodes may fail while a majority remains.
 func (c cluster) spare() int {
 	failed := 0
 	for _, n := range c {
@@ -118,7 +118,7 @@ func (c cluster) spare() int {
 	return (len(c)-1)/2 - failed
 }
 
-// pick returns a random node of that health; nil if there is none.
+// pick returns a random node of the given health, or nil if there is none.
 func (c cluster) pick(h health) *node {
 	var some []*node
 	for _, n := range c {
@@ -132,7 +132,7 @@ func (c cluster) pick(h health) *node {
 	return some[rand.IntN(len(some))]
 }
 
-// Close ends all nodes.
+// Close stops all nodes.
 func (c cluster) Close() {
 	for _, n := range c {
 		n.close()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A paint is whether to colour.
+// A paint reports whether to use colours.
 type paint bool
 
 func (p paint) in(code, s string) string {
@@ -27,26 +27,25 @@ func (p paint) bold(s string) string { return p.in("1", s) }
 const (
 	frameEvery  = 100 * time.Millisecond
 	screenWidth = 79 // a cursor in the 80th column wraps on some terminals
-	fixedLines  = 11 // of the screen, beside one for each worker and each event
+	fixedLines  = 11 // of the screen, in addition to one line for each worker and each event
 	mostEvents  = 7
 	leastEvents = 2
 )
 
-// eventLines is how many events a terminal has room for; ok is false if there is none for
-// the rest of the screen.
+// eventLines returns how many events a terminal has room for; ok is false if the terminal is too small for the screen.
 func eventLines(workers, columns, rows int) (n int, ok bool) {
 	n = min(rows-1-fixedLines-workers, mostEvents)
 	return n, columns > screenWidth && n >= leastEvents
 }
 
-// Fits reports whether a terminal is large enough for a Screen of so many workers.
+// Fits reports whether a terminal is large enough for a Screen with that many workers.
 func Fits(workers, columns, rows int) bool {
 	_, ok := eventLines(workers, columns, rows)
 	return ok
 }
 
-// Screen is a view that redraws a terminal in place. What was on the terminal before stays above it, and the last frame
-// stays at the end. size is asked before each frame.
+// Screen returns a view that redraws a terminal in place. Earlier output stays above it, and the last frame remains at
+// the end. It calls size before each frame.
 func Screen(out io.Writer, colour bool, size func() (columns, rows int)) View {
 	return &screen{out: out, paint: paint(colour), size: size}
 }
@@ -55,7 +54,7 @@ type screen struct {
 	out   io.Writer
 	paint paint
 	size  func() (columns, rows int)
-	drawn int // lines of the last frame
+	drawn int // number of lines of the last frame
 }
 
 func (s *screen) palette() paint { return s.paint }
@@ -76,18 +75,17 @@ func (s *screen) show(d *Demo, done <-chan struct{}) {
 	}
 }
 
-// Leave gives the terminal back: the cursor is shown, on an empty line below the frame,
-// where the terminal may have echoed a ^C.
+// Leave shows the cursor again, on an empty line below the frame, where the terminal may have echoed a ^C.
 func (s *screen) Leave() { fmt.Fprint(s.out, "\r\x1b[K\x1b[?25h") }
 
-// draw goes back to the first line of the last frame and writes over it.
+// draw moves to the first line of the last frame and writes over it.
 func (s *screen) draw(d *Demo) {
 	var b strings.Builder
 	columns, rows := s.size()
 	if events, ok := eventLines(d.Workers, columns, rows); !ok {
-		// The terminal was made too small: lines that wrap or scroll away can not be
-		// gone back to.
-		b.WriteString("\x1b[H\x1b[J" + clipLine("too small for the demo: 80 columns, 24 lines", columns-1))
+		// The terminal was made too small: the cursor cannot return over lines that wrapped
+		// or scrolled away.
+		b.WriteString("\x1b[H\x1b[J" + clipLine("too small for the demo: 80 columns, 24 lines needed", columns-1))
 		s.drawn = 0
 	} else {
 		frame := s.frame(d, time.Now(), events)
@@ -102,7 +100,7 @@ func (s *screen) draw(d *Demo) {
 	io.WriteString(s.out, b.String())
 }
 
-// frame is what the screen shows now, at most 79 columns wide.
+// frame returns the lines of the screen, each at most 79 columns wide.
 func (s *screen) frame(d *Demo, now time.Time, events int) []string {
 	p, st := s.paint, d.state
 	st.mu.Lock()
@@ -135,9 +133,9 @@ func (s *screen) frame(d *Demo, now time.Time, events int) []string {
 		out = append(out, s.worker(a, now))
 	}
 	out = append(out,
-		"", p.dim(" yes: gives it the lock   no: not its lock   -: no answer   .: not waited for"), "",
+		"", p.dim(" yes: grants the lock   no: not its lock   -: no reply   .: not waited for"), "",
 		fmt.Sprintf(" counter %s   overlaps %s   fences %s   renewals %d   losses %d",
-			p.bold(fmt.Sprint(d.counter.n.Load())), s.zero(t.overlaps), s.growing(t.repeated), t.renewals, t.lost), "")
+			p.bold(fmt.Sprint(d.counter.n.Load())), s.zero(t.overlaps), s.increasing(t.repeated), t.renewals, t.lost), "")
 	for i := range events {
 		line := ""
 		if i < len(story) {
@@ -152,7 +150,7 @@ func (s *screen) frame(d *Demo, now time.Time, events int) []string {
 	return out
 }
 
-// worker is a worker's row: what the nodes said in its last round, and where it stands.
+// worker returns a worker's row: the votes of its last round, and its role.
 func (s *screen) worker(a workerState, now time.Time) string {
 	p := s.paint
 	name, row := nameCell(a.name), ""
@@ -197,16 +195,16 @@ func (s *screen) zero(n int) string {
 	return s.paint.bad(fmt.Sprint(n))
 }
 
-func (s *screen) growing(repeated int) string {
+func (s *screen) increasing(repeated int) string {
 	if repeated == 0 {
-		return s.paint.good("growing")
+		return s.paint.good("increasing")
 	}
-	return s.paint.bad("NOT GROWING")
+	return s.paint.bad("NOT INCREASING")
 }
 
 func tenths(d time.Duration) string { return fmt.Sprintf("%.1fs", max(d, 0).Seconds()) }
 
-// cell is a field of the table, nameCell the first one of a row.
+// cell pads a field of the table, nameCell the first one of a row.
 func cell(s string) string { return fmt.Sprintf("%-7s", s) }
 
 func nameCell(s string) string { return fmt.Sprintf(" %-9s", s) }

@@ -8,60 +8,61 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 )
 
-// A role is what a worker is doing.
+// A role is what a worker is currently doing.
 type role uint8
 
 const (
 	idle role = iota
 	waits
 	holds
-	dead // with the lock, which it did not give back
+	dead // holding the lock, which it did not release
 )
 
-// A state is what there is to see: the workers, what happened and what it amounts to. Workers and observers write
-// to it, the views read copies. Its methods may be called from any goroutine.
+// A state is what the views show: the workers, the events, and the tally. Workers and observers write to it; the views
+// read copies. Its methods may be called from any goroutine.
 type state struct {
 	began time.Time
 
 	mu      sync.Mutex
 	workers []workerState
 	healths [nodes]nodeState
-	events  []event // the last maxEvents at least
-	added   int     // events so far, also those that were dropped
+	events  []event // at least the last maxEvents
+	added   int     // number of events so far, including those dropped from events
 	tally   tally
 	orphan  orphan        // the lock of the last worker that died
-	past    []span        // what the nodes and the workers did, for the timeline; a lane's last is open
-	news    chan struct{} // an event was added
+	past    []span        // completed activities of nodes and workers, for the timeline
+	news    chan struct{} // signals that an event was added
 }
 
-// An workerState is a worker as it is seen.
+// A workerState is the visible state of a worker.
 type workerState struct {
 	name    string
 	role    role
 	since   time.Time
 	fence   int64
 	renewed int
-	until   time.Time     // dead: when the nodes forget its lock
-	round   redlock.Round // the last that asked for the lock or renewed it
+	until   time.Time     // for a dead worker: when its lock expires
+	round   redlock.Round // the last round that acquired or extended the lock
 }
 
-// A nodeState is what was last done to a node, and when.
+// A nodeState is the health of a node and when it last changed.
 type nodeState struct {
 	health health
 	since  time.Duration
 }
 
+// An orphan is the lock of a worker that died.
 type orphan struct {
-	of   string // "": there is none
+	of   string // "": none
 	died time.Time
 }
 
-// An event is one line of the story.
+// An event is one line of output.
 type event struct {
 	at      time.Duration
 	who     string
 	text    string
-	routine bool // goes without saying on the screen
+	routine bool // not shown on the screen
 	alarm   bool
 }
 
@@ -73,18 +74,17 @@ func newState(workers int) *state {
 	return s
 }
 
-// maxSpans bounds what is remembered for the timeline: an hour of the usual four workers.
+// maxSpans limits the memory of the timeline: it is enough for an hour with the default four workers.
 const maxSpans = 1 << 18
 
-// maxEvents bounds the events that are remembered. A printer that is further behind than
-// that skips some.
+// maxEvents limits the number of events in memory. A view that falls further behind skips the older ones.
 const maxEvents = 1000
 
-// add needs s.mu.
+// add appends an event. The caller holds s.mu.
 func (s *state) add(e event) {
 	e.at = time.Since(s.began)
 	if s.added++; len(s.events) >= 2*maxEvents {
-		s.events = append([]event(nil), s.events[maxEvents:]...) // a demo may run for ever
+		s.events = append([]event(nil), s.events[maxEvents:]...) // a demo may run forever
 	}
 	s.events = append(s.events, e)
 	select {
@@ -93,12 +93,12 @@ func (s *state) add(e event) {
 	}
 }
 
-// observe is a worker's Options.Observe.
+// observe is the Options.Observe of a worker's Locker.
 func (s *state) observe(worker int, r redlock.Round) {
 	switch r.Op {
 	case redlock.OpAcquire, redlock.OpExtend:
 	default:
-		return // what is given back or undone would only hide who voted for the holder
+		return // a release or a rollback would only hide who voted for the holder
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,14 +124,14 @@ func yeses(r redlock.Round) int {
 	return n
 }
 
-// wait: a worker asks for the lock.
+// wait records that a worker waits for the lock.
 func (s *state) wait(worker int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.setRole(worker, waits)
 }
 
-// setRole needs s.mu.
+// setRole ends the worker's current role and begins a new one. The caller holds s.mu.
 func (s *state) setRole(worker int, r role) *workerState {
 	a := &s.workers[worker]
 	now := time.Now()
@@ -142,14 +142,14 @@ func (s *state) setRole(worker int, r role) *workerState {
 	return a
 }
 
-// note keeps a span for the timeline. It needs s.mu.
+// note records a span for the timeline. The caller holds s.mu.
 func (s *state) note(p span) {
-	if len(s.past) < maxSpans { // a demo may run for ever
+	if len(s.past) < maxSpans { // a demo may run forever
 		s.past = append(s.past, p)
 	}
 }
 
-// enter: a worker has the lock and begins.
+// enter records that a worker has acquired the lock and begins its critical section.
 func (s *state) enter(worker int, fence int64, valid func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,11 +158,11 @@ func (s *state) enter(worker int, fence int64, valid func() bool) {
 	a.fence, a.renewed = fence, 0
 	if o := s.orphan; o.of != "" {
 		s.orphan = orphan{}
-		s.add(event{who: a.name, text: fmt.Sprintf("got the lock %s after %s died: its ttl was over", round(time.Since(o.died)), o.of)})
+		s.add(event{who: a.name, text: fmt.Sprintf("got the lock %s after %s died: its ttl had expired", round(time.Since(o.died)), o.of)})
 	}
 }
 
-// wrote: the worker wrote the counter and leaves.
+// wrote records that a worker has written the counter and leaves its critical section.
 func (s *state) wrote(worker int, from, to int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,17 +173,17 @@ func (s *state) wrote(worker int, from, to int64) {
 	s.setRole(worker, idle)
 }
 
-// lose: the worker was told that the lock is lost, wrote nothing and leaves.
+// lose records that a worker learned in time that its lock was lost, and leaves its critical section without writing.
 func (s *state) lose(worker int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tally.leave(worker)
 	s.tally.lost++
-	s.add(event{who: s.workers[worker].name, text: "lost the lock, was told in time and wrote nothing", alarm: true})
+	s.add(event{who: s.workers[worker].name, text: "lost the lock, learned of it in time and wrote nothing", alarm: true})
 	s.setRole(worker, idle)
 }
 
-// die: the worker is gone and its lock is not.
+// die records that a worker died while it held the lock.
 func (s *state) die(worker int, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,10 +192,10 @@ func (s *state) die(worker int, until time.Time) {
 	a := s.setRole(worker, dead)
 	a.until = until
 	s.orphan = orphan{of: a.name, died: time.Now()}
-	s.add(event{who: a.name, text: "DIED holding the lock: nobody gives it back", alarm: true})
+	s.add(event{who: a.name, text: "DIED holding the lock: nobody releases it", alarm: true})
 }
 
-// restart: a worker that had died is started again.
+// restart records that a dead worker was started again.
 func (s *state) restart(worker int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,7 +204,7 @@ func (s *state) restart(worker int) {
 	s.add(event{who: a.name, text: "started again"})
 }
 
-// fault: something was done to a node.
+// fault records a change of a node's health. left is the number of nodes that are up now.
 func (s *state) fault(n *node, h health, left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +215,7 @@ func (s *state) fault(n *node, h health, left int) {
 		e.text = "KILLED: refuses connections"
 	case hung:
 		s.tally.hung++
-		e.text = "HUNG: takes requests, answers none"
+		e.text = "HUNG: accepts requests, replies to none"
 	default:
 		s.tally.revived++
 		e.text = "back"
@@ -229,7 +229,7 @@ func (s *state) fault(n *node, h health, left int) {
 	s.healths[n.i] = nodeState{h, now}
 }
 
-// trouble: something went wrong that is not part of the play.
+// trouble records an error that is not one of the injected faults.
 func (s *state) trouble(who string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,7 +237,7 @@ func (s *state) trouble(who string, err error) {
 	s.add(event{who: who, text: err.Error(), alarm: true})
 }
 
-// votes shows a round's votes in the nodes' order, a word for each.
+// votes formats a round's votes in the order of the nodes, one word for each.
 func votes(r redlock.Round) string {
 	s := ""
 	for _, v := range r.Votes {
@@ -246,7 +246,7 @@ func votes(r redlock.Round) string {
 	return s
 }
 
-// voteWord is what a node said.
+// voteWord returns the word for a node's vote.
 func voteWord(v redlock.Vote) string {
 	switch v.Answer {
 	case redlock.Yes:

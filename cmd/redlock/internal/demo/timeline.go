@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// A span is a stretch of time on a lane of the timeline: a node that was killed or hung, or a worker that waited for
-// the lock, held it, or was dead with it.
+// A span is a period in a row of the timeline: a node that was killed or hung, or a worker that waited for the lock,
+// held it, or died holding it.
 type span struct {
-	worker   bool // else a node
+	worker   bool // of a worker, otherwise of a node
 	lane     int
 	from, to time.Duration
 	health   health // of a node
@@ -19,7 +19,7 @@ type span struct {
 	fence    int64  // of a worker that held the lock
 }
 
-// The timeline's measures, in pixels.
+// The dimensions of the timeline, in pixels.
 const (
 	timelineWidth = 1000
 	marginLeft    = 90
@@ -31,14 +31,14 @@ const (
 	footHeight    = 30
 )
 
-// colours of the timeline: dark enough to be told apart in print.
+// timelineColours are dark enough to be distinguished in print.
 var timelineColours = map[string]string{
 	"killed": "#c0392b", "hung": "#e39b1b", "waits": "#cfd8dc", "holds": "#2e8b57", "dead": "#34495e",
 }
 
-// WriteTimeline draws what happened as an SVG picture: a lane for each node with the time it was killed or hung, a lane
-// for each worker with the time it waited for the lock and held it, and the fencing tokens in the order of time. It is
-// called after Play.
+// WriteTimeline writes an SVG picture of the demo: a row for each node with the periods in which it was killed or hung,
+// a row for each worker with the periods in which it waited for the lock and held it, and the fencing tokens over time.
+// It is called after Play.
 func (d *Demo) WriteTimeline(w io.Writer) error {
 	s := d.state
 	s.mu.Lock()
@@ -47,7 +47,7 @@ func (d *Demo) WriteTimeline(w io.Writer) error {
 		length = d.Length
 	}
 	past := slices.Clone(s.past)
-	for i, n := range s.healths { // what had not ended
+	for i, n := range s.healths { // periods that had not ended
 		if n.health != up {
 			past = append(past, span{lane: i, from: n.since, to: length, health: n.health})
 		}
@@ -67,7 +67,7 @@ func (d *Demo) WriteTimeline(w io.Writer) error {
 	return p.w.Flush()
 }
 
-// A picture is a timeline being drawn. The writer keeps the first error.
+// A picture is a timeline that is being drawn. Its writer keeps the first error.
 type picture struct {
 	w       *bufio.Writer
 	length  time.Duration
@@ -76,12 +76,13 @@ type picture struct {
 
 func (p *picture) printf(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
 
+// x returns the horizontal position of an instant.
 func (p *picture) x(at time.Duration) float64 {
 	at = min(max(at, 0), p.length)
 	return marginLeft + float64(at)/float64(p.length)*(timelineWidth-marginLeft-marginRight)
 }
 
-// y is the top of a lane.
+// y returns the top of a row.
 func (p *picture) y(worker bool, lane int) int {
 	y := headHeight + lane*laneHeight
 	if worker {
@@ -148,7 +149,7 @@ func (p *picture) span(s span) {
 		from, p.y(s.worker, s.lane)+inset, max(to-from, 1), laneHeight-2*inset, timelineColours[kind], text, s.from.Seconds(), s.to.Seconds())
 }
 
-// fences draws a point for each holder's token, which grow from left to right where all is well.
+// fences draws a point for the token of each holder. They rise from left to right if the tokens increase.
 func (p *picture) fences(past []span) {
 	var held []span
 	for _, s := range past {

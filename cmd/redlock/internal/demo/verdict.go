@@ -5,29 +5,28 @@ import (
 	"strings"
 )
 
-// A tally is what happened in a demo. Its verdict is drawn from nothing else.
+// A tally counts what happened in a demo. The verdict depends on nothing else.
 type tally struct {
-	entered   int   // times that somebody was given the lock
-	overlaps  int   // entries that met another inside whose lock was still valid
-	overslept int   // entries that met one who was past its Until and had not noticed yet
+	entered   int   // times that a worker acquired the lock
+	overlaps  int   // entries while another worker was inside with a valid lock
+	overslept int   // entries while another worker was inside with an expired lock that it had not noticed yet
 	fence     int64 // of the last entry
 	repeated  int   // entries whose fence was not greater than the one before
 
-	inside map[int]func() bool // workers in the critical section now, and whether their locks are valid
+	inside map[int]func() bool // for each worker in the critical section, whether its lock is valid
 
 	increments int64 // sections that ended with a write
-	counter    int64 // what came of them; set at the end
+	counter    int64 // the final value; set at the end
 
 	renewals, lost, died           int
 	killed, hung, revived, trouble int
 }
 
-// enter notes that a worker begins its critical section, by the worker itself.
+// enter records that a worker begins its critical section. The worker itself calls it.
 //
-// Who is still inside past its Until is no overlap: where the machine stood still for
-// longer than the lock was valid, its holder learns of that when it is given the
-// processor again, and the next one may be faster. No lock can do better; what it must
-// not do is write, and the counter tells if it did.
+// Another worker that is still inside past its Until is no overlap: if the machine stands still for longer than the
+// validity, that worker learns of the expiry only when it runs again, and the next holder may be scheduled first. No
+// lock can prevent this. The late worker must not write any more; the counter shows if it did.
 func (t *tally) enter(worker int, fence int64, valid func() bool) {
 	t.entered++
 	met, late := false, false
@@ -62,17 +61,17 @@ type finding struct {
 	ok   bool
 }
 
-// findings judge. A demo in which nobody ever got the lock has shown nothing.
+// findings returns the checks of the verdict. A demo in which nobody acquired the lock has shown nothing and fails.
 func (t *tally) findings() []finding {
 	fences := "yes"
 	if t.repeated > 0 {
-		fences = fmt.Sprintf("no, %d times not", t.repeated)
+		fences = fmt.Sprintf("no, %d violations", t.repeated)
 	}
 	return []finding{
 		{"increments made", fmt.Sprint(t.increments), t.increments > 0},
 		{"counter", fmt.Sprintf("%d, want %d", t.counter, t.increments), t.counter == t.increments},
 		{"overlaps", fmt.Sprint(t.overlaps), t.overlaps == 0},
-		{"fences strictly growing", fences, t.repeated == 0},
+		{"fences strictly increasing", fences, t.repeated == 0},
 	}
 }
 
@@ -85,7 +84,7 @@ func (t *tally) ok() bool {
 	return true
 }
 
-// verdict is the text at the end.
+// verdict returns the text at the end.
 func (t *tally) verdict(p paint) string {
 	var b strings.Builder
 	b.WriteString("verdict\n")
@@ -94,20 +93,20 @@ func (t *tally) verdict(p paint) string {
 		if !f.ok {
 			mark = p.bad("FAILED")
 		}
-		fmt.Fprintf(&b, "  %-25s %-26s %s\n", f.what, f.got, mark)
+		fmt.Fprintf(&b, "  %-26s %-26s %s\n", f.what, f.got, mark)
 	}
 	note := func(what, format string, args ...any) {
-		fmt.Fprintf(&b, "  %-25s %s\n", what, fmt.Sprintf(format, args...))
+		fmt.Fprintf(&b, "  %-26s %s\n", what, fmt.Sprintf(format, args...))
 	}
 	note("nodes", "%d killed, %d hung, %d revived", t.killed, t.hung, t.revived)
 	note("workers", "%d died holding the lock", t.died)
 	note("renewals", "%d", t.renewals)
-	note("losses told in time", "%d", t.lost)
+	note("losses noticed in time", "%d", t.lost)
 	if t.overslept > 0 {
-		note("holders that overslept", "%d: the machine stalled for longer than the ttl", t.overslept)
+		note("holders past expiry", "%d: the machine stalled for longer than the ttl", t.overslept)
 	}
 	if t.trouble > 0 {
-		note("troubles", "%d, see above", t.trouble)
+		note("unexpected errors", "%d, see above", t.trouble)
 	}
 	if t.ok() {
 		b.WriteString(p.good("the lock held") + "\n")

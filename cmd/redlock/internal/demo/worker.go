@@ -11,35 +11,35 @@ import (
 )
 
 const (
-	// counterKey is the demo's lock.
+	// counterKey is the key of the demo's lock.
 	counterKey = "demo/counter"
 
-	// demoTTL is short, so that a watcher sees a dead worker's lock expire.
+	// demoTTL is short, so that viewers see a dead worker's lock expire.
 	demoTTL = time.Second
 
-	// Each longEvery-th section takes longer than the ttl, and is only safe because the
-	// lock is renewed.
+	// Every longEvery-th section takes longer than the ttl, and is safe only because the
+	// lock is extended.
 	longEvery   = 12
 	longSection = 1300 * time.Millisecond
 
-	shortSection    = 60 * time.Millisecond  // and up to as much again
-	betweenSections = 100 * time.Millisecond // of a worker, and up to as much again
+	shortSection    = 60 * time.Millisecond  // up to twice as long, chosen at random
+	betweenSections = 100 * time.Millisecond // pause of a worker, up to twice as long
 )
 
-// A counter is what the lock protects. To increment it is to read, to take a while and
-// to write, on purpose: of two who do so at once, one increment is lost. Load and
-// Store only keep the screen's look at it from being a data race.
+// A counter is the resource that the lock protects. An increment reads it, waits and writes
+// it, on purpose: if two workers do so at once, one increment is lost. The atomic Load and
+// Store only prevent a data race with the screen, which reads the counter too.
 type counter struct{ n atomic.Int64 }
 
-// A worker stands for one process: it has a Locker, and so connections, of its own.
+// A worker stands for one process: it has a Locker, and therefore connections, of its own.
 type worker struct {
 	d      *Demo
 	i      int
 	locker *redlock.Locker
-	doomed atomic.Bool // is to die with the lock next time
+	doomed atomic.Bool // dies the next time it holds the lock
 }
 
-// run works until ctx is done. What is under way then is finished.
+// run works until ctx is done. A section that has begun by then is completed.
 func (w *worker) run(ctx context.Context) {
 	if !w.start() {
 		return
@@ -63,7 +63,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// start makes the worker's Locker.
+// start opens the worker's Locker and reports whether it succeeded.
 func (w *worker) start() bool {
 	name := w.d.state.workers[w.i].name
 	l, err := redlock.Open(redlock.Options{
@@ -78,8 +78,8 @@ func (w *worker) start() bool {
 	return true
 }
 
-// section is the critical section. ctx ends when the lock is lost, and also when the
-// demo is over; only then is the lock still valid.
+// section is the critical section. ctx is done when the lock is lost and when the demo
+// ends; only in the second case is the lock still valid.
 func (w *worker) section(ctx context.Context, lock *redlock.Lock) error {
 	s := w.d.state
 	fence, valid := w.d.claim(lock)
@@ -99,8 +99,8 @@ func (w *worker) section(ctx context.Context, lock *redlock.Lock) error {
 	return nil
 }
 
-// die takes the lock and ends in the middle of its section, as a process does that is
-// killed: nothing is written, and nobody renews the lock or gives it back. Then the worker is
+// die acquires the lock and stops in the middle of its section, like a process that is
+// killed: it writes nothing, and nobody extends or releases the lock. Then the worker is
 // started again.
 func (w *worker) die(ctx context.Context) error {
 	lock, err := w.locker.Acquire(ctx, counterKey, demoTTL)
@@ -112,8 +112,8 @@ func (w *worker) die(ctx context.Context) error {
 	s.enter(w.i, lock.Fence(), lock.Valid)
 	pause(ctx, shortSection)
 	s.die(w.i, lock.Until())
-	// The dead process's Locker is kept until its lock has expired, because Close would give
-	// the lock back.
+	// The dead process's Locker is kept until its lock has expired, because Close would
+	// release the lock.
 	pause(ctx, time.Until(lock.Until())+demoTTL/4)
 	s.restart(w.i)
 	w.locker.Close()
@@ -123,7 +123,7 @@ func (w *worker) die(ctx context.Context) error {
 	return nil
 }
 
-// pause sleeps, but not beyond ctx.
+// pause sleeps for d, or until ctx is done.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -133,5 +133,5 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// atLeast is d and up to as much again.
+// atLeast returns a random duration from d up to twice d.
 func atLeast(d time.Duration) time.Duration { return d + time.Duration(rand.Int64N(int64(d))) }

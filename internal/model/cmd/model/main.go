@@ -1,9 +1,9 @@
-// Model visits all states of the protocol in small worlds and says what breaks.
+// Model visits all states of the protocol in small worlds and reports what breaks.
 //
 //	go run ./internal/model/cmd/model -list
 //	go run ./internal/model/cmd/model -world timing,raise-anywhere -trace
 //
-// It exits with 1 if a world's result is not the one that is expected of it.
+// It exits with status 1 if the result of a world is not the expected one.
 package main
 
 import (
@@ -17,10 +17,10 @@ import (
 )
 
 func main() {
-	names := flag.String("world", "short", "worlds, with commas between; or short, long (those not in short), or all")
+	names := flag.String("world", "short", "comma-separated `worlds`; or short, long (those not in short), or all")
 	list := flag.Bool("list", false, "list the worlds")
 	trace := flag.Bool("trace", false, "print the counterexamples")
-	most := flag.Int("max", 60e6, "states after which a search is given up, at about 60 bytes each")
+	most := flag.Int("max", 60e6, "give up a search after `n` states, at about 60 bytes each")
 	flag.Parse()
 
 	worlds, err := choose(*names)
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// choose returns the worlds of the names.
+// choose returns the worlds with the given comma-separated names.
 func choose(names string) (chosen []model.World, err error) {
 	for name := range strings.SplitSeq(names, ",") {
 		some := false
@@ -71,7 +71,7 @@ func expected(w model.World) string {
 	if w.Finds == 0 {
 		return "must hold"
 	}
-	return "must be found to break " + w.Finds.String()
+	return "must break " + w.Finds.String()
 }
 
 func result(r model.Result) string {
@@ -80,7 +80,7 @@ func result(r model.Result) string {
 	case s == "" && r.Complete:
 		s = "holds, all states visited"
 	case s == "":
-		s = "given up, nothing found"
+		s = "gave up, nothing found"
 	}
 	if !r.AsExpected() {
 		s += " (not as expected)"

@@ -10,30 +10,32 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A deaf node is a client without Subscribe, so that waiters poll.
+// A pollingNode is a client without Subscribe, so that waiters poll.
 //
-// It takes some microseconds before each command that depend on what is sent. The library starts goroutines for a
-// PING and for what is owed at one instant; with one idle connection in go-redis's pool, the scheduler would choose
-// which of them gets it and which has to dial.
-type deaf struct {
+// It sleeps for some microseconds before each command, which depend on the command. The library starts goroutines for a PING
+// and for pending clean-ups at the same instant; with one idle connection in go-redis's pool, the scheduler would choose which
+// of them gets it and which has to dial.
+type pollingNode struct {
 	client *redis.Client
 	seed   uint64
 }
 
-func (d deaf) Options() *redis.Options { return d.client.Options() }
+func (d pollingNode) Options() *redis.Options { return d.client.Options() }
 
-func (d deaf) Process(ctx context.Context, cmd redis.Cmder) error {
+func (d pollingNode) Process(ctx context.Context, cmd redis.Cmder) error {
 	time.Sleep(d.pause(argsOf(0, cmd)))
 	return d.client.Process(ctx, cmd)
 }
 
-func (d deaf) Pipeline() redis.Pipeliner { return &pipeline{Pipeliner: d.client.Pipeline(), d: d} }
+func (d pollingNode) Pipeline() redis.Pipeliner {
+	return &pipeline{Pipeliner: d.client.Pipeline(), d: d}
+}
 
-// A hearing node is one that announcements are heard from. It takes its moment before a subscription, too.
-type hearing struct{ deaf }
+// A subscribingNode is a client with Subscribe. It sleeps before a subscription, too.
+type subscribingNode struct{ pollingNode }
 
-func (h hearing) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
-	slices.Sort(channels) // they come out of a map
+func (h subscribingNode) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	slices.Sort(channels) // the library iterates over a map
 	key := uint64(len(channels))
 	for _, c := range channels {
 		key = mix(key, hashOf(c))
@@ -42,14 +44,14 @@ func (h hearing) Subscribe(ctx context.Context, channels ...string) *redis.PubSu
 	return h.client.Subscribe(ctx, channels...)
 }
 
-func (d deaf) pause(key uint64) time.Duration {
-	return moment(d.seed, key, uint64(time.Now().UnixNano())) / 4
+func (d pollingNode) pause(key uint64) time.Duration {
+	return jitter(d.seed, key, uint64(time.Now().UnixNano())) / 4
 }
 
-// A pipeline knows what it is about to send.
+// A pipeline sleeps, depending on its commands, before it sends them.
 type pipeline struct {
 	redis.Pipeliner
-	d   deaf
+	d   pollingNode
 	key uint64
 }
 
@@ -75,6 +77,7 @@ func hashOf(text string) uint64 {
 	return sum.Sum64()
 }
 
+// argsOf returns a hash of key and the commands.
 func argsOf(key uint64, cmds ...redis.Cmder) uint64 {
 	sum := fnv.New64a()
 	for _, c := range cmds {

@@ -1,0 +1,130 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// This file simulates foreign clients, which store values of their own at our keys, and users without permissions.
+
+// permissions are the permissions that a node's user may lack: commands, as if they were missing in its ACL; nil means all commands.
+var permissions = [][]string{{"GET"}, {"GET"}, {"PUBLISH"}, {"EVALSHA", "EVAL"}, {"ZADD"}, {"DEL"}, {"PTTL"}, {"PEXPIRE"}, {"SET"}, nil}
+
+func (f Fault) permission() []string { return permissions[f.N%len(permissions)] }
+
+const noPermission = "NOPERM this user has no permissions to run the command"
+
+// deny removes a permission from the user of a node, or of all nodes, since ACLs are usually the same everywhere.
+func (w *world) deny(f Fault) (end func()) {
+	var ends []func()
+	for i := range w.c.Len() {
+		if one := f; f.All || i == f.Node%w.c.Len() {
+			one.Node = i
+			ends = append(ends, w.denyOne(one))
+		}
+	}
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+}
+
+func (w *world) denyOne(f Fault) (end func()) {
+	n, denied := w.c.Node(f.Node), f.permission()
+	if len(denied) == 0 {
+		return w.fails(f, n, noPermission)
+	}
+	for _, c := range denied {
+		n.FailCommand(c, noPermission)
+	}
+	return w.endWithLast("deny"+denied[0], f, func() {
+		for _, c := range denied {
+			n.FailCommand(c, "")
+		}
+	})
+}
+
+// foreign makes a client that knows nothing of this library lock the key on some nodes, where it is free.
+func (w *world) foreign(f Fault) (end func()) {
+	key := f.Key % w.s.Keys
+	value := fmt.Sprintf("customer %d", w.now())
+	w.mu.Lock()
+	w.foreignValues[value] = true
+	w.mu.Unlock()
+	for i := range f.N {
+		w.setForeign((f.Node+i)%w.c.Len(), key, value, f.By)
+	}
+	return func() {
+		for i := range w.c.Len() {
+			w.evictForeign(i, key, value)
+		}
+	}
+}
+
+func (w *world) setForeign(node, key int, value string, ttl time.Duration) {
+	args := []string{"SET", keyName(key), value, "NX"}
+	if ttl > 0 {
+		args = append(args, "PX", fmt.Sprint(ttl.Milliseconds()))
+	}
+	if _, err := w.c.Node(node).Do(args...); err != nil {
+		panic("sim: " + err.Error())
+	}
+}
+
+func (w *world) evictForeign(node, key int, value string) {
+	n := w.c.Node(node)
+	if v, _ := n.Get(keyName(key)); v == value {
+		n.Evict(keyName(key))
+	}
+}
+
+// foreignAt returns a foreign value that is stored at the key, or "".
+func (w *world) foreignAt(key int) string {
+	for i := range w.c.Len() {
+		if v, ok := w.c.Node(i).Get(keyName(key)); ok && w.isForeign(v) {
+			return v
+		}
+	}
+	return ""
+}
+
+func (w *world) isForeign(value string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.foreignValues[value]
+}
+
+// ordered is the prefix of the values of foreign keys.
+const ordered = "an order of "
+
+// keepForeign stores foreign values without a ttl, whenever they are free, at the keys that are not acquired at the end.
+func (w *world) keepForeign() {
+	for n := 0; w.now() < w.s.Ends(); n++ {
+		for key := w.s.Keys - w.s.Alone; key < w.s.Keys; key++ {
+			value := ordered + keyName(key)
+			w.mu.Lock()
+			w.foreignValues[value] = true
+			w.mu.Unlock()
+			for i := range w.c.Len() {
+				w.setForeign(i, key, value, 0)
+			}
+		}
+		time.Sleep(3*time.Second + w.spread(6, n))
+	}
+}
+
+// removeForeign removes all foreign values, and, as an operator would, the values that nobody else removes.
+func (w *world) removeForeign() {
+	if !w.s.Edges {
+		return
+	}
+	time.Sleep(w.settled()) // failed adoptions are undone by then
+	for i := range w.c.Len() {
+		for key := range w.s.Keys {
+			if v, _ := w.c.Node(i).Get(keyName(key)); w.isForeign(v) || w.isTorn(v) {
+				w.evictForeign(i, key, v)
+			}
+		}
+	}
+}
