@@ -131,9 +131,13 @@ func TestRunner(t *testing.T) {
 // mutants compiles.
 func TestMutantsApply(t *testing.T) {
 	overlay := compose(t, t.TempDir(), mutants)
-	for _, m := range mutants {
+	for i := range mutants {
+		m := &mutants[i]
 		if m.profiles == "" && (m.why == "" || m.test == "") {
 			t.Errorf("mutant %s: say why simulation cannot see it and which test does", m.name)
+		}
+		if m.test != "" {
+			m.packageOf(t)
 		}
 	}
 	if testing.Short() || t.Failed() {
@@ -165,9 +169,17 @@ func TestMutants(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	bins := binaries{sim: filepath.Join(dir, "sim.test"), root: filepath.Join(dir, "root.test")}
-	for pkg, out := range map[string]string{"./internal/sim": bins.sim, ".": bins.root} {
-		if err := build(t, overlay, pkg, out); err != nil {
+	tests := list
+	if which == "1" { // the control plays them all
+		tests = nil
+		for i := range mutants {
+			tests = append(tests, &mutants[i])
+		}
+	}
+	bins := binaries{}
+	for _, pkg := range append(packagesOf(t, tests), simulator) {
+		bins[pkg] = filepath.Join(dir, fmt.Sprint(len(bins), ".test"))
+		if err := build(t, overlay, pkg, bins[pkg]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -194,19 +206,69 @@ func TestMutants(t *testing.T) {
 	t.Logf("%d mutants in %v", len(list), time.Since(began).Round(time.Second))
 }
 
-// binaries are the test binaries of two packages, with all mutants in them.
-type binaries struct{ sim, root string }
+// simulator is the package of this file.
+const simulator = "./internal/sim"
+
+// binaries are the test binaries by package, with all mutants in them.
+type binaries map[string]string
+
+// testPackages are where the mutants' directed tests are looked for, in this order. Some may not exist.
+var testPackages = []string{".", "./test/directed", "./internal/wire", "./internal/lane", "./internal/pubsub", "./internal/wait"}
+
+// testsByPackage are the names of the tests in testPackages.
+var testsByPackage = sync.OnceValue(func() map[string][]string {
+	names := map[string][]string{}
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	for _, pkg := range testPackages {
+		files, _ := filepath.Glob(filepath.Join("..", "..", pkg, "*_test.go")) // the tests of this package run in its folder
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				panic(err)
+			}
+			for _, m := range function.FindAllStringSubmatch(string(text), -1) {
+				names[pkg] = append(names[pkg], m[1])
+			}
+		}
+	}
+	return names
+})
+
+// packageOf returns the package of a mutant's directed test: the one that it names, or the first that has the test.
+func (m *mutant) packageOf(t *testing.T) string {
+	if m.pkg != "" {
+		return m.pkg
+	}
+	for _, pkg := range testPackages {
+		if slices.Contains(testsByPackage()[pkg], m.test) {
+			return pkg
+		}
+	}
+	t.Errorf("mutant %s: there is no %s in %v", m.name, m.test, testPackages)
+	return "."
+}
+
+// packagesOf returns the packages of the mutants' directed tests.
+func packagesOf(t *testing.T, list []*mutant) (pkgs []string) {
+	for _, m := range list {
+		if m.test != "" && !slices.Contains(pkgs, m.packageOf(t)) {
+			pkgs = append(pkgs, m.packageOf(t))
+		}
+	}
+	return pkgs
+}
 
 // control plays the library as it is over all that the mutants were played over, and the named tests.
 func control(t *testing.T, bins binaries) {
 	used := map[string]bool{}
-	tests := map[string]bool{}
+	tests := map[string][]string{} // by package
 	for _, m := range mutants {
 		for _, p := range strings.Split(m.profiles, ",") {
 			used[p] = true
 		}
 		if m.test != "" {
-			tests[m.test] = true
+			pkg := m.packageOf(t)
+			tests[pkg] = append(tests[pkg], m.test)
 		}
 	}
 	var names []string
@@ -215,52 +277,65 @@ func control(t *testing.T, bins binaries) {
 			names = append(names, p.Name)
 		}
 	}
-	found, took := runner(t, bins.sim, "", strings.Join(names, ","), 5*time.Minute)
+	found, took := runner(t, bins[simulator], "", strings.Join(names, ","), 5*time.Minute)
 	if found != "" {
 		t.Errorf("the library without any mutation: %s", found)
 	}
-	all := slices.Sorted(maps.Keys(tests))
-	if out, err := directed(bins, "", strings.Join(all, "|"), root(t)); err != nil {
-		t.Errorf("the library without any mutation: %v\n%s", err, out)
+	n := 0
+	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
+		slices.Sort(tests[pkg])
+		all := slices.Compact(tests[pkg])
+		n += len(all)
+		if out, err := directed(bins[pkg], "", strings.Join(all, "|"), filepath.Join(root(t), pkg)); err != nil {
+			t.Errorf("the library without any mutation: %v\n%s", err, out)
+		}
 	}
-	t.Logf("control: %d runs on each of %s in %v, and %d directed tests", mutantRuns, strings.Join(names, ", "), took.Round(time.Second), len(all))
+	t.Logf("control: %d runs on each of %s in %v, and %d directed tests", mutantRuns, strings.Join(names, ", "), took.Round(time.Second), n)
 }
 
-// directed plays tests of the root package as a mutant.
-func directed(bins binaries, mutant, tests, dir string) (out []byte, err error) {
-	cmd := exec.Command(bins.root, "-test.run=^("+tests+")$", "-test.timeout=60s")
+// directed plays tests of a package's binary as a mutant.
+func directed(bin, mutant, tests, dir string) (out []byte, err error) {
+	cmd := exec.Command(bin, "-test.run=^("+tests+")$", "-test.timeout=60s")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "REDLOCK_MUTANT="+mutant)
 	return cmd.CombinedOutput()
 }
 
-// directory is where a mutant's directed test runs: those of scripts read them from there.
+// directory is where a mutant's directed test runs: the package's folder, or a copy with the changed scripts at the
+// same place, for the tests that read the scripts.
 func (m *mutant) directory(t *testing.T) string {
-	dir, scripts := root(t), map[string]string{}
+	pkg, scripts := m.packageOf(t), map[string]string{}
 	for file, text := range m.sources(t) {
 		if strings.HasSuffix(file, ".lua") {
 			scripts[file] = text
 		}
 	}
 	if len(scripts) == 0 {
-		return dir
+		return filepath.Join(root(t), pkg)
 	}
 	own := filepath.Join(t.TempDir(), m.name)
-	if err := os.CopyFS(filepath.Join(own, "lua"), os.DirFS(filepath.Join(dir, "lua"))); err != nil {
-		t.Error(err)
-	}
+	copied := ""
 	for file, text := range scripts {
+		if folder := filepath.Dir(file); folder != copied {
+			copied = folder
+			if err := os.CopyFS(filepath.Join(own, folder), os.DirFS(filepath.Join(root(t), folder))); err != nil {
+				t.Error(err)
+			}
+		}
 		if err := os.WriteFile(filepath.Join(own, file), []byte(text), 0o644); err != nil {
 			t.Error(err)
 		}
 	}
-	return own
+	if err := os.MkdirAll(filepath.Join(own, pkg), 0o755); err != nil {
+		t.Error(err)
+	}
+	return filepath.Join(own, pkg)
 }
 
 // hunt looks for a mutant and says how it was found.
 func (m *mutant) hunt(t *testing.T, bins binaries) string {
 	if m.profiles != "" {
-		found, took := runner(t, bins.sim, m.name, m.profiles, mutantLimit)
+		found, took := runner(t, bins[simulator], m.name, m.profiles, mutantLimit)
 		if found != "" {
 			return fmt.Sprintf("%-22s %5.1fs  %s", m.name, took.Seconds(), found)
 		}
@@ -270,7 +345,7 @@ func (m *mutant) hunt(t *testing.T, bins binaries) string {
 		return m.name + " SURVIVES"
 	}
 	began := time.Now()
-	out, err := directed(bins, m.name, m.test, m.directory(t))
+	out, err := directed(bins[m.packageOf(t)], m.name, m.test, m.directory(t))
 	if err == nil {
 		t.Errorf("mutant %s (without the rule: %s) survives %s", m.name, m.rule, m.test)
 		return m.name + " SURVIVES"
