@@ -22,7 +22,7 @@ import (
 //
 // Attacks 54, 55.
 func TestListsThatDifferByOneNodeExcludeEachOther(t *testing.T) {
-	for n := 1; n <= 6; n++ { // the shorter list's length
+	for n := 1; n <= harness.Rounds(4, 6); n++ { // the shorter list's length
 		for without := range n + 1 {
 			onStage(t, n+1, func(s *stage) {
 				long := s.Locker(redlock.Options{})
@@ -118,7 +118,7 @@ func TestANodeReplacedInOneStepGivesTwoHolders(t *testing.T) {
 //
 // Attack 55.
 func TestANodeReplacedInTwoStepsKeepsOneHolder(t *testing.T) {
-	for _, n := range []int{1, 3, 5} {
+	for n := 1; n <= harness.Rounds(3, 5); n += 2 {
 		before, both := make([]int, n), make([]int, n+1)
 		for i := range both {
 			both[i] = i

@@ -725,7 +725,7 @@ func TestWaitersThatAreCancelledLeaveNoTrace(t *testing.T) {
 func TestAWakeThatIsNotUsedGoesToTheNext(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		for _, fair := range []bool{false, true} {
-			for after := time.Duration(0); after <= 2*oneTrip; after += oneTrip / 6 {
+			for after := time.Duration(0); after <= 2*oneTrip; after += oneTrip / time.Duration(harness.Rounds(2, 6)) {
 				onStage(t, 3, func(s *stage) {
 					k := s.Take(s.Locker(redlock.Options{}), heldLong)
 					a, b := s.Locker(redlock.Options{Fair: fair}), s.Locker(redlock.Options{Fair: fair})
