@@ -1,14 +1,15 @@
 package sim
 
 // A mutant is the library with one rule taken out, as a patch of its source: production code carries no hooks for
-// this. It is to be found by random simulation on one of its profiles, or by a directed test of the root package.
+// this. It is to be found by random simulation on one of its profiles, or by a directed test.
 type mutant struct {
 	name     string
 	rule     string // that is taken out
 	patches  []patch
 	profiles string // where simulation looks for it; empty: it cannot see it
 	why      string // it cannot
-	test     string // directed, of the root package
+	test     string // directed
+	pkg      string // of the test, such as "./internal/lane"; empty: the first of testPackages that has it
 }
 
 // A patch replaces the one place in a file where old stands.

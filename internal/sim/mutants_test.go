@@ -2,11 +2,13 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -129,9 +131,13 @@ func TestRunner(t *testing.T) {
 // mutants compiles.
 func TestMutantsApply(t *testing.T) {
 	overlay := compose(t, t.TempDir(), mutants)
-	for _, m := range mutants {
+	for i := range mutants {
+		m := &mutants[i]
 		if m.profiles == "" && (m.why == "" || m.test == "") {
 			t.Errorf("mutant %s: say why simulation cannot see it and which test does", m.name)
+		}
+		if m.test != "" {
+			m.packageOf(t)
 		}
 	}
 	if testing.Short() || t.Failed() {
@@ -163,22 +169,17 @@ func TestMutants(t *testing.T) {
 	if t.Failed() {
 		return
 	}
+	tests := list
+	if which == "1" { // the control plays them all
+		tests = nil
+		for i := range mutants {
+			tests = append(tests, &mutants[i])
+		}
+	}
 	bins := binaries{}
-	packages := []string{"internal/sim"}
-	for _, m := range list {
-		if m.test != "" {
-			packages = append(packages, m.home(t))
-		}
-	}
-	if which == "1" {
-		packages = append(packages, directedIn...)
-	}
-	for _, pkg := range packages {
-		if bins[pkg] != "" {
-			continue
-		}
-		bins[pkg] = filepath.Join(dir, strings.ReplaceAll(pkg, "/", "_")+".test")
-		if err := build(t, overlay, "./"+pkg, bins[pkg]); err != nil {
+	for _, pkg := range append(packagesOf(t, tests), simulator) {
+		bins[pkg] = filepath.Join(dir, fmt.Sprint(len(bins), ".test"))
+		if err := build(t, overlay, pkg, bins[pkg]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -205,36 +206,69 @@ func TestMutants(t *testing.T) {
 	t.Logf("%d mutants in %v", len(list), time.Since(began).Round(time.Second))
 }
 
-// binaries are the test binaries of packages, with all mutants in them, by folder.
+// simulator is the package of this file.
+const simulator = "./internal/sim"
+
+// binaries are the test binaries by package, with all mutants in them.
 type binaries map[string]string
 
-// directedIn are the folders that have the tests that mutants name.
-var directedIn = []string{".", "internal/wire", "internal/lane", "internal/pubsub"}
+// testPackages are where the mutants' directed tests are looked for, in this order. Some may not exist.
+var testPackages = []string{".", "./test/directed", "./internal/wire", "./internal/lane", "./internal/pubsub", "./internal/wait"}
 
-// home is the folder of the directed test.
-func (m *mutant) home(t *testing.T) string {
-	for _, folder := range directedIn {
-		files, _ := filepath.Glob(filepath.Join(root(t), folder, "*_test.go"))
+// testsByPackage are the names of the tests in testPackages.
+var testsByPackage = sync.OnceValue(func() map[string][]string {
+	names := map[string][]string{}
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	for _, pkg := range testPackages {
+		files, _ := filepath.Glob(filepath.Join("..", "..", pkg, "*_test.go")) // the tests of this package run in its folder
 		for _, file := range files {
-			if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), "\nfunc "+m.test+"(") {
-				return folder
+			text, err := os.ReadFile(file)
+			if err != nil {
+				panic(err)
+			}
+			for _, m := range function.FindAllStringSubmatch(string(text), -1) {
+				names[pkg] = append(names[pkg], m[1])
 			}
 		}
 	}
-	t.Fatalf("mutant %s: there is no %s in %q", m.name, m.test, directedIn)
-	return ""
+	return names
+})
+
+// packageOf returns the package of a mutant's directed test: the one that it names, or the first that has the test.
+func (m *mutant) packageOf(t *testing.T) string {
+	if m.pkg != "" {
+		return m.pkg
+	}
+	for _, pkg := range testPackages {
+		if slices.Contains(testsByPackage()[pkg], m.test) {
+			return pkg
+		}
+	}
+	t.Errorf("mutant %s: there is no %s in %v", m.name, m.test, testPackages)
+	return "."
+}
+
+// packagesOf returns the packages of the mutants' directed tests.
+func packagesOf(t *testing.T, list []*mutant) (pkgs []string) {
+	for _, m := range list {
+		if m.test != "" && !slices.Contains(pkgs, m.packageOf(t)) {
+			pkgs = append(pkgs, m.packageOf(t))
+		}
+	}
+	return pkgs
 }
 
 // control plays the library as it is over all that the mutants were played over, and the named tests.
 func control(t *testing.T, bins binaries) {
 	used := map[string]bool{}
-	tests := map[string][]string{}
+	tests := map[string][]string{} // by package
 	for _, m := range mutants {
 		for _, p := range strings.Split(m.profiles, ",") {
 			used[p] = true
 		}
 		if m.test != "" {
-			tests[m.home(t)] = append(tests[m.home(t)], m.test)
+			pkg := m.packageOf(t)
+			tests[pkg] = append(tests[pkg], m.test)
 		}
 	}
 	var names []string
@@ -243,21 +277,23 @@ func control(t *testing.T, bins binaries) {
 			names = append(names, p.Name)
 		}
 	}
-	found, took := runner(t, bins["internal/sim"], "", strings.Join(names, ","), 5*time.Minute)
+	found, took := runner(t, bins[simulator], "", strings.Join(names, ","), 5*time.Minute)
 	if found != "" {
 		t.Errorf("the library without any mutation: %s", found)
 	}
 	n := 0
-	for home, all := range tests {
+	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
+		slices.Sort(tests[pkg])
+		all := slices.Compact(tests[pkg])
 		n += len(all)
-		if out, err := directed(bins[home], "", strings.Join(all, "|"), filepath.Join(root(t), home)); err != nil {
+		if out, err := directed(bins[pkg], "", strings.Join(all, "|"), filepath.Join(root(t), pkg)); err != nil {
 			t.Errorf("the library without any mutation: %v\n%s", err, out)
 		}
 	}
 	t.Logf("control: %d runs on each of %s in %v, and %d directed tests", mutantRuns, strings.Join(names, ", "), took.Round(time.Second), n)
 }
 
-// directed plays tests of a package as a mutant.
+// directed plays tests of a package's binary as a mutant.
 func directed(bin, mutant, tests, dir string) (out []byte, err error) {
 	cmd := exec.Command(bin, "-test.run=^("+tests+")$", "-test.timeout=60s")
 	cmd.Dir = dir
@@ -265,35 +301,41 @@ func directed(bin, mutant, tests, dir string) (out []byte, err error) {
 	return cmd.CombinedOutput()
 }
 
-const luaFolder = "internal/wire/lua"
-
-// directory is where a mutant's directed test runs: those of scripts read them from there.
+// directory is where a mutant's directed test runs: the package's folder, or a copy with the changed scripts at the
+// same place, for the tests that read the scripts.
 func (m *mutant) directory(t *testing.T) string {
-	dir, scripts := filepath.Join(root(t), m.home(t)), map[string]string{}
+	pkg, scripts := m.packageOf(t), map[string]string{}
 	for file, text := range m.sources(t) {
 		if strings.HasSuffix(file, ".lua") {
 			scripts[file] = text
 		}
 	}
 	if len(scripts) == 0 {
-		return dir
+		return filepath.Join(root(t), pkg)
 	}
 	own := filepath.Join(t.TempDir(), m.name)
-	if err := os.CopyFS(filepath.Join(own, luaFolder), os.DirFS(filepath.Join(root(t), luaFolder))); err != nil {
-		t.Error(err)
-	}
+	copied := ""
 	for file, text := range scripts {
+		if folder := filepath.Dir(file); folder != copied {
+			copied = folder
+			if err := os.CopyFS(filepath.Join(own, folder), os.DirFS(filepath.Join(root(t), folder))); err != nil {
+				t.Error(err)
+			}
+		}
 		if err := os.WriteFile(filepath.Join(own, file), []byte(text), 0o644); err != nil {
 			t.Error(err)
 		}
 	}
-	return own
+	if err := os.MkdirAll(filepath.Join(own, pkg), 0o755); err != nil {
+		t.Error(err)
+	}
+	return filepath.Join(own, pkg)
 }
 
 // hunt looks for a mutant and says how it was found.
 func (m *mutant) hunt(t *testing.T, bins binaries) string {
 	if m.profiles != "" {
-		found, took := runner(t, bins["internal/sim"], m.name, m.profiles, mutantLimit)
+		found, took := runner(t, bins[simulator], m.name, m.profiles, mutantLimit)
 		if found != "" {
 			return fmt.Sprintf("%-22s %5.1fs  %s", m.name, took.Seconds(), found)
 		}
@@ -303,7 +345,7 @@ func (m *mutant) hunt(t *testing.T, bins binaries) string {
 		return m.name + " SURVIVES"
 	}
 	began := time.Now()
-	out, err := directed(bins[m.home(t)], m.name, m.test, m.directory(t))
+	out, err := directed(bins[m.packageOf(t)], m.name, m.test, m.directory(t))
 	if err == nil {
 		t.Errorf("mutant %s (without the rule: %s) survives %s", m.name, m.rule, m.test)
 		return m.name + " SURVIVES"

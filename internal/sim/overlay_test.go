@@ -10,6 +10,7 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -28,8 +29,9 @@ import (
 
 // A composition is the library with all its mutants.
 type composition struct {
-	files map[string]*composed
-	inits bytes.Buffer // puts changed scripts in place
+	files   map[string]*composed // by path relative to the module's directory
+	scripts string               // the folder of script.go, if a script changes
+	inits   bytes.Buffer         // puts changed scripts in place
 }
 
 // A composed is a file of it.
@@ -49,19 +51,21 @@ func compose(t *testing.T, dir string, list []mutant) (overlay string) {
 		texts := m.sources(t)
 		for _, file := range slices.Sorted(maps.Keys(texts)) {
 			if script, ok := strings.CutSuffix(filepath.Base(file), ".lua"); ok {
+				all.scripts = path.Dir(path.Dir(file))
+				made := source(t, path.Join(all.scripts, "script.go"))
 				if script == "guard" { // it goes before others
 					fmt.Fprintf(&all.inits, "\tif underTest == %q {\n\t\tguardLua = %s\n", m.name, strconv.Quote(texts[file]))
-					for _, made := range regexp.MustCompile(`(\w+)\s+= (newGrant\("\w+", \w+\))`).FindAllStringSubmatch(source(t, "internal/wire/script.go"), -1) {
-						fmt.Fprintf(&all.inits, "\t\t*%s = *hashed(%s)\n", made[1], made[2])
+					for _, call := range regexp.MustCompile(`(\w+)\s+= (newGrant\("\w+", \w+\))`).FindAllStringSubmatch(made, -1) {
+						fmt.Fprintf(&all.inits, "\t\t*%s = *hashed(%s)\n", call[1], call[2])
 					}
 					fmt.Fprint(&all.inits, "\t}\n")
 					continue
 				}
-				made := regexp.MustCompile(`(\w+)\s+= (new\w+\("\w+", )` + script + `Lua\)`).FindStringSubmatch(source(t, "internal/wire/script.go"))
-				if made == nil {
-					t.Fatalf("mutant %s: internal/wire/script.go does not say how %s is made", m.name, file)
+				call := regexp.MustCompile(`(\w+)\s+= (new\w+\("\w+", )` + script + `Lua\)`).FindStringSubmatch(made)
+				if call == nil {
+					t.Fatalf("mutant %s: script.go does not say how %s is made", m.name, file)
 				}
-				fmt.Fprintf(&all.inits, "\tif underTest == %q {\n\t\t*%s = *hashed(%s%s))\n\t}\n", m.name, made[1], made[2], strconv.Quote(texts[file]))
+				fmt.Fprintf(&all.inits, "\tif underTest == %q {\n\t\t*%s = *hashed(%s%s))\n\t}\n", m.name, call[1], call[2], strconv.Quote(texts[file]))
 				continue
 			}
 			all.add(t, m, file, texts[file])
@@ -69,23 +73,29 @@ func compose(t *testing.T, dir string, list []mutant) (overlay string) {
 	}
 	replace := map[string]string{}
 	put := func(file, text string) {
-		to := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
+		to := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(to, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		replace[filepath.Join(root(t), file)] = to
 	}
-	packages := map[string]string{"internal/wire": "wire"} // by folder: those that are told which mutant they are
-	for name, c := range all.files {
-		put(name, c.text(t))
-		packages[filepath.Dir(name)] = c.file.Name.Name
+	packages := map[string]string{} // names by folder
+	for file, c := range all.files {
+		put(file, c.text(t))
+		packages[path.Dir(file)] = c.file.Name.Name
 	}
-	for folder, pkg := range packages {
-		text := fmt.Sprintf(overlayFile, pkg)
-		if pkg == "wire" {
-			text = fmt.Sprintf(scriptsOverlayFile, all.inits.String())
+	if all.scripts != "" {
+		name := regexp.MustCompile(`(?m)^package (\w+)`).FindStringSubmatch(source(t, path.Join(all.scripts, "script.go")))
+		packages[all.scripts] = name[1]
+	}
+	for folder, name := range packages {
+		put(path.Join(folder, "mutants_overlay.go"), fmt.Sprintf(overlayFile, name))
+		if folder == all.scripts {
+			put(path.Join(folder, "mutants_scripts_overlay.go"), fmt.Sprintf(overlayScripts, name, all.inits.String()))
 		}
-		put(filepath.Join(folder, "mutants_overlay.go"), text)
 	}
 	b, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
@@ -98,7 +108,7 @@ func compose(t *testing.T, dir string, list []mutant) (overlay string) {
 	return overlay
 }
 
-// overlayFile is the file that a package of the library has with its mutants and not without.
+// overlayFile is the file that each changed package has with the mutants and not without.
 const overlayFile = `package %s
 
 import "os"
@@ -106,16 +116,13 @@ import "os"
 var underTest = os.Getenv("REDLOCK_MUTANT")
 `
 
-// scriptsOverlayFile is that of package wire, which has the scripts.
-const scriptsOverlayFile = `package wire
+// overlayScripts is another one in the package of the scripts.
+const overlayScripts = `package %s
 
 import (
 	"crypto/sha1"
 	"fmt"
-	"os"
 )
-
-var underTest = os.Getenv("REDLOCK_MUTANT")
 
 // hashed gives a changed script, and what it is under a guard, the hash of its own text.
 func hashed(s *script) *script {

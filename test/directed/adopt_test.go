@@ -12,6 +12,7 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
 func TestAnAdoptedLockIsItsNewHolders(t *testing.T) {
@@ -712,6 +713,48 @@ func TestAnExtensionGivesATTLToWhatHasNone(t *testing.T) {
 		for i := range 3 {
 			if left := s.Node(i).TTL(job); left <= 0 || left > 10*time.Second {
 				t.Errorf("node %d: the key has %v left, want 10s", i, left)
+			}
+		}
+	})
+}
+
+// A restore under way is forgotten when another clean-up of the key begins.
+func TestAReleaseWaitsForTheRestoreThoughAnotherCleanUpBegan(t *testing.T) { restoreDisplaced(t, true) }
+
+func TestAReleaseWaitsForTheRestore(t *testing.T) { restoreDisplaced(t, false) }
+
+func restoreDisplaced(t *testing.T, displace bool) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		k := harness.Try(t, l, "k", 20*time.Second)
+		o := harness.Try(t, l, "o", 20*time.Second)
+		o2, err := l.Adopt(t.Context(), "o", o.Value(), 20*time.Second) // so that the script is known
+		if err != nil {
+			t.Fatal(err)
+		}
+		o2.Release(t.Context())
+		time.Sleep(time.Second)
+		// adopt: reaches all, but is given up; its restore meets a slow way
+		c.Node(2).Delay(0, 40*time.Millisecond)
+		c.Node(1).Delay(0, 40*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err = l.Adopt(ctx, "k", k.Value(), 20*time.Second)
+		t.Log("adopt:", err)
+		ctx2, cancel2 := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel2()
+		if displace {
+			_, err = l.TryAcquire(ctx2, "k", 20*time.Second)
+			t.Log("try:", err)
+		}
+		c.Node(2).Delay(0, 0)
+		c.Node(1).Delay(0, 0)
+		err = k.Release(t.Context())
+		t.Log("release:", err, heard(c.Node(1), "k"), heard(c.Node(2), "k"))
+		time.Sleep(5 * time.Second)
+		for i := range 3 {
+			if v, ok := c.Node(i).Get("k"); ok {
+				t.Errorf("node %d still has %s; heard %v", i, v, heard(c.Node(i), "k"))
 			}
 		}
 	})

@@ -128,7 +128,7 @@ func TestNoLineKeepsALockToItself(t *testing.T) {
 func TestAHandOverThatIsNotClaimedGoesToTheNext(t *testing.T) {
 	const now, marked = -2, -1 // before the release, and once all that it starts has been sent
 	instants := []time.Duration{now, marked}
-	for after := time.Duration(0); after <= 2*oneTrip; after += oneTrip / 5 {
+	for after := time.Duration(0); after <= 2*oneTrip; after += oneTrip / time.Duration(harness.Rounds(2, 5)) {
 		instants = append(instants, after)
 	}
 	for _, how := range []string{"elsewhere", "same line", "without a place"} {
@@ -528,7 +528,7 @@ func TestAReleaseIsFoundThoughTheQueuesDisagree(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		onStage(t, n, func(s *stage) {
 			k := s.Take(s.Locker(redlock.Options{}), heldLong)
-			const m = 20
+			m := harness.Rounds(8, 20)
 			var ls []*redlock.Locker
 			for range m {
 				ls = append(ls, s.Locker(redlock.Options{}))

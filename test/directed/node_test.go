@@ -1184,3 +1184,108 @@ func TestAPanicOfAClientIsOneNodesFailedAnswer(t *testing.T) {
 		})
 	}
 }
+
+// One of three dies: the two others are a majority, and the lock must be kept.
+func TestExtensionsFasterThanAFarNodeAnswersDoNotLoseTheLock(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		k := harness.Try(t, l, "k", 10*time.Second)
+		held, stop := k.KeepAlive(t.Context())
+		defer stop()
+		c.Node(2).Delay(100*time.Millisecond, 100*time.Millisecond)
+		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+			k.Extend(t.Context())
+			time.Sleep(5 * time.Millisecond)
+		}
+		c.Node(1).Stop()
+		time.Sleep(30 * time.Second)
+		if held.Err() != nil {
+			t.Errorf("lost with a majority up: %v", context.Cause(held))
+		}
+	})
+}
+
+type proxyError string
+
+func (e proxyError) Error() string { return string(e) }
+
+func (proxyError) RedisError() {}
+
+// A proxy that answers for a server whose reply it lost.
+func TestAnErrorThatNoServerSaysMayHideAnExecutedCommand(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		clients := c.Clients()
+		on := false
+		for _, cl := range clients[1:] {
+			cl.AddHook(tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+				err := next(ctx, cmds)
+				if on && strings.EqualFold(cmds[0].Name(), "set") {
+					for _, cmd := range cmds {
+						cmd.SetErr(proxyError("ERR upstream failure"))
+					}
+					return proxyError("ERR upstream failure")
+				}
+				return err
+			}))
+		}
+		l := lockerOn(t, redlock.Options{}, clients)
+		warmUp(t, c, l)
+		on = true
+		_, err := l.TryAcquire(t.Context(), "k", time.Minute)
+		t.Log(err)
+		time.Sleep(10 * time.Second)
+		for i := range 3 {
+			if v, ok := c.Node(i).Get("k"); ok {
+				t.Errorf("node %d: still %s; %v", i, v, heard(c.Node(i), "k"))
+			}
+		}
+	})
+}
+
+// A far node replies well within the time that it is given, and callers try one key
+// more often than its round trip.
+func TestAttemptsFasterThanAFarNodeAnswersDoNotQueueBehindIt(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		holder := harness.Try(t, lockerOn(t, redlock.Options{}, c.Clients()), "k", time.Minute)
+		c.Node(2).Delay(100*time.Millisecond, 100*time.Millisecond)
+		attempts := 0
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); attempts++ {
+			l.TryAcquire(t.Context(), "k", 30*time.Second)
+			time.Sleep(time.Millisecond)
+		}
+		if got := count(heard(c.Node(2), "k"), "acquire"); got > attempts/10 {
+			t.Errorf("acquires sent to the far node: got %d of %d, want one in each round trip", got, attempts)
+		}
+		// Now a near node dies, and the lock is free.
+		holder.Release(t.Context())
+		c.Node(1).Stop()
+		time.Sleep(10 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		var err error
+		d := took(func() { _, err = l.TryAcquire(ctx, "k", 30*time.Second) })
+		harness.CheckIs(t, "TryAcquire", err)
+		if d > time.Second {
+			t.Errorf("TryAcquire took %v, want about a round trip of 200ms", d)
+		}
+	})
+}
+
+// A lock is extended more often than a far node replies, and then released: no extension waits there before the release.
+func TestExtensionsFasterThanAFarNodeAnswersDoNotOutliveTheRelease(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		k := harness.Try(t, l, "k", 10*time.Second)
+		c.Node(2).Delay(100*time.Millisecond, 100*time.Millisecond)
+		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+			harness.CheckIs(t, "Extend", k.Extend(t.Context()))
+			time.Sleep(5 * time.Millisecond)
+		}
+		harness.CheckIs(t, "Release", k.Release(t.Context()))
+		time.Sleep(2 * time.Second)
+		if v, ok := c.Node(2).Get("k"); ok {
+			t.Errorf("the far node, two seconds after Release: got %q, want nothing", v)
+		}
+	})
+}

@@ -505,3 +505,34 @@ func TestPipelinesThatNeverComeBackAreBounded(t *testing.T) {
 		harness.CheckClean(t, c, l)
 	})
 }
+
+// Release in a loop while a majority is down drops what is owed for other locks.
+func TestRepeatedReleasesDoNotCrowdOutWhatIsOwedForOthers(t *testing.T) {
+	t.Parallel()
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		a := harness.Try(t, l, "a", time.Hour)
+		k := harness.Try(t, l, "k", time.Hour)
+		time.Sleep(10 * time.Millisecond)
+		c.Node(1).Stop()
+		c.Node(2).Stop()
+		a.Release(t.Context())
+		k.Release(t.Context())
+		before := seam.Peek(l).Nodes[1].Owed
+		// As often as there is room for debts, and it would be dropped.
+		for range harness.Rounds(300, 16500) {
+			k.Release(t.Context())
+		}
+		if got := seam.Peek(l).Nodes[1].Owed; got != before {
+			t.Errorf("owed: got %d after releases that were owed already, want %d", got, before)
+		}
+		c.Node(1).Start()
+		c.Node(2).Start()
+		time.Sleep(time.Minute)
+		for i := range 3 {
+			if _, ok := c.Node(i).Get("a"); ok {
+				t.Errorf("node %d still has lock a a minute after it is back: its release was dropped", i)
+			}
+		}
+	})
+}

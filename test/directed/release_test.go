@@ -641,3 +641,95 @@ func TestNextAttemptIsNotBlockedByOurOwnLeftovers(t *testing.T) {
 		})
 	}
 }
+
+// Attack 64.
+func TestAReleasedLockIsOver(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 5*time.Second)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		time.Sleep(time.Second)
+		for i := range 3 {
+			s.Node(i).Record(true)
+		}
+		s.Is("the second Release", k.Release(s.Ctx), nil)
+		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+		if k.Valid() {
+			t.Errorf("valid after Release")
+		}
+		time.Sleep(time.Second)
+		if got := s.Told(0); len(got) > 0 {
+			t.Errorf("nodes were told %v, want nothing", harness.Verbs(got))
+		}
+	})
+}
+
+// Attack 65.
+func TestAReleaseThatReachesAMinoritySaysWhenTheRestExpires(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 5*time.Second)
+		time.Sleep(time.Second)
+		for _, i := range []int{0, 1, 2} {
+			s.Node(i).Partition()
+		}
+		err := k.Release(s.Ctx)
+		s.Is("Release", err, redlock.ErrNoQuorum)
+		s.Says(err, "expires by", "3 of 5 votes needed")
+		if k.Valid() {
+			t.Errorf("valid after Release")
+		}
+		for _, i := range []int{0, 1, 2} {
+			s.Node(i).Heal()
+		}
+		time.Sleep(3 * time.Second)
+		s.Carry("after the heal", "", s.All()...)
+		s.Is("Release asked again", k.Release(s.Ctx), nil)
+		s.Clean(l)
+	})
+}
+
+// Attack 18.
+func TestWhatCannotBeReleasedExpiresWithItsTTL(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		clients := s.Cluster.Clients()
+		a := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
+		s.Take(a, 2*time.Second)
+		s.Cluster.Cut(clients...)
+		time.Sleep(2*time.Second + time.Millisecond)
+		s.Carry("after the ttl", "", 0, 1, 2)
+		s.Cluster.Mend(clients...)
+	})
+}
+
+// What the README says of LeaveToExpire: the lock stays, also after Close, and its
+// registers end although nobody releases it.
+func TestALockLeftToExpireStays(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		k := s.Take(l, 10*time.Second)
+		held, _ := k.KeepAlive(s.Ctx)
+		k.LeaveToExpire()
+		if held.Err() == nil || k.Valid() {
+			t.Errorf("got a context that ends with %v, valid %v, want both over", held.Err(), k.Valid())
+		}
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Is("Close", l.Close(), nil)
+		time.Sleep(9 * time.Second)
+		s.Carry("shortly before its end", k.Value(), 0, 1, 2)
+		_, err := other.TryAcquire(s.Ctx, job, 10*time.Second)
+		s.Is("TryAcquire meanwhile", err, redlock.ErrHeld)
+		time.Sleep(time.Second)
+		s.Carry("afterwards", "", 0, 1, 2)
+	})
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Take(l, 10*time.Second).LeaveToExpire()
+		s.Is("Close", l.Close(), nil) // within its first second: nothing else has seen to the registers
+		for i := range 3 {
+			if life := s.Node(i).TTL(jobRegister); life <= 0 {
+				t.Errorf("the register of node %d has no life, want about a day", i)
+			}
+		}
+	})
+}

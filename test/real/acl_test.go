@@ -118,6 +118,7 @@ func TestRealReleaseWithoutAPermissionIsToldAndOwed(t *testing.T) {
 		t.Run(denied, func(t *testing.T) {
 			key := "jobs/" + denied
 			k := realAcquire(t, l, key, time.Minute)
+			realUntil(t, 2*time.Second, "the lock on all nodes", func() bool { return r.count(t, key, k.Value()) == 3 })
 			r.do(t, all, "acl", "setuser", "locks", "-"+denied)
 			err := k.Release(t.Context())
 			if !errors.Is(err, redlock.ErrNoQuorum) || errors.Is(err, redlock.ErrLost) {

@@ -2,76 +2,17 @@ package directed_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
-
-// One of three dies: the two others are a majority, and the lock must be kept.
-func TestExtensionsFasterThanAFarNodeAnswersDoNotLoseTheLock(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		k := harness.Try(t, l, "k", 10*time.Second)
-		held, stop := k.KeepAlive(t.Context())
-		defer stop()
-		c.Node(2).Delay(100*time.Millisecond, 100*time.Millisecond)
-		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
-			k.Extend(t.Context())
-			time.Sleep(5 * time.Millisecond)
-		}
-		c.Node(1).Stop()
-		time.Sleep(30 * time.Second)
-		if held.Err() != nil {
-			t.Errorf("lost with a majority up: %v", context.Cause(held))
-		}
-	})
-}
-
-type proxyError string
-
-func (e proxyError) Error() string { return string(e) }
-func (proxyError) RedisError()     {}
-
-// A proxy that answers for a server whose reply it lost.
-func TestAnErrorThatNoServerSaysMayHideAnExecutedCommand(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		clients := c.Clients()
-		on := false
-		for _, cl := range clients[1:] {
-			cl.AddHook(tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-				err := next(ctx, cmds)
-				if on && strings.EqualFold(cmds[0].Name(), "set") {
-					for _, cmd := range cmds {
-						cmd.SetErr(proxyError("ERR upstream failure"))
-					}
-					return proxyError("ERR upstream failure")
-				}
-				return err
-			}))
-		}
-		l := lockerOn(t, redlock.Options{}, clients)
-		warmUp(t, c, l)
-		on = true
-		_, err := l.TryAcquire(t.Context(), "k", time.Minute)
-		t.Log(err)
-		time.Sleep(10 * time.Second)
-		for i := range 3 {
-			if v, ok := c.Node(i).Get("k"); ok {
-				t.Errorf("node %d: still %s; %v", i, v, heard(c.Node(i), "k"))
-			}
-		}
-	})
-}
 
 func TestAPanicInObserveDoesNotStopTheRollback(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
@@ -302,17 +243,73 @@ func TestAPanicInObserveDoesNotStopClose(t *testing.T) {
 	})
 }
 
-// TryAcquire that gives up in the pause after a tie does not say that ctx ended it.
-func TestAContextThatEndsInThePauseAfterATieIsTold(t *testing.T) {
+// Each mistake of a program is one panic that says what is wrong, before anything is sent.
+func TestMistakesOfTheProgramPanic(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		c.Node(0).Set("k", "x", time.Minute)
-		c.Node(1).Set("k", "y", time.Minute)
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Millisecond)
-		defer cancel()
-		_, err := l.TryAcquire(ctx, "k", time.Minute)
-		if ctx.Err() != nil && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want the context's error", err)
+		k := harness.Try(t, l, "jobs/42", time.Hour)
+		time.Sleep(3 * time.Second) // its registers have been given a life
+		for i := range 3 {
+			c.Node(i).Record(true)
 		}
+		ctx := t.Context()
+		var none context.Context
+		fn := func(context.Context, *redlock.Lock) error { return nil }
+		for _, mistakes := range []struct {
+			says  string
+			calls map[string]func()
+		}{
+			{"nil ctx", map[string]func(){
+				"TryAcquire": func() { l.TryAcquire(none, "a", time.Minute) },
+				"Acquire":    func() { l.Acquire(none, "a", time.Minute) },
+				"Run":        func() { l.Run(none, "a", time.Minute, fn) },
+				"Adopt":      func() { l.Adopt(none, "a", "x", time.Minute) },
+				"Inspect":    func() { l.Inspect(none, "a") },
+				"Extend":     func() { k.Extend(none) },
+				"KeepAlive":  func() { k.KeepAlive(none) },
+				"Release":    func() { k.Release(none) },
+			}},
+			{"nil fn", map[string]func(){"Run": func() { l.Run(ctx, "a", time.Minute, nil) }}},
+			{"New or Open", map[string]func(){
+				"TryAcquire":        func() { new(redlock.Locker).TryAcquire(ctx, "a", time.Minute) },
+				"Acquire":           func() { new(redlock.Locker).Acquire(ctx, "a", time.Minute) },
+				"Run":               func() { new(redlock.Locker).Run(ctx, "a", time.Minute, fn) },
+				"Adopt":             func() { new(redlock.Locker).Adopt(ctx, "a", "x", time.Minute) },
+				"Inspect":           func() { new(redlock.Locker).Inspect(ctx, "a") },
+				"Close":             func() { new(redlock.Locker).Close() },
+				"TryAcquire of nil": func() { (*redlock.Locker)(nil).TryAcquire(ctx, "a", time.Minute) },
+				"Close of nil":      func() { (*redlock.Locker)(nil).Close() },
+			}},
+			{"never acquired", map[string]func(){
+				"Key":            func() { new(redlock.Lock).Key() },
+				"Value":          func() { new(redlock.Lock).Value() },
+				"Fence":          func() { new(redlock.Lock).Fence() },
+				"Until":          func() { new(redlock.Lock).Until() },
+				"Valid":          func() { new(redlock.Lock).Valid() },
+				"Extend":         func() { new(redlock.Lock).Extend(ctx) },
+				"KeepAlive":      func() { new(redlock.Lock).KeepAlive(ctx) },
+				"Release":        func() { new(redlock.Lock).Release(ctx) },
+				"LeaveToExpire":  func() { new(redlock.Lock).LeaveToExpire() },
+				"Release of nil": func() { (*redlock.Lock)(nil).Release(ctx) },
+				"Valid of nil":   func() { (*redlock.Lock)(nil).Valid() },
+			}},
+		} {
+			for name, call := range mistakes.calls {
+				func() {
+					defer func() {
+						got, _ := recover().(string)
+						if !strings.HasPrefix(got, "redlock: ") || !strings.Contains(got, mistakes.says) {
+							t.Errorf("%s: got the panic %q, want one that begins with redlock: and says %q", name, got, mistakes.says)
+						}
+					}()
+					call()
+				}()
+			}
+		}
+		time.Sleep(time.Second)
+		for i := range 3 {
+			harness.Check(t, "commands of these calls", len(c.Node(i).Log()), 0)
+		}
+		harness.Check(t, "Valid of the lock", k.Valid(), true)
 	})
 }

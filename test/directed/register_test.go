@@ -202,3 +202,69 @@ func TestTheRegisterOfAFailedAdoptionHasALife(t *testing.T) {
 		}
 	})
 }
+
+// The longest ttl is longer than the day that a register outlives its lock by. It is
+// counted from the last word on the lock all the same, so that whoever is next, and
+// slow by hours, has the greater token.
+//
+// Attack 10.
+func TestTokensGrowBehindALockOfTheLongestTTL(t *testing.T) {
+	const longest = 24 * 24 * time.Hour
+	for name, end := range map[string]func(s *stage, k *redlock.Lock){
+		"left to expire": func(s *stage, k *redlock.Lock) { k.LeaveToExpire(); time.Sleep(longest) },
+		"released": func(s *stage, k *redlock.Lock) {
+			s.Is("Release", k.Release(s.Ctx), nil)
+			time.Sleep(longest - 12*time.Hour)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				fast := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: 30 * 24 * time.Hour}, s.Cluster.Nodes())
+				k := s.Take(fast, longest)
+				if got := s.Node(0).TTL(job); got > longest || got < longest-time.Minute {
+					t.Errorf("the key lives for %v, want %v", got, longest)
+				}
+				end(s, k)
+				time.Sleep(time.Millisecond)
+				next := s.Take(s.Locker(redlock.Options{}), longest)
+				if next.Fence() <= k.Fence() {
+					t.Errorf("token: got %d after %d", next.Fence(), k.Fence())
+				}
+				next.Release(s.Ctx)
+			})
+		})
+	}
+}
+
+// Where every register is lost tokens are what the clients' clocks make them: in order
+// where these differ by less than the time since the last grant, to the microsecond.
+//
+// Attack 69.
+func TestTokensAfterALossOfAllRegistersAreInOrderWithinTheClocks(t *testing.T) {
+	const ttl = time.Second
+	for _, late := range []time.Duration{time.Microsecond, 0, -time.Microsecond} {
+		onStage(t, 3, func(s *stage) {
+			var ha, hb harness.Clocks
+			a, b := s.LockerWith(redlock.Options{}, &ha, s.Cluster.Nodes()), s.LockerWith(redlock.Options{}, &hb, s.Cluster.Nodes())
+			ha.Stop() // so that both stand at whole microseconds
+			hb.Stop()
+			ha.Pass(hb.Wall().Sub(ha.Wall()))
+			k := s.Take(a, ttl)
+			for i := range 3 {
+				s.Node(i).Stop()
+				s.Node(i).FlushAll()
+			}
+			time.Sleep(2 * ttl) // they stay away, for longer than any ttl
+			for i := range 3 {
+				s.Node(i).Start()
+			}
+			s.Reconnect(b)
+			hb.Pass(time.Hour) // since the grant, by a true clock
+			hb.MoveWall(late - time.Hour)
+			next := s.Take(b, ttl)
+			if got, want := next.Fence()-k.Fence(), late.Microseconds(); got != want {
+				t.Errorf("clocks that differ by %v less than the time since the grant: the token is %d above the one before, want %d", late, got, want)
+			}
+		})
+	}
+}

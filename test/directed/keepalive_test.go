@@ -1,0 +1,870 @@
+package directed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
+)
+
+// Attack 62.
+func TestAKeptLockIsRenewedAtAboutAThirdOfItsTTL(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		const ttl = 9 * time.Second
+		k := s.Take(s.Locker(redlock.Options{}), ttl)
+		held, stop := k.KeepAlive(s.Ctx)
+		time.Sleep(10 * time.Minute)
+		if held.Err() != nil || !k.Valid() {
+			t.Errorf("after ten minutes: context %v, valid %v; want a lock that is held", context.Cause(held), k.Valid())
+		}
+		stop()
+		sent := s.Told(0, "extend")
+		pauses := make(map[time.Duration]bool)
+		for i := 1; i < len(sent); i++ {
+			d := sent[i].At.Sub(sent[i-1].At)
+			if d > ttl/3+oneTrip || d < harness.ValidFor(ttl, 1)/3*9/10-oneTrip {
+				t.Errorf("renewal %d came after %v, want 2.67s to 3s", i, d)
+			}
+			pauses[d.Round(time.Millisecond)] = true
+		}
+		if n := len(sent); n < 200 || n > 225 || len(pauses) < 50 {
+			t.Errorf("renewals in ten minutes: got %d with %d different pauses, want about 210, spread", n, len(pauses))
+		}
+	})
+}
+
+// Attack 62.
+func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 9*time.Second)
+		held, stop := k.KeepAlive(s.Ctx)
+		defer stop()
+		for range 5 { // again and again, for less than two thirds of the validity
+			time.Sleep(10 * time.Second)
+			for _, i := range []int{0, 1, 2} {
+				s.Node(i).Refuse(true)
+			}
+			time.Sleep(5 * time.Second)
+			for _, i := range []int{0, 1, 2} {
+				s.Node(i).Refuse(false)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		if held.Err() != nil || !k.Valid() {
+			t.Errorf("the lock was lost: %v", context.Cause(held))
+		}
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Clean(l)
+	})
+}
+
+// The loss is told by a timer that depends on nothing that can hang.
+//
+// Attack 62.
+func TestTheLossIsToldNoLaterThanUntil(t *testing.T) {
+	for name, fault := range map[string]func(s *stage, i int){
+		"all nodes hang":            func(s *stage, i int) { s.Node(i).Hang() },
+		"all nodes are dead":        func(s *stage, i int) { s.Node(i).Stop() },
+		"all nodes are cut off":     func(s *stage, i int) { s.Node(i).Partition() },
+		"no reply arrives":          func(s *stage, i int) { s.Node(i).PartitionReplies() },
+		"every reply is lost":       func(s *stage, i int) { s.Node(i).LoseReplies(1000) },
+		"every connection is reset": func(s *stage, i int) { s.Node(i).DropReplies(1000) },
+		"an extension hangs":        func(s *stage, i int) { s.Once(i, "extend", s.Node(i).Hang) },
+		"all nodes answer errors":   func(s *stage, i int) { s.Node(i).Fail("LOADING Redis is loading the dataset in memory") },
+		"a majority hangs": func(s *stage, i int) {
+			if i > 0 {
+				s.Node(i).Hang()
+			}
+		},
+	} {
+		for _, ttl := range []time.Duration{50 * time.Millisecond, 9 * time.Second} {
+			t.Run(fmt.Sprintf("%s, ttl %v", name, ttl), func(t *testing.T) {
+				onStage(t, 3, func(s *stage) {
+					var seen harness.Observer
+					l := s.Locker(redlock.Options{Observe: seen.Observe})
+					k := s.Take(l, ttl)
+					held, stop := k.KeepAlive(s.Ctx)
+					defer stop()
+					time.Sleep(ttl * 5)
+					if !k.Valid() {
+						t.Fatal("lost before anything happened")
+					}
+					until := k.Until()
+					for i := range 3 {
+						fault(s, i)
+					}
+					at := s.Ended(held, 2*ttl)
+					// A renewal may have been answered before the fault struck.
+					if u := k.Until(); !u.Equal(until) && u.Sub(until) > ttl {
+						t.Errorf("Until moved by %v", u.Sub(until))
+					} else {
+						until = u
+					}
+					if early := until.Sub(at); early < 0 || early > 2*time.Millisecond {
+						t.Errorf("the loss was told %v before Until, want 0 to 1ms", early)
+					}
+					s.Is("the cause", context.Cause(held), redlock.ErrLost)
+					s.Is("the context", held.Err(), context.Canceled)
+					if k.Valid() {
+						t.Errorf("valid after the loss was told")
+					}
+					if got := seen.Count(redlock.OpLost); got != 1 {
+						t.Errorf("losses observed: got %d, want 1", got)
+					}
+					s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+					s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
+					s.Clean(l)
+				})
+			})
+		}
+	}
+}
+
+// A loss by time tells which extension failed last, and what the nodes said to it.
+func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
+	// tells checks an error for a loss, and gives what it carries.
+	tells := func(s *stage, err error, votes int, parts ...string) redlock.Round {
+		s.Helper()
+		s.Is("the loss", err, redlock.ErrLost)
+		if errors.Is(err, redlock.ErrNoQuorum) {
+			s.Errorf("got %v, which is also ErrNoQuorum: a lock that is lost is no longer held", err)
+		}
+		s.Says(err, parts...)
+		if err != nil && strings.Count(err.Error(), "lost") != 1 {
+			s.Errorf("got %q, want the word lost once", err)
+		}
+		var q *redlock.QuorumError
+		if !errors.As(err, &q) {
+			s.Fatalf("got %v, want a QuorumError", err)
+		}
+		if q.Round.Op != redlock.OpLost || len(q.Round.Votes) != votes {
+			s.Errorf("got the round %+v, want a loss with %d votes", q.Round, votes)
+		}
+		return q.Round
+	}
+	const ended = `lost "jobs/42": its validity of 1.48s ended`
+	t.Run("KeepAlive, Extend, Release and Observe", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var seen harness.Observer
+			l := s.Locker(redlock.Options{Observe: seen.Observe})
+			k := s.Take(l, 1500*time.Millisecond)
+			held, stop := k.KeepAlive(s.Ctx)
+			defer stop()
+			s.Node(1).Refuse(true)
+			s.Node(2).Hang()
+			s.Ended(held, time.Minute)
+			want := []string{ended, "the extension sent", "before got no majority (2 of 3 votes needed; node-a:6379 ", "connection refused", "node-c:6379 down: timeout"}
+			for what, err := range map[string]error{"KeepAlive": context.Cause(held), "Extend": k.Extend(s.Ctx), "Release": k.Release(s.Ctx)} {
+				round := tells(s, err, 3, want...)
+				if !errors.Is(err, syscall.ECONNREFUSED) {
+					t.Errorf("%s: got %v, want the votes' own errors in its chain", what, err)
+				}
+				if round.Votes[1].Answer != redlock.Unknown || round.Votes[2].Answer != redlock.Unknown {
+					t.Errorf("%s: got the votes %v", what, round.Votes)
+				}
+			}
+			for _, round := range seen.Rounds() {
+				if round.Op == redlock.OpLost && len(round.Votes) != 3 {
+					t.Errorf("Observe: got %+v, want the votes", round)
+				}
+			}
+		})
+	})
+	t.Run("Run", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			err := l.Run(s.Ctx, job, 1500*time.Millisecond, func(ctx context.Context, lock *redlock.Lock) error {
+				s.Node(0).Hang()
+				s.Node(1).Hang()
+				<-ctx.Done()
+				return nil
+			})
+			tells(s, err, 3, ended, "got no majority (2 of 3 votes needed; node-a:6379 down: timeout", "node-b:6379 down: timeout")
+		})
+	})
+	t.Run("without KeepAlive", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			k := s.Take(l, 1500*time.Millisecond)
+			s.Node(0).Fail("LOADING Redis is loading the dataset in memory")
+			s.Node(1).Fail("LOADING Redis is loading the dataset in memory")
+			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
+			time.Sleep(2 * time.Second)
+			tells(s, k.Extend(s.Ctx), 3, ended, "the extension sent 2s before got no majority (2 of 3 votes needed; node-a:6379 LOADING")
+		})
+	})
+	t.Run("no extension failed", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			k := s.Take(s.Locker(redlock.Options{}), 1500*time.Millisecond)
+			time.Sleep(2 * time.Second)
+			tells(s, k.Extend(s.Ctx), 0, ended)
+		})
+	})
+	t.Run("one failed before the last one that succeeded", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			k := s.Take(s.Locker(redlock.Options{}), 1500*time.Millisecond)
+			s.Node(0).Fail("LOADING Redis is loading the dataset in memory")
+			s.Node(1).Fail("LOADING Redis is loading the dataset in memory")
+			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
+			s.Node(0).Fail("")
+			s.Node(1).Fail("")
+			s.Is("Extend", k.Extend(s.Ctx), nil)
+			time.Sleep(2 * time.Second)
+			tells(s, k.Extend(s.Ctx), 0, ended)
+		})
+	})
+	t.Run("answered too late", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{NodeTimeout: 600 * time.Millisecond})
+			k := s.Take(l, 1500*time.Millisecond)
+			time.Sleep(1400 * time.Millisecond)
+			for i := range 3 {
+				s.Node(i).Delay(0, 400*time.Millisecond)
+			}
+			tells(s, k.Extend(s.Ctx), 3, ended, "the extension sent 400ms before was answered too late (2 of 3 votes needed; node-a:6379 ", "yes 400ms")
+		})
+	})
+	t.Run("not answered yet", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{NodeTimeout: 600 * time.Millisecond})
+			k := s.Take(l, 1500*time.Millisecond)
+			time.Sleep(1200 * time.Millisecond)
+			s.Node(1).Hang()
+			s.Node(2).Hang()
+			extend := harness.Background(func() error { return k.Extend(s.Ctx) })
+			time.Sleep(time.Millisecond)
+			held, stop := k.KeepAlive(s.Ctx)
+			defer stop()
+			s.Ended(held, time.Minute)
+			tells(s, context.Cause(held), 3, ended, "has no majority yet (2 of 3 votes needed; node-a:6379 yes", "node-b:6379 pending, node-c:6379 pending")
+			tells(s, <-extend, 3, ended)
+		})
+	})
+}
+
+// The loss is told a little early; the lock keeps others out until Until all the
+// same.
+func TestALostLockIsNotFreedBeforeUntil(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 9*time.Second)
+		held, stop := k.KeepAlive(s.Ctx)
+		defer stop()
+		for i := range 3 {
+			i := i
+			s.On(i, "rollback", func(n int, args []string) {
+				if time.Now().Before(k.Until()) {
+					t.Errorf("node %d was told to roll back %v before Until", i, time.Until(k.Until()))
+				}
+			})
+			s.Node(i).FailCommand("evalsha", "LOADING Redis is loading the dataset in memory")
+			s.Node(i).FailCommand("eval", "LOADING Redis is loading the dataset in memory")
+		}
+		s.Ended(held, time.Minute)
+		time.Sleep(time.Second)
+	})
+}
+
+// Attack 5.
+func TestASuspendedMachineIsToldWithinASecondOfWaking(t *testing.T) {
+	for _, kept := range []bool{true, false} {
+		t.Run(fmt.Sprintf("kept alive: %v", kept), func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				var h harness.Clocks
+				l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+				b := s.Locker(redlock.Options{})
+				k := s.Take(l, 9*time.Second)
+				held, stop := context.WithCancelCause(s.Ctx)
+				if kept {
+					var end context.CancelFunc
+					held, end = k.KeepAlive(s.Ctx)
+					defer end()
+				}
+				defer stop(nil)
+				time.Sleep(2500 * time.Millisecond)
+				s.Suspend(&h, time.Hour) // no timer of ours has moved
+				woke := time.Now()
+				if k.Valid() {
+					t.Errorf("valid right after waking, though an hour has passed")
+				}
+				if kept {
+					if at := s.Ended(held, time.Minute); at.Sub(woke) > time.Second {
+						t.Errorf("told %v after waking, want within a second", at.Sub(woke))
+					}
+					s.Is("the cause", context.Cause(held), redlock.ErrLost)
+				}
+				other := s.Take(b, time.Minute)
+				s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+				s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
+				time.Sleep(5 * time.Second)
+				s.Carry("the next holder's", other.Value(), 0, 1, 2)
+			})
+		})
+	}
+	t.Run("a nap that leaves the lock valid", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var h harness.Clocks
+			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+			k := s.Take(l, 9*time.Second)
+			held, stop := k.KeepAlive(s.Ctx)
+			defer stop()
+			for range 20 {
+				time.Sleep(4 * time.Second)
+				s.Suspend(&h, 3*time.Second)
+				time.Sleep(2 * time.Second)
+				if lost := held.Err() != nil; lost == k.Valid() {
+					t.Errorf("context ended: %v, valid: %v; want one or the other", lost, k.Valid())
+				}
+				if held.Err() != nil {
+					return // allowed: the nodes' clocks went on as well
+				}
+			}
+		})
+	})
+}
+
+// Attack 6.
+func TestAWallClockThatIsSetDoesNotKeepALostLock(t *testing.T) {
+	t.Run("back: nothing changes", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var h harness.Clocks
+			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+			k := s.Take(l, 9*time.Second)
+			held, stop := k.KeepAlive(s.Ctx)
+			time.Sleep(time.Second)
+			h.MoveWall(-24 * time.Hour)
+			if !k.Valid() {
+				t.Errorf("not valid, want a lock that is held")
+			}
+			time.Sleep(time.Minute)
+			if held.Err() != nil || !k.Valid() {
+				t.Errorf("lost: %v", context.Cause(held))
+			}
+			stop()
+			until := k.Until()
+			time.Sleep(time.Until(until) - time.Microsecond)
+			if !k.Valid() {
+				t.Errorf("not valid right before Until")
+			}
+			time.Sleep(time.Microsecond)
+			if k.Valid() {
+				t.Errorf("valid at Until: the wall clock was set back, the nodes' were not")
+			}
+		})
+	})
+	t.Run("forward: given up", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var h harness.Clocks
+			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+			k := s.Take(l, 9*time.Second)
+			held, stop := k.KeepAlive(s.Ctx)
+			defer stop()
+			time.Sleep(1300 * time.Millisecond)
+			h.MoveWall(24 * time.Hour)
+			set := time.Now()
+			if k.Valid() {
+				t.Errorf("valid, want given up")
+			}
+			if at := s.Ended(held, time.Minute); at.Sub(set) > time.Second {
+				t.Errorf("told after %v, want within a second", at.Sub(set))
+			}
+			s.Is("the cause", context.Cause(held), redlock.ErrLost)
+			s.Clean(l)
+			s.Is("Release", s.Take(l, time.Second).Release(s.Ctx), nil)
+		})
+	})
+}
+
+// Attack 62.
+func TestStopEndsTheRenewalAndNotTheLock(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 9*time.Second)
+		held, stop := k.KeepAlive(s.Ctx)
+		time.Sleep(20 * time.Second)
+		stop()
+		stop()
+		s.Is("the context", held.Err(), context.Canceled)
+		if errors.Is(context.Cause(held), redlock.ErrLost) {
+			t.Errorf("the cause is ErrLost, and nothing was lost")
+		}
+		for i := range 3 {
+			s.Node(i).Record(true)
+		}
+		time.Sleep(time.Until(k.Until()) - time.Microsecond)
+		if got := s.Told(0, "extend"); len(got) > 0 || !k.Valid() {
+			t.Errorf("after stop: %d renewals, valid %v; want none, and held until Until", len(got), k.Valid())
+		}
+		time.Sleep(time.Second)
+		s.Carry("after the ttl", "", 0, 1, 2)
+		s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
+	})
+	t.Run("and KeepAlive may be called again", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			k := s.Take(s.Locker(redlock.Options{}), 9*time.Second)
+			_, stop := k.KeepAlive(s.Ctx)
+			stop()
+			time.Sleep(8 * time.Second)
+			held, stop := k.KeepAlive(s.Ctx)
+			defer stop()
+			time.Sleep(time.Minute)
+			if held.Err() != nil || !k.Valid() {
+				t.Errorf("lost: %v", context.Cause(held))
+			}
+		})
+	})
+}
+
+func TestManyKeepALock(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 9*time.Second)
+		var held []context.Context
+		var stops []context.CancelFunc
+		for range 10 {
+			h, stop := k.KeepAlive(s.Ctx)
+			held, stops = append(held, h), append(stops, stop)
+		}
+		time.Sleep(30 * time.Second)
+		if n := len(s.Told(0, "extend")); n > 12 {
+			t.Errorf("renewals in 30s: got %d, want about 10: not one each", n)
+		}
+		for i := range 9 {
+			stops[i]()
+		}
+		time.Sleep(30 * time.Second)
+		for i, h := range held {
+			if ended := h.Err() != nil; ended != (i < 9) {
+				t.Errorf("context %d ended: %v, want %v", i, ended, i < 9)
+			}
+		}
+		h, stop := k.KeepAlive(s.Ctx)
+		defer stop()
+		for i := range 3 {
+			s.Node(i).Hang()
+		}
+		s.Ended(h, time.Minute)
+		s.Is("the other context", held[9].Err(), context.Canceled)
+		s.Is("the cause", context.Cause(held[9]), redlock.ErrLost)
+		s.Is("the cause", context.Cause(h), redlock.ErrLost)
+		s.Clean(l)
+	})
+}
+
+func TestAKeepAliveEndsWithItsParent(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		k := s.Take(s.Locker(redlock.Options{}), 9*time.Second)
+		why := errors.New("shutting down")
+		ctx, cancel := context.WithCancelCause(s.Ctx)
+		held, stop := k.KeepAlive(ctx)
+		defer stop()
+		time.Sleep(5 * time.Second)
+		cancel(why)
+		s.Is("the cause", context.Cause(held), why)
+		if !k.Valid() {
+			t.Errorf("not valid: a context's end does not end the lock")
+		}
+		sent := len(s.Told(0, "extend"))
+		time.Sleep(time.Minute)
+		if got := len(s.Told(0, "extend")); got != sent {
+			t.Errorf("renewals after the parent's end: got %d, want none", got-sent)
+		}
+		dead, stop2 := s.Take(s.Locker(redlock.Options{}), 9*time.Second).KeepAlive(ctx)
+		defer stop2()
+		s.Is("a KeepAlive of a context that is over", context.Cause(dead), why)
+	})
+}
+
+func TestAKeepAliveOfALockThatIsOverHasEnded(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 9*time.Second)
+		before, stop := k.KeepAlive(s.Ctx)
+		defer stop()
+		s.Is("Release", k.Release(s.Ctx), nil)
+		after, stop := k.KeepAlive(s.Ctx)
+		defer stop()
+		for name, h := range map[string]context.Context{"before": before, "after": after} {
+			s.Is("KeepAlive "+name+" the release", h.Err(), context.Canceled)
+			if errors.Is(context.Cause(h), redlock.ErrLost) {
+				t.Errorf("the cause of KeepAlive %s the release is ErrLost, and nothing was lost", name)
+			}
+		}
+		time.Sleep(time.Minute)
+		if got := s.Told(0, "extend"); len(got) > 0 {
+			t.Errorf("renewals after the release: got %d, want none", len(got))
+		}
+		s.Clean(l)
+	})
+	t.Run("lost", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			k := s.Take(s.Locker(redlock.Options{}), time.Second)
+			time.Sleep(2 * time.Second)
+			held, stop := k.KeepAlive(s.Ctx)
+			defer stop()
+			s.Is("the context", held.Err(), context.Canceled)
+			s.Is("the cause", context.Cause(held), redlock.ErrLost)
+		})
+	})
+	t.Run("closed", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			k := s.Take(l, 9*time.Second)
+			before, stop := k.KeepAlive(s.Ctx)
+			defer stop()
+			s.Is("Close", l.Close(), nil)
+			s.Is("the cause", context.Cause(before), redlock.ErrClosed)
+			after, stop := k.KeepAlive(s.Ctx)
+			defer stop()
+			if after.Err() == nil {
+				t.Errorf("KeepAlive after Close: got a context that is alive")
+			}
+			s.Carry("afterwards", "", 0, 1, 2)
+		})
+	})
+}
+
+// A renewal and a release at the same moment leave no key, whichever comes first.
+//
+// Attack 62.
+func TestARenewalAndAReleaseAtOnceLeaveNothing(t *testing.T) {
+	for off := time.Duration(0); off < 3*time.Millisecond; off += 100 * time.Microsecond {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			s.Slow(time.Millisecond, 2)
+			k := s.Take(l, time.Second)
+			held, stop := k.KeepAlive(s.Ctx)
+			defer stop()
+			first := make(chan struct{})
+			s.Once(0, "extend", func() { close(first) })
+			<-first
+			time.Sleep(off)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Is("the context", held.Err(), context.Canceled)
+			s.Clean(l)
+		})
+	}
+}
+
+func TestContextsEndGraceBeforeUntil(t *testing.T) {
+	for name, fault := range map[string]func(s *stage, i int){
+		"all nodes hang":          func(s *stage, i int) { s.Node(i).Hang() },
+		"an extension hangs":      func(s *stage, i int) { s.Once(i, "extend", s.Node(i).Hang) },
+		"all nodes answer errors": func(s *stage, i int) { s.Node(i).Fail("LOADING Redis is loading the dataset in memory") },
+	} {
+		for ttl, grace := range map[time.Duration]time.Duration{50 * time.Millisecond: 10 * time.Millisecond, 9 * time.Second: 5 * time.Second, time.Minute: time.Nanosecond} {
+			t.Run(fmt.Sprintf("%s, ttl %v, grace %v", name, ttl, grace), func(t *testing.T) {
+				onStage(t, 3, func(s *stage) {
+					var seen harness.Observer
+					l := s.Locker(redlock.Options{Grace: grace, Observe: seen.Observe})
+					k := s.Take(l, ttl)
+					held, stop := k.KeepAlive(s.Ctx)
+					defer stop()
+					time.Sleep(ttl * 5)
+					if got := k.Until(); time.Until(got) < ttl/2 {
+						t.Fatalf("Until: got %v from now, want a lock that is renewed", time.Until(got))
+					}
+					for i := range 3 {
+						fault(s, i)
+					}
+					at := s.Ended(held, 2*ttl)
+					until := k.Until() // a renewal may have been answered before the fault struck
+					notice := max(grace, time.Millisecond)
+					if got := until.Sub(at); got < notice || got > notice+time.Millisecond {
+						t.Errorf("the context ended %v before Until, want %v", got, notice)
+					}
+					s.Is("the cause", context.Cause(held), redlock.ErrLost)
+					if grace < time.Millisecond {
+						return // too short to do anything in
+					}
+					s.Says(context.Cause(held), "not renewed", "ends at "+until.Format("15:04:05.000"))
+
+					t.Log("the lock is held until Until, and is not extended any more, whoever asks")
+					for i := range 3 {
+						s.Node(i).Resume()
+						s.Node(i).Fail("")
+					}
+					time.Sleep(notice / 2)
+					s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+					again, _ := k.KeepAlive(s.Ctx)
+					s.Is("the cause of another KeepAlive", context.Cause(again), redlock.ErrLost)
+					stop()
+					time.Sleep(time.Until(until) - 2*time.Millisecond)
+					if !k.Valid() || !k.Until().Equal(until) {
+						t.Errorf("right before Until: valid %v, Until moved by %v; want a lock that is held as long as before", k.Valid(), k.Until().Sub(until))
+					}
+					s.Carry("right before Until", k.Value(), 0, 1, 2)
+					time.Sleep(2 * time.Millisecond)
+					if k.Valid() {
+						t.Errorf("valid at Until")
+					}
+					if got := seen.Count(redlock.OpLost); got != 1 {
+						t.Errorf("losses observed: got %d, want 1", got)
+					}
+					s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
+					time.Sleep(2 * oneTrip)
+					s.Carry("after Until", k.Value())
+					for _, c := range s.Told(0, "rollback", "release") {
+						if c.At.Before(until) {
+							t.Errorf("a node was told to remove the lock %v before Until", until.Sub(c.At))
+						}
+					}
+					s.Clean(l)
+				})
+			})
+		}
+	}
+}
+
+// Work that stops in time does not keep the others waiting until Until.
+func TestAReleaseWithinTheGraceFreesTheLockAtOnce(t *testing.T) {
+	for name, release := range map[string]func(s *stage, l *redlock.Locker, k *redlock.Lock){
+		"Release": func(s *stage, _ *redlock.Locker, k *redlock.Lock) {
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Is("Release again", k.Release(s.Ctx), nil)
+		},
+		"Close":         func(s *stage, l *redlock.Locker, k *redlock.Lock) { s.Is("Close", l.Close(), nil) },
+		"LeaveToExpire": func(s *stage, l *redlock.Locker, k *redlock.Lock) { k.LeaveToExpire() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				l, other := s.Locker(redlock.Options{Grace: 3 * time.Second}), s.Locker(redlock.Options{})
+				k := s.Take(l, 9*time.Second)
+				held, stop := k.KeepAlive(s.Ctx)
+				defer stop()
+				for i := range 3 {
+					s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
+				}
+				s.Ended(held, time.Minute)
+				until := k.Until()
+				for i := range 3 {
+					s.Node(i).Fail("")
+				}
+				time.Sleep(time.Second)
+				s.Carry("within the grace", k.Value(), 0, 1, 2)
+				release(s, l, k)
+				if k.Valid() {
+					t.Errorf("valid after %s", name)
+				}
+				if name == "LeaveToExpire" {
+					time.Sleep(time.Until(until) + 2*oneTrip)
+					s.Carry("left to expire, after Until", k.Value(), 0, 1, 2)
+					return
+				}
+				next := s.Take(other, 20*time.Second)
+				if !next.Until().Add(-harness.ValidFor(20*time.Second, 1)).Before(until) {
+					t.Errorf("the next holder began after the old Until")
+				}
+				time.Sleep(10 * time.Second)
+				s.Carry("the next holder's", next.Value(), 0, 1, 2)
+			})
+		})
+	}
+}
+
+// An extension that was sent before the contexts ended is answered after that.
+func TestAnExtensionThatIsAnsweredWithinTheGraceChangesNothing(t *testing.T) {
+	for name, taken := range map[string]bool{"ours": false, "taken by another": true} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				l := s.Locker(redlock.Options{Grace: 5 * time.Second, NodeTimeout: 4 * time.Second})
+				k := s.Take(l, 21*time.Second)
+				held, stop := k.KeepAlive(s.Ctx)
+				defer stop()
+				for i := range 3 {
+					s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
+				}
+				until := k.Until()
+				time.Sleep(time.Until(until) - 5100*time.Millisecond)
+				if taken {
+					s.Foreign(time.Minute, 0, 1, 2)
+				}
+				for i := range 3 {
+					s.Node(i).Fail("")
+				}
+				s.Slow(500*time.Millisecond, 0, 1, 2)
+				err := k.Extend(s.Ctx)
+				s.Ended(held, time.Millisecond)
+				s.Is("the cause", context.Cause(held), redlock.ErrLost)
+				s.Is("Extend", err, redlock.ErrLost)
+				if !k.Until().Equal(until) {
+					t.Errorf("Until moved by %v", k.Until().Sub(until))
+				}
+				if k.Valid() == taken {
+					t.Errorf("valid: got %v, want %v", k.Valid(), !taken)
+				}
+				s.Slow(0, 0, 1, 2)
+				time.Sleep(time.Until(until) + 2*oneTrip)
+				s.Carry("after Until", k.Value())
+			})
+		})
+	}
+}
+
+// Renewals are scheduled within the validity less Grace.
+func TestTwoRenewalsMayFailBeforeTheGraceBegins(t *testing.T) {
+	for _, grace := range []time.Duration{0, time.Second, 3 * time.Second, 5500 * time.Millisecond} {
+		t.Run(fmt.Sprintf("grace %v", grace), func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				l := s.Locker(redlock.Options{Grace: grace})
+				k := s.Take(l, 9*time.Second)
+				for i := range 3 {
+					s.Node(i).FailCommand("evalsha", "LOADING Redis is loading the dataset in memory")
+					s.On(i, "extend", func(n int, _ []string) {
+						if n == 3 {
+							s.Node(i).FailCommand("evalsha", "")
+						}
+					})
+				}
+				held, stop := k.KeepAlive(s.Ctx)
+				defer stop()
+				time.Sleep(time.Minute)
+				if held.Err() != nil || !k.Valid() {
+					t.Errorf("after two renewals failed: %v", context.Cause(held))
+				}
+			})
+		})
+	}
+}
+
+// The timers stand still while a machine sleeps; what wakes within the grace is told.
+func TestAMachineThatWakesWithinTheGraceIsTold(t *testing.T) {
+	for name, kept := range map[string]bool{"told after waking": true, "told before the sleep": false} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				var h harness.Clocks
+				l := s.LockerWith(redlock.Options{Grace: 5 * time.Second}, &h, s.Cluster.Nodes())
+				k := s.Take(l, 20*time.Second)
+				held, stop := k.KeepAlive(s.Ctx)
+				defer stop()
+				for i := range 3 {
+					s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
+				}
+				if kept {
+					time.Sleep(2500 * time.Millisecond)
+					s.Suspend(&h, 14*time.Second)
+					woke := time.Now()
+					if !k.Valid() {
+						t.Errorf("not valid before Until")
+					}
+					if at := s.Ended(held, time.Minute); at.Sub(woke) > time.Second {
+						t.Errorf("told %v after waking, want within a second", at.Sub(woke))
+					}
+					if !k.Valid() {
+						t.Errorf("not valid before Until, when told")
+					}
+				} else {
+					s.Ended(held, time.Minute)
+					s.Suspend(&h, time.Hour)
+				}
+				s.Is("the cause", context.Cause(held), redlock.ErrLost)
+				time.Sleep(4 * time.Second)
+				if k.Valid() {
+					t.Errorf("valid after Until")
+				}
+				s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+			})
+		})
+	}
+}
+
+func TestAGraceThatLeavesNoTimeToRenewIsRefused(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{Grace: 2 * time.Second})
+		for what, call := range map[string]func() error{
+			"TryAcquire": func() error { return harness.Second(l.TryAcquire(s.Ctx, job, 3*time.Second)) },
+			"Acquire":    func() error { return harness.Second(l.Acquire(s.Ctx, job, 3*time.Second)) },
+			"Adopt":      func() error { return harness.Second(l.Adopt(s.Ctx, job, "me:1", 3*time.Second)) },
+			"Run": func() error {
+				return l.Run(s.Ctx, job, 3*time.Second, func(context.Context, *redlock.Lock) error { return nil })
+			},
+		} {
+			err := call()
+			if err == nil {
+				t.Fatalf("%s: got no error", what)
+			}
+			s.Says(err, "Options.Grace 2s", "ttl 3s", "greatest usable Grace is 1.917s", "smallest usable ttl is 3.129s")
+		}
+		if n := len(s.Told(0)); n > 0 {
+			t.Errorf("commands sent: got %d, want none", n)
+		}
+	})
+}
+
+// Lost is final?
+func TestAWallClockSetForwardAndBackLeavesTheLockToClose(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		var h harness.Clocks
+		l, err := harness.NewSeamed(redlock.Options{}, h.Steady, h.Wall, harness.Seed(t), c.Nodes()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := harness.Try(t, l, "k", time.Minute)
+		h.MoveWall(time.Hour)
+		time.Sleep(2 * time.Second)
+		v1 := k.Valid()
+		h.MoveWall(-time.Hour)
+		v2 := k.Valid()
+		t.Log("valid", v1, v2, "held", seam.Peek(l).Held)
+		held, stop := k.KeepAlive(t.Context())
+		defer stop()
+		l.Close()
+		t.Log("held ctx after Close:", held.Err(), context.Cause(held))
+		if held.Err() == nil {
+			t.Error("the KeepAlive context did not end with Close")
+		}
+		for i := range 3 {
+			if _, ok := c.Node(i).Get("k"); ok {
+				t.Errorf("node %d still has the lock after Close", i)
+			}
+		}
+		<-held.Done()
+		t.Log(context.Cause(held))
+	})
+}
+
+// Extends that were called after one began share it, where it began after them.
+func TestConcurrentExtendsShareRounds(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		k := harness.Try(t, l, "k", 10*time.Second)
+		for i := range 3 {
+			c.Node(i).Delay(5*time.Millisecond, 5*time.Millisecond)
+		}
+		var wg sync.WaitGroup
+		d := took(func() {
+			for range 100 {
+				wg.Go(func() { harness.CheckIs(t, "Extend", k.Extend(t.Context())) })
+			}
+			wg.Wait()
+		})
+		if d > 40*time.Millisecond {
+			t.Errorf("100 Extends at once, 10 ms away: took %v, want a few rounds", d)
+		}
+	})
+}
+
+// What the README says of renewals, where a third of the ttl would be behind Until.
+func TestALargeDriftLeavesTimeToRenew(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{Drift: 0.9, NodeTimeout: 100 * time.Millisecond})
+		k := s.Take(l, 10*time.Second) // valid for 998 ms
+		held, stop := k.KeepAlive(s.Ctx)
+		defer stop()
+		time.Sleep(5 * time.Second)
+		if held.Err() != nil || !k.Valid() {
+			t.Errorf("after 5s: got %v, valid %v, want the lock: nothing was in its way", context.Cause(held), k.Valid())
+		}
+		s.Is("Release", k.Release(s.Ctx), nil)
+	})
+}

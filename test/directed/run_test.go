@@ -1,0 +1,369 @@
+package directed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
+)
+
+func TestRunWithGraceSaysThatTheLockWasLost(t *testing.T) {
+	why := errors.New("fn's own")
+	for name, fn := range map[string]func(ctx context.Context) error{
+		"fn gives an error of its own": func(ctx context.Context) error { <-ctx.Done(); return why },
+		"fn ends well":                 func(ctx context.Context) error { <-ctx.Done(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				l := s.Locker(redlock.Options{Grace: 3 * time.Second})
+				var k *redlock.Lock
+				var fnErr error
+				err := l.Run(s.Ctx, job, 9*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+					k = lock
+					for i := range 3 {
+						s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
+					}
+					fnErr = fn(ctx)
+					for i := range 3 {
+						s.Node(i).Fail("")
+					}
+					return fnErr
+				})
+				s.Is("Run", err, redlock.ErrLost)
+				if !errors.Is(err, fnErr) && fnErr != nil {
+					t.Errorf("Run: got %v, want fn's error in it", err)
+				}
+				if left := time.Until(k.Until()); left < 2*time.Second {
+					t.Errorf("Run returned %v before Until, want it not to wait", left)
+				}
+				s.Carry("after Run", k.Value())
+			})
+		})
+	}
+}
+
+func TestRunGivesWhatFnGave(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		why := errors.New("fn's own")
+		var k *redlock.Lock
+		err := l.Run(s.Ctx, job, time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			k = lock
+			time.Sleep(time.Minute) // far beyond the ttl
+			if ctx.Err() != nil || !lock.Valid() {
+				t.Errorf("lost after a minute: %v", context.Cause(ctx))
+			}
+			s.Carry("during fn", lock.Value(), 0, 1, 2)
+			return why
+		})
+		if err != why {
+			t.Errorf("got %v, want fn's error alone", err)
+		}
+		if k.Valid() {
+			t.Errorf("valid after Run")
+		}
+		s.Is("Run", l.Run(s.Ctx, job, time.Second, func(context.Context, *redlock.Lock) error { return nil }), nil)
+		s.Clean(l)
+	})
+}
+
+// Attack 85.
+func TestRunSaysThatTheLockWasLost(t *testing.T) {
+	why := errors.New("fn's own")
+	for _, c := range []struct {
+		name string
+		fn   func(ctx context.Context) error
+		want []error
+	}{
+		{"fn minds its context", func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, []error{redlock.ErrLost}},
+		{"fn gives an error of its own", func(ctx context.Context) error { <-ctx.Done(); return why }, []error{redlock.ErrLost, why}},
+		{"fn does not look", func(ctx context.Context) error { time.Sleep(time.Minute); return nil }, []error{redlock.ErrLost}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				l := s.Locker(redlock.Options{})
+				err := l.Run(s.Ctx, job, 2*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+					for i := range 3 {
+						s.Node(i).Hang()
+					}
+					err := c.fn(ctx)
+					s.Is("the cause of fn's context", context.Cause(ctx), redlock.ErrLost)
+					return err
+				})
+				for _, want := range c.want {
+					s.Is("Run", err, want)
+				}
+				s.Clean(l)
+			})
+		})
+	}
+	t.Run("found out by the release", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				s.Foreign(time.Minute, 0, 1, 2)
+				return why
+			})
+			s.Is("Run", err, redlock.ErrLost)
+			s.Is("Run", err, why)
+			s.Carry("the other's", otherValue, 0, 1, 2)
+		})
+	})
+	t.Run("fn returns between the loss and its being told", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			var h harness.Clocks
+			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+			err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				s.Suspend(&h, time.Hour)
+				return nil
+			})
+			s.Is("Run", err, redlock.ErrLost)
+		})
+	})
+	t.Run("a release that too few answer is no loss", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				s.Node(0).Hang()
+				s.Node(1).Hang()
+				return nil
+			})
+			s.Is("Run", err, nil)
+			s.Clean(l)
+		})
+	})
+	t.Run("not acquired: fn is not called", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			s.Foreign(time.Hour, 0, 1, 2)
+			ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
+			defer cancel()
+			err := l.Run(ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				t.Errorf("fn was called")
+				return nil
+			})
+			s.Is("Run", err, context.DeadlineExceeded)
+			s.Is("Run", err, redlock.ErrHeld)
+		})
+	})
+}
+
+// What may happen once per interval: fn leaves the lock to expire, and that is how it ends.
+func TestRunOfALockThatFnLeavesToExpire(t *testing.T) {
+	why := errors.New("fn's own")
+	for _, c := range []struct {
+		name string
+		fn   func(lock *redlock.Lock) error
+		want error
+	}{
+		{"at its end", func(lock *redlock.Lock) error { lock.LeaveToExpire(); return nil }, nil},
+		{"and fails", func(lock *redlock.Lock) error { lock.LeaveToExpire(); return why }, why},
+		{"and goes on beyond Until", func(lock *redlock.Lock) error {
+			lock.LeaveToExpire()
+			time.Sleep(time.Minute)
+			return nil
+		}, nil},
+		{"but releases it before", func(lock *redlock.Lock) error {
+			lock.Release(context.Background())
+			lock.LeaveToExpire()
+			return nil
+		}, redlock.ErrLost},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onStage(t, 3, func(s *stage) {
+				l := s.Locker(redlock.Options{})
+				var value string
+				began := time.Now()
+				err := l.Run(s.Ctx, job, 10*time.Second, func(_ context.Context, lock *redlock.Lock) error {
+					value = lock.Value()
+					return c.fn(lock)
+				})
+				s.Is("Run", err, c.want)
+				if c.want == nil && time.Since(began) < 9*time.Second {
+					s.Carry("left to expire", value, s.All()...)
+				}
+			})
+		})
+	}
+}
+
+// Past Until there is nothing that could be left to expire: the lock is lost.
+func TestALockThatIsLeftToExpirePastUntilIsLost(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var h harness.Clocks
+		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+		err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			s.Suspend(&h, time.Hour)
+			lock.LeaveToExpire()
+			s.Is("the cause of fn's context", context.Cause(ctx), redlock.ErrLost)
+			return nil
+		})
+		s.Is("Run", err, redlock.ErrLost)
+		k := s.Take(l, 10*time.Second)
+		s.Suspend(&h, 10*time.Second)
+		k.LeaveToExpire()
+		s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
+		s.Clean(l)
+	})
+}
+
+// Attack 85.
+func TestRunReleasesWhenFnPanicsOrExits(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		var fnCtx context.Context
+		func() {
+			defer func() {
+				if got := recover(); got != "fn's own" {
+					t.Errorf("recovered: got %v, want fn's panic", got)
+				}
+			}()
+			l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				fnCtx = ctx
+				panic("fn's own")
+			})
+		}()
+		if fnCtx.Err() == nil {
+			t.Errorf("fn's context is alive after the panic")
+		}
+		s.Clean(l)
+	})
+	t.Run("Goexit", func(t *testing.T) {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+					runtime.Goexit()
+					return nil
+				})
+			})
+			wg.Wait()
+			s.Clean(l)
+		})
+	})
+}
+
+// A lock is not reentrant: who asks for it again under the lock would wait for itself.
+func TestALockIsNotReentrant(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		under := func(context.Context, *redlock.Lock) error {
+			t.Error("the inner fn is called")
+			return nil
+		}
+		refused := func(what string, ctx context.Context, fence int64) {
+			t.Helper()
+			for i := range 3 {
+				s.Node(i).Record(true)
+			}
+			ctx, stop := context.WithTimeout(ctx, time.Second)
+			defer stop()
+			_, acquire := l.Acquire(ctx, job, time.Second)
+			_, try := l.TryAcquire(ctx, job, time.Minute)
+			run := l.Run(ctx, job, time.Second, under)
+			for name, err := range map[string]error{"Acquire": acquire, "TryAcquire": try, "Run": run} {
+				harness.CheckIs(t, what+": "+name, err, redlock.ErrNested)
+				harness.CheckIsNot(t, what+": "+name, err, redlock.ErrHeld, redlock.ErrNoQuorum, context.Canceled)
+				s.Says(err, `redlock: acquire "jobs/42": `, fmt.Sprintf("fence %d", fence), "not reentrant")
+			}
+			if sent := s.Told(0, "acquire"); len(sent) > 0 {
+				t.Errorf("%s: got %v sent, want nothing", what, sent)
+			}
+		}
+		began := time.Now()
+		s.Is("Run", l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			refused("within Run", ctx, lock.Fence())
+			derived, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Hour)
+			defer stop()
+			refused("by a derived context", derived, lock.Fence())
+			s.Is("Run of another key", l.Run(ctx, "other", time.Second, func(ctx context.Context, _ *redlock.Lock) error {
+				refused("within Run of another key within Run", ctx, lock.Fence())
+				return nil
+			}), nil)
+			held, end := lock.KeepAlive(context.Background())
+			defer end()
+			refused("by a context of KeepAlive", held, lock.Fence())
+			if !lock.Valid() {
+				t.Error("the outer lock is not valid any more")
+			}
+			// What is not detected: another Locker, another chain of calls.
+			_, err := other.TryAcquire(ctx, job, time.Second)
+			s.Is("TryAcquire by another Locker", err, redlock.ErrHeld)
+			_, err = l.TryAcquire(s.Ctx, job, time.Second)
+			s.Is("TryAcquire with another context", err, redlock.ErrHeld)
+			return nil
+		}), nil)
+		if d := time.Since(began); d > 20*time.Millisecond {
+			t.Errorf("it took %v, want nobody to wait", d)
+		}
+		for _, end := range []struct {
+			how string
+			f   func(lock *redlock.Lock)
+		}{
+			{"released", func(lock *redlock.Lock) { s.Is("Release", lock.Release(s.Ctx), nil) }},
+			{"lost", func(lock *redlock.Lock) {
+				for i := range 3 {
+					s.Node(i).Evict(job)
+				}
+				s.Is("Extend", lock.Extend(s.Ctx), redlock.ErrLost)
+			}},
+		} {
+			err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				end.f(lock)
+				k, err := l.Acquire(context.WithoutCancel(ctx), job, time.Second)
+				s.Is("Acquire once the outer lock is "+end.how, err, nil)
+				s.Is("Release", k.Release(s.Ctx), nil)
+				return nil
+			})
+			s.Is("Run of a lock that is "+end.how, err, redlock.ErrLost)
+		}
+		s.Is("Run", l.Run(s.Ctx, job, time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			k, err := l.Adopt(ctx, job, lock.Value(), time.Second) // it does not wait
+			s.Is("Adopt of the lock itself", err, nil)
+			k.LeaveToExpire()
+			return nil
+		}), redlock.ErrLost)
+		time.Sleep(time.Second)
+		s.Clean(l)
+	})
+}
+
+// Attack 85.
+func TestRunWithAContextThatEndsReleasesAllTheSame(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		ctx, cancel := context.WithCancel(s.Ctx)
+		err := l.Run(ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		s.Is("Run", err, context.Canceled)
+		if strings.Contains(err.Error(), "lost") {
+			t.Errorf("got %v, and nothing was lost", err)
+		}
+		time.Sleep(2 * oneTrip)
+		s.Carry("afterwards", "", 0, 1, 2)
+		s.Clean(l)
+	})
+}
+
+func TestALockThatFnGivesUpItselfWasNotHeldToTheEnd(t *testing.T) {
+	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		err := l.Run(t.Context(), "k", time.Minute, func(ctx context.Context, lock *redlock.Lock) error { return lock.Release(ctx) })
+		harness.CheckIs(t, "Run", err, redlock.ErrLost)
+		if err != nil && !strings.Contains(err.Error(), "released before") {
+			t.Errorf("got %v, want it to say why", err)
+		}
+	})
+}
