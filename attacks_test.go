@@ -25,7 +25,7 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 )
 
-// The attacks of docs/attacks.md: that page is held to the code here, and what no other
+// The attacks of docs/design/invariants.md: that page is held to the code here, and what no other
 // file plays is played.
 
 // unnumbered are the files of this package whose comments do not have the numbers.
@@ -106,10 +106,10 @@ var (
 	attackNumber = regexp.MustCompile(`(?m)^Attacks? (\d+(?:, \d+)*)\.$`)
 )
 
-// Every number of docs/attacks.md is there once, with tests of the levels that it gives;
+// Every number of docs/design/invariants.md is there once, with tests of the levels that it gives;
 // and every test that it names is there, and says so.
 func TestAttacks(t *testing.T) {
-	page, err := os.ReadFile("docs/attacks.md")
+	page, err := os.ReadFile("docs/design/invariants.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestAttacks(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(said)) {
 		for _, n := range said[name] {
 			if !slices.Contains(named[name], n) {
-				t.Errorf("%s says attack %d, and docs/attacks.md does not name it there", name, n)
+				t.Errorf("%s says attack %d, and docs/design/invariants.md does not name it there", name, n)
 			}
 		}
 	}

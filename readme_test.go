@@ -15,7 +15,7 @@ import (
 // is part of example_test.go, but for white space.
 func TestReadmeIsExamples(t *testing.T) {
 	examples := readmeWords(t, "example_test.go")
-	for _, file := range []string{"README.md", "docs/operations.md", "docs/restarts.md"} {
+	for _, file := range []string{"README.md", "docs/guide.md", "docs/operations.md"} {
 		blocks := 0
 		for i, part := range strings.Split(readmeText(t, file), "```") {
 			code, ok := strings.CutPrefix(part, "go\n")

@@ -78,7 +78,7 @@ func (s *state) top() (top uint8) {
 }
 
 // expired: the ttl that the given round of attempt i gave a key may be over. Under
-// timing not before that round's validity is (docs/algorithm.md, Why I1 holds). What
+// timing not before that round's validity is (docs/design/algorithm.md, Why I1 holds). What
 // an attempt that is over left has no promise to keep.
 func (s *state) expired(i int, era uint8) bool {
 	a := &s.attempt[i]

@@ -1,7 +1,7 @@
-// Package model is an explicit-state model of the protocol in docs/algorithm.md. It
+// Package model is an explicit-state model of the protocol in docs/design/algorithm.md. It
 // visits all states of a few attempts on three nodes, with messages that are delayed,
 // lost or overtaken and nodes that forget, and checks exclusion and fencing; and it
-// finds each rule's reason by taking the rule out. docs/model.md says what is
+// finds each rule's reason by taking the rule out. docs/design/verification.md says what is
 // modelled, what is not, and what came out.
 //
 // It shares no code with the library: what both got wrong alike would not show.

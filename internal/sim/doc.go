@@ -9,5 +9,5 @@
 // Schedules come from a seed ([Generate], for long runs) or from rapid (then they shrink). The same schedule gives the
 // same history to the nanosecond, in every process, for any GOMAXPROCS, and under the race detector: [History.Hash].
 //
-// docs/simulation.md says how to run it, and what it does not see.
+// docs/design/verification.md says how to run it, and what it does not see.
 package sim

@@ -252,7 +252,7 @@ func (s *Schedule) rate(n int) float64 {
 func nodeName(i int) string { return string(rune('a' + i)) }
 func keyName(i int) string  { return fmt.Sprintf("k%d", i) }
 
-// registerName is where the fence register of a key stands, as docs/algorithm.md says.
+// registerName is where the fence register of a key stands, as docs/design/algorithm.md says.
 func registerName(i int) string { return "{" + keyName(i) + "}:fence" }
 
 // queueNames are where its queue stands, as docs/waiting.md says.

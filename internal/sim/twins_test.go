@@ -42,7 +42,7 @@ func TestTwins(t *testing.T) {
 		for seed := range uint64(3) {
 			fast, one := play(seed, true)
 			slow, other := play(seed, false)
-			// Where two things happen at one instant a run may part from itself (docs/simulation.md, Determinism); a twin that
+			// Where two things happen at one instant a run may part from itself (docs/design/verification.md, Determinism); a twin that
 			// differs parts from the script's every run.
 			for again := 0; again < 8 && fast.Hash() != slow.Hash(); again++ {
 				fast, one = play(seed, true)
