@@ -15,7 +15,7 @@ import (
 func TestReadmeIsExamples(t *testing.T) {
 	words := func(text string) string { return strings.Join(strings.Fields(text), " ") }
 	examples := words(readText(t, "example_test.go"))
-	for _, file := range []string{"README.md", "docs/operations.md", "docs/restarts.md"} {
+	for _, file := range []string{"README.md", "docs/operations.md", "docs/operations.md"} {
 		blocks := 0
 		for i, part := range strings.Split(readText(t, file), "```") {
 			code, ok := strings.CutPrefix(part, "go\n")
@@ -33,11 +33,11 @@ func TestReadmeIsExamples(t *testing.T) {
 	}
 }
 
-// Every number of docs/attacks.md is there once. That the tests of its rows exist is checked below.
+// Every number of docs/design/invariants.md is there once. That the tests of its rows exist is checked below.
 func TestAttacks(t *testing.T) {
 	const last = 98
 	seen := make(map[int]int)
-	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \|.*\x60`).FindAllStringSubmatch(readText(t, "docs/attacks.md"), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \|.*\x60`).FindAllStringSubmatch(readText(t, "docs/design/invariants.md"), -1) {
 		n, _ := strconv.Atoi(row[1])
 		seen[n]++
 	}

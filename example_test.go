@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"slices"
 	"sync"
 	"time"
 
@@ -285,6 +286,62 @@ func Example_oncePerInterval() {
 		}
 	}
 	// Output: report sent
+}
+
+// One leader among several processes, for as long as it lives. The others wait in Run
+// and take over when the leader releases the lock, dies, or cannot renew it.
+func Example_leader() {
+	l, stop := exampleLocker()
+	defer stop()
+
+	lead := func(ctx context.Context, fence int64) error {
+		fmt.Println("leading")
+		return work(ctx, fence)
+	}
+	campaign := func(ctx context.Context) error {
+		for {
+			err := l.Run(ctx, "leader/billing", 15*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				return lead(ctx, lock.Fence()) // until ctx ends
+			})
+			if !errors.Is(err, redlock.ErrLost) {
+				return err // lead returned, ctx ended, or the nodes are misconfigured
+			}
+		} // the lock was lost: wait for it again
+	}
+	fmt.Println(campaign(context.Background()))
+	// Output:
+	// leading
+	// <nil>
+}
+
+// Several keys at once: one lock after another, in the same order everywhere, so that
+// two callers never wait for each other. Losing any of them ends fn's context.
+func Example_severalKeys() {
+	l, stop := exampleLocker()
+	defer stop()
+
+	runAll := func(ctx context.Context, keys []string, ttl time.Duration, fn func(ctx context.Context, fences map[string]int64) error) error {
+		fences := make(map[string]int64)
+		var next func(ctx context.Context, keys []string) error
+		next = func(ctx context.Context, keys []string) error {
+			if len(keys) == 0 {
+				return fn(ctx, fences)
+			}
+			return l.Run(ctx, keys[0], ttl, func(ctx context.Context, lock *redlock.Lock) error {
+				fences[keys[0]] = lock.Fence()
+				return next(ctx, keys[1:])
+			})
+		}
+		return next(ctx, slices.Compact(slices.Sorted(slices.Values(keys))))
+	}
+	err := runAll(context.Background(), []string{"account/8", "account/7"}, 10*time.Second, func(ctx context.Context, fences map[string]int64) error {
+		fmt.Println(len(fences), "locks held")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// 2 locks held
+	// <nil>
 }
 
 // A form that is sent twice is worked on once. While the first is at work the

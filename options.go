@@ -66,7 +66,7 @@ type Options struct {
 	// "quarantined 12s"; what is held is extended and released there all the same.
 	// Rings and Redis Clusters are refused: they are several servers each; and so is a
 	// wrapper that does not tell what it is, see Node. (Redis page, Performance, Crash
-	// Recovery and fsync: delayed restarts.) See docs/restarts.md.
+	// Recovery and fsync: delayed restarts.) See docs/operations.md.
 	RestartGuard time.Duration
 
 	// KeyPrefix goes before every key. "" leaves the key as it is, so that other

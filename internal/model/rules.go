@@ -78,7 +78,7 @@ func (s *state) top() (top uint8) {
 }
 
 // expired reports whether the ttl that the given round of attempt i gave to a key may have expired.
-// With clocks, it does not expire before the validity of that round (docs/algorithm.md, Why I1
+// With clocks, it does not expire before the validity of that round (docs/design/algorithm.md, Why I1
 // holds). An attempt that has ended needs its keys no longer.
 func (s *state) expired(i int, era uint8) bool {
 	a := &s.attempt[i]

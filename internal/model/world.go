@@ -1,7 +1,7 @@
-// Package model is an explicit-state model of the protocol in docs/algorithm.md. It visits all states
+// Package model is an explicit-state model of the protocol in docs/design/algorithm.md. It visits all states
 // of a few attempts on three nodes, with messages that are delayed, lost or reordered and nodes that
 // lose their memory, and checks exclusion and fencing. It also shows why each rule is needed, by
-// removing the rule and finding a counterexample. docs/model.md describes what is modelled, what is
+// removing the rule and finding a counterexample. docs/design/verification.md describes what is modelled, what is
 // not, and the results.
 //
 // It shares no code with the library: an error that both had in common would not be found.

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 )
 
-// drift is the documented default of Options.Drift; Until follows from it (docs/algorithm.md, Time).
+// drift is the documented default of Options.Drift; Until follows from it (docs/design/algorithm.md, Time).
 const drift = 0.01
 
 func validity(ttl time.Duration) time.Duration {

@@ -9,5 +9,5 @@
 // Schedules come from a seed ([Generate], for long runs) or from rapid (which can shrink them). The same schedule gives the
 // same history to the nanosecond, in every process, for any GOMAXPROCS, and under the race detector: [History.Hash].
 //
-// docs/simulation.md describes how to run it, and what it does not cover.
+// docs/design/verification.md describes how to run it, and what it does not cover.
 package sim

@@ -252,7 +252,7 @@ func (s *Schedule) rate(n int) float64 {
 func nodeName(i int) string { return string(rune('a' + i)) }
 func keyName(i int) string  { return fmt.Sprintf("k%d", i) }
 
-// registerName returns the name of a key's fence register, as in docs/algorithm.md.
+// registerName returns the name of a key's fence register, as in docs/design/algorithm.md.
 func registerName(i int) string { return "{" + keyName(i) + "}:fence" }
 
 // queueNames returns the names of a key's queue, as in docs/waiting.md.

@@ -42,7 +42,7 @@ func TestTwins(t *testing.T) {
 		for seed := range uint64(3) {
 			fast, one := play(seed, true)
 			slow, other := play(seed, false)
-			// Where two events happen at one instant, a run may differ from a repetition of itself (docs/simulation.md,
+			// Where two events happen at one instant, a run may differ from a repetition of itself (docs/design/verification.md,
 			// Determinism); a twin that differs from its script differs in every run.
 			for again := 0; again < 8 && fast.Hash() != slow.Hash(); again++ {
 				fast, one = play(seed, true)
