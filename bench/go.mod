@@ -5,7 +5,6 @@ go 1.26.0
 require (
 	github.com/bsm/redislock v0.10.0
 	github.com/go-redsync/redsync/v4 v4.18.1
-	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/seed-ce352c9b/redlock v0.0.0
