@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // A load is g goroutines that do cycles of acquire and release.
@@ -166,23 +168,14 @@ func rotate[T any](s []T, by int) []T {
 	return slices.Concat(s[by:], s[:by])
 }
 
-// parallel calls f for 0 to n-1 from 64 goroutines and returns one of the errors.
+// parallel calls f for 0 to n-1, 64 at a time, and returns the first error.
 func parallel(n int, f func(i int) error) error {
-	var wg sync.WaitGroup
-	errs := make(chan error, 64)
-	for g := range 64 {
-		wg.Go(func() {
-			for i := g; i < n; i += 64 {
-				if err := f(i); err != nil {
-					errs <- err
-					return
-				}
-			}
-		})
+	var g errgroup.Group
+	g.SetLimit(64)
+	for i := range n {
+		g.Go(func() error { return f(i) })
 	}
-	wg.Wait()
-	close(errs)
-	return <-errs
+	return g.Wait()
 }
 
 func goroutines(g int) string {

@@ -61,12 +61,6 @@ func info(ctx context.Context, c *redis.Client, section string) (map[string]stri
 	return fields, err
 }
 
-// commandStat parses a field of INFO commandstats.
-func commandStat(value string) (calls, us float64, err error) {
-	_, err = fmt.Sscanf(value, "calls=%f,usec=%f,", &calls, &us)
-	return calls, us, err
-}
-
 // read sums up all servers.
 func (m *meter) read(ctx context.Context) (sum usage, err error) {
 	for _, c := range m.clients {
@@ -86,7 +80,8 @@ func (m *meter) read(ctx context.Context) (sum usage, err error) {
 		sum.connections += number("connected_clients")
 		for name, value := range fields {
 			if command, ok := strings.CutPrefix(name, "cmdstat_"); ok {
-				calls, _, e := commandStat(value)
+				var calls float64
+				_, e := fmt.Sscanf(value, "calls=%f,", &calls)
 				err = errors.Join(err, e)
 				sum.calls += calls
 				if strings.HasPrefix(command, "eval") {
