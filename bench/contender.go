@@ -32,33 +32,33 @@ type contender struct {
 }
 
 const (
-	nameOurs     = "redlock"
-	nameFair     = "redlock, fair"
-	nameDeaf     = "redlock, deaf" // over nodes that have no Subscribe
-	nameRedsync  = "redsync"
-	nameFailFast = "redsync, fail-fast"
-	nameFloor    = "bare quorum"
-	nameOurFloor = "bare quorum, our commands"
-	nameAuto     = "bare quorum, AutoPipeline"
-	nameLock     = "redislock, one node"
-	nameBare     = "SET and DEL, one node"
-	nameRueidis  = "rueidislock, one node"
+	nameOurs         = "redlock"
+	nameFair         = "redlock, fair"
+	nameUnsubscribed = "redlock, unsubscribed" // over nodes that have no Subscribe
+	nameRedsync      = "redsync"
+	nameFailFast     = "redsync, fail-fast"
+	nameFloor        = "bare quorum"
+	nameOurFloor     = "bare quorum, our commands"
+	nameAuto         = "bare quorum, AutoPipeline"
+	nameLock         = "redislock, one node"
+	nameBare         = "SET and DEL, one node"
+	nameRueidis      = "rueidislock, one node"
 )
 
 // makers returns a contender for each name. Contenders on one node use the first address. Each has clients of its own with
 // go-redis's defaults, as a program has that tunes nothing.
 var makers = map[string]func(addrs []string) (*contender, error){
-	nameOurs:     func(addrs []string) (*contender, error) { return newOurs(redlock.Options{}, addrs) },
-	nameFair:     func(addrs []string) (*contender, error) { return newOurs(redlock.Options{Fair: true}, addrs) },
-	nameDeaf:     newDeaf,
-	nameRedsync:  func(addrs []string) (*contender, error) { return newRedsync(addrs), nil },
-	nameFailFast: func(addrs []string) (*contender, error) { return newRedsync(addrs, redsync.WithFailFast(true)), nil },
-	nameFloor:    func(addrs []string) (*contender, error) { return newFloor(addrs, nearPipelines), nil },
-	nameOurFloor: newOurFloor,
-	nameAuto:     newAuto,
-	nameLock:     newRedislock,
-	nameBare:     newBare,
-	nameRueidis:  newRueidislock,
+	nameOurs:         func(addrs []string) (*contender, error) { return newOurs(redlock.Options{}, addrs) },
+	nameFair:         func(addrs []string) (*contender, error) { return newOurs(redlock.Options{Fair: true}, addrs) },
+	nameUnsubscribed: newUnsubscribed,
+	nameRedsync:      func(addrs []string) (*contender, error) { return newRedsync(addrs), nil },
+	nameFailFast:     func(addrs []string) (*contender, error) { return newRedsync(addrs, redsync.WithFailFast(true)), nil },
+	nameFloor:        func(addrs []string) (*contender, error) { return newFloor(addrs, nearPipelines), nil },
+	nameOurFloor:     newOurFloor,
+	nameAuto:         newAuto,
+	nameLock:         newRedislock,
+	nameBare:         newBare,
+	nameRueidis:      newRueidislock,
 }
 
 // contenders makes those that are named, or all that the table of throughput compares.
@@ -112,8 +112,8 @@ func newOurs(opt redlock.Options, addrs []string) (*contender, error) {
 	return lockerContender(l, done), err
 }
 
-// newDeaf hides the clients' method Subscribe, so that waiters poll.
-func newDeaf(addrs []string) (*contender, error) {
+// newUnsubscribed hides the clients' method Subscribe, so that waiters poll.
+func newUnsubscribed(addrs []string) (*contender, error) {
 	clients := newClients(addrs)
 	nodes := asNodes(clients)
 	for i, n := range nodes {

@@ -94,7 +94,7 @@ func (r *report) proxyError(p place, g int, metric string) *series {
 
 func distanceTables(r *report) []table {
 	subjects := r.subjects("distance", mAcquire50)
-	t := table{"distance", "Acquire p50, ms, by the round trip to each of five nodes", [][]string{slices.Concat([]string{"round trips, ms", "goroutines"}, subjects, []string{"proxy's own error"})}}
+	t := table{"distance", "p50 of acquire, ms, by the round trip to each of five nodes", [][]string{slices.Concat([]string{"round trips, ms", "goroutines"}, subjects, []string{"proxy's own error"})}}
 	for _, p := range places {
 		for _, g := range distanceGoroutines {
 			row := []string{p.String(), fmt.Sprint(g)}

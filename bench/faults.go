@@ -168,7 +168,7 @@ func faultsTables(r *report) (tables []table) {
 		find := func(who, c, m string) *series { return r.find(faultSection(g), who, c, m) }
 		const threeOfFour = nameOurFloor + ", three of four"
 		cases := append(without(r.cases(faultSection(g), mAcquire99), allUp), threeOfFour)
-		tables = append(tables, grid(fmt.Sprintf("faults-ratio-%d", g), "redlock with nodes at fault, as a multiple of all up, "+goroutines(g), "", cases, halves, func(c, m string) string {
+		tables = append(tables, grid(fmt.Sprintf("faults-ratio-%d", g), "redlock with faulty nodes, as a multiple of all up, "+goroutines(g), "", cases, halves, func(c, m string) string {
 			if c == threeOfFour {
 				return find(nameOurFloor, oneDead, m).over(find(nameOurFloor, allUp, m)).spread("%.2f")
 			}

@@ -14,8 +14,8 @@ import (
 
 const (
 	mHeldLost    = "lost"
-	mHeldPerLock = "renewals of each lock"
-	mHeldHeap    = "heap, bytes a lock"
+	mHeldPerLock = "renewals per lock"
+	mHeldHeap    = "heap per lock, bytes"
 )
 
 // held keeps many locks under KeepAlive. It measures the memory of each lock, counts the renewals, and checks that no lock is
@@ -157,20 +157,20 @@ func holdAll(ctx context.Context, b *bench, n int) error {
 		{mHeldLost, float64(lost)},
 		{"renewals without a quorum", float64(h.failed.Load())},
 		{mHeldPerLock, renewals / locks},
-		{"renewals a second", renewals / seconds},
-		{"scripts a second, each server", held.servers.scripts / seconds / nodes},
+		{"renewals per second", renewals / seconds},
+		{"scripts per second, each server", held.servers.scripts / seconds / nodes},
 		{"client, % of one core", 100 * held.client.Seconds() / seconds},
 		{"each server, % of one core", 100 * held.servers.cpu.Seconds() / seconds / nodes},
-		{"client, CPU of a renewal, µs", us(held.client) / renewals},
-		{"each server, CPU of a renewal, µs", us(held.servers.cpu) / held.servers.scripts},
+		{"client, CPU time per renewal, µs", us(held.client) / renewals},
+		{"each server, CPU time per renewal, µs", us(held.servers.cpu) / held.servers.scripts},
 		{mHeldHeap, each.heap},
-		{"heap, bytes a lock, at the end", atEnd.heap},
-		{"stack, bytes a lock", each.stack},
-		{"goroutines more than before", each.goroutines},
-		{"memory of a held lock on each server, bytes", memory / locks / nodes},
-		{"what is left of it for a day after the release, bytes", (memory + held.servers.memory + released.servers.memory) / locks / nodes},
-		{"acquired a second, 64 goroutines", locks / acquired.took.Seconds()},
-		{"released a second, 64 goroutines", locks / released.took.Seconds()},
+		{"heap per lock at the end, bytes", atEnd.heap},
+		{"stack per lock, bytes", each.stack},
+		{"additional goroutines", each.goroutines},
+		{"memory per held lock on each server, bytes", memory / locks / nodes},
+		{"memory kept for a day after the release, bytes", (memory + held.servers.memory + released.servers.memory) / locks / nodes},
+		{"acquired per second, 64 goroutines", locks / acquired.took.Seconds()},
+		{"released per second, 64 goroutines", locks / released.took.Seconds()},
 		{"releases that failed", float64(failed)},
 		{"keys left on servers", left},
 	})

@@ -47,17 +47,17 @@ func (r *report) plot(folder string) error {
 		contenders = append(contenders, float64(size.processes*size.each))
 	}
 	return errors.Join(
-		draw("throughput.svg", "Cycles of acquire and release", "goroutines", "cycles a second", subjects, floats(throughputGoroutines), rate),
-		draw("throughput-ratio.svg", "redlock on five nodes as a multiple of", "goroutines", "times", without(subjects, nameOurs), floats(throughputGoroutines), func(c string, i int) *series {
+		draw("throughput.svg", "Cycles of acquire and release", "goroutines", "cycles per second", subjects, floats(throughputGoroutines), rate),
+		draw("throughput-ratio.svg", "Cycles per second of redlock on five nodes, as a multiple of", "goroutines", "multiple", without(subjects, nameOurs), floats(throughputGoroutines), func(c string, i int) *series {
 			return rate(c, i).over(rate(nameOurs, i)).each(func(v float64) float64 { return 1 / v })
 		}),
 		draw("distance.svg", "Acquire with 256 goroutines, five nodes equally far", "round trip, ms", "p50, ms", r.subjects("distance", mAcquire50), trips, func(c string, i int) *series {
 			return r.find("distance", c, distanceCase(even[i], 256), mAcquire50)
 		}),
-		draw("nodes.svg", "64 goroutines, client and servers on one machine", "nodes", "cycles a second", []string{nameOurs, nameRedsync}, floats(nodeCounts), func(c string, i int) *series {
+		draw("nodes.svg", "64 goroutines, client and servers on one machine", "nodes", "cycles per second", []string{nameOurs, nameRedsync}, floats(nodeCounts), func(c string, i int) *series {
 			return r.find("nodes", c, nodesCase(nodeCounts[i], 64), mRate)
 		}),
-		draw("waiting.svg", "One key that all want, held for 1 ms", "contenders in two to four processes", "holders a second", r.subjects(crowdSection, mHandovers), contenders, func(c string, i int) *series {
+		draw("waiting.svg", "One contended key, held for 1 ms", "contenders in two to four processes", "holders per second", r.subjects(crowdSection, mHandovers), contenders, func(c string, i int) *series {
 			return r.find(crowdSection, c, crowdSizes[i].String(), mHandovers)
 		}),
 		r.plotFaults(filepath.Join(folder, "faults.svg")))
@@ -77,7 +77,7 @@ func (r *report) plotFaults(file string) error {
 	if len(cases) == 0 {
 		return nil
 	}
-	p := newPlot("redlock, 64 goroutines, with nodes at fault", "", "times all up")
+	p := newPlot("redlock with faulty nodes, 64 goroutines", "", "multiple of all up")
 	p.NominalX(cases...)
 	const width = 14
 	for i, m := range halves {
@@ -98,7 +98,7 @@ func (r *report) plotFaults(file string) error {
 	limit.XMax = float64(len(cases)) - 0.5
 	limit.Dashes = []vg.Length{vg.Points(4), vg.Points(4)}
 	p.Add(limit)
-	p.Legend.Add(fmt.Sprint("the aim: ", faultTarget), limit)
+	p.Legend.Add(fmt.Sprint("target: ", faultTarget), limit)
 	p.Y.Min, p.Y.Max = 0, max(p.Y.Max, faultTarget)*1.05
 	p.X.Max += 2 // room for the legend
 	return save(p, file)

@@ -182,13 +182,13 @@ func downtime(p float64) string {
 }
 
 func scaleTables(r *report) []table {
-	ceiling := table{"ceiling", "What one node can take, by its own CPU time at 256 goroutines", [][]string{{"nodes", "CPU of one node for a cycle, µs", "cycles a second at which it is busy"}}}
+	ceiling := table{"ceiling", "Capacity of one node, from its CPU time with 256 goroutines", [][]string{{"nodes", "CPU time of one node per cycle, µs", "cycles per second that use one core"}}}
 	for _, n := range nodeCounts {
 		one := r.find("nodes", nameOurs, nodesCase(n, 256), mServersCPU).each(func(v float64) float64 { return v / float64(n) })
 		ceiling.rows = append(ceiling.rows, []string{fmt.Sprint(n), one.spread("%.1f"), one.each(func(v float64) float64 { return 1e6 / v }).spread("%.0f")})
 	}
-	up := table{"available", "Down in a year, where nodes fail independently (arithmetic, nothing measured)",
-		[][]string{{"each node is up", "1 node", "2", "3", "5", "7", "any of 4 sets of 3 is down", "a given key of these"}}}
+	up := table{"available", "Downtime per year if nodes fail independently (calculated, not measured)",
+		[][]string{{"each node is up", "1 node", "2", "3", "5", "7", "any of 4 sets of 3 is down", "the set of a given key is down"}}}
 	for _, p := range []float64{0.99, 0.999, 0.9999} {
 		row := []string{fmt.Sprintf("%.6g %%", 100*p)}
 		for _, n := range []int{1, 2, 3, 5, 7} {

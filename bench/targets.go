@@ -41,12 +41,12 @@ func (r *report) targets() table {
 	rate := func(who, g string) *series { return r.find("throughput", who, g, mRate) }
 	half := func(who, metric string) *series { return r.find("latency", who, "1", metric) }
 	ts := []target{
-		{"64 goroutines: cycles/s, x redsync's", rate(nameOurs, "64").over(rate(nameRedsync, "64")), true, 7, "%.2f"},
-		{"64 goroutines: cycles/s, x redislock's on one node", rate(nameOurs, "64").over(rate(nameLock, "64")), true, 1, "%.2f"},
-		{"256 goroutines: cycles/s, x redsync's", rate(nameOurs, "256").over(rate(nameRedsync, "256")), true, 8, "%.2f"},
-		{"one goroutine: acquire p50, x the bare quorum's", half(nameOurs, mAcquire50).over(half(nameFloor, mAcquire50)), false, 1.15, "%.2f"},
-		{"one goroutine: acquire p50, x the bare quorum's with our commands", half(nameOurs, mAcquire50).over(half(nameOurFloor, mAcquire50)), false, 1.15, "%.2f"},
-		{"one goroutine: acquire p99, x the bare quorum's", half(nameOurs, mAcquire99).over(half(nameFloor, mAcquire99)), false, 1.5, "%.2f"},
+		{"64 goroutines: cycles/s, as a multiple of redsync", rate(nameOurs, "64").over(rate(nameRedsync, "64")), true, 7, "%.2f"},
+		{"64 goroutines: cycles/s, as a multiple of redislock on one node", rate(nameOurs, "64").over(rate(nameLock, "64")), true, 1, "%.2f"},
+		{"256 goroutines: cycles/s, as a multiple of redsync", rate(nameOurs, "256").over(rate(nameRedsync, "256")), true, 8, "%.2f"},
+		{"one goroutine: acquire p50, as a multiple of the bare quorum", half(nameOurs, mAcquire50).over(half(nameFloor, mAcquire50)), false, 1.15, "%.2f"},
+		{"one goroutine: acquire p50, as a multiple of the bare quorum with our commands", half(nameOurs, mAcquire50).over(half(nameOurFloor, mAcquire50)), false, 1.15, "%.2f"},
+		{"one goroutine: acquire p99, as a multiple of the bare quorum", half(nameOurs, mAcquire99).over(half(nameFloor, mAcquire99)), false, 1.5, "%.2f"},
 	}
 	far := places[len(places)-1]
 	for _, m := range []string{mAcquire50, mRelease50} {
@@ -64,21 +64,21 @@ func (r *report) targets() table {
 					worst, which = s, m
 				}
 			}
-			ts = append(ts, target{fmt.Sprintf("%s of five, %s: x all up, the worst of p50 and p99 (%s)", c, goroutines(g), which[:len(which)-len(" ms")]), worst, false, faultTarget, "%.2f"})
+			ts = append(ts, target{fmt.Sprintf("%s of five, %s: worst of p50 and p99, as a multiple of all up (%s)", c, goroutines(g), which[:len(which)-len(" ms")]), worst, false, faultTarget, "%.2f"})
 		}
 	}
 	kib := func(bytes float64) float64 { return bytes / 1024 }
 	for _, g := range allocGoroutines {
 		cycle := func(metric string) *series { return r.find("allocs", nameOurs, fmt.Sprint(g), metric) }
-		ts = append(ts, target{"allocations of a cycle, " + goroutines(g), cycle(mAllocs), false, 45, "%.0f"},
-			target{"KiB allocated by a cycle, " + goroutines(g), cycle(mBytes).each(kib), false, 3, "%.1f"})
+		ts = append(ts, target{"allocations per cycle, " + goroutines(g), cycle(mAllocs), false, 45, "%.0f"},
+			target{"KiB allocated per cycle, " + goroutines(g), cycle(mBytes).each(kib), false, 3, "%.1f"})
 	}
 	if counts := r.cases("held", mHeldHeap); len(counts) > 0 {
 		n := counts[len(counts)-1]
 		ts = append(ts, target{n + " held: lost", r.find("held", nameOurs, n, mHeldLost), false, 0, "%.0f"},
-			target{n + " held: KiB of heap for each", r.find("held", nameOurs, n, mHeldHeap).each(kib), false, 1.5, "%.2f"})
+			target{n + " held: KiB of heap per lock", r.find("held", nameOurs, n, mHeldHeap).each(kib), false, 1.5, "%.2f"})
 	}
-	t := table{"targets", "What was aimed at, and what came of it", [][]string{{"", "target", "measured", ""}}}
+	t := table{"targets", "Targets, and whether they were met", [][]string{{"", "target", "measured", ""}}}
 	for _, target := range ts {
 		if len(target.got.Reps) > 0 {
 			t.rows = append(t.rows, target.row())
@@ -93,9 +93,9 @@ func (r *report) summary() table {
 	far := places[len(places)-1]
 	for _, row := range []struct{ text, section, kase, metric, format string }{
 		{"one caller: acquire, ms", "latency", "1", mAcquire50, "%.2f"},
-		{"64 callers: acquire and release, cycles a second", "throughput", "64", mRate, "%.0f"},
+		{"64 callers: cycles of acquire and release per second", "throughput", "64", mRate, "%.0f"},
 		{"256 callers", "throughput", "256", mRate, "%.0f"},
-		{"64 callers: CPU of the client for a cycle, µs", "throughput", "64", mClientCPU, "%.0f"},
+		{"64 callers: CPU time of the client per cycle, µs", "throughput", "64", mClientCPU, "%.0f"},
 		{"one caller, one node is dead: acquire, ms", faultSection(1), oneDead, mAcquire50, "%.2f"},
 		{"one caller, one node hangs: acquire, ms", faultSection(1), oneHung, mAcquire50, "%.2f"},
 		{fmt.Sprintf("nodes %v ms away, 64 callers: acquire, ms", far), "distance", distanceCase(far, 64), mAcquire50, "%.1f"},

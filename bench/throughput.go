@@ -36,10 +36,10 @@ func throughputTables(r *report) []table {
 	// Unlike the rates, the CPU time of a cycle does not depend on the number of cores.
 	cpu := []string{"client, 1 goroutine", "client, 64", "client, 1024", "servers, 1 goroutine", "servers, 64", "servers, 1024"}
 	return []table{
-		grid("throughput-ratio", "Cycles a second: redlock on five nodes as a multiple of", "goroutines", without(cs, nameOurs), gs, func(c, g string) string {
+		grid("throughput-ratio", "Cycles per second of redlock on five nodes, as a multiple of", "goroutines", without(cs, nameOurs), gs, func(c, g string) string {
 			return find(nameOurs, g, mRate).over(find(c, g, mRate)).spread("%.2f")
 		}),
-		grid("cpu", "CPU time of a cycle, µs, all cores and all nodes", "", cs, cpu, func(c, col string) string {
+		grid("cpu", "CPU time per cycle, µs, sum of all cores and nodes", "", cs, cpu, func(c, col string) string {
 			who, g, _ := strings.Cut(strings.TrimSuffix(col, " goroutine"), ", ")
 			return find(c, g, map[string]string{"client": mClientCPU, "servers": mServersCPU}[who]).spread("%.0f")
 		}),

@@ -54,7 +54,7 @@ func handover(ctx context.Context, b *bench) error {
 		{"redlock, one dead", nameOurs, with(dead)},
 		{"redlock, one hung", nameOurs, with(hung)},
 		{"redlock, fair, one hung", nameFair, with(hung)},
-		{nameDeaf, nameDeaf, b.addrs},
+		{nameUnsubscribed, nameUnsubscribed, b.addrs},
 		{nameRedsync, nameRedsync, b.addrs},
 		{nameLock, nameLock, b.addrs},
 	}
@@ -166,9 +166,9 @@ func crowdOf(ctx context.Context, b *bench, name string, size crowdSize) error {
 }
 
 func waitingTables(r *report) []table {
-	cols := []string{"p50", "p99", "most", "a raw round trip, ms", "handovers"}
-	metrics := map[string][2]string{"p50": {"p50", "%.1f"}, "p99": {"p99", "%.1f"}, "most": {"most", "%.0f"}, "a raw round trip, ms": {"raw ms", "%.2f"}, "handovers": {"n", "%.0f"}}
-	return []table{grid("waiting-handover", "From Release to the next holder's return from Acquire, 8 waiting processes, in raw round trips of a quorum", "", r.subjects(handoverSection, "p50"), cols, func(c, col string) string {
+	cols := []string{"p50", "p99", "most", "round trip, ms", "handovers"}
+	metrics := map[string][2]string{"p50": {"p50", "%.1f"}, "p99": {"p99", "%.1f"}, "most": {"most", "%.0f"}, "round trip, ms": {"raw ms", "%.2f"}, "handovers": {"n", "%.0f"}}
+	return []table{grid("waiting-handover", "From the call of Release to the next holder's return from Acquire, with 8 waiting processes, in round trips of a bare quorum", "", r.subjects(handoverSection, "p50"), cols, func(c, col string) string {
 		return r.find(handoverSection, c, "8 waiting", metrics[col][0]).spread(metrics[col][1])
 	})}
 }
