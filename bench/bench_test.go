@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"math"
 	"net"
@@ -52,11 +54,10 @@ func BenchmarkCall(b *testing.B) {
 	plain, other, fair := locker(redlock.Options{}), locker(redlock.Options{}), locker(redlock.Options{Fair: true})
 	observed := locker(redlock.Options{Observe: func(redlock.Round) {}})
 	ctx := context.Background()
-
 	// Each call gets the key, and a lock on it if held is true.
 	bench := func(name string, held bool, call func(key string, k *redlock.Lock) error) {
 		b.Run(name, func(b *testing.B) {
-			key := "bench:" + name
+			key := name + rand.Text()
 			var k *redlock.Lock
 			if held {
 				var err error
@@ -73,15 +74,6 @@ func BenchmarkCall(b *testing.B) {
 			}
 		})
 	}
-	cycle := func(acquire func(context.Context, string, time.Duration, ...redlock.AcquireOption) (*redlock.Lock, error)) func(string, *redlock.Lock) error {
-		return func(key string, _ *redlock.Lock) error {
-			k, err := acquire(ctx, key, ttl)
-			if err != nil {
-				return err
-			}
-			return k.Release(ctx)
-		}
-	}
 	bench("TryAcquire+Release", false, cycle(plain.TryAcquire))
 	bench("Acquire+Release", false, cycle(plain.Acquire))
 	bench("Acquire+Release,fair", false, cycle(fair.Acquire))
@@ -93,12 +85,13 @@ func BenchmarkCall(b *testing.B) {
 		return nil
 	})
 	bench("Extend", true, func(_ string, k *redlock.Lock) error { return k.Extend(ctx) })
-	bench("Inspect", true, func(key string, _ *redlock.Lock) error {
-		_, err := plain.Inspect(ctx, key)
+	bench("Inspect", true, func(key string, _ *redlock.Lock) (err error) {
+		_, err = plain.Inspect(ctx, key)
 		return err
 	})
-	bench("Adopt", true, func(key string, k *redlock.Lock) error {
-		_, err := plain.Adopt(ctx, key, k.Value(), time.Minute)
+	adopted := map[*redlock.Lock]*redlock.Lock{} // each adoption changes the value, so the next one adopts the last
+	bench("Adopt", true, func(key string, k *redlock.Lock) (err error) {
+		adopted[k], err = plain.Adopt(ctx, key, cmp.Or(adopted[k], k).Value(), time.Minute)
 		return err
 	})
 	bench("KeepAlive+stop", true, func(_ string, k *redlock.Lock) error {
@@ -106,23 +99,36 @@ func BenchmarkCall(b *testing.B) {
 		stop()
 		return nil
 	})
-	bench("HandOver", false, func(key string, _ *redlock.Lock) error {
-		// The second acquire waits in the Locker's queue while the first goroutine holds.
-		k, err := plain.Acquire(ctx, key, ttl)
+	bench("HandOver", false, func(key string, _ *redlock.Lock) error { return handOver(ctx, plain, key) })
+}
+
+// cycle returns a call that acquires and releases.
+func cycle(acquire func(context.Context, string, time.Duration, ...redlock.AcquireOption) (*redlock.Lock, error)) func(string, *redlock.Lock) error {
+	return func(key string, _ *redlock.Lock) error {
+		k, err := acquire(context.Background(), key, ttl)
 		if err != nil {
 			return err
 		}
-		next := make(chan error, 1)
-		go func() {
-			k, err := plain.Acquire(ctx, key, ttl)
-			if err == nil {
-				err = k.Release(ctx)
-			}
-			next <- err
-		}()
-		k.Release(ctx)
-		return <-next
-	})
+		return k.Release(context.Background())
+	}
+}
+
+// handOver has a second goroutine wait in the Locker's queue while the first one holds the lock.
+func handOver(ctx context.Context, l *redlock.Locker, key string) error {
+	k, err := l.Acquire(ctx, key, ttl)
+	if err != nil {
+		return err
+	}
+	next := make(chan error, 1)
+	go func() {
+		k, err := l.Acquire(ctx, key, ttl)
+		if err == nil {
+			err = k.Release(ctx)
+		}
+		next <- err
+	}()
+	k.Release(ctx)
+	return <-next
 }
 
 // A proxy must delay without serialising, or the slow node would be a weak one.

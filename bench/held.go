@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -22,7 +23,8 @@ const (
 // lost.
 func held(ctx context.Context, b *bench) error {
 	for _, n := range b.held {
-		if err := holdAll(ctx, b, n); err != nil {
+		// Fence registers would otherwise stay for a day.
+		if err := errors.Join(holdAll(ctx, b, n), b.flush(ctx)); err != nil {
 			return err
 		}
 	}
@@ -101,6 +103,12 @@ func (h *holder) lost() (n int) {
 	return n
 }
 
+func (h *holder) note(lost int) {
+	if refused := h.refused.Load(); lost > 0 || refused > 0 {
+		h.b.report.note("held: of %d locks %d were not acquired and %d were lost", len(h.locks), refused, lost)
+	}
+}
+
 // release returns the number of releases that failed.
 func (h *holder) release(ctx context.Context) (failed int64) {
 	var n atomic.Int64
@@ -152,7 +160,6 @@ func holdAll(ctx context.Context, b *bench, n int) error {
 	}
 
 	locks, nodes, seconds := float64(n), float64(len(b.addrs)), held.took.Seconds()
-	memory := acquired.servers.memory
 	b.report.enter("held", nameOurs, fmt.Sprint(n), values{
 		{mHeldLost, float64(lost)},
 		{"renewals without a quorum", float64(h.failed.Load())},
@@ -167,17 +174,15 @@ func holdAll(ctx context.Context, b *bench, n int) error {
 		{"heap per lock at the end, bytes", atEnd.heap},
 		{"stack per lock, bytes", each.stack},
 		{"additional goroutines", each.goroutines},
-		{"memory per held lock on each server, bytes", memory / locks / nodes},
-		{"memory kept for a day after the release, bytes", (memory + held.servers.memory + released.servers.memory) / locks / nodes},
+		{"memory per held lock on each server, bytes", acquired.servers.memory / locks / nodes},
+		{"memory kept for a day after the release, bytes", (acquired.servers.memory + held.servers.memory + released.servers.memory) / locks / nodes},
 		{"acquired per second, 64 goroutines", locks / acquired.took.Seconds()},
 		{"released per second, 64 goroutines", locks / released.took.Seconds()},
 		{"releases that failed", float64(failed)},
 		{"keys left on servers", left},
 	})
-	if refused := h.refused.Load(); lost > 0 || refused > 0 {
-		b.report.note("held: of %d locks %d were not acquired and %d were lost", n, refused, lost)
-	}
-	return b.flush(ctx) // the registers, which live for a day
+	h.note(lost)
+	return nil
 }
 
 // keysLeft counts the keys of locks that are still on the servers.
