@@ -17,72 +17,62 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 
 	"github.com/seed-ce352c9b/redlock"
-	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
-// ttl is long enough that nobody's lock expires in a measurement, and short enough that what somebody leaves behind is
-// gone for the next section.
+// ttl is long enough that no lock expires during a measurement, and short enough that leftovers are gone by the next section.
 const ttl = 10 * time.Second
 
-// A contender is one way to lock a name. held is what acquire returned; it is a pointer or a func in an interface, so
-// that handing it over costs no allocation of ours.
+// A contender is one way to lock a name. acquire tries once; wait, which not all have, blocks until the lock is free.
 type contender struct {
 	name    string
 	acquire func(ctx context.Context, key string) (held any, err error)
+	wait    func(ctx context.Context, key string) (held any, err error)
 	release func(ctx context.Context, held any) error
 	close   func()
 }
 
 const (
-	nameOurs     = "redlock"
-	nameRedsync  = "redsync"
-	nameFailFast = "redsync, fail-fast"
-	nameFloor    = "bare quorum"
-	nameOurFloor = "bare quorum, our commands"
-	nameAuto     = "bare quorum, AutoPipeline"
-	nameLock     = "redislock, one node"
-	nameBare     = "SET and DEL, one node"
-	nameRueidis  = "rueidislock, one node"
+	nameOurs         = "redlock"
+	nameFair         = "redlock, fair"
+	nameUnsubscribed = "redlock, unsubscribed" // over nodes that have no Subscribe
+	nameRedsync      = "redsync"
+	nameFailFast     = "redsync, fail-fast"
+	nameFloor        = "bare quorum"
+	nameOurFloor     = "bare quorum, our commands"
+	nameAuto         = "bare quorum, AutoPipeline"
+	nameLock         = "redislock, one node"
+	nameBare         = "SET and DEL, one node"
+	nameRueidis      = "rueidislock, one node"
 )
 
-// contenders makes everybody in the table, of those that are wanted (all where none is named). Those of one node take
-// the first. Each has clients of its own, with go-redis's defaults: what a program gets that does not tune anything.
-func contenders(addrs []string, wanted ...string) (cs []*contender, err error) {
-	if len(wanted) == 0 {
-		wanted = []string{nameOurs, nameRedsync, nameFailFast, nameFloor, nameOurFloor, nameAuto, nameLock, nameBare, nameRueidis}
+// makers returns a contender for each name. Contenders on one node use the first address. Each has clients of its own with
+// go-redis's defaults, as a program has that tunes nothing.
+var makers = map[string]func(addrs []string) (*contender, error){
+	nameOurs:         func(addrs []string) (*contender, error) { return newOurs(redlock.Options{}, addrs) },
+	nameFair:         func(addrs []string) (*contender, error) { return newOurs(redlock.Options{Fair: true}, addrs) },
+	nameUnsubscribed: newUnsubscribed,
+	nameRedsync:      func(addrs []string) (*contender, error) { return newRedsync(addrs), nil },
+	nameFailFast:     func(addrs []string) (*contender, error) { return newRedsync(addrs, redsync.WithFailFast(true)), nil },
+	nameFloor:        func(addrs []string) (*contender, error) { return newFloor(addrs, nearPipelines), nil },
+	nameOurFloor:     newOurFloor,
+	nameAuto:         newAuto,
+	nameLock:         newRedislock,
+	nameBare:         newBare,
+	nameRueidis:      newRueidislock,
+}
+
+// contenders makes those that are named, or all that the table of throughput compares.
+func contenders(addrs []string, names ...string) (cs []*contender, err error) {
+	if len(names) == 0 {
+		names = []string{nameOurs, nameRedsync, nameFailFast, nameFloor, nameOurFloor, nameAuto, nameLock, nameBare, nameRueidis}
 	}
-	defer func() {
+	for _, name := range names {
+		c, err := makers[name](addrs)
 		if err != nil {
 			closeAll(cs)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-	}()
-	for _, name := range wanted {
-		var c *contender
-		switch name {
-		case nameOurs:
-			c, err = newOurs(addrs)
-		case nameRedsync:
-			c = newRedsync(name, addrs)
-		case nameFailFast:
-			c = newRedsync(name, addrs, redsync.WithFailFast(true))
-		case nameFloor:
-			c = newFloor(addrs)
-		case nameOurFloor:
-			c, err = newOurFloor(addrs)
-		case nameAuto:
-			c, err = newAuto(addrs)
-		case nameLock:
-			c = newRedislock(addrs[0])
-		case nameBare:
-			c = newBare(addrs[0])
-		case nameRueidis:
-			c, err = newRueidislock(addrs[0])
-		default:
-			err = fmt.Errorf("no contender %q", name)
-		}
-		if err != nil {
-			return cs, err
-		}
+		c.name = name
 		cs = append(cs, c)
 	}
 	return cs, nil
@@ -94,39 +84,55 @@ func closeAll(cs []*contender) {
 	}
 }
 
+// newLocker returns a Locker over clients of its own. The func closes them all.
 func newLocker(opt redlock.Options, addrs []string) (*redlock.Locker, func(), error) {
-	nodes := make([]redlock.Node, len(addrs))
 	clients := newClients(addrs)
+	return lockerOver(opt, clients, asNodes(clients))
+}
+
+func lockerOver(opt redlock.Options, clients []*redis.Client, nodes []redlock.Node) (*redlock.Locker, func(), error) {
+	l, err := redlock.New(opt, nodes...)
+	if err != nil {
+		closeClients(clients)
+		return nil, nil, err
+	}
+	return l, func() { l.Close(); closeClients(clients) }, nil
+}
+
+func asNodes(clients []*redis.Client) []redlock.Node {
+	nodes := make([]redlock.Node, len(clients))
 	for i, c := range clients {
 		nodes[i] = c
 	}
-	l, err := redlock.New(opt, nodes...)
-	return l, func() {
-		if l != nil {
-			l.Close()
-		}
-		closeClients(clients)
-	}, err
+	return nodes
 }
 
-func newOurs(addrs []string) (*contender, error) {
-	l, done, err := newLocker(redlock.Options{}, addrs)
-	if err != nil {
-		done()
-		return nil, err
+func newOurs(opt redlock.Options, addrs []string) (*contender, error) {
+	l, done, err := newLocker(opt, addrs)
+	return lockerContender(l, done), err
+}
+
+// newUnsubscribed hides the clients' method Subscribe, so that waiters poll.
+func newUnsubscribed(addrs []string) (*contender, error) {
+	clients := newClients(addrs)
+	nodes := asNodes(clients)
+	for i, n := range nodes {
+		nodes[i] = struct{ redlock.Node }{n}
 	}
+	l, done, err := lockerOver(redlock.Options{}, clients, nodes)
+	return lockerContender(l, done), err
+}
+
+func lockerContender(l *redlock.Locker, done func()) *contender {
 	return &contender{
-		name: nameOurs,
-		acquire: func(ctx context.Context, key string) (any, error) {
-			k, err := l.TryAcquire(ctx, key, ttl)
-			return k, err
-		},
+		acquire: func(ctx context.Context, key string) (any, error) { return l.TryAcquire(ctx, key, ttl) },
+		wait:    func(ctx context.Context, key string) (any, error) { return l.Acquire(ctx, key, ttl) },
 		release: func(ctx context.Context, held any) error { return held.(*redlock.Lock).Release(ctx) },
 		close:   done,
-	}, nil
+	}
 }
 
-func newRedsync(name string, addrs []string, opts ...redsync.Option) *contender {
+func newRedsync(addrs []string, opts ...redsync.Option) *contender {
 	clients := newClients(addrs)
 	pools := make([]redsyncredis.Pool, len(clients))
 	for i, c := range clients {
@@ -135,18 +141,21 @@ func newRedsync(name string, addrs []string, opts ...redsync.Option) *contender 
 	rs := redsync.New(pools...)
 	opts = append([]redsync.Option{redsync.WithExpiry(ttl)}, opts...)
 	return &contender{
-		name: name,
 		acquire: func(ctx context.Context, key string) (any, error) {
 			m := rs.NewMutex(key, opts...)
 			return m, m.TryLockContext(ctx)
 		},
+		wait: func(ctx context.Context, key string) (any, error) {
+			m := rs.NewMutex(key, opts...)
+			return m, m.LockContext(ctx) // 32 tries
+		},
 		release: func(ctx context.Context, held any) error {
 			ok, err := held.(*redsync.Mutex).UnlockContext(ctx)
-			if !ok && err == nil {
-				err = errors.New("not unlocked")
-			}
-			if ok { // a minority's errors come along
-				err = nil
+			switch {
+			case ok: // err has the errors of a minority
+				return nil
+			case err == nil:
+				return errors.New("not unlocked")
 			}
 			return err
 		},
@@ -154,35 +163,32 @@ func newRedsync(name string, addrs []string, opts ...redsync.Option) *contender 
 	}
 }
 
-func newRedislock(addr string) *contender {
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	l := redislock.New(client)
+func newRedislock(addrs []string) (*contender, error) {
+	clients := newClients(addrs[:1])
+	l := redislock.New(clients[0])
+	waiting := &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)}
 	return &contender{
-		name: nameLock,
-		acquire: func(ctx context.Context, key string) (any, error) {
-			k, err := l.Obtain(ctx, key, ttl, nil)
-			return k, err
-		},
+		acquire: func(ctx context.Context, key string) (any, error) { return l.Obtain(ctx, key, ttl, nil) },
+		wait:    func(ctx context.Context, key string) (any, error) { return l.Obtain(ctx, key, ttl, waiting) },
 		release: func(ctx context.Context, held any) error { return held.(*redislock.Lock).Release(ctx) },
-		close:   func() { client.Close() },
-	}
+		close:   func() { closeClients(clients) },
+	}, nil
 }
 
-// newRueidislock has one key on one node (its default is three on the same), which is the least it can do. It renews by
+// newRueidislock has one key on one node (its default is three on the same node), which is the least it can do. It renews by
 // itself and watches the key, which is part of each of its cycles.
-func newRueidislock(addr string) (*contender, error) {
+func newRueidislock(addrs []string) (*contender, error) {
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption:   rueidis.ClientOption{InitAddress: []string{addr}},
+		ClientOption:   rueidis.ClientOption{InitAddress: addrs[:1]},
 		KeyMajority:    1,
 		KeyValidity:    ttl,
 		NoLoopTracking: true,
-		TryNextAfter:   time.Second, // 20 ms by default, which a busy machine exceeds
+		TryNextAfter:   time.Second, // a busy machine exceeds the default of 20 ms
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &contender{
-		name: nameRueidis,
 		acquire: func(ctx context.Context, key string) (any, error) {
 			_, cancel, err := l.TryWithContext(ctx, key)
 			return cancel, err
@@ -192,90 +198,65 @@ func newRueidislock(addr string) (*contender, error) {
 	}, nil
 }
 
-// A bareKey is what a lock without any safety has to remember.
-type bareKey struct{ name string }
-
 var (
-	errTaken   = errors.New("taken")
-	errNoMajor = errors.New("no majority")
-	bareCount  atomic.Int64
+	bareSeed  = rand.Text()
+	bareCount atomic.Int64
 )
 
 func bareValue() string { return fmt.Sprintf("%s-%d", bareSeed, bareCount.Add(1)) }
 
-var bareSeed = rand.Text()
-
-// newBare is one round trip to lock and one to unlock, of a single client without any batching.
-func newBare(addr string) *contender {
-	client := redis.NewClient(&redis.Options{Addr: addr})
+// newBare takes one round trip to lock and one to unlock, with a single client and no batching.
+func newBare(addrs []string) (*contender, error) {
+	clients := newClients(addrs[:1])
 	return &contender{
-		name: nameBare,
 		acquire: func(ctx context.Context, key string) (any, error) {
-			ok, err := client.SetNX(ctx, key, bareValue(), ttl).Result()
+			ok, err := clients[0].SetNX(ctx, key, bareValue(), ttl).Result()
 			if err == nil && !ok {
-				err = errTaken
+				err = errors.New("held")
 			}
-			return &bareKey{key}, err
+			return key, err
 		},
-		release: func(ctx context.Context, held any) error { return client.Del(ctx, held.(*bareKey).name).Err() },
-		close:   func() { client.Close() },
-	}
+		release: func(ctx context.Context, held any) error { return clients[0].Del(ctx, held.(string)).Err() },
+		close:   func() { closeClients(clients) },
+	}, nil
 }
 
-// newAuto is a bare quorum by somebody else's batching, go-redis's own auto-pipeliner, so that our floor need not be
-// believed. It has no way to wait for any three of five: three are awaited in turn, since waiting for always the same
-// would leave the others behind.
+// newAuto is a bare quorum by go-redis's own batching, which checks ours. It cannot wait for any three of five nodes, so it
+// waits for three in turn, since waiting for the same three would leave the others behind.
 func newAuto(addrs []string) (*contender, error) {
 	clients := newClients(addrs)
-	lanes := make([]*redis.AutoPipeliner, len(clients))
+	nodes := make([]*redis.AutoPipeliner, len(clients))
 	for i, c := range clients {
 		var err error
-		if lanes[i], err = c.AsyncAutoPipeline(); err != nil {
+		if nodes[i], err = c.AsyncAutoPipeline(); err != nil {
 			closeClients(clients)
 			return nil, err
 		}
 	}
-	quorum := len(lanes)/2 + 1
 	var turn atomic.Uint32
+	ask := func(send func(*redis.AutoPipeliner) redis.Cmder) error {
+		cmds := make([]redis.Cmder, len(nodes))
+		for i, n := range nodes {
+			cmds[i] = send(n)
+		}
+		first := int(turn.Add(1))
+		for i := range len(nodes)/2 + 1 {
+			if err := cmds[(first+i)%len(nodes)].Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	return &contender{
-		name: nameAuto,
 		acquire: func(ctx context.Context, key string) (any, error) {
 			value := bareValue()
-			cmds := make([]*redis.StatusCmd, len(lanes))
-			for i, l := range lanes {
-				cmds[i] = l.Set(ctx, key, value, ttl)
-			}
-			first := int(turn.Add(1))
-			for i := range quorum {
-				if err := cmds[(first+i)%len(lanes)].Err(); err != nil {
-					return nil, err
-				}
-			}
-			return &bareKey{key}, nil
+			return key, ask(func(n *redis.AutoPipeliner) redis.Cmder { return n.Set(ctx, key, value, ttl) })
 		},
 		release: func(ctx context.Context, held any) error {
-			cmds := make([]*redis.IntCmd, len(lanes))
-			for i, l := range lanes {
-				cmds[i] = l.Del(ctx, held.(*bareKey).name)
-			}
-			first := int(turn.Add(1))
-			for i := range quorum {
-				if err := cmds[(first+i)%len(lanes)].Err(); err != nil {
-					return err
-				}
-			}
-			return nil
+			return ask(func(n *redis.AutoPipeliner) redis.Cmder { return n.Del(ctx, held.(string)) })
 		},
 		close: func() { closeClients(clients) },
 	}, nil
-}
-
-func addrs(servers []*realredis.Server) []string {
-	a := make([]string, len(servers))
-	for i, s := range servers {
-		a[i] = s.Addr()
-	}
-	return a
 }
 
 func newClients(addrs []string) []*redis.Client {

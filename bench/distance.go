@@ -6,44 +6,26 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/proxy"
 )
 
-// A distancePlan: least is how long each is measured, or so many of the longest round trips, if that is more.
-type distancePlan struct {
-	reps  int
-	least time.Duration
-	trips int
-}
+// A place is the round trip to each of five nodes, in milliseconds.
+type place [5]int
 
-// A place is the round trip to each of five nodes.
-type place []time.Duration
+var places = []place{{}, {1, 1, 1, 1, 1}, {10, 10, 10, 10, 10}, {40, 40, 40, 40, 40}, {80, 80, 80, 80, 80}, {2, 12, 35, 70, 140}}
 
-var places = []place{even(0), even(1), even(10), even(40), even(80), {2, 12, 35, 70, 140}}
-
-// even is five nodes at one distance, in milliseconds as all of these.
-func even(ms time.Duration) place { return place{ms, ms, ms, ms, ms} }
+func (p place) even() bool { return p[0] == p[4] }
 
 func (p place) String() string {
-	if p[0] == p[len(p)-1] {
-		return fmt.Sprint(int64(p[0]))
+	if p.even() {
+		return fmt.Sprint(p[0])
 	}
-	var each []string
-	for _, d := range p {
-		each = append(each, fmt.Sprint(int64(d)))
-	}
-	return strings.Join(each, ", ")
+	return strings.Join(texts(p[:]), ", ")
 }
 
-func (p place) delays() []time.Duration {
-	var ds []time.Duration
-	for _, d := range p {
-		ds = append(ds, d*time.Millisecond)
-	}
-	return ds
-}
-
-// third is the round trip that a majority of five takes, in milliseconds.
-func (p place) third() float64 { return float64(slices.Sorted(slices.Values(p))[len(p)/2]) }
+// third is the round trip that a majority of five takes.
+func (p place) third() float64 { return float64(slices.Sorted(slices.Values(p[:]))[2]) }
 
 var distanceGoroutines = []int{1, 64, 256}
 
@@ -57,80 +39,70 @@ func distance(ctx context.Context, b *bench) error {
 	return nil
 }
 
+// newLink returns a proxy that makes a node as far away as a round trip of d, and no slower otherwise.
+func newLink(addr string, d time.Duration) (*proxy.Proxy, error) {
+	p, err := proxy.Start(addr)
+	if err == nil {
+		p.Delay(d/2, d/2)
+	}
+	return p, err
+}
+
 func atDistance(ctx context.Context, b *bench, p place) error {
-	const section = "distance"
-	proxies, err := startLinks(addrs(b.servers), p.delays())
-	if err != nil {
-		return err
-	}
-	defer proxies.close()
-	cs, err := contenders(proxies.addrs, nameOurs, nameRedsync, nameFailFast)
-	if err != nil {
-		return err
-	}
-	cs = append(cs, newFloorAt(proxies.addrs, farFlights))
-	defer closeAll(cs)
-	longest := slices.Max(p.delays())
-	d := max(b.distance.least, time.Duration(b.distance.trips)*longest)
-	for _, c := range cs { // a connection takes four round trips, and those of the first come one by one
-		b.progress("round trip %v ms: connections of %s", p, c.name)
-		runFor(ctx, c, c.name, slices.Max(distanceGoroutines), max(b.distance.least/2, 10*longest))
-	}
-	for rep := range b.distance.reps {
-		for _, g := range distanceGoroutines {
-			b.progress("round trip %v ms: repetition %d of %d, %d goroutines", p, rep+1, b.distance.reps, g)
-			for _, c := range rotate(cs, rep) {
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				t := runFor(ctx, c, c.name, g, d)
-				b.report.series(section, c.name, distanceCase(p, g), mRate).add(t.rate())
-				b.report.halves(section, c.name, distanceCase(p, g), t)
-			}
+	far := make([]string, len(p))
+	for i, trip := range p {
+		link, err := newLink(b.addrs[i], time.Duration(trip)*time.Millisecond)
+		if err != nil {
+			return err
 		}
+		defer link.Close()
+		far[i] = link.Addr()
 	}
-	return nil
+	cs, err := contenders(far, nameOurs, nameRedsync, nameFailFast)
+	if err != nil {
+		return err
+	}
+	cs = append(cs, newFloor(far, farPipelines))
+	defer closeAll(cs)
+	var groups [][]load
+	for _, g := range distanceGoroutines {
+		var group []load
+		for _, c := range cs {
+			group = append(group, load{c: c, kase: distanceCase(p, g), g: g})
+		}
+		groups = append(groups, group)
+	}
+	longest := time.Duration(slices.Max(p[:])) * time.Millisecond
+	for _, l := range groups[len(groups)-1] { // a connection takes four round trips, and the first ones are made one by one
+		b.progress("round trip %v ms: connections of %s", p, l.c.name)
+		l.runFor(ctx, max(b.distanceBlock/2, 10*longest))
+	}
+	block := max(b.distanceBlock, time.Duration(b.distanceTrips)*longest)
+	return b.turns(ctx, nil, "distance", b.distanceReps, block, groups...)
 }
 
 func distanceCase(p place, g int) string { return fmt.Sprintf("%v ms, %d goroutines", p, g) }
 
-// distanceTarget is how much of the third-fastest round trip may come on top of the proxy's own error.
+// distanceTarget bounds an acquire, as a multiple of the third-fastest round trip, before the proxy's own error is added.
 const distanceTarget = 1.08
 
-// proxyError is what the bare quorum takes longer than the way is, at the same load: the proxies, the machine, and go-redis.
+// proxyError is what the bare quorum takes beyond the round trip, at the same load, because of the proxies, the machine and
+// go-redis.
 func (r *report) proxyError(p place, g int, metric string) *series {
 	return r.find("distance", nameFloor, distanceCase(p, g), metric).each(func(v float64) float64 { return max(v-p.third(), 0) })
 }
 
 func distanceTables(r *report) []table {
-	const section = "distance"
-	header := []string{"round trips, ms", "goroutines"}
-	var subjects []string
-	for _, c := range r.subjects(section, mAcquire50) {
-		subjects = append(subjects, c)
-		header = append(header, c)
-	}
-	times := [][]string{append(slices.Clone(header), "proxy's own error")}
-	releases := [][]string{append(slices.Clone(header), "proxy's own error")}
-	rates := [][]string{header}
+	subjects := r.subjects("distance", mAcquire50)
+	t := table{"distance", "p50 of acquire, ms, by the round trip to each of five nodes", [][]string{slices.Concat([]string{"round trips, ms", "goroutines"}, subjects, []string{"proxy's own error"})}}
 	for _, p := range places {
 		for _, g := range distanceGoroutines {
-			kase := distanceCase(p, g)
-			row := func(metric, format string) []string {
-				cells := []string{p.String(), fmt.Sprint(g)}
-				for _, c := range subjects {
-					cells = append(cells, r.find(section, c, kase, metric).spread(format))
-				}
-				return cells
+			row := []string{p.String(), fmt.Sprint(g)}
+			for _, c := range subjects {
+				row = append(row, r.find("distance", c, distanceCase(p, g), mAcquire50).spread("%.2f"))
 			}
-			times = append(times, append(row(mAcquire50, "%.2f"), r.proxyError(p, g, mAcquire50).cell("%.2f")))
-			releases = append(releases, append(row(mRelease50, "%.2f"), r.proxyError(p, g, mRelease50).cell("%.2f")))
-			rates = append(rates, row(mRate, "%.0f"))
+			t.rows = append(t.rows, append(row, r.proxyError(p, g, mAcquire50).cell("%.2f")))
 		}
 	}
-	return []table{
-		{"distance", "Acquire p50, ms, by the round trip to each of five nodes", times},
-		{"distance-release", "Release p50, ms", releases},
-		{"distance-rate", "Cycles a second", rates},
-	}
+	return []table{t}
 }

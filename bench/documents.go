@@ -1,17 +1,19 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
-// allTables are those of all sections that the report has, the verdict first.
+// allTables returns the tables of all sections, the overviews first.
 func (r *report) allTables() []table {
 	tables := []table{r.where(), r.targets(), r.summary()}
 	for _, s := range sections {
-		tables = append(tables, s.tables(r)...)
+		tables = append(tables, s.allTables(r)...)
 	}
 	return tables
 }
@@ -23,22 +25,20 @@ func printTables(results string) error {
 	}
 	for _, t := range r.allTables() {
 		if len(t.rows) > 1 {
-			fmt.Printf("%s\n%s\n", marker(t.name), t.markdown())
+			fmt.Printf("%s%s -->\n%s\n", marker, t.name, t.markdown())
 		}
 	}
 	return nil
 }
 
-// A document holds tables between two lines: <!-- table NAME --> and <!-- end -->. What stands between is the program's,
-// everything else the author's.
-const endMarker = "<!-- end -->"
+// The README and the pages below docs may have tables between two markers: <!-- table NAME --> and <!-- end -->. The text
+// between the markers is generated.
+const marker = "<!-- table "
 
-func marker(name string) string { return "<!-- table " + name + " -->" }
+var marked = regexp.MustCompile(`(?s)<!-- table ([^\n]+?) -->\n.*?<!-- end -->`)
 
-// documents are those that hold tables.
-var documents = []string{"../README.md", "../docs/benchmarks.md", "../docs/scale.md"}
-
-func fillDocuments(results string) error {
+// fillPages draws the plots and brings the tables of all pages up to date.
+func fillPages(results string) error {
 	r, err := readReport(results)
 	if err != nil {
 		return err
@@ -46,63 +46,56 @@ func fillDocuments(results string) error {
 	if err := r.plot(filepath.Dir(results)); err != nil {
 		return err
 	}
-	for _, d := range documents {
-		text, err := r.fillFile(d)
-		if err != nil {
-			return err
+	return r.eachPage(func(page, old, text string) error {
+		if old == text {
+			return nil
 		}
-		if text.old == text.new {
-			continue
-		}
-		if err := os.WriteFile(d, []byte(text.new), 0o666); err != nil {
-			return err
-		}
-		fmt.Fprintln(os.Stderr, "brought up to date:", d)
-	}
-	return nil
+		fmt.Fprintln(os.Stderr, "updated", page)
+		return os.WriteFile(page, []byte(text), 0o666)
+	})
 }
 
-type filled struct{ old, new string }
-
-func (r *report) fillFile(name string) (filled, error) {
-	old, err := os.ReadFile(name)
-	if err != nil {
-		return filled{}, err
+// eachPage calls f with each page as it is and as it should be.
+func (r *report) eachPage(f func(page, old, text string) error) error {
+	var errs []error
+	for _, pattern := range []string{"../*.md", "../docs/*.md", "../docs/*/*.md"} {
+		pages, _ := filepath.Glob(pattern)
+		for _, page := range pages {
+			old, err := os.ReadFile(page)
+			if err != nil {
+				return err
+			}
+			text, err := r.fill(string(old))
+			if err != nil {
+				err = fmt.Errorf("%s: %w", page, err)
+			} else {
+				err = f(page, string(old), text)
+			}
+			errs = append(errs, err)
+		}
 	}
-	text, err := r.fill(string(old))
-	if err != nil {
-		return filled{}, fmt.Errorf("%s: %w", name, err)
-	}
-	return filled{string(old), text}, nil
+	return errors.Join(errs...)
 }
 
-// fill returns the document with the report's tables in their places.
-func (r *report) fill(document string) (string, error) {
+// fill returns the page with the tables of the report between its markers.
+func (r *report) fill(page string) (string, error) {
 	tables := make(map[string]table)
 	for _, t := range r.allTables() {
 		tables[t.name] = t
 	}
-	var b strings.Builder
-	rest := document
-	for {
-		before, after, found := strings.Cut(rest, "<!-- table ")
-		b.WriteString(before)
-		if !found {
-			return b.String(), nil
-		}
-		name, after, ok := strings.Cut(after, " -->\n")
-		if !ok {
-			return "", fmt.Errorf("a table without a name: %.40q", after)
-		}
+	var errs []error
+	n := 0
+	text := marked.ReplaceAllStringFunc(page, func(old string) string {
+		n++
+		name := marked.FindStringSubmatch(old)[1]
 		t, ok := tables[name]
 		if !ok {
-			return "", fmt.Errorf("no table %q", name)
+			errs = append(errs, fmt.Errorf("no table %q", name))
 		}
-		_, after, ok = strings.Cut(after, endMarker)
-		if !ok {
-			return "", fmt.Errorf("table %q has no %s", name, endMarker)
-		}
-		fmt.Fprintf(&b, "%s\n%s%s", marker(name), t.markdown(), endMarker)
-		rest = after
+		return fmt.Sprintf("%s%s -->\n%s<!-- end -->", marker, name, t.markdown())
+	})
+	if want := strings.Count(page, marker); n != want {
+		errs = append(errs, fmt.Errorf("%d of %d tables have no name or no <!-- end -->", want-n, want))
 	}
+	return text, errors.Join(errs...)
 }

@@ -15,46 +15,47 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 )
 
-// The bare quorum is the physical floor: one question to all nodes in batches that callers share, and the first majority
-// of the answers awaited. No owner, no rollback, no timeout, no fence, no lost reply: it is no lock.
+// The bare quorum is the floor that no quorum lock can go below: one request to all nodes, in batches that callers share, and
+// a wait for the first majority of replies. It has no owner, no rollback, no timeout and no fence, and it does not handle lost
+// replies: it is no lock.
 
-// floorFlights is how many pipelines may be under way to a node: two are enough on the loopback, where the server is the
-// bottleneck; at a distance a caller would wait for a round trip that has just begun.
+// The number of pipelines that may be under way to a node. Two are enough on the loopback, where the server is the bottleneck;
+// at a distance, callers would wait for a round trip that has just begun.
 const (
-	floorFlights = 2
-	farFlights   = 16
+	nearPipelines = 2
+	farPipelines  = 16
 )
 
-// floorBatch bounds a pipeline, as ours is bounded.
+// floorBatch bounds a pipeline, as the library's are bounded.
 const floorBatch = 256
 
-// A pipe is the way to one node.
+// A pipe sends requests to one node.
 type pipe struct {
-	client  *redis.Client
-	flights int
+	client    *redis.Client
+	pipelines int
 
-	mu    sync.Mutex
-	queue []*ballotPaper
-	under int // flights under way
+	mu       sync.Mutex
+	queue    []*request
+	underWay int // pipelines
 }
 
-// A ballotPaper is what is asked of one node.
-type ballotPaper struct {
+// A request is what one node is asked.
+type request struct {
 	count *count
-	cmds  []quiet
+	cmds  []nilCmd
 }
 
-// A quiet is a command for which nil is an answer like any other, and not an error.
-type quiet struct{ *redis.Cmd }
+// A nilCmd is a command for which nil is an ordinary reply.
+type nilCmd struct{ *redis.Cmd }
 
-func (q *quiet) SetErr(err error) {
+func (c *nilCmd) SetErr(err error) {
 	if errors.Is(err, redis.Nil) {
 		err = nil
 	}
-	q.Cmd.SetErr(err)
+	c.Cmd.SetErr(err)
 }
 
-// A count is closed by the answer that decides it.
+// A count counts replies and closes done with the one that decides.
 type count struct {
 	need, all int32
 	yes, no   atomic.Int32
@@ -71,30 +72,30 @@ func (c *count) vote(err error) {
 	}
 }
 
-func (p *pipe) send(b *ballotPaper) {
+func (p *pipe) send(r *request) {
 	p.mu.Lock()
-	p.queue = append(p.queue, b)
-	fly := p.under < p.flights
-	if fly {
-		p.under++
+	p.queue = append(p.queue, r)
+	start := p.underWay < p.pipelines
+	if start {
+		p.underWay++
 	}
 	p.mu.Unlock()
-	if fly {
-		go p.fly()
+	if start {
+		go p.sendLoop()
 	}
 }
 
-// fly sends what waits until nothing does.
-func (p *pipe) fly() {
+// sendLoop sends batches until the queue is empty.
+func (p *pipe) sendLoop() {
 	ctx := context.Background()
 	pipeline := p.client.Pipeline()
-	var batch []*ballotPaper
+	var batch []*request
 	var cmds []redis.Cmder
 	for {
 		p.mu.Lock()
 		n := min(len(p.queue), floorBatch)
 		if n == 0 {
-			p.under--
+			p.underWay--
 			p.mu.Unlock()
 			return
 		}
@@ -102,45 +103,42 @@ func (p *pipe) fly() {
 		p.queue = p.queue[:copy(p.queue, p.queue[n:])]
 		p.mu.Unlock()
 		cmds = cmds[:0]
-		for _, b := range batch {
-			for i := range b.cmds {
-				cmds = append(cmds, &b.cmds[i])
+		for _, r := range batch {
+			for i := range r.cmds {
+				cmds = append(cmds, &r.cmds[i])
 			}
 		}
 		pipeline.BatchProcess(ctx, cmds...)
 		pipeline.Exec(ctx)
-		for _, b := range batch {
-			b.count.vote(b.cmds[0].Err())
+		for _, r := range batch {
+			r.count.vote(r.cmds[0].Err())
 		}
 	}
 }
 
 type pipes []*pipe
 
-func newPipes(addrs []string, flights int) pipes {
-	var ps pipes
+func newPipes(addrs []string, pipelines int) (ps pipes) {
 	for _, c := range newClients(addrs) {
-		ps = append(ps, &pipe{client: c, flights: flights})
+		ps = append(ps, &pipe{client: c, pipelines: pipelines})
 	}
 	return ps
 }
 
-// ask puts the commands to all nodes and waits for a majority.
+// ask sends the commands to all nodes and waits for a majority.
 func (ps pipes) ask(cmds ...[]any) error {
-	ctx := context.Background()
 	c := &count{need: int32(len(ps)/2 + 1), all: int32(len(ps)), done: make(chan struct{})}
-	papers := make([]ballotPaper, len(ps))
+	requests := make([]request, len(ps))
 	for i, p := range ps {
-		papers[i].count = c
-		papers[i].cmds = make([]quiet, len(cmds))
+		requests[i] = request{c, make([]nilCmd, len(cmds))}
 		for j, args := range cmds {
-			papers[i].cmds[j] = quiet{redis.NewCmd(ctx, args...)}
+			requests[i].cmds[j] = nilCmd{redis.NewCmd(context.Background(), args...)}
 		}
-		p.send(&papers[i])
+		p.send(&requests[i])
 	}
 	<-c.done
 	if c.yes.Load() < c.need {
-		return errNoMajor
+		return errors.New("no majority")
 	}
 	return nil
 }
@@ -151,146 +149,130 @@ func (ps pipes) close() {
 	}
 }
 
-// newFloor asks what no lock can do without: SET with a ttl, and DEL. Without NX: with a majority awaited, the last
-// cycle's DEL may come after this one's SET, and a floor has nothing to clean up with. NX costs the server nothing.
-func newFloor(addrs []string) *contender { return newFloorAt(addrs, floorFlights) }
-
-func newFloorAt(addrs []string, flights int) *contender {
-	ps := newPipes(addrs, flights)
+// newFloor sends what every lock needs: SET with a ttl, and DEL. There is no NX, which costs the server nothing: since only a
+// majority is awaited, the DEL of one cycle may arrive after the SET of the next, and the floor cleans nothing up.
+func newFloor(addrs []string, pipelines int) *contender {
+	ps := newPipes(addrs, pipelines)
 	return &contender{
 		name: nameFloor,
 		acquire: func(_ context.Context, key string) (any, error) {
-			return &bareKey{key}, ps.ask([]any{"set", key, bareValue(), "px", ttl.Milliseconds()})
+			return key, ps.ask([]any{"set", key, bareValue(), "px", ttl.Milliseconds()})
 		},
-		release: func(_ context.Context, held any) error {
-			return ps.ask([]any{"del", held.(*bareKey).name})
-		},
-		close: ps.close,
+		release: func(_ context.Context, held any) error { return ps.ask([]any{"del", held}) },
+		close:   ps.close,
 	}
 }
 
-// newOurFloor asks what our lock asks, word by word, and only counts the answers. The words are those of a real cycle that
-// is listened to, so that they cannot be out of date.
+// newOurFloor sends the commands of the library and only counts the replies. The commands are recorded from a real cycle, so
+// that they cannot be out of date.
 func newOurFloor(addrs []string) (*contender, error) {
-	acquire, release, err := listen(addrs)
+	recorded, err := record(addrs)
 	if err != nil {
 		return nil, err
 	}
-	ps := newPipes(addrs, floorFlights)
-	var made sync.Map // key → *words: who locks a name twice need not spell it twice
+	ps := newPipes(addrs, nearPipelines)
+	var made sync.Map // key → *commands
 	return &contender{
-		name: nameOurFloor,
 		acquire: func(_ context.Context, key string) (any, error) {
-			w, ok := made.Load(key)
+			c, ok := made.Load(key)
 			if !ok {
-				w, _ = made.LoadOrStore(key, &words{respell(acquire, key), respell(release, key)})
+				c, _ = made.LoadOrStore(key, recorded.with(key))
 			}
-			return w, ps.ask(w.(*words).nextFence()...)
+			return c, ps.ask(c.(*commands).acquireNow()...)
 		},
-		release: func(_ context.Context, held any) error { return ps.ask(held.(*words).release...) },
+		release: func(_ context.Context, held any) error { return ps.ask(held.(*commands).release...) },
 		close:   ps.close,
 	}, nil
 }
 
-type words struct{ acquire, release [][]any }
+// recordedKey is the key of the recorded cycle. It must not be part of a command's name or of a value.
+const recordedKey = "bench:record"
 
-// nextFence is the acquire with a proposal of now: with an old one the register would stand still, which costs less.
-func (w *words) nextFence() [][]any {
-	cmds := slices.Clone(w.acquire)
-	for i, args := range cmds {
-		if args[0] == "zadd" {
-			cmds[i] = slices.Clone(args)
-			cmds[i][4] = time.Now().UnixMicro()
-		}
-	}
-	return cmds
-}
+// commands are what one cycle sends to a node.
+type commands struct{ acquire, release [][]any }
 
-// heardKey is the key of the cycle that is listened to. It must not be part of a command's name or of a value.
-const heardKey = "bench:listen"
-
-func respell(cmds [][]any, key string) [][]any {
-	out := make([][]any, len(cmds))
-	for i, args := range cmds {
-		out[i] = slices.Clone(args)
-		for j, a := range args {
-			if s, ok := a.(string); ok {
-				out[i][j] = strings.ReplaceAll(s, heardKey, key)
+// with returns the commands for another key.
+func (c *commands) with(key string) *commands {
+	replaced := func(cmds [][]any) (out [][]any) {
+		for _, args := range cmds {
+			args = slices.Clone(args)
+			for i, a := range args {
+				if s, ok := a.(string); ok {
+					args[i] = strings.ReplaceAll(s, recordedKey, key)
+				}
 			}
+			out = append(out, args)
 		}
+		return out
 	}
-	return out
+	return &commands{replaced(c.acquire), replaced(c.release)}
 }
 
-// An ear keeps the pipelines that are about heardKey.
-type ear struct {
-	mu    sync.Mutex
-	heard [][][]any
+// acquireNow proposes a fence of now: with an old one the register would not change, which costs less.
+func (c *commands) acquireNow() [][]any {
+	zadd := slices.Clone(c.acquire[1])
+	zadd[4] = time.Now().UnixMicro()
+	return [][]any{c.acquire[0], zadd}
 }
 
-func (e *ear) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (e *ear) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (e *ear) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+// A recorder is a hook that keeps the pipelines that name recordedKey.
+type recorder struct {
+	mu        sync.Mutex
+	pipelines [][][]any
+}
+
+func (r *recorder) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		var about [][]any
 		for _, c := range cmds {
-			if strings.Contains(fmt.Sprint(c.Args()...), heardKey) {
+			if strings.Contains(fmt.Sprint(c.Args()...), recordedKey) {
 				about = append(about, slices.Clone(c.Args()))
 			}
 		}
-		e.mu.Lock()
 		if about != nil {
-			e.heard = append(e.heard, about)
+			r.mu.Lock()
+			r.pipelines = append(r.pipelines, about)
+			r.mu.Unlock()
 		}
-		e.mu.Unlock()
 		return next(ctx, cmds)
 	}
 }
 
-// listen returns what one cycle of ours sends to a node: the acquire and the release. It listens to the first node, and
-// the last of some cycles counts: in the first the scripts go out with their text.
-func listen(addrs []string) (acquire, release [][]any, err error) {
+// record returns what one cycle of the library sends to the first node. It takes the last of several cycles, since the first
+// ones send the scripts' text.
+func record(addrs []string) (*commands, error) {
 	clients := newClients(addrs)
-	defer closeClients(clients)
-	e := new(ear)
-	clients[0].AddHook(e)
-	nodes := make([]redlock.Node, len(clients))
-	for i, c := range clients {
-		nodes[i] = c
-	}
-	l, err := redlock.New(redlock.Options{}, nodes...)
+	rec := new(recorder)
+	clients[0].AddHook(rec)
+	l, done, err := lockerOver(redlock.Options{}, clients, asNodes(clients))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	for range 10 {
-		k, err := l.TryAcquire(context.Background(), heardKey, ttl)
-		if err != nil {
-			l.Close()
-			return nil, nil, err
-		}
-		if err := k.Release(context.Background()); err != nil {
-			l.Close()
-			return nil, nil, err
-		}
+	ours := lockerContender(l, done)
+	t := load{c: ours, g: 1, key: func(int, int) string { return recordedKey }}.runCycles(context.Background(), 10)
+	ours.close() // completes what is under way
+	if t.err != nil {
+		return nil, t.err
 	}
-	l.Close() // what is under way is heard, too
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	taken := map[any][][]any{} // by value: a node need not hear of every cycle, and a pair has to be of one
-	for _, cmds := range e.heard {
+	// A node need not get the commands of every cycle, so the pair is matched by the lock's value.
+	var last commands
+	acquired := map[any][][]any{}
+	for _, cmds := range rec.pipelines {
 		switch cmds[0][0] {
 		case "set":
-			taken[cmds[0][2]] = cmds
+			acquired[cmds[0][2]] = cmds
 		case "evalsha":
 			for _, arg := range cmds[0] {
-				if of, ok := taken[arg]; ok {
-					acquire, release = of, cmds
+				if acquire, ok := acquired[arg]; ok {
+					last = commands{acquire, cmds}
 				}
 			}
 		}
 	}
-	if len(acquire) != 2 || acquire[1][0] != "zadd" || len(release) != 1 {
-		return nil, nil, fmt.Errorf("a cycle was not understood: %q", e.heard)
+	if len(last.acquire) != 2 || last.acquire[1][0] != "zadd" || len(last.release) != 1 {
+		return nil, fmt.Errorf("unexpected commands of a cycle: %q", rec.pipelines)
 	}
-	return acquire, release, nil
+	return &last, nil
 }

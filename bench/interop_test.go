@@ -18,8 +18,8 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
-// Other Redlock clients store a value under the very key, and so do we: a migration may have both at once. Each of these
-// tests holds a key one way and looks at it the other way, on five real servers.
+// Like this library, other Redlock clients store a value under the key itself, so a migration may use both at once. Each of
+// these tests holds a key with one client and looks at it with the other, on five real servers.
 
 type both struct {
 	clients []*redis.Client
@@ -101,7 +101,7 @@ func TestHeldByUs(t *testing.T) {
 	if err := b.redsync.NewMutex("k").TryLock(); !errors.As(err, &taken) {
 		t.Errorf("held by us: redsync got %v, want ErrTaken", err)
 	}
-	// With our value in its hands, redsync acts for us. That it must be told the value is the point.
+	// redsync must not unlock without knowing our value.
 	if ok, _ := b.redsync.NewMutex("k", redsync.WithValue("not ours")).Unlock(); ok {
 		t.Error("redsync unlocked with a value that is not ours")
 	}
@@ -112,13 +112,13 @@ func TestHeldByUs(t *testing.T) {
 		t.Errorf("Release after redsync's attempts: %v", err)
 	}
 	m := b.redsync.NewMutex("k")
-	if err := m.Lock(); err != nil { // Lock: a straggler may still hold the key for a moment after Release
+	if err := m.Lock(); err != nil { // Lock and not TryLock: a slow node may still hold the key for a moment after Release
 		t.Fatalf("after our Release: redsync got %v, want the lock", err)
 	}
 	m.Unlock()
 }
 
-// redsync announces nothing when it releases. A waiter finds out by itself.
+// redsync announces nothing when it releases, so a waiter has to poll.
 func TestWaitForRedsync(t *testing.T) {
 	t.Parallel()
 	b := newBoth(t)
@@ -153,7 +153,7 @@ func TestContention(t *testing.T) {
 	var ours, theirs atomic.Int32
 	section := func(who string, count *atomic.Int32) {
 		if n := inside.Add(1); n != 1 {
-			t.Errorf("%s is inside together with %d others", who, n-1)
+			t.Errorf("%s is inside the critical section with %d others", who, n-1)
 		}
 		time.Sleep(2 * time.Millisecond)
 		inside.Add(-1)
@@ -175,12 +175,12 @@ func TestContention(t *testing.T) {
 				if err := k.Release(ctx); err != nil {
 					t.Errorf("Release: %v", err)
 				}
-				time.Sleep(time.Millisecond) // whoever asks again at once has the best of it
+				time.Sleep(time.Millisecond) // a client that asks again at once would nearly always win
 			}
 		})
 		wg.Go(func() {
 			for !finished() {
-				// It gives up after so many tries, and its pauses of up to 250 ms lose against waiters that are woken.
+				// redsync gives up after 32 tries, and with its default pauses of up to 250 ms it loses against waiters that are woken.
 				m := b.redsync.NewMutex("k", redsync.WithFailFast(i%2 == 0), redsync.WithRetryDelay(time.Millisecond))
 				if err := m.LockContext(ctx); err != nil {
 					continue
@@ -236,7 +236,7 @@ func TestSetByHand(t *testing.T) {
 			no++
 		}
 	}
-	// Ours is acquired with a majority; the rest may follow a moment later.
+	// Ours is acquired with a majority; the other nodes may follow a moment later.
 	if no < 3 {
 		t.Errorf("held by us: SET NX was refused by %d nodes, want a majority", no)
 	}
@@ -246,7 +246,7 @@ func TestSetByHand(t *testing.T) {
 	k.Release(t.Context())
 }
 
-// The scripts of node-redlock 5 and, for the release, of all versions before and of the Redis documentation.
+// The scripts of node-redlock 5. The one for release is also that of earlier versions and of the Redis documentation.
 var (
 	nodeAcquire = redis.NewScript(`
 		for i, key in ipairs(KEYS) do
@@ -304,7 +304,7 @@ func TestNodeRedlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// All five first, as for Release below: what is asked here is who may act, not how fast the last node follows.
+	// Wait for all five nodes, as for Release below: this test is about who may act, not about how fast the last node follows.
 	waitFor(t, "all nodes to hold our value", func() bool { return b.holders(t, "k", k.Value()) == 5 })
 	for name, n := range map[string]int{
 		"acquire": b.script(t, nodeAcquire, "k", "theirs", ttl.Milliseconds()),
@@ -327,7 +327,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }

@@ -1,15 +1,15 @@
-// Bench compares locks side by side on the same real Redis servers, which it starts itself (redis-server must be in
-// PATH). All traffic stays on the loopback.
+// Bench compares locks side by side on the same real Redis servers, which it starts itself: redis-server must be in PATH.
+// All traffic stays on the loopback interface.
 //
-//	go run .                                everything, some twenty minutes
-//	go run . -quick                         everything, in a few minutes, with more noise
-//	go run . -only faults,held -out /tmp/x  some of it, with JSON and plots
-//	go run . -out results                   what is checked in
-//	go run . -tables results/results.json   its tables, as markdown
-//	go run . -fill results/results.json     puts them into ../docs and ../README.md, and draws the plots anew
+//	go run .                                every section, about twenty minutes
+//	go run . -quick                         every section in a few minutes, with more noise
+//	go run . -only faults,held -out /tmp/x  some sections, with JSON and plots
+//	go run . -out results                   the run that is checked in
+//	go run . -tables results/results.json   prints its tables as Markdown
+//	go run . -fill results/results.json     puts its tables into the pages and redraws the plots
 //
-// Repetitions of all contenders are interleaved in one run, and the verdicts are ratios: between two runs on a shared
-// machine everything can be twice as fast.
+// The contenders take turns within each repetition, and verdicts are ratios: from one run to the next, everything on a
+// shared machine can be twice as fast.
 package main
 
 import (
@@ -19,219 +19,217 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
-// A bench is the flags and the servers that sections share.
-type bench struct {
-	servers []*realredis.Server // five, healthy
-	meter   *meter              // of these
-	report  *report
-	status  status
+// A plan says how much each section measures.
+type plan struct {
+	reps, distanceReps, waitingReps, scaleReps int
 
-	reps          int
 	block         time.Duration // of throughput
 	latencyBlocks int
 	cycles        int // of allocs
-	faults        faultPlan
-	distance      distancePlan
-	held          heldPlan
-	wait          waitPlan
-	scale         scalePlan
-	profile       time.Duration
+
+	faultBlocks int           // in each repetition
+	peerCycles  int           // of redsync, which waits for the faulty node
+	after       time.Duration // the time measured after a fault strikes
+
+	distanceBlock time.Duration // at least
+	distanceTrips int           // at least, of the longest round trip
+
+	held             []int // numbers of locks
+	heldFor, heldTTL time.Duration
+
+	handover, crowd time.Duration
+
+	scaleBlock time.Duration
+	keys       []int
 }
 
-// A section is measured as a whole, and shown from what the report has kept of it.
+// full is the plan of a run whose results are kept.
+var full = plan{
+	reps: 7, distanceReps: 3, waitingReps: 3, scaleReps: 5,
+	block: 350 * time.Millisecond, latencyBlocks: 20, cycles: 2048,
+	faultBlocks: 12, peerCycles: 2, after: 1500 * time.Millisecond,
+	distanceBlock: 700 * time.Millisecond, distanceTrips: 10,
+	held: []int{1000, 10_000, 100_000}, heldFor: 35 * time.Second, heldTTL: 30 * time.Second,
+	handover: 4 * time.Second, crowd: 4 * time.Second,
+	scaleBlock: 300 * time.Millisecond, keys: []int{64, 10_000, 100_000},
+}
+
+// brief is the plan of -quick.
+var brief = plan{
+	reps: 3, distanceReps: 1, waitingReps: 1, scaleReps: 2,
+	block: 100 * time.Millisecond, latencyBlocks: 5, cycles: 512,
+	faultBlocks: 2, peerCycles: 1, after: 500 * time.Millisecond,
+	distanceBlock: 200 * time.Millisecond, distanceTrips: 4,
+	held: []int{1000, 10_000}, heldFor: 8 * time.Second, heldTTL: 9 * time.Second,
+	handover: 2 * time.Second, crowd: time.Second,
+	scaleBlock: 100 * time.Millisecond, keys: []int{64, 10_000},
+}
+
+// A bench is what the sections share.
+type bench struct {
+	plan
+	servers []*realredis.Server // five, healthy
+	addrs   []string            // of servers
+	meter   *meter              // of servers
+	report  *report
+
+	start   time.Time
+	section string // the one that runs
+}
+
+// A section measures one subject. Besides its own tables, there is a raw table of each metric that it enters under a name.
 type section struct {
-	name   string
-	run    func(context.Context, *bench) error
-	tables func(*report) []table
+	name    string
+	run     func(context.Context, *bench) error
+	tables  func(*report) []table
+	entered []string
 }
 
 var sections = []section{
-	{"throughput", throughput, throughputTables},
-	{"latency", latency, latencyTables},
-	{"allocs", allocs, allocsTables},
-	{"faults", faults, faultsTables},
-	{"distance", distance, distanceTables},
-	{"waiting", waiting, waitingTables},
-	{"held", held, heldTables},
-	{"scale", scale, scaleTables},
-	{"profile", profiles, profileTables},
+	{"throughput", throughput, throughputTables, []string{"throughput"}},
+	{"latency", latency, nil, []string{"latency"}},
+	{"allocs", allocs, nil, []string{"allocs"}},
+	{"faults", faults, faultsTables, []string{onsetSection, faultSection(1), faultSection(64)}},
+	{"distance", distance, distanceTables, []string{"distance"}},
+	{"waiting", waiting, waitingTables, []string{handoverSection, crowdSection}},
+	{"held", held, heldTables, nil},
+	{"scale", scale, scaleTables, []string{"nodes", "keys", "sets"}},
+}
+
+func (s *section) allTables(r *report) (tables []table) {
+	if s.tables != nil {
+		tables = s.tables(r)
+	}
+	for _, name := range s.entered {
+		tables = append(tables, r.raw(name)...)
+	}
+	return tables
 }
 
 func main() {
+	run := mainErr
 	if text := os.Getenv(jobEnv); text != "" {
-		if err := doJob(text); err != nil {
-			fmt.Fprintln(os.Stderr, "bench worker:", err)
-			os.Exit(1)
-		}
-		return
+		run = func() error { return contend(text) }
 	}
-	if err := mainErr(); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
 func mainErr() error {
-	quick := flag.Bool("quick", false, "everything in a few minutes, with more noise")
-	only := flag.String("only", "", "`sections` to run, separated by commas: "+strings.Join(sectionNames(), ", "))
-	out := flag.String("out", "", "write results.json, with every repetition, and plots to this `folder`, too")
-	reps := flag.Int("reps", 0, "repetitions (7, or 3 with -quick)")
-	tables := flag.String("tables", "", "measure nothing: print the tables of this results `file` as markdown")
-	fill := flag.String("fill", "", "measure nothing: put the tables of this results `file` into ../docs and ../README.md, and draw its plots")
+	var all []string
+	for _, s := range sections {
+		all = append(all, s.name)
+	}
+	quick := flag.Bool("quick", false, "run in a few minutes, with more noise")
+	only := flag.String("only", strings.Join(all, ","), "run these `sections`, separated by commas")
+	out := flag.String("out", "", "write results.json, with every repetition, and the plots to this `folder`")
+	reps := flag.Int("reps", 0, "number of repetitions (default 7, with -quick 3)")
+	tables := flag.String("tables", "", "measure nothing; print the tables of this results `file` as Markdown")
+	fill := flag.String("fill", "", "measure nothing; put the tables of this results `file` into the pages and redraw its plots")
 	flag.Parse()
 
 	switch {
 	case *tables != "":
 		return printTables(*tables)
 	case *fill != "":
-		return fillDocuments(*fill)
+		return fillPages(*fill)
 	case flag.NArg() > 0:
-		return fmt.Errorf("what is %q? Sections are named by -only", flag.Arg(0))
+		return fmt.Errorf("unexpected argument %q: use -only to choose sections", flag.Arg(0))
 	}
-	names, err := wanted(*only)
-	if err != nil {
-		return err
+	names := strings.Split(*only, ",")
+	for _, n := range names {
+		if !slices.Contains(all, n) {
+			return fmt.Errorf("no section %q; the sections are %s", n, strings.Join(all, ", "))
+		}
 	}
-	b := full()
+	b := &bench{plan: full, start: time.Now()}
 	if *quick {
-		b = brief()
+		b.plan = brief
 	}
 	if *reps > 0 {
 		b.reps = *reps
 	}
+	return b.runAll(names, *out)
+}
 
-	redis.SetLogger(silent{}) // which reports every refused dial to a node that we killed
-
+// runAll starts the servers, runs the sections, and writes what was measured even if one of them failed.
+func (b *bench) runAll(names []string, out string) (err error) {
+	logging.Disable() // go-redis would log every refused dial to a node that was killed
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if b.servers, err = realredis.StartServers(5); err != nil {
 		return err
 	}
 	defer closeServers(b.servers)
+	b.addrs = addrs(b.servers)
 	if b.meter, err = newMeter(ctx, b.servers); err != nil {
 		return err
 	}
 	defer b.meter.close()
-	b.report = newReport(version(ctx, b.servers[0]))
-	b.status.begin(len(names))
+	b.report = newReport(b.meter.version)
 	err = b.run(ctx, names)
-	b.status.end()
-	b.report.Took = b.status.elapsed().String()
+	b.section = "done"
+	b.progress("")
+	b.report.Took = time.Since(b.start).Round(time.Second).String()
 	for _, n := range b.report.Notes {
 		fmt.Fprintln(os.Stderr, "note:", n)
 	}
-	if *out != "" { // what was measured before an error is worth keeping
-		err = errors.Join(err, b.report.write(*out))
+	if out != "" {
+		err = errors.Join(err, b.report.write(out))
 	}
 	return err
 }
 
-// full is the plan of a run whose results are kept.
-func full() *bench {
-	return &bench{
-		reps: 7, block: 350 * time.Millisecond, latencyBlocks: 20, cycles: 2048,
-		faults:   faultPlan{blocks: 12, peers: 2, after: 1500 * time.Millisecond},
-		distance: distancePlan{reps: 3, least: 700 * time.Millisecond, trips: 10},
-		held:     heldPlan{counts: []int{1000, 10_000, 100_000}, time: 35 * time.Second, ttl: 30 * time.Second},
-		wait:     waitPlan{reps: 3, handover: 4 * time.Second, patience: 10 * time.Second, crowd: 4 * time.Second, multitude: 10_000},
-		scale:    scalePlan{reps: 5, block: 300 * time.Millisecond, keys: []int{64, 10_000, 100_000}},
-		profile:  5 * time.Second,
-	}
-}
-
-// brief is the plan of -quick.
-func brief() *bench {
-	return &bench{
-		reps: 3, block: 100 * time.Millisecond, latencyBlocks: 5, cycles: 512,
-		faults:   faultPlan{blocks: 2, peers: 1, after: 500 * time.Millisecond},
-		distance: distancePlan{reps: 1, least: 200 * time.Millisecond, trips: 4},
-		held:     heldPlan{counts: []int{1000, 10_000}, time: 8 * time.Second, ttl: 9 * time.Second},
-		wait:     waitPlan{reps: 1, handover: 2 * time.Second, patience: 4 * time.Second, crowd: time.Second, multitude: 10_000},
-		scale:    scalePlan{reps: 2, block: 100 * time.Millisecond, keys: []int{64, 10_000}},
-		profile:  time.Second,
-	}
-}
-
-// run goes on after a section that failed: the others are worth having.
+// run continues after a section that failed, unless it was interrupted.
 func (b *bench) run(ctx context.Context, names []string) error {
 	var errs []error
 	for _, s := range sections {
-		if !slices.Contains(names, s.name) {
+		if !slices.Contains(names, s.name) || ctx.Err() != nil {
 			continue
 		}
-		b.status.next(s.name)
+		b.section = s.name
 		if err := s.run(ctx, b); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
-			if ctx.Err() != nil {
-				break
-			}
 		}
-		b.status.clear()
-		for _, t := range s.tables(b.report) {
+		for _, t := range s.allTables(b.report) {
 			t.text(os.Stdout)
 		}
-		for _, s := range b.servers {
-			c := s.Client()
-			err := c.FlushAll(ctx).Err()
-			c.Close()
-			errs = append(errs, err)
-		}
+		errs = append(errs, b.flush(ctx))
 	}
 	return errors.Join(errs...)
 }
 
-func (b *bench) progress(format string, args ...any) { b.status.show(fmt.Sprintf(format, args...)) }
-
-// write puts all that is kept into a folder.
-func (r *report) write(folder string) error {
-	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return err
+// flush empties the servers.
+func (b *bench) flush(ctx context.Context) error {
+	var errs []error
+	for _, c := range b.meter.clients {
+		errs = append(errs, c.FlushAll(ctx).Err())
 	}
-	return errors.Join(r.writeJSON(filepath.Join(folder, "results.json")), r.plot(folder))
+	return errors.Join(errs...)
 }
 
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
-
-func sectionNames() (names []string) {
-	for _, s := range sections {
-		names = append(names, s.name)
-	}
-	return names
+// progress prints to stderr what is being measured, so that stdout has only tables.
+func (b *bench) progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%7v  %s: %s\n", time.Since(b.start).Round(time.Second), b.section, fmt.Sprintf(format, args...))
 }
 
-func wanted(only string) ([]string, error) {
-	all := sectionNames()
-	if only == "" {
-		return all, nil
+func addrs(servers []*realredis.Server) []string {
+	a := make([]string, len(servers))
+	for i, s := range servers {
+		a[i] = s.Addr()
 	}
-	names := strings.Split(only, ",")
-	for _, n := range names {
-		if !slices.Contains(all, n) {
-			return nil, fmt.Errorf("no section %q; there are %s", n, strings.Join(all, ", "))
-		}
-	}
-	return names, nil
-}
-
-func version(ctx context.Context, s *realredis.Server) string {
-	c := s.Client()
-	defer c.Close()
-	info, _ := c.Info(ctx, "server").Result()
-	_, v, _ := strings.Cut(info, "redis_version:")
-	v, _, _ = strings.Cut(v, "\r\n")
-	return v
+	return a
 }
 
 func closeServers(servers []*realredis.Server) {

@@ -2,12 +2,13 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -16,8 +17,22 @@ import (
 	"time"
 )
 
-// A series is one quantity, measured once in each repetition. Absolute numbers say something about the machine of that
-// minute only; what holds are ratios of series whose repetitions ran next to each other.
+// The metrics that several sections share.
+const (
+	mRate       = "cycles/s"
+	mAcquire50  = "acquire p50 ms"
+	mAcquire99  = "acquire p99 ms"
+	mRelease50  = "release p50 ms"
+	mRelease99  = "release p99 ms"
+	mClientCPU  = "client CPU µs/cycle"
+	mServersCPU = "servers' CPU µs/cycle"
+	mFailed     = "failed"
+)
+
+var halves = []string{mAcquire50, mAcquire99, mRelease50, mRelease99}
+
+// A series is one quantity, measured once in each repetition. Its absolute values depend on the machine at that minute;
+// ratios of series whose repetitions ran next to each other do not.
 type series struct {
 	Section string    `json:"section"`
 	Subject string    `json:"subject"`
@@ -26,7 +41,8 @@ type series struct {
 	Reps    []float64 `json:"reps"`
 }
 
-// add rounds to five digits, which is more than any of them is worth. What is no number, because nothing succeeded, is 0.
+// add rounds to five digits, which is more than the measurements are worth. NaN and infinity, which come from a division by
+// no successes, become 0.
 func (s *series) add(v float64) {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		v = 0
@@ -37,17 +53,16 @@ func (s *series) add(v float64) {
 
 func (s *series) median() float64 { return quantile(s.Reps, 0.5) }
 
-// quantile of values in any order; 0 without any.
-func quantile[T cmp.Ordered](values []T, q float64) T {
+// quantile returns the q-quantile of unsorted values, or 0 if there are none.
+func quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
-		var zero T
-		return zero
+		return 0
 	}
 	v := slices.Sorted(slices.Values(values))
 	return v[min(len(v)-1, int(q*float64(len(v))))]
 }
 
-// over is the ratio of two series, repetition by repetition: noise that lasted longer than one strikes both.
+// over returns the ratio of two series, repetition by repetition, so that noise that lasts longer than one cancels out.
 func (s *series) over(t *series) *series {
 	r := new(series)
 	for i := range min(len(s.Reps), len(t.Reps)) {
@@ -58,7 +73,7 @@ func (s *series) over(t *series) *series {
 	return r
 }
 
-// each is the series with f applied to every repetition.
+// each returns the series with f applied to every repetition.
 func (s *series) each(f func(v float64) float64) *series {
 	r := new(series)
 	for _, v := range s.Reps {
@@ -67,7 +82,7 @@ func (s *series) each(f func(v float64) float64) *series {
 	return r
 }
 
-// cell is the median.
+// cell formats the median.
 func (s *series) cell(format string) string {
 	if len(s.Reps) == 0 {
 		return "–"
@@ -75,20 +90,19 @@ func (s *series) cell(format string) string {
 	return fmt.Sprintf(format, s.median())
 }
 
-// spread reads like "1.23 (1.10–1.31)": median, least and most.
+// spread formats the median, the minimum and the maximum, as in "1.23 (1.10–1.31)".
 func (s *series) spread(format string) string {
 	text := s.cell(format)
-	if len(s.Reps) < 2 {
-		return text
+	if len(s.Reps) > 1 {
+		least, most := fmt.Sprintf(format, slices.Min(s.Reps)), fmt.Sprintf(format, slices.Max(s.Reps))
+		if least != most {
+			return text + " (" + least + "–" + most + ")"
+		}
 	}
-	least, most := fmt.Sprintf(format, slices.Min(s.Reps)), fmt.Sprintf(format, slices.Max(s.Reps))
-	if least == most {
-		return text
-	}
-	return text + " (" + least + "–" + most + ")"
+	return text
 }
 
-// A report is what was measured, and where.
+// A report holds what was measured, and on which machine.
 type report struct {
 	Time     time.Time `json:"time"`
 	Took     string    `json:"took"`
@@ -98,7 +112,7 @@ type report struct {
 	CPU      string    `json:"cpu"`
 	CPUs     int       `json:"cpus"`
 	Redis    string    `json:"redis"`
-	Load     string    `json:"load"` // of the machine before we began
+	Load     string    `json:"load"` // average of the machine before the run
 	Notes    []string  `json:"notes"`
 	Series   []*series `json:"series"`
 }
@@ -106,47 +120,45 @@ type report struct {
 func newReport(redisVersion string) *report {
 	return &report{
 		Time: time.Now().UTC().Truncate(time.Second), Command: strings.TrimSpace("go run . " + strings.Join(os.Args[1:], " ")),
-		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPU: cpuModel(), CPUs: runtime.NumCPU(),
-		Redis: redisVersion, Load: loadAverage(),
+		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPU: field("/proc/cpuinfo", "model name"), CPUs: runtime.NumCPU(),
+		Redis: redisVersion, Load: strings.SplitN(field("/proc/loadavg", ""), " ", 2)[0],
 	}
 }
 
-// cpuModel and loadAverage are what Linux tells; nothing elsewhere.
-func cpuModel() string {
-	text, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(text)) {
-		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
+// field returns the first value after a name in a file of /proc, and nothing on systems other than Linux.
+func field(file, name string) string {
+	text, _ := os.ReadFile(file)
+	_, rest, _ := strings.Cut(string(text), name)
+	value, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(strings.TrimLeft(value, "\t :"))
 }
 
-func loadAverage() string {
-	text, _ := os.ReadFile("/proc/loadavg")
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
-}
-
-// note keeps what went wrong without ending the run.
+// note records a failure that does not end the run.
 func (r *report) note(format string, args ...any) {
-	const enough = 100
-	if len(r.Notes) < enough {
+	if len(r.Notes) < 100 {
 		r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 	}
 }
 
-// series finds or begins the one of that name.
-func (r *report) series(section, subject, kase, metric string) *series {
-	s := r.find(section, subject, kase, metric)
-	if s.Section == "" {
-		*s = series{Section: section, Subject: subject, Case: kase, Metric: metric}
-		r.Series = append(r.Series, s)
-	}
-	return s
+// values are measurements of one subject in one case.
+type values []struct {
+	metric string
+	v      float64
 }
 
-// find is an empty series where there is none of that name.
+// enter adds a repetition to each of the series.
+func (r *report) enter(section, subject, kase string, vs values) {
+	for _, v := range vs {
+		s := r.find(section, subject, kase, v.metric)
+		if s.Section == "" {
+			*s = series{Section: section, Subject: subject, Case: kase, Metric: v.metric}
+			r.Series = append(r.Series, s)
+		}
+		s.add(v.v)
+	}
+}
+
+// find returns a series, which is empty if nothing was measured.
 func (r *report) find(section, subject, kase, metric string) *series {
 	for _, s := range r.Series {
 		if s.Section == section && s.Subject == subject && s.Case == kase && s.Metric == metric {
@@ -156,7 +168,7 @@ func (r *report) find(section, subject, kase, metric string) *series {
 	return new(series)
 }
 
-// subjects are those that have a metric, in the order in which they were first measured.
+// subjects returns those that have a metric, in the order in which they were first measured.
 func (r *report) subjects(section, metric string) []string {
 	return r.names(section, metric, func(s *series) string { return s.Subject })
 }
@@ -165,19 +177,49 @@ func (r *report) cases(section, metric string) []string {
 	return r.names(section, metric, func(s *series) string { return s.Case })
 }
 
+// names returns what the series of a section and metric, or of all metrics if it is empty, are named.
 func (r *report) names(section, metric string, name func(*series) string) (names []string) {
 	for _, s := range r.Series {
-		if s.Section == section && s.Metric == metric && !slices.Contains(names, name(s)) {
-			names = append(names, name(s))
+		if n := name(s); s.Section == section && (metric == "" || s.Metric == metric) && !slices.Contains(names, n) {
+			names = append(names, n)
 		}
 	}
 	return names
 }
 
-// A table is what of the report is shown. The documents refer to it by name. Its first row is the header.
+// A table shows a part of the report. Pages refer to it by name. Its first row is the header.
 type table struct {
 	name, title string
 	rows        [][]string
+}
+
+// grid returns a table with a row for each of rows and a cell for each of cols. corner is the first cell of the header.
+func grid(name, title, corner string, rows, cols []string, cell func(row, col string) string) table {
+	t := table{name, title, [][]string{append([]string{corner}, cols...)}}
+	for _, row := range rows {
+		cells := []string{row}
+		for _, col := range cols {
+			cells = append(cells, cell(row, col))
+		}
+		t.rows = append(t.rows, cells)
+	}
+	return t
+}
+
+// raw returns a table of each metric of a section.
+func (r *report) raw(section string) (tables []table) {
+	for _, m := range r.names(section, "", func(s *series) string { return s.Metric }) {
+		name := section + ": " + m
+		tables = append(tables, grid(name, name, "", r.cases(section, m), r.subjects(section, m), func(c, subject string) string {
+			return r.find(section, subject, c, m).spread("%.5g")
+		}))
+	}
+	return tables
+}
+
+// without returns names without the one given.
+func without(names []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
 }
 
 func (t table) text(w io.Writer) {
@@ -201,7 +243,7 @@ func (t table) markdown() string {
 	return b.String()
 }
 
-// where is the table of the machine and the run.
+// where returns the table of the machine and the run.
 func (r *report) where() table {
 	return table{"machine", "The run", [][]string{
 		{"", ""},
@@ -213,13 +255,17 @@ func (r *report) where() table {
 	}}
 }
 
-func (r *report) writeJSON(name string) error {
+// write writes results.json and the plots.
+func (r *report) write(folder string) error {
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return err
+	}
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
 	b = bytes.ReplaceAll(b, []byte("},{"), []byte("},\n{")) // one series a line
-	return os.WriteFile(name, append(b, '\n'), 0o666)
+	return errors.Join(os.WriteFile(filepath.Join(folder, "results.json"), append(b, '\n'), 0o666), r.plot(folder))
 }
 
 func readReport(name string) (*report, error) {

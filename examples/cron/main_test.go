@@ -2,19 +2,18 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
-	"github.com/seed-ce352c9b/redlock/examples/internal/nodes"
+	"github.com/seed-ce352c9b/redlock/examples/internal/setup"
 )
 
 func TestOncePerInterval(t *testing.T) {
-	db, urls := setup(t)
+	env := setup.Test(t, schema)
 	var runs atomic.Int32
-	err := schedule(t.Context(), db, urls, time.Second, 2, func(context.Context, string) error {
+	err := schedule(t.Context(), env, time.Second, 2, func(context.Context, string) error {
 		runs.Add(1)
 		return nil
 	})
@@ -23,18 +22,18 @@ func TestOncePerInterval(t *testing.T) {
 	}
 }
 
-// A scheduler that is shut down after its run does not let the next one in, though
-// the table would: it is asked about another interval.
+// A scheduler that is shut down after its run keeps the lock from the next one. The
+// table would not: it is asked about another interval.
 func TestOnceThoughTheSchedulerEnds(t *testing.T) {
-	db, urls := setup(t)
+	env := setup.Test(t, schema)
 	tick := time.Now()
 	runs := 0
 	for n := range 2 {
-		l, err := redlock.Open(redlock.Options{}, urls...)
+		l, err := env.Locker("test")
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = once(t.Context(), l, db, "report", time.Hour, tick.Add(time.Duration(n)*time.Hour), func(context.Context) error { runs++; return nil })
+		_, err = once(t.Context(), l, env.DB, "report", time.Hour, tick.Add(time.Duration(n)*time.Hour), func(context.Context) error { runs++; return nil })
 		l.Close()
 		if err != nil {
 			t.Fatal(err)
@@ -45,19 +44,18 @@ func TestOnceThoughTheSchedulerEnds(t *testing.T) {
 	}
 }
 
-// The lock is gone between two ticks of one interval, by an operator's hand. The
-// table remembers.
+// An operator deletes the lock between two ticks of one interval. The table
+// remembers the run.
 func TestOnceThoughTheLockIsGone(t *testing.T) {
-	db, urls := setup(t)
-	l, err := redlock.Open(redlock.Options{}, urls...)
+	env := setup.Test(t, schema)
+	l, err := env.Locker("test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
 	tick := time.Now()
 	runs := 0
 	for range 2 {
-		if _, err := once(t.Context(), l, db, "report", time.Hour, tick, func(context.Context) error { runs++; return nil }); err != nil {
+		if _, err := once(t.Context(), l, env.DB, "report", time.Hour, tick, func(context.Context) error { runs++; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		takeAway(t, l, "cron/report")
@@ -67,12 +65,12 @@ func TestOnceThoughTheLockIsGone(t *testing.T) {
 	}
 }
 
-// takeAway releases a lock that another has.
+// takeAway releases a lock that was left to expire.
 func takeAway(t *testing.T, l *redlock.Locker, key string) {
 	t.Helper()
 	s, err := l.Inspect(t.Context(), key)
 	if err != nil || !s.Held {
-		t.Fatalf("held: %v, %v, want it to be: it was left to expire", s.Held, err)
+		t.Fatalf("held: got %v, %v, want true: the lock was left to expire", s.Held, err)
 	}
 	k, err := l.Adopt(t.Context(), key, s.Value, time.Minute)
 	if err != nil {
@@ -81,19 +79,4 @@ func takeAway(t *testing.T, l *redlock.Locker, key string) {
 	if err := k.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func setup(t *testing.T) (*sql.DB, []string) {
-	t.Helper()
-	urls, stop, err := nodes.URLs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
-	db, err := nodes.Database(schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db, urls
 }

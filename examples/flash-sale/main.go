@@ -1,4 +1,4 @@
-// Flash-sale sells a few items to many buyers from two web servers. Whoever has
+// Flash-sale sells a few items to many buyers from two web servers. The holder of
 // the lock reads the stock, decides, and writes it back.
 package main
 
@@ -7,12 +7,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log"
 	"sync"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
-	"github.com/seed-ce352c9b/redlock/examples/internal/nodes"
+	"github.com/seed-ce352c9b/redlock/examples/internal/setup"
 )
 
 const schema = `
@@ -22,11 +21,11 @@ INSERT INTO stock VALUES ('sku-1', 5, 0);`
 
 var (
 	errSoldOut = errors.New("sold out")
-	errFenced  = errors.New("a later holder of the lock has been here")
+	errFenced  = errors.New("a later holder of the lock has written")
 )
 
-// buy orders one item. While the lock is held by one, the others queue outside the
-// database, and what is decided may take its time.
+// buy orders one item. While one buyer holds the lock, the others wait outside the
+// database, so that the decision may take its time.
 func buy(ctx context.Context, l *redlock.Locker, db *sql.DB, sku, buyer string) error {
 	return l.Run(ctx, "sale/"+sku, 5*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 		left, err := claim(ctx, db, sku, lock.Fence())
@@ -36,14 +35,14 @@ func buy(ctx context.Context, l *redlock.Locker, db *sql.DB, sku, buyer string) 
 		if left == 0 {
 			return errSoldOut
 		}
-		// Here a price is computed, a limit per customer checked, a warehouse asked.
+		// A real shop would compute a price here, check a limit per customer, ask a warehouse.
 		return order(ctx, db, sku, buyer, left-1, lock.Fence())
 	})
 }
 
-// claim puts our fence into the row before it is read. From here on the table
-// refuses those with a smaller one: a holder that slept past its Until can no
-// longer change what we are about to decide by.
+// claim writes our fence into the row and then reads it. From now on the table
+// refuses smaller fences: a holder that slept past its Until can no longer change
+// the stock that we decide on.
 func claim(ctx context.Context, db *sql.DB, sku string, fence int64) (left int, err error) {
 	err = db.QueryRowContext(ctx,
 		`UPDATE stock SET fence = ? WHERE sku = ? AND fence < ? RETURNING left`,
@@ -54,8 +53,8 @@ func claim(ctx context.Context, db *sql.DB, sku string, fence int64) (left int, 
 	return left, err
 }
 
-// order writes if the row is still claimed by us: otherwise we slept, and it was
-// decided anew.
+// order writes if we still have the claim on the row. Otherwise we slept, and a
+// later holder has decided.
 func order(ctx context.Context, db *sql.DB, sku, buyer string, left int, fence int64) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -78,38 +77,27 @@ func order(ctx context.Context, db *sql.DB, sku, buyer string, left int, fence i
 }
 
 func main() {
-	urls, stop, err := nodes.URLs()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer stop()
-	db, err := nodes.Database(schema)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer db.Close()
-	sold, left, err := sale(context.Background(), db, urls, 12)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(sold, "sold,", left, "left")
+	setup.Main(schema, func(ctx context.Context, env *setup.Env) error {
+		sold, left, err := sale(ctx, env, 12)
+		if err == nil {
+			fmt.Println(sold, "sold,", left, "left")
+		}
+		return err
+	})
 }
 
 // sale sends the buyers to two web servers and counts the orders.
-func sale(ctx context.Context, db *sql.DB, urls []string, buyers int) (sold, left int, err error) {
-	var servers [2]*redlock.Locker
-	for i := range servers {
-		if servers[i], err = redlock.Open(redlock.Options{Name: fmt.Sprint("web-", i+1)}, urls...); err != nil {
-			return 0, 0, err
-		}
-		defer servers[i].Close()
+func sale(ctx context.Context, env *setup.Env, buyers int) (sold, left int, err error) {
+	servers, err := env.Lockers("web", 2)
+	if err != nil {
+		return 0, 0, err
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, buyers)
 	for i := range buyers {
 		wg.Go(func() {
 			buyer := fmt.Sprint("buyer-", i)
-			errs[i] = buy(ctx, servers[i%2], db, "sku-1", buyer)
+			errs[i] = buy(ctx, servers[i%2], env.DB, "sku-1", buyer)
 			fmt.Println(buyer, outcome(errs[i]))
 		})
 	}
@@ -119,7 +107,7 @@ func sale(ctx context.Context, db *sql.DB, urls []string, buyers int) (sold, lef
 			return 0, 0, e
 		}
 	}
-	err = db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM orders), left FROM stock`).Scan(&sold, &left)
+	err = env.DB.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM orders), left FROM stock`).Scan(&sold, &left)
 	return sold, left, err
 }
 

@@ -6,24 +6,24 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/seed-ce352c9b/redlock/examples/internal/nodes"
+	"github.com/seed-ce352c9b/redlock/examples/internal/setup"
 )
 
 func TestSellsWhatThereIs(t *testing.T) {
-	db, urls := setup(t)
-	sold, left, err := sale(t.Context(), db, urls, 20)
+	env := setup.Test(t, schema)
+	sold, left, err := sale(t.Context(), env, 20)
 	if err != nil || sold != 5 || left != 0 {
 		t.Errorf("got %d sold, %d left, %v, want 5 sold, 0 left", sold, left, err)
 	}
 }
 
-// Two holders who both believe in their lock, at every interleaving of the steps:
-// what the table lets in is never more than was there.
+// Two holders both take their lock to be valid, at every interleaving of their
+// steps: the table never sells more than the stock.
 func TestTableAloneDoesNotOversell(t *testing.T) {
 	const one, two = 1, 2
 	for _, order := range [][]int64{{one, one, two, two}, {one, two, one, two}, {one, two, two, one}, {two, one, two, one}, {two, one, one, two}, {two, two, one, one}} {
-		db, _ := setup(t)
-		if _, err := db.Exec(`UPDATE stock SET left = 1`); err != nil {
+		env := setup.Test(t, schema)
+		if _, err := env.DB.Exec(`UPDATE stock SET left = 1`); err != nil {
 			t.Fatal(err)
 		}
 		type holder struct {
@@ -35,7 +35,7 @@ func TestTableAloneDoesNotOversell(t *testing.T) {
 		for _, fence := range order {
 			h := holders[fence]
 			if h == nil {
-				left, err := claim(t.Context(), db, "sku-1", fence)
+				left, err := claim(t.Context(), env.DB, "sku-1", fence)
 				if err != nil && !errors.Is(err, errFenced) {
 					t.Fatal(err)
 				}
@@ -45,7 +45,7 @@ func TestTableAloneDoesNotOversell(t *testing.T) {
 			if !h.claimed || h.left == 0 {
 				continue
 			}
-			if err := place(t, db, h.left, fence); err == nil {
+			if err := place(t, env.DB, h.left, fence); err == nil {
 				sold++
 			} else if !errors.Is(err, errFenced) {
 				t.Fatal(err)
@@ -59,19 +59,4 @@ func TestTableAloneDoesNotOversell(t *testing.T) {
 
 func place(t *testing.T, db *sql.DB, left int, fence int64) error {
 	return order(t.Context(), db, "sku-1", fmt.Sprint("buyer-", fence), left-1, fence)
-}
-
-func setup(t *testing.T) (*sql.DB, []string) {
-	t.Helper()
-	urls, stop, err := nodes.URLs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
-	db, err := nodes.Database(schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db, urls
 }

@@ -1,6 +1,6 @@
 // Payments makes the payments of one account one after another, from two
-// processes, around a call to a payment provider that may be slow. Other accounts
-// do not wait.
+// processes. Each calls a payment provider, which may be slow. Other accounts do
+// not wait.
 package main
 
 import (
@@ -8,12 +8,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log"
 	"sync"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
-	"github.com/seed-ce352c9b/redlock/examples/internal/nodes"
+	"github.com/seed-ce352c9b/redlock/examples/internal/setup"
 )
 
 const schema = `
@@ -23,15 +22,15 @@ INSERT INTO accounts VALUES ('acc-7', 100, 0);`
 
 var (
 	errFunds  = errors.New("insufficient funds")
-	errFenced = errors.New("a later holder of the lock has been here")
+	errFenced = errors.New("a later holder of the lock has written")
 )
 
-// A provider moves the money. It must know a payment by its id and move it once,
-// however often it is told: no lock can call back what was sent to it.
+// A provider moves the money. It must recognize a payment by its ID and move it
+// once, however often it is called: no lock can undo a call.
 type provider func(ctx context.Context, paymentID string, amount int) error
 
-// pay makes one payment. Run keeps the lock alive while the provider takes its
-// time, and ends ctx when the lock is lost.
+// pay makes one payment. Run keeps the lock alive while the provider works, and
+// cancels ctx when the lock is lost.
 func pay(ctx context.Context, l *redlock.Locker, db *sql.DB, send provider, account, paymentID string, amount int) error {
 	return l.Run(ctx, "account/"+account, 5*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 		balance, err := claim(ctx, db, account, lock.Fence())
@@ -40,7 +39,7 @@ func pay(ctx context.Context, l *redlock.Locker, db *sql.DB, send provider, acco
 		}
 		done, err := paid(ctx, db, paymentID)
 		if done || err != nil {
-			return err // the same payment, asked for again
+			return err // the same payment, requested again
 		}
 		if balance < amount {
 			return errFunds
@@ -52,8 +51,8 @@ func pay(ctx context.Context, l *redlock.Locker, db *sql.DB, send provider, acco
 	})
 }
 
-// claim puts our fence into the account before the balance is read: from here on
-// nobody with a smaller one can book.
+// claim writes our fence into the account and then reads the balance. From now on,
+// nobody with a smaller fence can book.
 func claim(ctx context.Context, db *sql.DB, account string, fence int64) (balance int, err error) {
 	err = db.QueryRowContext(ctx,
 		`UPDATE accounts SET fence = ? WHERE id = ? AND fence < ? RETURNING balance`,
@@ -69,10 +68,10 @@ func paid(ctx context.Context, db *sql.DB, paymentID string) (done bool, err err
 	return done, err
 }
 
-// book writes the payment and the balance if the account is still claimed by us.
-// errFenced after a payment was sent means: we slept past the lock, and whoever
-// came after us judged by a balance without it. Ask for the payment again: the
-// provider knows it, and it is booked or found to exceed the balance.
+// book writes the payment and the balance if we still have the claim on the account.
+// If it returns errFenced, the payment was sent, but we slept past the lock, and a
+// later holder decided by a balance without it. The payment has to be requested
+// again: the provider recognizes it, and it is booked or exceeds the balance.
 func book(ctx context.Context, db *sql.DB, account, paymentID string, amount int, fence int64) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -97,41 +96,30 @@ func book(ctx context.Context, db *sql.DB, account, paymentID string, amount int
 }
 
 func main() {
-	urls, stop, err := nodes.URLs()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer stop()
-	db, err := nodes.Database(schema)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer db.Close()
-	send := func(ctx context.Context, id string, amount int) error {
-		fmt.Println("provider: sent", amount, "for", id)
-		return nil
-	}
-	booked, balance, err := payAll(context.Background(), db, urls, send)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(booked, "payments booked, balance", balance)
+	setup.Main(schema, func(ctx context.Context, env *setup.Env) error {
+		send := func(ctx context.Context, id string, amount int) error {
+			fmt.Println("provider: sent", amount, "for", id)
+			return nil
+		}
+		booked, balance, err := payAll(ctx, env, send)
+		if err == nil {
+			fmt.Println(booked, "payments booked, balance", balance)
+		}
+		return err
+	})
 }
 
-// payAll asks for six payments of 30 at once, each of them twice.
-func payAll(ctx context.Context, db *sql.DB, urls []string, send provider) (booked, balance int, err error) {
-	var workers [2]*redlock.Locker
-	for i := range workers {
-		if workers[i], err = redlock.Open(redlock.Options{Name: fmt.Sprint("worker-", i+1)}, urls...); err != nil {
-			return 0, 0, err
-		}
-		defer workers[i].Close()
+// payAll requests six payments of 30 at once, each of them twice.
+func payAll(ctx context.Context, env *setup.Env, send provider) (booked, balance int, err error) {
+	workers, err := env.Lockers("worker", 2)
+	if err != nil {
+		return 0, 0, err
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, 12)
 	for i := range errs {
 		wg.Go(func() {
-			errs[i] = pay(ctx, workers[i%2], db, send, "acc-7", fmt.Sprint("pay-", i/2), 30)
+			errs[i] = pay(ctx, workers[i%2], env.DB, send, "acc-7", fmt.Sprint("pay-", i/2), 30)
 		})
 	}
 	wg.Wait()
@@ -140,6 +128,6 @@ func payAll(ctx context.Context, db *sql.DB, urls []string, send provider) (book
 			return 0, 0, e
 		}
 	}
-	err = db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM payments), balance FROM accounts`).Scan(&booked, &balance)
+	err = env.DB.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM payments), balance FROM accounts`).Scan(&booked, &balance)
 	return booked, balance, err
 }

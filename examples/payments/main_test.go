@@ -2,22 +2,20 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/seed-ce352c9b/redlock"
-	"github.com/seed-ce352c9b/redlock/examples/internal/nodes"
+	"github.com/seed-ce352c9b/redlock/examples/internal/setup"
 )
 
 func TestPaysOnceEachAndNotMoreThanThereIs(t *testing.T) {
-	db, urls := setup(t)
+	env := setup.Test(t, schema)
 	var mu sync.Mutex
 	sent := map[string]int{}
 	inside := 0
-	booked, balance, err := payAll(t.Context(), db, urls, func(_ context.Context, id string, _ int) error {
+	booked, balance, err := payAll(t.Context(), env, func(_ context.Context, id string, _ int) error {
 		mu.Lock()
 		sent[id]++
 		if inside++; inside > 1 {
@@ -40,43 +38,27 @@ func TestPaysOnceEachAndNotMoreThanThereIs(t *testing.T) {
 	}
 }
 
-// The holder's lock is gone when the provider answers: another has claimed the
-// account. Nothing is booked, and the error says so.
+// Another holder has claimed the account when the provider replies. Nothing is
+// booked, and pay returns errFenced.
 func TestLateHolderDoesNotBook(t *testing.T) {
-	db, urls := setup(t)
-	l, err := redlock.Open(redlock.Options{}, urls...)
+	env := setup.Test(t, schema)
+	l, err := env.Locker("test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	err = pay(t.Context(), l, db, func(ctx context.Context, _ string, _ int) error {
+	err = pay(t.Context(), l, env.DB, func(ctx context.Context, _ string, _ int) error {
 		s, err := l.Inspect(ctx, "account/acc-7")
 		if err != nil {
 			return err
 		}
-		_, err = claim(ctx, db, "acc-7", s.Fence+1)
+		_, err = claim(ctx, env.DB, "acc-7", s.Fence+1)
 		return err
 	}, "acc-7", "pay-1", 30)
 	if !errors.Is(err, errFenced) {
 		t.Errorf("got %v, want %v", err, errFenced)
 	}
 	var balance int
-	if err := db.QueryRow(`SELECT balance FROM accounts`).Scan(&balance); err != nil || balance != 100 {
+	if err := env.DB.QueryRow(`SELECT balance FROM accounts`).Scan(&balance); err != nil || balance != 100 {
 		t.Errorf("balance: got %d, %v, want 100", balance, err)
 	}
-}
-
-func setup(t *testing.T) (*sql.DB, []string) {
-	t.Helper()
-	urls, stop, err := nodes.URLs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
-	db, err := nodes.Database(schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db, urls
 }

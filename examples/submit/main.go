@@ -1,6 +1,6 @@
-// Submit takes a form that may be sent twice: by a double click, a reload, a proxy
-// that tries again, to two web servers. The lock turns the second away while the
-// first is worked on; the table answers it afterwards, and decides.
+// Submit accepts a form that may be sent twice to two web servers: by a double
+// click, a reload, or a proxy that retries. While the first request is processed,
+// the lock rejects the second; afterwards the table answers it, and decides.
 package main
 
 import (
@@ -8,25 +8,24 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log"
 	"sync"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
-	"github.com/seed-ce352c9b/redlock/examples/internal/nodes"
+	"github.com/seed-ce352c9b/redlock/examples/internal/setup"
 )
 
 const schema = `
 CREATE TABLE submissions (form TEXT PRIMARY KEY, fence INTEGER NOT NULL, receipt TEXT);`
 
 var (
-	errBusy   = errors.New("the form is being worked on, ask again") // HTTP 409
-	errFenced = errors.New("a later holder of the lock has been here")
+	errBusy   = errors.New("the form is being processed, try again") // HTTP 409
+	errFenced = errors.New("a later holder of the lock has written")
 )
 
-// submit works on a form once and returns the receipt, of now or of before. The
-// form's id was drawn when the page was made: it is the same however often the
-// form is sent.
+// submit processes a form once and returns its receipt, which may be from an earlier
+// call. The form's ID was drawn when the page was made, so it is the same however
+// often the form is sent.
 func submit(ctx context.Context, l *redlock.Locker, db *sql.DB, form string, work func(ctx context.Context) (receipt string, err error)) (string, error) {
 	lock, err := l.TryAcquire(ctx, "submit/"+form, 5*time.Second)
 	if errors.Is(err, redlock.ErrHeld) {
@@ -44,12 +43,12 @@ func submit(ctx context.Context, l *redlock.Locker, db *sql.DB, form string, wor
 		return receipt, err
 	}
 	if receipt, err = work(held); err != nil {
-		return "", err // the claim stays without a receipt: sent again, it is worked on again
+		return "", err // the claim stays without a receipt: if the form is sent again, it is processed again
 	}
 	return receipt, finish(held, db, form, receipt, lock.Fence())
 }
 
-// claim books the form for our fence unless it has a receipt, which it returns.
+// claim books the form for our fence. If the form has a receipt, claim returns that instead.
 func claim(ctx context.Context, db *sql.DB, form string, fence int64) (receipt string, err error) {
 	_, err = db.ExecContext(ctx,
 		`INSERT INTO submissions (form, fence) VALUES (?, ?)
@@ -69,7 +68,7 @@ func claim(ctx context.Context, db *sql.DB, form string, fence int64) (receipt s
 	return done.String, nil
 }
 
-// finish stores the receipt if the form is still booked for us.
+// finish stores the receipt if the form is still booked for our fence.
 func finish(ctx context.Context, db *sql.DB, form, receipt string, fence int64) error {
 	res, err := db.ExecContext(ctx, `UPDATE submissions SET receipt = ? WHERE form = ? AND fence = ?`, receipt, form, fence)
 	if err != nil {
@@ -82,45 +81,30 @@ func finish(ctx context.Context, db *sql.DB, form, receipt string, fence int64) 
 }
 
 func main() {
-	urls, stop, err := nodes.URLs()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer stop()
-	db, err := nodes.Database(schema)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer db.Close()
-	if err := click(context.Background(), db, urls, func(ctx context.Context) (string, error) {
-		fmt.Println("working on it")
-		time.Sleep(100 * time.Millisecond)
-		return "receipt-1", nil
-	}); err != nil {
-		log.Fatal(err)
-	}
+	setup.Main(schema, func(ctx context.Context, env *setup.Env) error {
+		return click(ctx, env, func(ctx context.Context) (string, error) {
+			fmt.Println("working on it")
+			time.Sleep(100 * time.Millisecond)
+			return "receipt-1", nil
+		})
+	})
 }
 
 // click sends one form to two web servers at once, and then once more.
-func click(ctx context.Context, db *sql.DB, urls []string, work func(ctx context.Context) (string, error)) error {
-	var servers [2]*redlock.Locker
-	for i := range servers {
-		l, err := redlock.Open(redlock.Options{Name: fmt.Sprint("web-", i+1)}, urls...)
-		if err != nil {
-			return err
-		}
-		defer l.Close()
-		servers[i] = l
+func click(ctx context.Context, env *setup.Env, work func(ctx context.Context) (string, error)) error {
+	servers, err := env.Lockers("web", 2)
+	if err != nil {
+		return err
 	}
 	var wg sync.WaitGroup
 	for i, l := range servers {
 		wg.Go(func() {
-			receipt, err := submit(ctx, l, db, "form-9", work)
+			receipt, err := submit(ctx, l, env.DB, "form-9", work)
 			fmt.Printf("web-%d: %q %v\n", i+1, receipt, err)
 		})
 	}
 	wg.Wait()
-	receipt, err := submit(ctx, servers[1], db, "form-9", work)
+	receipt, err := submit(ctx, servers[1], env.DB, "form-9", work)
 	fmt.Printf("later: %q %v\n", receipt, err)
 	return err
 }

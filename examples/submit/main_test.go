@@ -2,59 +2,58 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"testing"
 
 	"github.com/seed-ce352c9b/redlock"
-	"github.com/seed-ce352c9b/redlock/examples/internal/nodes"
+	"github.com/seed-ce352c9b/redlock/examples/internal/setup"
 )
 
 func TestWorkedOnOnce(t *testing.T) {
-	db, urls := setup(t)
-	a, b := open(t, urls), open(t, urls)
+	env := setup.Test(t, schema)
+	a, b := open(t, env), open(t, env)
 	worked := 0
 	work := func(ctx context.Context) (string, error) {
 		worked++
-		// The same form, while it is worked on:
-		if _, err := submit(ctx, b, db, "form-9", nil); !errors.Is(err, errBusy) {
+		// The same form, while it is processed:
+		if _, err := submit(ctx, b, env.DB, "form-9", nil); !errors.Is(err, errBusy) {
 			t.Errorf("sent again meanwhile: got %v, want %v", err, errBusy)
 		}
 		return "receipt-1", nil
 	}
 	for range 2 {
-		if got, err := submit(t.Context(), a, db, "form-9", work); got != "receipt-1" || err != nil {
+		if got, err := submit(t.Context(), a, env.DB, "form-9", work); got != "receipt-1" || err != nil {
 			t.Errorf("got %q, %v, want the receipt", got, err)
 		}
 	}
 	if worked != 1 {
-		t.Errorf("worked on %d times, want once", worked)
+		t.Errorf("processed %d times, want once", worked)
 	}
 }
 
 func TestFailedWorkIsTriedAgain(t *testing.T) {
-	db, urls := setup(t)
-	l := open(t, urls)
+	env := setup.Test(t, schema)
+	l := open(t, env)
 	broken := errors.New("broken")
-	if _, err := submit(t.Context(), l, db, "form-9", func(context.Context) (string, error) { return "", broken }); !errors.Is(err, broken) {
+	if _, err := submit(t.Context(), l, env.DB, "form-9", func(context.Context) (string, error) { return "", broken }); !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)
 	}
-	got, err := submit(t.Context(), l, db, "form-9", func(context.Context) (string, error) { return "receipt-2", nil })
+	got, err := submit(t.Context(), l, env.DB, "form-9", func(context.Context) (string, error) { return "receipt-2", nil })
 	if got != "receipt-2" || err != nil {
 		t.Errorf("sent again: got %q, %v, want receipt-2", got, err)
 	}
 }
 
-// Whoever slept past the lock while working can not store a receipt.
+// A holder that slept past the lock while it worked cannot store a receipt.
 func TestLateHolderDoesNotFinish(t *testing.T) {
-	db, urls := setup(t)
-	l := open(t, urls)
-	_, err := submit(t.Context(), l, db, "form-9", func(ctx context.Context) (string, error) {
+	env := setup.Test(t, schema)
+	l := open(t, env)
+	_, err := submit(t.Context(), l, env.DB, "form-9", func(ctx context.Context) (string, error) {
 		s, err := l.Inspect(ctx, "submit/form-9")
 		if err != nil {
 			return "", err
 		}
-		_, err = claim(ctx, db, "form-9", s.Fence+1)
+		_, err = claim(ctx, env.DB, "form-9", s.Fence+1)
 		return "late", err
 	})
 	if !errors.Is(err, errFenced) {
@@ -62,27 +61,11 @@ func TestLateHolderDoesNotFinish(t *testing.T) {
 	}
 }
 
-func open(t *testing.T, urls []string) *redlock.Locker {
+func open(t *testing.T, env *setup.Env) *redlock.Locker {
 	t.Helper()
-	l, err := redlock.Open(redlock.Options{}, urls...)
+	l, err := env.Locker("test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
 	return l
-}
-
-func setup(t *testing.T) (*sql.DB, []string) {
-	t.Helper()
-	urls, stop, err := nodes.URLs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
-	db, err := nodes.Database(schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db, urls
 }
