@@ -15,7 +15,7 @@ import (
 func TestReadmeIsExamples(t *testing.T) {
 	words := func(text string) string { return strings.Join(strings.Fields(text), " ") }
 	examples := words(readText(t, "example_test.go"))
-	for _, file := range []string{"README.md", "docs/operations.md", "docs/operations.md"} {
+	for _, file := range []string{"README.md", "docs/guide.md", "docs/operations.md"} {
 		blocks := 0
 		for i, part := range strings.Split(readText(t, file), "```") {
 			code, ok := strings.CutPrefix(part, "go\n")
