@@ -1,6 +1,16 @@
 package redlock
 
-import "time"
+import (
+	"bufio"
+	crand "crypto/rand"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
 
 // An instant is one moment on two clocks. The steady clock (CLOCK_MONOTONIC on
 // Linux) never jumps, but stands still while a machine is suspended; the wall
@@ -24,4 +34,35 @@ type clock func() instant
 func realClock() instant {
 	t := time.Now()
 	return instant{at: t, wall: t.UnixMicro()}
+}
+
+// A source is where a Locker's randomness comes from: uuids from the system's
+// generator, read in larger pieces, and the spread of pauses from a quick one.
+// Tests put a seeded one in.
+type source struct {
+	mu     sync.Mutex
+	bytes  io.Reader
+	spread *rand.Rand
+}
+
+func newSource() *source {
+	return &source{bytes: bufio.NewReaderSize(crand.Reader, 1024), spread: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+}
+
+// uuid is a new random uuid (RFC 9562, version 4) as text.
+func (s *source) uuid() string {
+	s.mu.Lock()
+	id, err := uuid.NewRandomFromReader(s.bytes)
+	s.mu.Unlock()
+	if err != nil { // crypto/rand never fails; a lock with a guessable value must not be made
+		panic(fmt.Sprintf("redlock: no randomness: %v", err))
+	}
+	return id.String()
+}
+
+// float is in [0,1).
+func (s *source) float() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.spread.Float64()
 }

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -229,3 +230,64 @@ func (e *QuorumError) Unwrap() []error {
 // or a Round's Holder, or a Status' Value. Any other value gives "": it is what another
 // client has stored, and may be a secret, as redsync's, by which its lock is released.
 func Label(value string) string { return wire.LabelOf(value) }
+
+// ended is the error of a call that the caller's ctx or Close ended. It matches
+// the ctx's error, its cause, and what the last decided round came to.
+func (l *Locker) ended(ctx context.Context, e *acquireCall) error {
+	err := &endedError{what: fmt.Sprintf("redlock: %s %q", e.op, wire.Clip(e.name.Key)), after: l.now().since(e.began), attempts: e.attempt}
+	if ctx.Err() != nil {
+		err.why = append(err.why, ctx.Err())
+		if cause := context.Cause(ctx); cause != ctx.Err() {
+			err.why = append(err.why, cause)
+		}
+	} else {
+		err.why = append(err.why, ErrClosed)
+	}
+	err.last, err.before = l.lastKnown(e)
+	err.inLine = e.waiter.queue != nil
+	return err
+}
+
+// An endedError says that somebody ended a call, and how far it had come.
+type endedError struct {
+	what     string
+	why      []error
+	after    time.Duration
+	attempts int
+	inLine   bool         // of callers that wait; only the first of them asks the nodes
+	before   int          // how many stand before it there
+	last     *QuorumError // of the last round; nil: none was sent
+}
+
+func (e *endedError) Error() string {
+	s := e.what + ": "
+	if e.why[0] == ErrClosed {
+		s += "locker closed"
+	} else {
+		s += e.why[len(e.why)-1].Error()
+	}
+	if e.last == nil {
+		return s
+	}
+	s += " after " + wire.Short(e.after)
+	switch {
+	case e.attempts > 0 || !e.inLine:
+		s += fmt.Sprintf(", attempt %d", e.attempts)
+	case e.before == 0:
+		s += ", without an attempt"
+	case e.before == 1:
+		s += ", behind 1 caller of this process"
+	case e.before < maxBefore:
+		s += fmt.Sprintf(", behind %d callers of this process", e.before)
+	default:
+		s += fmt.Sprintf(", behind %d or more callers of this process", e.before)
+	}
+	return s + ": " + e.last.reason() + " (" + e.last.Round.votes() + ")"
+}
+
+func (e *endedError) Unwrap() []error {
+	if e.last == nil {
+		return e.why
+	}
+	return append([]error{e.last}, e.why...)
+}

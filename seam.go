@@ -3,6 +3,8 @@ package redlock
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/lane"
@@ -28,4 +30,51 @@ func seamed(opt Options, steady, wall func() time.Time, seed uint64, nodes ...No
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
 	return newLocker(opt, nodes, now, &source{bytes: rand.NewChaCha8(key), spread: rand.New(rand.NewPCG(seed, 1))})
+}
+
+// peek returns what seam.Peek tells tests. Each number is read under its own lock: the snapshot is not atomic.
+func (l *Locker) peek() (s seam.State) {
+	l.mu.Lock()
+	s.Held, s.Leaving = l.held.n, len(l.cleanups)
+	l.mu.Unlock()
+	l.queues.mu.Lock()
+	s.Queues, s.Channels = len(l.queues.queues), len(l.queues.byChannel)
+	l.queues.mu.Unlock()
+	s.Nodes = make([]seam.NodeState, len(l.lanes))
+	for i, ln := range l.lanes {
+		n := &s.Nodes[i]
+		n.Owed, n.Down, n.Stuck = ln.State()
+		if e := l.queues.subscribers[i]; e != nil {
+			n.Subscribed = e.Confirmed()
+		}
+	}
+	return s
+}
+
+// unlocked reports whether each mutex of the Locker, its queues and its lanes can be locked. Other goroutines
+// may hold one for a moment, so it tries repeatedly.
+func (l *Locker) unlocked() bool {
+	unlocked := []func() bool{tryLock(&l.mu), tryLock(&l.queues.mu)}
+	for _, ln := range l.lanes {
+		unlocked = append(unlocked, ln.Unlocked)
+	}
+	for _, yes := range unlocked {
+		for tries := 0; !yes(); tries++ {
+			if tries == 100_000 {
+				return false
+			}
+			runtime.Gosched()
+		}
+	}
+	return true
+}
+
+func tryLock(mu *sync.Mutex) func() bool {
+	return func() bool {
+		if !mu.TryLock() {
+			return false
+		}
+		mu.Unlock()
+		return true
+	}
 }

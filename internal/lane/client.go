@@ -27,7 +27,7 @@ type (
 	}
 )
 
-// kindOf recognises a Node by its methods and by those of what it embeds. Of several
+// KindOf recognises a Node by its methods and by those of what it embeds. Of several
 // kinds it is the one that needs the most care. A wrapper that keeps its client in an
 // ordinary field and has no Options method is of unknown kind.
 func KindOf(node Client) (kind wire.NodeKind) {
@@ -82,7 +82,7 @@ func embeddedIn(v reflect.Value, depth int, yield func(reflect.Value) bool) (mor
 	return true
 }
 
-// nodeName is the address by which errors call a node, or its number.
+// NodeName is the address by which errors call a node, or its number.
 func NodeName(i int, node Client) string {
 	if addr := clientAddr(node); addr != "" {
 		return addr

@@ -1,13 +1,8 @@
 package lane
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/wire"
@@ -47,81 +42,10 @@ const (
 // can at a distance.
 var MinBatches = 1
 
-// A phase is how far a call has come. Guarded by its lane's mu.
-type phase uint8
-
-const (
-	waiting phase = iota // for the call before it, on the same node for the same lock
-	queued
-	sent
-	finished // its reply is known, or was given up
-)
-
-// A call is one question to one node. It is finished exactly once: by its answer,
-// by its deadline, or without having been sent.
-type Call struct {
-	Ln    *Lane
-	Voter Voter // gets the vote; nil if nobody counts it
-	Q     *wire.Question
-	I     int // which node, in New's order
-
-	deadline         time.Time
-	next             []*Call  // wait for this one
-	one              [1]*Call // for the first of them, mostly the only one
-	prior            *Call    // the last one before it that was about the same value
-	waits            int32    // for so many
-	phase            phase
-	mayBeOvertaken   bool                 // something before it may be executed later than it
-	SkipIfRolledBack bool                 // touch: not where the call before it is rolled back, which does the same
-	Raised           bool                 // the register may have been raised for our value
-	owed             bool                 // what it asks is owed; guarded by ln.mu
-	RaisedBefore     bool                 // touch: an attempt before that call has raised the register
-	asText           bool                 // its script goes as text
-	check            bool                 // and looks at what the server is, see guard.go
-	plain            bool                 // SET NX goes without GET
-	MayHold          bool                 // our value may be on the node
-	MayArriveLate    bool                 // and a command that would put it there may yet be executed
-	Voted            bool                 // guarded by b.mu
-	CountedAs        wire.Answer          // what a value that is not there counted as, see quorum call.gone; guarded by b.mu
-	Reply            wire.Reply           // final once finished
-	Took             time.Duration        // since the quorum call's start
-	Follow           atomic.Pointer[Call] // the heal that this call's answer asked for
-}
-
-// A Voter counts what calls come to. It is asked with the lane's mu held, except that
-// Vote is called with no lock held.
-type Voter interface {
-	Vote(c *Call)
-	Began() time.Time
-	IsOver() bool  // nobody counts the votes to come
-	IsFinal() bool // it is the last question about a lock
-}
-
-// A Client is what a lane needs of a client.
-type Client interface {
-	Process(ctx context.Context, cmd redis.Cmder) error
-	Pipeline() redis.Pipeliner
-}
-
-// A batch is one pipeline under way. Its slices and its pipeline, which is empty
-// once executed, are used again.
-type batch struct {
-	calls    []*Call
-	asked    [][2]wire.Command // of each call
-	results  []result          // for each call
-	cmds     []redis.Cmder     // all of it, in the order of the calls
-	ready    []*Call           // to be delivered after landing
-	pipe     redis.Pipeliner
-	sent     time.Time
-	number   uint64 // 1 for the lane's first
-	stuck    bool   // given up: it has lost its place among the lane's batches
-	panicked bool   // the client panicked, and may not have let go of what it was given
-}
-
 // Locks are taken in this order: a Lock's mu, the Locker's mu or a lane's mu, a
 // quorum call's mu. Votes are cast with none of them held.
 
-// A lane is the way to one node. Callers' questions wait in its queue and travel
+// A Lane is the way to one node. Callers' questions wait in its queue and travel
 // in batches; each is answered within its own patience or given up. A node that
 // let one time out is down: it gets PINGs and nothing else until it has answered
 // one and what is owed to it (owed.go), so that it costs nobody any time.
@@ -167,7 +91,7 @@ func New(i int, node Client, met *Servers, guarded bool) *Lane {
 	}
 }
 
-// ask puts a call to the node after others on the same node are finished. Its vote
+// Ask puts a call to the node after others on the same node are finished. Its vote
 // may be cast before ask returns, so the caller must hold no lock that a vote takes.
 func (ln *Lane) Ask(c *Call, after ...*Call) {
 	ln.mu.Lock()
@@ -206,7 +130,7 @@ func (ln *Lane) start(c *Call, after []*Call) []*Call {
 	return ln.begin(c, nil)
 }
 
-// askBoth is ask for two calls, the second right behind the first: where that goes out
+// AskBoth is ask for two calls, the second right behind the first: where that goes out
 // at once they travel in one batch, on one connection. Otherwise it waits for it.
 func (ln *Lane) AskBoth(c, then *Call, after ...*Call) {
 	ln.mu.Lock()
@@ -224,45 +148,12 @@ func (ln *Lane) AskBoth(c, then *Call, after ...*Call) {
 	deliver(ready)
 }
 
-// waitFor has the call begin after another is finished. Needs ln.mu.
-func (c *Call) waitFor(before *Call) {
-	if before.next == nil {
-		before.next = before.one[:0]
-	}
-	before.next = append(before.next, c)
-	c.waits++
-}
-
-// learn takes over what a call that goes before this one left behind. Needs ln.mu.
-func (c *Call) learn(before *Call) {
-	if before.Q.Value == c.Q.Value {
-		c.MayHold = c.MayHold || before.MayHold
-		c.MayArriveLate = c.MayArriveLate || before.MayArriveLate
-		c.mayBeOvertaken = c.mayBeOvertaken || before.Reply.Silent
-		c.Raised = c.Raised || before.Raised
-		c.owed = c.owed || before.owed && before.Q.Kind == c.Q.Kind
-		c.prior = before
-	}
-	if c.SkipIfRolledBack && (before.MayHold || !before.Reply.Sent && !c.RaisedBefore) {
-		c.MayHold = false
-	}
-}
-
-// settled finishes a call whose answer is known from before.
+// Settled finishes a call whose answer is known from before.
 func (ln *Lane) Settled(c *Call, rep wire.Reply) {
 	ln.mu.Lock()
 	ready := ln.finish(c, rep, nil)
 	ln.mu.Unlock()
 	deliver(ready)
-}
-
-// deliver casts the votes of finished calls. No lane is locked meanwhile.
-func deliver(ready []*Call) {
-	Each(0, len(ready), func(i int) {
-		if c := ready[i]; c.Voter != nil {
-			c.Voter.Vote(c)
-		}
-	})
 }
 
 // begin starts a call that waits for no other. It and the functions below need ln.mu
@@ -295,22 +186,6 @@ func (ln *Lane) begin(c *Call, ready []*Call) []*Call {
 		return ln.finish(c, prior.Reply, ready) // not ours there: nothing to raise
 	}
 	return ln.submit(c, ready)
-}
-
-// superseded reports that another call waits behind this one which does not build on
-// it. A raise does: it is for nodes that said yes to the acquire.
-func (c *Call) superseded() bool {
-	yes := false
-	for _, n := range c.next {
-		switch n.Q.Kind {
-		case wire.AskRaise:
-			return false
-		case wire.AskLeave, wire.AskTouch: // who has won leaves the queue, or gives registers a life, and wants the lock on every node
-		default:
-			yes = true
-		}
-	}
-	return yes
 }
 
 // submit queues a call, or fails it at once where the node is not to be used.
@@ -396,208 +271,6 @@ func (ln *Lane) finish(c *Call, rep wire.Reply, ready []*Call) []*Call {
 	}
 	clear(ln.starts)
 	ln.starts, ln.starting = ln.starts[:0], false
-	return ready
-}
-
-// sendLoop sends batches until the queue is empty or its place is gone.
-func (ln *Lane) sendLoop() {
-	for {
-		ln.mu.Lock()
-		f := ln.nextBatch()
-		if f == nil {
-			ln.running--
-			ln.notifyIdle()
-			ln.mu.Unlock()
-			return
-		}
-		hello := !ln.identified
-		ln.mu.Unlock()
-
-		info, err := f.exec(ln, hello)
-		took := time.Since(f.sent)
-
-		ln.mu.Lock()
-		ready := ln.complete(f, info, err, took)
-		ln.mu.Unlock()
-		deliver(ready)
-
-		ln.mu.Lock()
-		stuck := f.stuck
-		ln.recycle(f, ready)
-		ln.mu.Unlock()
-		if stuck {
-			return
-		}
-		// Those whom this batch has answered have something to ask again: let them, and
-		// the next one is larger.
-		runtime.Gosched()
-	}
-}
-
-// nextBatch takes the next batch from the queue.
-func (ln *Lane) nextBatch() *batch {
-	n, bytes := 0, 0
-	for n < len(ln.queue) && n < maxBatchCalls && (n == 0 || bytes+ln.queue[n].Q.Bytes <= MaxBatchBytes) {
-		bytes += ln.queue[n].Q.Bytes
-		n++
-	}
-	if n == 0 {
-		return nil
-	}
-	var f *batch
-	if i := len(ln.spare) - 1; i >= 0 {
-		f, ln.spare = ln.spare[i], ln.spare[:i]
-	} else {
-		f = new(batch)
-	}
-	f.calls = append(f.calls, ln.queue[:n]...)
-	f.sent = time.Now()
-	ln.batchesSent++
-	f.number = ln.batchesSent
-	rest := copy(ln.queue, ln.queue[n:])
-	clear(ln.queue[rest:])
-	ln.queue = ln.queue[:rest]
-	for _, c := range f.calls {
-		c.phase = sent
-		// The wait in our own queue says nothing about the node.
-		c.deadline = f.sent.Add(c.Q.Patience.With(ln.rtt))
-		ln.arm(f.sent, c.deadline)
-	}
-	ln.batches = append(ln.batches, f)
-	return f
-}
-
-// recycle keeps a landed batch for later, empty.
-func (ln *Lane) recycle(f *batch, ready []*Call) {
-	clear(ready)
-	if f.panicked {
-		return
-	}
-	clear(f.calls)
-	clear(f.asked)
-	clear(f.results)
-	clear(f.cmds)
-	f.calls, f.asked, f.results, f.cmds, f.ready, f.stuck = f.calls[:0], f.asked[:0], f.results[:0], f.cmds[:0], ready[:0], false
-	if len(ln.spare) < maxBatches {
-		ln.spare = append(ln.spare, f)
-	}
-}
-
-// result is what a batch brought for a call; kept apart from call.rep because
-// the deadline may have settled the call meanwhile.
-type result struct {
-	reply wire.Reply
-	again bool // not executed: send it again, in the other form
-}
-
-// exec sends the batch to the lane's node and reads all answers. hello: asks it first
-// what it is.
-func (f *batch) exec(ln *Lane, hello bool) (info *wire.Introduction, err error) {
-	var who *[2]wire.Command
-	if hello {
-		who = new([2]wire.Command)
-		for i, section := range ln.Kind.Introductions() {
-			who[i] = wire.NewCommand([]any{"info", section})
-			f.cmds = append(f.cmds, &who[i])
-		}
-	}
-	if ln.guarded {
-		f.check(ln.Direct)
-	}
-	f.asked = slices.Grow(f.asked, len(f.calls))[:len(f.calls)] // at once: go-redis gets pointers into it
-	for i, c := range f.calls {
-		for j := range c.Q.Cmds {
-			if args := c.Q.Args(j, c.asText, c.plain, c.check); args != nil {
-				f.asked[i][j] = wire.NewCommand(args)
-				f.cmds = append(f.cmds, &f.asked[i][j])
-			}
-		}
-	}
-	err = f.exchange(ln.Node)
-	_, f.panicked = err.(*wire.PanicError)
-	if hello {
-		info = wire.Introduce(&who[0], &who[1], err)
-	}
-	for i, c := range f.calls {
-		rep := c.Q.Read(f.asked[i][:], c.plain, err)
-		rep.Err = ln.Kind.Advise(rep.Err)
-		f.results = append(f.results, result{reply: rep, again: rep.Again(c.Q, c.asText, c.plain)})
-	}
-	if ln.guarded {
-		f.doubt()
-	}
-	return info, err
-}
-
-// exchange has the node's client send the batch.
-func (f *batch) exchange(node Client) (err error) {
-	defer wire.Recovered(&err)
-	ctx := context.Background()
-	if f.pipe == nil {
-		f.pipe = node.Pipeline()
-	}
-	_ = f.pipe.BatchProcess(ctx, f.cmds...) // only queues
-	_, err = f.pipe.Exec(ctx)
-	return err
-}
-
-// complete settles the calls of a batch with what it brought.
-func (ln *Lane) complete(f *batch, info *wire.Introduction, err error, took time.Duration) []*Call {
-	ready := f.ready
-	ln.batches = slices.DeleteFunc(ln.batches, func(g *batch) bool { return g == f })
-	if f.stuck {
-		ln.stuck--
-	}
-	var way *wire.NodeError // it did not come through: the node is to be probed
-	for i := range f.results {
-		if rep := &f.results[i].reply; rep.Err != nil && (rep.Silent || !rep.Sent) {
-			way = rep.Err
-		}
-	}
-	if way == nil {
-		ln.measure(took)
-		if ln.down != nil {
-			ln.wakeProbe() // alive: the probe need not wait out its pause
-		}
-	}
-	var replica *wire.NodeError
-	if info != nil {
-		replica = info.Replica
-		ln.identified = replica == nil // it is asked again until it is promoted
-		if info.RunID != "" {
-			ln.duplicate = ln.servers.add(ln, info.RunID)
-		}
-	}
-	var again []*Call
-	for i, c := range f.calls {
-		if c.phase == finished {
-			continue // given up; what it may have left behind is owed
-		}
-		switch {
-		case ln.duplicate != nil:
-			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Sent: true, Stored: f.results[i].reply.Stored, Err: ln.duplicate}, ready)
-		case replica != nil && !c.Q.Kind.Cleans():
-			rep := f.results[i].reply // one that may be written to has executed it
-			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Sent: rep.Sent, Silent: rep.Silent, Stored: rep.Stored, Err: replica}, ready)
-		case f.results[i].again && !ln.closed:
-			c.asText, c.plain = c.Q.Script != nil, c.Q.Script == nil
-			ln.plain = ln.plain || c.plain
-			c.phase = queued
-			again = append(again, c)
-		default:
-			ready = ln.finish(c, f.results[i].reply, ready)
-		}
-	}
-	if len(again) > 0 {
-		ln.queue = append(again, ln.queue...)
-	}
-	if way != nil && wire.NeverLeft(err) {
-		ready = ln.suspect(way, ready)
-	}
-	if f.stuck {
-		ln.launch()
-		ln.notifyIdle()
-	}
 	return ready
 }
 
@@ -712,7 +385,7 @@ func (ln *Lane) isIdle() bool {
 	return len(ln.queue) == 0 && ln.running == 0 && (ln.down != nil || ln.owed.len() == 0)
 }
 
-// whenIdle calls f, with ln.mu held, once nothing is under way to the node, or it is
+// WhenIdle calls f, with ln.mu held, once nothing is under way to the node, or it is
 // down; answered says which.
 func (ln *Lane) WhenIdle(f func(answered bool)) {
 	ln.mu.Lock()
@@ -721,7 +394,7 @@ func (ln *Lane) WhenIdle(f func(answered bool)) {
 	ln.notifyIdle()
 }
 
-// close fails what waits and ends the probe. Flights end with their connections.
+// Close fails what waits and ends the probe. Flights end with their connections.
 func (ln *Lane) Close() {
 	ln.mu.Lock()
 	ln.closed = true
@@ -762,66 +435,14 @@ func (ln *Lane) Unlocked() bool {
 	return true
 }
 
-// A Servers knows which server each lane leads to. One server under two names
-// would be counted twice: half the nodes could then make a majority of servers.
-type Servers struct {
-	mu    sync.Mutex
-	lanes map[string]*Lane // by run_id
-	err   error            // the first pair met
-}
-
-// add enters a lane's server. An error says that another lane leads to it.
-func (r *Servers) add(ln *Lane, runID string) *wire.NodeError {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	other := r.lanes[runID]
-	if other == nil {
-		if r.lanes == nil {
-			r.lanes = make(map[string]*Lane)
-		}
-		r.lanes[runID] = ln
-		return nil
-	}
-	if other == ln {
-		return nil
-	}
-	if r.err == nil {
-		r.err = fmt.Errorf("redlock: nodes %q and %q are one server (run_id %s): list every master once", other.Name, ln.Name, runID)
-	}
-	e := wire.NewNodeError("same server as "+other.Name, errors.New("same server"))
-	e.Transient = false
-	return e
-}
-
-func (r *Servers) Duplicates() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.err
-}
-
-// owedSince notes that what c asks is owed already, because of an earlier call.
+// OwedSince notes that what c asks is owed already, because of an earlier call.
 func (ln *Lane) OwedSince(c, earlier *Call) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	c.owed = earlier.owed
 }
 
-// each calls f for i to n-1, for the rest of them also if one does not return: f may cast a
-// vote, a vote may decide a round, and then the user's Observe may panic. On the goroutine of
-// a caller who recovers from that nothing may be left half done.
-func Each(i, n int, f func(i int)) {
-	defer func() {
-		if i < n {
-			Each(i, n, f)
-		}
-	}()
-	for i < n {
-		i++
-		f(i - 1)
-	}
-}
-
-// silentIn is after how long the node counts as silent. While nothing is under way, as
+// SilentIn is after how long the node counts as silent. While nothing is under way, as
 // between two tries of what is owed to it, that time has not begun.
 func (ln *Lane) SilentIn(after time.Duration) time.Duration {
 	ln.mu.Lock()

@@ -45,7 +45,7 @@ type Listener interface {
 	Subscribed(i int, channel string, yes bool)
 }
 
-// An subscriber listens to one node. Its goroutines run while there is a channel to
+// An Subscriber listens to one node. Its goroutines run while there is a channel to
 // listen to.
 type Subscriber struct {
 	i        int
@@ -68,7 +68,7 @@ func New(i int, node Client, tell Listener) *Subscriber {
 	return &Subscriber{i: i, node: node, listener: tell, want: make(map[string]bool), changed: make(chan struct{}, 1)}
 }
 
-// listen subscribes to a channel. It does not wait for anything.
+// Listen subscribes to a channel. It does not wait for anything.
 func (e *Subscriber) Listen(channel string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -87,7 +87,7 @@ func (e *Subscriber) Listen(channel string) {
 	e.Over.Go(func() { e.run(ctx) })
 }
 
-// ignore ends the subscription to a channel.
+// Ignore ends the subscription to a channel.
 func (e *Subscriber) Ignore(channel string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,7 +105,7 @@ func (e *Subscriber) poke() {
 	}
 }
 
-// close ends the connection. The goroutines end with it, or with the client's own
+// Close ends the connection. The goroutines end with it, or with the client's own
 // timeouts where they are dialling.
 func (e *Subscriber) Close() {
 	e.mu.Lock()

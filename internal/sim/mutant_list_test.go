@@ -71,11 +71,11 @@ var mutants = []mutant{
 	},
 	{
 		name: "overwrite", rule: "a lock is only set where there is none", profiles: "calm",
-		patches: []patch{{"internal/wire/command.go", `name.args.full, value, "nx", "get", "px"`, `name.args.full, value, "get", "px"`}},
+		patches: []patch{{"internal/wire/question.go", `name.args.full, value, "nx", "get", "px"`, `name.args.full, value, "get", "px"`}},
 	},
 	{
 		name: "no-rollback", rule: "a failed attempt is rolled back", profiles: "network,life",
-		patches: []patch{{"redlock.go", "\t\t\tl.undo(e.tail, undo())\n", ""}},
+		patches: []patch{{"acquire.go", "\t\t\tl.undo(e.tail, undo())\n", ""}},
 		test:    "TestAFailedAttemptIsUnlockedOnAllNodesThatMayHoldIt",
 	},
 	{
@@ -85,25 +85,25 @@ var mutants = []mutant{
 	},
 	{
 		name: "rollback-on-ctx", rule: "also when the caller's ctx is done", profiles: "life,network",
-		patches: []patch{{"redlock.go", "\t\t\tl.undo(e.tail, undo())\n", "\t\t\tif ctx.Err() == nil {\n\t\t\t\tl.undo(e.tail, undo())\n\t\t\t}\n"}},
+		patches: []patch{{"acquire.go", "\t\t\tl.undo(e.tail, undo())\n", "\t\t\tif ctx.Err() == nil {\n\t\t\t\tl.undo(e.tail, undo())\n\t\t\t}\n"}},
 		test:    "TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack",
 	},
 	{
 		name: "observed-late", rule: "no callback runs once there is a lock", profiles: "edges",
 		patches: []patch{
-			{"redlock.go", "\tl.observe(b, e) // while there is no lock yet: whoever panics here never gets it\n", ""},
-			{"redlock.go", "\tl.noteRegisterAhead(e.name, b.start, token)\n\treturn k, nil\n", "\tl.noteRegisterAhead(e.name, b.start, token)\n\tl.observe(b, e)\n\treturn k, nil\n"},
+			{"acquire.go", "\tl.observe(b, e) // while there is no lock yet: whoever panics here never gets it\n", ""},
+			{"acquire.go", "\tl.noteRegisterAhead(e.name, b.start, token)\n\treturn k, nil\n", "\tl.noteRegisterAhead(e.name, b.start, token)\n\tl.observe(b, e)\n\treturn k, nil\n"},
 		},
 		test: "TestAPanicInACallbackLeavesNoLock",
 	},
 	{
 		name: "half-asked", rule: "a panic in Observe does not keep a question from the other nodes", why: "a callback that runs in the caller of a release or an extension is rare: nodes have to be down for that, and to answer at once",
-		patches: []patch{{"internal/lane/lane.go", "\t\tif i < n {\n\t\t\tEach(i, n, f)\n\t\t}\n", ""}},
+		patches: []patch{{"internal/lane/call.go", "\t\tif i < n {\n\t\t\tEach(i, n, f)\n\t\t}\n", ""}},
 		test:    "TestAPanicInObserveDoesNotStopAQuestionHalfWay",
 	},
 	{
 		name: "release-overtakes", rule: "a release goes after what was asked there before", profiles: "network",
-		patches: []patch{{"lock.go", "b.sendAgain(earlier, prev)", "_ = prev; b.sendAgain(earlier)"}},
+		patches: []patch{{"release.go", "b.sendAgain(earlier, prev)", "_ = prev; b.sendAgain(earlier)"}},
 		test:    "TestReleaseGoesToASlowNodeAfterItsAcquireWasAnswered",
 	},
 	{
@@ -133,7 +133,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "replica-votes", rule: "a replica has no vote", why: "it has no replicas",
-		patches: []patch{{"internal/lane/lane.go", "case replica != nil && !c.Q.Kind.Cleans():", "case replica != nil && false:"}},
+		patches: []patch{{"internal/lane/batch.go", "case replica != nil && !c.Q.Kind.Cleans():", "case replica != nil && false:"}},
 		test:    "TestAReplicaIsNamedAndItsVotesDoNotCount",
 	},
 	{
@@ -174,7 +174,7 @@ var mutants = []mutant{
 	{
 		name: "apart", rule: "value and fence are counted on the same node", why: "it takes one node that says no and moves its register in a round that the others win",
 		patches: []patch{
-			{"internal/wire/command.go", "r.Stored = r.Holder == value\n", "r.Stored = r.Holder == value\n\t\tm, _ := result(zadd, exec)\n\t\tr.Fenced = m == int64(1)\n"},
+			{"internal/wire/reply.go", "r.Stored = r.Holder == value\n", "r.Stored = r.Holder == value\n\t\tm, _ := result(zadd, exec)\n\t\tr.Fenced = m == int64(1)\n"},
 			{"call.go", "\tc.Voted = true\n\tswitch", "\tc.Voted = true\n\tif c.Reply.Answer == wire.No && c.Reply.Fenced {\n\t\tb.tally.fenced++\n\t}\n\tswitch"},
 			{"quorum.go", "case t.fenced >= t.need():\n\t\treturn acquireFenced", "case t.fenced >= t.need() && t.yes >= t.need():\n\t\treturn acquireFenced"},
 		},
@@ -187,11 +187,11 @@ var mutants = []mutant{
 	},
 	{
 		name: "equal-counts", rule: "a register that stands at the proposal does not count", profiles: "skew,slow",
-		patches: []patch{{"internal/wire/command.go", "\tcase moved == int64(1):\n\t\tr.Fenced = true", "\tcase moved == int64(1) || moved == int64(0):\n\t\tr.Fenced = true"}},
+		patches: []patch{{"internal/wire/reply.go", "\tcase moved == int64(1):\n\t\tr.Fenced = true", "\tcase moved == int64(1) || moved == int64(0):\n\t\tr.Fenced = true"}},
 	},
 	{
 		name: "no-raise", rule: "a majority that is ours is not enough without the token", profiles: "skew,slow",
-		patches: []patch{{"redlock.go", "token, err = l.raise(ctx, e, b)", "_ = l.raise"}},
+		patches: []patch{{"acquire.go", "token, err = l.raise(ctx, e, b)", "_ = l.raise"}},
 	},
 	{
 		name: "raise-equal-counts", rule: "in a raise, too, only a register that moved counts", profiles: "skew,slow",
@@ -209,13 +209,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "shrink", rule: "registers only grow", profiles: "skew",
-		patches: []patch{{"internal/wire/command.go", `q.add("zadd", name.args.fence, "gt", "ch", proposal, "f")`, `q.add("zadd", name.args.fence, "ch", proposal, "f")`}},
+		patches: []patch{{"internal/wire/question.go", `q.add("zadd", name.args.fence, "gt", "ch", proposal, "f")`, `q.add("zadd", name.args.fence, "ch", proposal, "f")`}},
 	},
 	{
 		name: "mortal-register", rule: "a register outlives its lock", profiles: "skew",
 		patches: []patch{
 			{"internal/wire/time.go", "given = min(Px(max(ttl, RegisterSlack)+RegisterLife), math.MaxInt32)\n\treturn given - Px(RegisterSlack), given", "given = Px(ttl / 4)\n\treturn given, given"},
-			{"internal/wire/command.go", "if ttl <= RegisterSlack {\n\t\treturn nil", "if false {\n\t\treturn nil"},
+			{"internal/wire/question.go", "if ttl <= RegisterSlack {\n\t\treturn nil", "if false {\n\t\treturn nil"},
 		},
 	},
 	{
@@ -238,7 +238,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "lives-at-close", rule: "at Close, too", why: "nodes have to forget registers between two failed attempts at one key, with a Close right after",
-		patches: []patch{{"held.go", "\tl.renewRegisterTTLs()\n", ""}},
+		patches: []patch{{"close.go", "\tl.renewRegisterTTLs()\n", ""}},
 		test:    "TestRegistersThatAreMadeAnewHaveALife",
 	},
 	{
@@ -258,17 +258,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "unmeasured-raise", rule: "the validity is measured after the raise, too", why: "a raise would have to take longer than the validity that is left, on a majority",
-		patches: []patch{{"redlock.go", "now.since(b.start) >= valid {", "e.tail == b && now.since(b.start) >= valid {"}},
+		patches: []patch{{"acquire.go", "now.since(b.start) >= valid {", "e.tail == b && now.since(b.start) >= valid {"}},
 		test:    "TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired",
 	},
 	{
 		name: "unmeasured", rule: "the validity is measured when the quorum is complete", why: "answers after the validity and within the patience are rare",
-		patches: []patch{{"redlock.go", "now.since(b.start) >= valid {", "false && now.since(b.start) >= valid {"}},
+		patches: []patch{{"acquire.go", "now.since(b.start) >= valid {", "false && now.since(b.start) >= valid {"}},
 		test:    "TestAMajorityThatIsCompleteAfterTheValidityIsNoLock",
 	},
 	{
 		name: "value-reused", rule: "a new value for every attempt", profiles: "network,slow,skew",
-		patches: []patch{{"redlock.go", "\tvalue := e.label + \":\" + l.rand.uuid()", "\tvalue := e.label + \":\" + fmt.Sprint(e.began.at.UnixNano())"}},
+		patches: []patch{{"acquire.go", "\tvalue := e.label + \":\" + l.rand.uuid()", "\tvalue := e.label + \":\" + fmt.Sprint(e.began.at.UnixNano())"}},
 		test:    "TestValuesAreUniqueOverAllClientsAndAllRequests",
 	},
 	{
@@ -319,7 +319,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "wait-for-all", rule: "acquire is decided as early as it can be", profiles: "minority",
-		patches: []patch{{"redlock.go", "func acquireDecided(t tally) bool { return t.acquisition() != acquirePending }", "func acquireDecided(t tally) bool { return t.open() == 0 }"}},
+		patches: []patch{{"acquire.go", "func acquireDecided(t tally) bool { return t.acquisition() != acquirePending }", "func acquireDecided(t tally) bool { return t.open() == 0 }"}},
 		test:    "TestMinorityInTroubleCostsNoTime",
 	},
 	{
@@ -329,12 +329,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "close-waits-for-all", rule: "nor does Close wait for a silent minority", why: "Close may take two node timeouts there",
-		patches: []patch{{"held.go", "if answers >= majority(len(l.lanes)) {", "if answers >= len(l.lanes) {"}},
+		patches: []patch{{"close.go", "if answers >= majority(len(l.lanes)) {", "if answers >= len(l.lanes) {"}},
 		test:    "TestCloseDoesNotWaitForASilentMinority",
 	},
 	{
 		name: "close-hurries", rule: "but for slow nodes it does", why: "what Close leaves on a node that was slow is allowed there",
-		patches: []patch{{"held.go", "\t\t\tif wait <= 0 {\n", "\t\t\tif true {\n"}},
+		patches: []patch{{"close.go", "\t\t\tif wait <= 0 {\n", "\t\t\tif true {\n"}},
 		test:    "TestCloseWaitsForASlowNode",
 	},
 	{
@@ -364,7 +364,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "clean-up-forgotten", rule: "clean-ups of a key go after each other", profiles: "edges",
-		patches: []patch{{"redlock.go", "\tb.previous = l.cleanups[name.Full]\n", ""}},
+		patches: []patch{{"cleanup.go", "\tb.previous = l.cleanups[name.Full]\n", ""}},
 		test:    "TestAReleaseWaitsForEveryRestore",
 	},
 	{
@@ -384,7 +384,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "adopter-released", rule: "what a failed adoption leaves is removed where the giver was released meanwhile", why: "the release has to come within a round trip of the adoption, and that has to fail",
-		patches: []patch{{"redlock.go", "case l.adoptions[q.Back].ended:", "case l.adoptions[q.Back].ended && false:"}},
+		patches: []patch{{"cleanup.go", "case l.adoptions[q.Back].ended:", "case l.adoptions[q.Back].ended && false:"}},
 		test:    "TestAReleaseInTheMidstOfAnAdoptionThatFails",
 	},
 	{
@@ -409,7 +409,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "wake-grants", rule: "a wake-up is no grant", profiles: "hear",
-		patches: []patch{{"redlock.go", "\t\tcase acquireHeld:\n\t\t\terr = l.notAcquired(e, b, ErrHeld, \"\")", "\t\tcase acquireHeld:\n\t\t\tif e.waiter.trying && e.attempt > 1 {\n\t\t\t\tbreak // who was told takes what it gets\n\t\t\t}\n\t\t\terr = l.notAcquired(e, b, ErrHeld, \"\")"}},
+		patches: []patch{{"acquire.go", "\t\tcase acquireHeld:\n\t\t\terr = l.notAcquired(e, b, ErrHeld, \"\")", "\t\tcase acquireHeld:\n\t\t\tif e.waiter.trying && e.attempt > 1 {\n\t\t\t\tbreak // who was told takes what it gets\n\t\t\t}\n\t\t\terr = l.notAcquired(e, b, ErrHeld, \"\")"}},
 		test:    "TestAWakeUpIsNoGrant",
 	},
 	{
@@ -437,12 +437,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "not-declined", rule: "what is handed to one that gave up is undone", profiles: "leavers",
-		patches: []patch{{"redlock.go", "\tl.undo(b, wire.RollbackQuestion(e.name, b.q.Value, e.ttl))", ""}},
+		patches: []patch{{"acquire.go", "\tl.undo(b, wire.RollbackQuestion(e.name, b.q.Value, e.ttl))", ""}},
 		test:    "TestAHandOverThatIsNotClaimedGoesToTheNext",
 	},
 	{
 		name: "handed-after-all", rule: "what is handed to one that gave up before it was sent is not sent", why: "the lock is taken and given back within a round trip, which costs others a turn and breaks no promise",
-		patches: []patch{{"redlock.go", "\tb.abandon() // if it has not been sent yet, it never is\n", ""}},
+		patches: []patch{{"acquire.go", "\tb.abandon() // if it has not been sent yet, it never is\n", ""}},
 		test:    "TestWhatIsHandedToAWaiterThatGaveUpIsNotSent",
 	},
 	{
@@ -528,7 +528,7 @@ var mutants = []mutant{
 		patches: []patch{
 			{"internal/lane/guard.go", "c.check = !checked || !direct", "c.check = checked && !checked"},
 			{"internal/lane/guard.go", "case rep.Answer == wire.Yes && !compared:", "case false:"},
-			{"internal/wire/command.go", "args[len(args)-1] = markUnknown", "args[len(args)-1] = markBelieved"},
+			{"internal/wire/question.go", "args[len(args)-1] = markUnknown", "args[len(args)-1] = markBelieved"},
 		},
 		test: "TestANodeThatForgotGrantsNothingForTheGuard",
 	},

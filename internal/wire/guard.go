@@ -29,7 +29,7 @@ import (
 // Where a Node is not a plain client nothing is known of its connections, and every
 // grant compares.
 
-// A guard is what a Locker asks of the nodes that are to grant.
+// A Guard is what a Locker asks of the nodes that are to grant.
 type Guard struct {
 	Age  time.Duration // for which they have forgotten nothing
 	Mark string        // the key of their marks
@@ -42,7 +42,7 @@ const (
 	markUnknown  = "2" // so is the script: the server may have started since
 )
 
-// admits refuses locks that would outlive the quarantine of a node that forgot them.
+// Admits refuses locks that would outlive the quarantine of a node that forgot them.
 func (g *Guard) Admits(ttl time.Duration) error {
 	if g == nil || ttl <= g.Age {
 		return nil
@@ -50,7 +50,7 @@ func (g *Guard) Admits(ttl time.Duration) error {
 	return fmt.Errorf("redlock: ttl %v is more than Options.RestartGuard, %v: a node that restarts would forget the lock and grant it again; take a shorter ttl and KeepAlive, or a longer guard for all clients", ttl, g.Age)
 }
 
-// guarded: the question is answered under a guard.
+// Guarded: the question is answered under a guard.
 func (q *Question) Guarded() bool { return q.Script != nil && q.Script.guards }
 
 // readQuarantine reads what lua/guard.lua says instead of a grant.
@@ -70,7 +70,7 @@ func readQuarantine(v any) (*NodeError, bool) {
 	return NewNodeError("quarantined "+Short(d), nil), true
 }
 
-// beyondTheMark: the error is of what lua/guard.lua comes to after it has compared, a
+// BeyondTheMark: the error is of what lua/guard.lua comes to after it has compared, a
 // key or a register of another type. One such must not cost its neighbours their grants.
 func (e *NodeError) BeyondTheMark() bool {
 	return e != nil && (strings.HasPrefix(e.Text, "WRONGTYPE") || strings.HasPrefix(e.Text, "FENCE"))

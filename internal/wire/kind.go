@@ -8,7 +8,7 @@ import (
 
 // What a node stands for, what its server says of itself, and what to do about it.
 
-// A nodeKind is what a Node stands for.
+// A NodeKind is what a Node stands for.
 type NodeKind uint8
 
 const (
@@ -19,13 +19,13 @@ const (
 	KindPipeliner                 // an auto-pipeliner, over a client or a cluster; a Ring has none
 )
 
-// An introduction is what a server tells of itself on first contact.
+// An Introduction is what a server tells of itself on first contact.
 type Introduction struct {
 	RunID   string
 	Replica *NodeError // it is one, of which master; nil: it is none, or does not tell
 }
 
-// introductions are the sections of INFO that are asked for on first contact; in two
+// Introductions are the sections of INFO that are asked for on first contact; in two
 // commands, because servers before 7.0 take one section each. What a cluster or a Ring
 // answers is one of its servers' role and not the node's.
 func (k NodeKind) Introductions() []string {
@@ -35,7 +35,7 @@ func (k NodeKind) Introductions() []string {
 	return []string{"server"}
 }
 
-// introduce reads INFO server and, if it was asked for, INFO replication; nil: not
+// Introduce reads INFO server and, if it was asked for, INFO replication; nil: not
 // answered. A server that answers without a run_id, or refuses, is taken as it is.
 func Introduce(server, replication *Command, exec error) *Introduction {
 	v, err := result(server, exec)
@@ -78,7 +78,7 @@ func infoField(text, name string) string {
 	return ""
 }
 
-// advise adds to what a server said what to do about it, where it says that it is no
+// Advise adds to what a server said what to do about it, where it says that it is no
 // independent master. Time does not heal that; but a cluster's client follows a MOVED
 // itself, as a wrapper of unknown kind may, and what it lets through passes.
 func (k NodeKind) Advise(e *NodeError) *NodeError {

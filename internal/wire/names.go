@@ -20,13 +20,13 @@ const (
 	bootSuffix    = ":boot"
 )
 
-// maxKeyBytes bounds a key with its prefix: a larger one would hold up
+// MaxKeyBytes bounds a key with its prefix: a larger one would hold up
 // everybody's batch to the node.
 const MaxKeyBytes = 64 << 10
 
 var suffixes = []string{fenceSuffix, queueSuffix, expirySuffix, releaseSuffix, bootSuffix}
 
-// lockKey is what the nodes know a lock by. It does not change; all who deal with the
+// LockKey is what the nodes know a lock by. It does not change; all who deal with the
 // lock share it.
 type LockKey struct {
 	Key     string // as the caller calls it
@@ -43,7 +43,7 @@ type LockKey struct {
 	}
 }
 
-// nameKey checks a caller's key and derives the names beside it.
+// NameKey checks a caller's key and derives the names beside it.
 func NameKey(prefix, key string) (*LockKey, error) {
 	full := prefix + key
 	switch {
@@ -89,7 +89,7 @@ func reserved(full string) bool {
 	return false
 }
 
-// bootMark is where a restart guard keeps which server a node is, and since when. It
+// BootMark is where a restart guard keeps which server a node is, and since when. It
 // is one key for all locks under a prefix, named as if it stood beside a lock.
 func BootMark(prefix string) string { return sibling(prefix+"redlock") + bootSuffix }
 
@@ -109,7 +109,7 @@ func sibling(full string) string {
 	return "{" + tag + "}:" + full
 }
 
-// splitBraces reports a key with braces but no tag: the names beside it are hashed
+// SplitBraces reports a key with braces but no tag: the names beside it are hashed
 // by a tag computed for Redis Cluster's slots.
 func SplitBraces(full string) bool {
 	_, ok := hashTag(full)

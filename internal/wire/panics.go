@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A panicError is a panic in a Node's code. It wraps nothing, whatever the value of the
+// A PanicError is a panic in a Node's code. It wraps nothing, whatever the value of the
 // panic is: it says neither that a server answered nor that nothing was sent.
 type PanicError struct {
 	value string

@@ -30,7 +30,7 @@ const (
 	TellWaiters = 2
 )
 
-// turnQuestion is an acquire that minds the queue. ticket 0: it does not queue, and may
+// TurnQuestion is an acquire that minds the queue. ticket 0: it does not queue, and may
 // only stand there as place.
 func TurnQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, proposal int64, place string, ticket int64) Question {
 	q := Question{Kind: AskTurn, Value: value, TTL: ttl}
@@ -43,7 +43,7 @@ func TurnQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, prop
 	return q
 }
 
-// waitQuestion queues a place, or refreshes it; behind: at the end of the queue, also
+// WaitQuestion queues a place, or refreshes it; behind: at the end of the queue, also
 // if it has one before.
 func WaitQuestion(name *LockKey, place string, behind bool) Question {
 	q := Question{Kind: AskWait}
@@ -55,7 +55,7 @@ func WaitQuestion(name *LockKey, place string, behind bool) Question {
 	return q
 }
 
-// leaveQuestion takes a place off the queue. value is what is announced where the lock
+// LeaveQuestion takes a place off the queue. value is what is announced where the lock
 // is free: a new one every time, for who hears it acts once for each.
 func LeaveQuestion(name *LockKey, place, value string, tell int) Question {
 	q := Question{Kind: AskLeave}

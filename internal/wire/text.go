@@ -19,7 +19,7 @@ var (
 	ErrClosed   = errors.New("redlock: locker closed")
 )
 
-// short prints a duration with as many digits as a reader has use for.
+// Short prints a duration with as many digits as a reader has use for.
 func Short(d time.Duration) string {
 	switch {
 	case d >= time.Second:
@@ -34,10 +34,10 @@ func Short(d time.Duration) string {
 	return d.String()
 }
 
-// uuidLen is the length of a uuid's text, which ends every value of ours.
+// UUIDLen is the length of a uuid's text, which ends every value of ours.
 const UUIDLen = 36
 
-// labelOf is the part of a value of ours before its uuid; "": the value is not ours.
+// LabelOf is the part of a value of ours before its uuid; "": the value is not ours.
 func LabelOf(value string) string {
 	if Ours(value) {
 		return value[:len(value)-UUIDLen-1]
@@ -45,13 +45,13 @@ func LabelOf(value string) string {
 	return ""
 }
 
-// ours reports whether a value is "label:uuid".
+// Ours reports whether a value is "label:uuid".
 func Ours(value string) bool {
 	i := len(value) - UUIDLen - 1
 	return i >= 0 && value[i] == ':' && uuid.Validate(value[i+1:]) == nil
 }
 
-// holderName is what texts say of who stored a value: nothing of it but its label.
+// HolderName is what texts say of who stored a value: nothing of it but its label.
 func HolderName(value string) string {
 	if Ours(value) {
 		return quoteValue(LabelOf(value))
@@ -59,10 +59,10 @@ func HolderName(value string) string {
 	return "another client"
 }
 
-// noTTL is told of a key that never expires: every lock library sets a ttl.
+// NoTTL is told of a key that never expires: every lock library sets a ttl.
 const NoTTL = "no ttl: not set by a lock library"
 
-// clip bounds what a key or a value takes of an error's text.
+// Clip bounds what a key or a value takes of an error's text.
 func Clip(s string) string {
 	const most = 200
 	if len(s) <= most {

@@ -28,7 +28,7 @@ const (
 	RegisterSlack = time.Hour
 )
 
-// A patience bounds one node's answer: base, or three of its round trips if that
+// A Patience bounds one node's answer: base, or three of its round trips if that
 // is more, but never more than limit, beyond which the answer could not be used.
 type Patience struct{ Base, Limit time.Duration }
 
@@ -36,7 +36,7 @@ func (p Patience) With(rtt time.Duration) time.Duration {
 	return max(p.Base, min(RoundTrips*rtt, p.Limit))
 }
 
-// px is ttl in whole milliseconds as Redis takes it, rounded up: a key that
+// Px is ttl in whole milliseconds as Redis takes it, rounded up: a key that
 // lives longer than we count on only makes others wait.
 func Px(ttl time.Duration) int64 {
 	return int64((ttl + time.Millisecond - 1) / time.Millisecond)
@@ -51,7 +51,7 @@ func registerPX(ttl time.Duration) (least, given int64) {
 	return given - Px(RegisterSlack), given
 }
 
-// expiresIn is for how long a key is there of which PTTL says ms: up to a millisecond
+// ExpiresIn is for how long a key is there of which PTTL says ms: up to a millisecond
 // more, and without a ttl for ever.
 func ExpiresIn(ms int64) time.Duration {
 	if ms < 0 || ms > MaxTTL.Milliseconds() { // no end, or a stranger's that no Duration can say
