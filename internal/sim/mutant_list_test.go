@@ -324,7 +324,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "release-waits-for-all", rule: "so is release", profiles: "minority",
-		patches: []patch{{"lock.go", "func(t tally) bool { return t.extension() != extendPending })", "func(t tally) bool { return t.open() == 0 })"}},
+		patches: []patch{{"release.go", "func(t tally) bool { return t.extension() != extendPending })", "func(t tally) bool { return t.open() == 0 })"}},
 		test:    "TestMinorityInTroubleCostsNoTime",
 	},
 	{
