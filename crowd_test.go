@@ -37,7 +37,7 @@ type crowdStep struct {
 
 const (
 	crowdQueue  = "{jobs/42}:queue"
-	crowdExpiry = "{jobs/42}:lapse"
+	crowdExpiry = "{jobs/42}:queue:expiry"
 
 	pollPause = 5 * time.Second  // between looks at a held lock whose release would be heard
 	placeDead = 2 * time.Second  // so long a place in turn counts that nobody refreshes

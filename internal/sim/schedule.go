@@ -257,5 +257,5 @@ func registerName(i int) string { return "{" + keyName(i) + "}:fence" }
 
 // queueNames returns the names of a key's queue, as in docs/waiting.md.
 func queueNames(i int) (queue, expiry string) {
-	return "{" + keyName(i) + "}:queue", "{" + keyName(i) + "}:lapse"
+	return "{" + keyName(i) + "}:queue", "{" + keyName(i) + "}:queue:expiry"
 }

@@ -17,7 +17,7 @@ func TestTwins(t *testing.T) {
 	for _, tw := range twins {
 		var text []byte
 		for part := range strings.SplitSeq(tw.name, "+") {
-			lua, err := os.ReadFile(filepath.Join(root(t), "lua", part+".lua"))
+			lua, err := os.ReadFile(filepath.Join(root(t), "internal/wire/lua", part+".lua"))
 			if err != nil {
 				t.Fatal(err)
 			}

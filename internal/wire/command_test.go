@@ -660,10 +660,10 @@ func TestRegistersAreRead(t *testing.T) {
 func TestWhatIsAskedWordByWord(t *testing.T) {
 	sha := func(s *script) string { return "evalsha " + s.sha + " 2 jobs/42 {jobs/42}:fence" }
 	queued := func(s *script) string {
-		return "evalsha " + s.sha + " 4 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:lapse"
+		return "evalsha " + s.sha + " 4 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:queue:expiry"
 	}
 	waits := func(s *script) string {
-		return "evalsha " + s.sha + " 3 jobs/42 {jobs/42}:queue {jobs/42}:lapse"
+		return "evalsha " + s.sha + " 3 jobs/42 {jobs/42}:queue {jobs/42}:queue:expiry"
 	}
 	for k, want := range map[kind][]string{
 		AskAcquire:  {"set jobs/42 " + mine + " nx get px 1000", "zadd {jobs/42}:fence gt ch 7 f"},
@@ -753,7 +753,7 @@ func TestWhatIsAskedUnderAGuard(t *testing.T) {
 	}{
 		{AcquireQuestion(g, name, mine, time.Second, 7), acquireScript, acquireLua, "3 jobs/42 {jobs/42}:fence {redlock}:boot " + mine + " 1000 7 60000 "},
 		{AdoptQuestion(g, name, theirs, mine, time.Second, 7), adoptScript, adoptLua, "3 jobs/42 {jobs/42}:fence {redlock}:boot " + theirs + " " + mine + " 1000 7 86400000 90000000 60000 "},
-		{TurnQuestion(g, name, mine, time.Second, 7, theirs, 12), turnScript, turnLua, "5 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:lapse {redlock}:boot " + mine + " 1000 7 " + theirs + " 12 2000 15000 {jobs/42}:release 60000 "},
+		{TurnQuestion(g, name, mine, time.Second, 7, theirs, 12), turnScript, turnLua, "5 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:queue:expiry {redlock}:boot " + mine + " 1000 7 " + theirs + " 12 2000 15000 {jobs/42}:release 60000 "},
 	} {
 		sha := c.s.guarded.sha
 		if !c.q.Guarded() || c.q.Script.body != guardLua+c.body || c.s.guards || sha == c.s.sha {

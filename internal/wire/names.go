@@ -15,7 +15,7 @@ import (
 const (
 	fenceSuffix   = ":fence"
 	queueSuffix   = ":queue"
-	expirySuffix  = ":lapse"
+	expirySuffix  = ":queue:expiry"
 	releaseSuffix = ":release"
 	bootSuffix    = ":boot"
 )

@@ -162,7 +162,7 @@ func TestPlainKeysHaveReadableNamesBesideThem(t *testing.T) {
 		t.Errorf("got %q, stored under %q", k.Key, k.Full)
 	}
 	all := []any{k.args.full, k.args.fence, k.args.queue, k.args.expiry, k.args.channel, k.Channel}
-	want := []any{"app:jobs/42", "{app:jobs/42}:fence", "{app:jobs/42}:queue", "{app:jobs/42}:lapse", "{app:jobs/42}:release", "{app:jobs/42}:release"}
+	want := []any{"app:jobs/42", "{app:jobs/42}:fence", "{app:jobs/42}:queue", "{app:jobs/42}:queue:expiry", "{app:jobs/42}:release", "{app:jobs/42}:release"}
 	if !slices.Equal(all, want) {
 		t.Errorf("got %q, want %q", all, want)
 	}

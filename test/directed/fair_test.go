@@ -64,7 +64,7 @@ func TestTurnsAreInOrderOfArrival(t *testing.T) {
 		}},
 		{name: "all queues are lost at once", between: func(s *stage) {
 			for i := range 5 {
-				s.Do(i, "DEL", jobQueue, jobLapse)
+				s.Do(i, "DEL", jobQueue, jobExpiry)
 			}
 			time.Sleep(time.Second) // all have refreshed
 		}},
@@ -366,7 +366,7 @@ func TestQueuesVanishWhereNobodyTakesThemBack(t *testing.T) {
 			clients := s.Cluster.Clients()
 			w := s.settled(s.LockerWith(redlock.Options{Fair: fair}, nil, harness.Nodes(clients)), heldLong)
 			for i := range 3 {
-				for _, key := range []string{jobQueue, jobLapse} {
+				for _, key := range []string{jobQueue, jobExpiry} {
 					if d := s.Node(i).TTL(key); d <= 0 || d > queueGone {
 						s.Errorf("ttl of %s: got %v, want up to %v", key, d, queueGone)
 					}
@@ -392,15 +392,15 @@ func TestForgedPlacesLapse(t *testing.T) {
 		"without an end": func(s *stage, i int) { s.Do(i, "ZADD", jobQueue, "1", "forged") },
 		"far in the future": func(s *stage, i int) {
 			s.Do(i, "ZADD", jobQueue, "1", "forged")
-			s.Do(i, "ZADD", jobLapse, strconv.FormatInt(s.Node(i).Now().Add(time.Hour).UnixMilli(), 10), "forged")
+			s.Do(i, "ZADD", jobExpiry, strconv.FormatInt(s.Node(i).Now().Add(time.Hour).UnixMilli(), 10), "forged")
 		},
 		"for ever": func(s *stage, i int) {
 			s.Do(i, "ZADD", jobQueue, "-inf", "forged")
-			s.Do(i, "ZADD", jobLapse, "+inf", "forged")
+			s.Do(i, "ZADD", jobExpiry, "+inf", "forged")
 		},
 		"within its time": func(s *stage, i int) {
 			s.Do(i, "ZADD", jobQueue, "1", "forged")
-			s.Do(i, "ZADD", jobLapse, strconv.FormatInt(s.Node(i).Now().Add(placeDead).UnixMilli(), 10), "forged")
+			s.Do(i, "ZADD", jobExpiry, strconv.FormatInt(s.Node(i).Now().Add(placeDead).UnixMilli(), 10), "forged")
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

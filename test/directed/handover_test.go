@@ -463,7 +463,7 @@ func (s *stage) ghost(name string, ticket string) {
 		}(sub.Channel())
 		over := fmt.Sprint(s.Node(i).Now().Add(time.Minute).UnixMilli())
 		s.Do(i, "ZADD", jobQueue, ticket, name)
-		s.Do(i, "ZADD", jobLapse, over, name)
+		s.Do(i, "ZADD", jobExpiry, over, name)
 	}
 }
 
@@ -569,7 +569,7 @@ func TestTheDeadArePassedOverHoweverMany(t *testing.T) {
 			for i := range 3 {
 				for j := range 40 {
 					s.Do(i, "ZADD", jobQueue, fmt.Sprint(j), fmt.Sprint("dead", j))
-					s.Do(i, "ZADD", jobLapse, over, fmt.Sprint("dead", j))
+					s.Do(i, "ZADD", jobExpiry, over, fmt.Sprint("dead", j))
 				}
 			}
 			var free func() time.Time

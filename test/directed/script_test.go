@@ -24,14 +24,14 @@ func (s *stage) eval(script string, args ...string) any {
 }
 
 const (
-	jobQueue = "{jobs/42}:queue"
-	jobLapse = "{jobs/42}:lapse"
+	jobQueue  = "{jobs/42}:queue"
+	jobExpiry = "{jobs/42}:queue:expiry"
 )
 
 // evalQueue is eval for the scripts that know the queue as well.
 func (s *stage) evalQueue(script string, args ...string) any {
 	s.Helper()
-	return s.Do(0, append([]string{"EVAL", harness.Script(script), "4", job, jobRegister, jobQueue, jobLapse}, args...)...)
+	return s.Do(0, append([]string{"EVAL", harness.Script(script), "4", job, jobRegister, jobQueue, jobExpiry}, args...)...)
 }
 
 func (s *stage) answers(what string, got any, want ...any) {
@@ -300,7 +300,7 @@ func TestScriptRelease(t *testing.T) {
 				s.Node(0).Set(job, "ours", time.Minute)
 				s.Do(0, "ZADD", jobRegister, "77", "f")
 				s.Node(0).FailCommand(refused, text)
-				got, err := s.Node(0).Do("EVAL", harness.Script("release"), "4", job, jobRegister, jobQueue, jobLapse, "ours", "x")
+				got, err := s.Node(0).Do("EVAL", harness.Script("release"), "4", job, jobRegister, jobQueue, jobExpiry, "ours", "x")
 				if err == nil || !strings.Contains(err.Error(), text) {
 					s.Errorf("release: got %v, %v; want the error", got, err)
 				}
@@ -349,14 +349,14 @@ func (s *stage) listening(channels ...string) (heard func() []string) {
 func (s *stage) place(member string, ticket, over int) {
 	s.Helper()
 	s.Do(0, "ZADD", jobQueue, fmt.Sprint(ticket), member)
-	s.Do(0, "ZADD", jobLapse, fmt.Sprint(over), member)
+	s.Do(0, "ZADD", jobExpiry, fmt.Sprint(over), member)
 }
 
 // queues checks who stands in the queue of the stage's only node, first to last, and
 // that these have an end and nobody else has one.
 func (s *stage) queues(what string, want ...any) {
 	s.Helper()
-	for _, key := range []string{jobQueue, jobLapse} {
+	for _, key := range []string{jobQueue, jobExpiry} {
 		got := s.Do(0, "ZRANGE", key, "0", "-1").([]any)
 		if key == jobQueue && !slices.Equal(got, want) || len(got) != len(want) {
 			s.Errorf("%s: %s: got %v, want %v", what, key, got, want)
@@ -410,7 +410,7 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 		four(s)
 		s.place("d", 10, s.ms()-1)
 		s.place("b", 11, s.ms()) // its last millisecond
-		s.Do(0, "ZREM", jobLapse, "c")
+		s.Do(0, "ZREM", jobExpiry, "c")
 		s.place("e", 1, s.ms()-1000)
 	}, "=ours :a=2 ours :b=1 ours")
 	tells("those whom nobody hears are passed over", "", "2", func(s *stage) {
@@ -444,11 +444,11 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 			s.Errorf("announced: got %q, want it once", got)
 		}
 	})
-	for _, key := range []string{jobQueue, jobLapse} {
+	for _, key := range []string{jobQueue, jobExpiry} {
 		for _, place := range []string{"", "d"} {
 			onScript(t, "a queue of another type does not stop a release: "+key+place, func(s *stage) {
 				s.Node(0).Set(job, "ours", sec)
-				if key == jobLapse {
+				if key == jobExpiry {
 					four(s)
 					s.Do(0, "DEL", key)
 				}
@@ -483,7 +483,7 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 
 func TestScriptLeave(t *testing.T) {
 	leave := func(s *stage, place, tell string) any {
-		return s.Do(0, "EVAL", harness.Script("leave"), "3", job, jobQueue, jobLapse, place, releaseChannel, tell, "news")
+		return s.Do(0, "EVAL", harness.Script("leave"), "3", job, jobQueue, jobExpiry, place, releaseChannel, tell, "news")
 	}
 	three := func(s *stage) {
 		for i, place := range []string{"c", "b", "a"} {
@@ -514,7 +514,7 @@ func TestScriptLeave(t *testing.T) {
 		s.place("b", 11, s.ms()-1)
 		s.place("c", 12, s.ms())
 		for i := range 40 { // as they lapse
-			s.Do(0, "ZADD", jobLapse, fmt.Sprint(s.ms()+1), fmt.Sprint("dead", i))
+			s.Do(0, "ZADD", jobExpiry, fmt.Sprint(s.ms()+1), fmt.Sprint("dead", i))
 		}
 	}, ":a=1 news :c=2 news", deadOnes(40, "a", "b", "c")...)
 	tells("held: nobody", "2", func(s *stage) {
@@ -550,14 +550,14 @@ func deadOnes(n int, then ...any) (all []any) {
 
 func TestScriptWait(t *testing.T) {
 	wait := func(s *stage, place, ticket string) any {
-		return s.Do(0, "EVAL", harness.Script("wait"), "3", job, jobQueue, jobLapse, place, ticket, "12000", "15000")
+		return s.Do(0, "EVAL", harness.Script("wait"), "3", job, jobQueue, jobExpiry, place, ticket, "12000", "15000")
 	}
 	onScript(t, "held: queued at the node's time, told for how long and behind how many", func(s *stage) {
 		time.Sleep(1234567 * time.Microsecond)
 		s.Node(0).Set(job, "theirs", 9*sec)
 		s.answers("wait", wait(s, "p", ""), 9000, 0, s.us())
 		s.ticket("p", s.us())
-		s.answers("its end", s.Do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(s.ms()+12000))
+		s.answers("its end", s.Do(0, "ZSCORE", jobExpiry, "p"), fmt.Sprint(s.ms()+12000))
 		time.Sleep(time.Millisecond)
 		s.answers("wait", wait(s, "a", ""), 8999, 1, s.us())
 		s.queues("in order of arrival", "p", "a")
@@ -583,8 +583,8 @@ func TestScriptWait(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		s.answers("wait", wait(s, "p", ""), -2, 0, s.us())
 		s.ticket("p", began)
-		s.answers("its end", s.Do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(s.ms()+12000))
-		for _, key := range []string{jobQueue, jobLapse} {
+		s.answers("its end", s.Do(0, "ZSCORE", jobExpiry, "p"), fmt.Sprint(s.ms()+12000))
+		for _, key := range []string{jobQueue, jobExpiry} {
 			if got := s.Node(0).TTL(key); got != 15*sec {
 				s.Errorf("life of %s: got %v, want 15s", key, got)
 			}
@@ -614,7 +614,7 @@ func TestScriptWait(t *testing.T) {
 		s.place("longest", 3, s.ms()+15000)
 		s.place("future", 4, s.ms()+15001)
 		s.place("endless", 5, 0)
-		s.Do(0, "ZADD", jobLapse, "+inf", "endless")
+		s.Do(0, "ZADD", jobExpiry, "+inf", "endless")
 		s.answers("wait", wait(s, "p", ""), -2, 2, s.us())
 		s.queues("afterwards", "just", "longest", "p")
 	})
@@ -852,9 +852,9 @@ func TestScriptInspect(t *testing.T) {
 		now := s.Node(0).Now().UnixMilli()
 		for i, place := range []string{"b", "late", "a"} {
 			s.Do(0, "ZADD", jobQueue, fmt.Sprint(i), place)
-			s.Do(0, "ZADD", jobLapse, fmt.Sprint(now+100), place)
+			s.Do(0, "ZADD", jobExpiry, fmt.Sprint(now+100), place)
 		}
-		s.Do(0, "ZADD", jobLapse, fmt.Sprint(now-1), "late")
+		s.Do(0, "ZADD", jobExpiry, fmt.Sprint(now-1), "late")
 		s.answers("inspect", inspect(s), "", -2, "", []any{"b", "a"})
 	})
 }
@@ -990,11 +990,11 @@ func TestScriptTurn(t *testing.T) {
 	onScript(t, "a place is refreshed, and queues live for as long as they are used", func(s *stage) {
 		s.Node(0).Set(job, "theirs", time.Minute)
 		turn(s, "p", "10")
-		s.answers("its end", s.Do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(s.ms()+2000))
+		s.answers("its end", s.Do(0, "ZSCORE", jobExpiry, "p"), fmt.Sprint(s.ms()+2000))
 		time.Sleep(1500 * time.Millisecond)
 		turn(s, "p", "10")
-		s.answers("its end", s.Do(0, "ZSCORE", jobLapse, "p"), fmt.Sprint(s.ms()+2000))
-		for _, key := range []string{jobQueue, jobLapse} {
+		s.answers("its end", s.Do(0, "ZSCORE", jobExpiry, "p"), fmt.Sprint(s.ms()+2000))
+		for _, key := range []string{jobQueue, jobExpiry} {
 			if got := s.Node(0).TTL(key); got != 15*sec {
 				s.Errorf("life of %s: got %v, want 15s", key, got)
 			}
@@ -1007,7 +1007,7 @@ func TestScriptTurn(t *testing.T) {
 		s.place("late", 1, s.ms()-1)
 		s.place("future", 2, s.ms()+15001)
 		s.place("endless", 3, s.ms()+100)
-		s.Do(0, "ZADD", jobLapse, "+inf", "endless")
+		s.Do(0, "ZADD", jobExpiry, "+inf", "endless")
 		s.place("just", 4, s.ms())
 		s.answers("turn", turn(s, "p", "10"), 2, "just", 0, 1, s.us())
 		s.queues("afterwards", "just", "p")
@@ -1034,7 +1034,7 @@ func TestScriptTurn(t *testing.T) {
 	})
 	onScript(t, "a register of another type: FENCE, and nothing is stored", func(s *stage) {
 		s.Do(0, "SET", jobRegister, "word")
-		_, err := s.Node(0).Do("EVAL", harness.Script("turn"), "4", job, jobRegister, jobQueue, jobLapse, "ours", "5000", "77", "", "", "2000", "15000", releaseChannel)
+		_, err := s.Node(0).Do("EVAL", harness.Script("turn"), "4", job, jobRegister, jobQueue, jobExpiry, "ours", "5000", "77", "", "", "2000", "15000", releaseChannel)
 		if err == nil || !strings.Contains(err.Error(), "FENCE") {
 			s.Errorf("got %v, want an error that says FENCE", err)
 		}
