@@ -52,12 +52,12 @@ func (l *Locker) newAcquireCall(op Op, key string, ttl time.Duration, opts []Acq
 	if err := l.guard.Admits(ttl); err != nil {
 		return nil, err
 	}
-	if ln := l.split; ln != nil && wire.SplitBraces(name.Full) {
+	if ln := l.split; ln != nil && wire.HasBracesWithoutTag(name.Full) {
 		is := "a Ring"
 		if ln.Kind == wire.KindUnknown {
 			is = fmt.Sprintf("a %T that does not tell whether it is a Ring", ln.Node)
 		}
-		return nil, fmt.Errorf("redlock: the key %q has a brace but no {tag}: a Ring would put it and what stands beside it on different shards, and node %d (%s) is %s", wire.Clip(key), ln.I+1, ln.Name, is)
+		return nil, fmt.Errorf("redlock: the key %q has a brace but no {tag}: a Ring would put it and what stands beside it on different shards, and node %d (%s) is %s", wire.Clip(key), ln.Index+1, ln.Name, is)
 	}
 	return &acquireCall{op: op, name: name, ttl: ttl, label: o.label, began: l.now()}, nil
 }

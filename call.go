@@ -49,7 +49,7 @@ func (l *Locker) newQuorumCall(op Op, name *wire.LockKey, q wire.Question, start
 	b.calls = make([]lane.Call, len(l.lanes))
 	for i := range b.calls {
 		c := &b.calls[i]
-		c.Voter, c.Q, c.I, c.Ln = b, &b.q, i, l.lanes[i]
+		c.Voter, c.Question, c.Index, c.Lane = b, &b.q, i, l.lanes[i]
 	}
 	return b
 }
@@ -73,7 +73,7 @@ func (b *quorumCall) takePrevious(before []*quorumCall) []*quorumCall {
 
 func (b *quorumCall) sendOne(i int, before []*quorumCall) {
 	var room [4]*lane.Call
-	b.calls[i].Ln.Ask(&b.calls[i], lastCalls(room[:0], i, before)...)
+	b.calls[i].Lane.Ask(&b.calls[i], lastCalls(room[:0], i, before)...)
 }
 
 // lastCalls adds the calls that the next one to node i has to wait for.
@@ -91,10 +91,10 @@ func (b *quorumCall) sendAgain(earlier *quorumCall, before ...*quorumCall) {
 		if earlier != nil {
 			if rep, gone, ok := earlier.answered(i); ok {
 				b.calls[i].CountedAs = gone
-				b.calls[i].Ln.Settled(&b.calls[i], rep)
+				b.calls[i].Lane.FinishKnown(&b.calls[i], rep)
 				return
 			}
-			b.calls[i].Ln.OwedSince(&b.calls[i], &earlier.calls[i])
+			b.calls[i].Lane.InheritOwed(&b.calls[i], &earlier.calls[i])
 		}
 		b.sendOne(i, before)
 	})
@@ -105,7 +105,7 @@ func (b *quorumCall) sendBoth(next *quorumCall, before ...*quorumCall) {
 	before = b.takePrevious(before)
 	lane.Each(0, len(b.calls), func(i int) {
 		var room [4]*lane.Call
-		b.calls[i].Ln.AskBoth(&b.calls[i], &next.calls[i], lastCalls(room[:0], i, before)...)
+		b.calls[i].Lane.AskBoth(&b.calls[i], &next.calls[i], lastCalls(room[:0], i, before)...)
 	})
 }
 
@@ -138,7 +138,7 @@ func (b *quorumCall) lastCall(i int) *lane.Call {
 
 // Vote counts a finished call. Lanes call it once per call, with no lock held.
 func (b *quorumCall) Vote(c *lane.Call) {
-	if c.Q.Kind == wire.AskHeal {
+	if c.Question.Kind == wire.AskHeal {
 		b.callDone()
 		return
 	}
@@ -248,7 +248,7 @@ func (b *quorumCall) bind(k *Lock) bool {
 func (b *quorumCall) heal(c *lane.Call) *lane.Call {
 	q := wire.HealQuestion(b.name, b.q.Value, b.q.TTL)
 	q.Patience = b.q.Patience
-	h := &lane.Call{Ln: c.Ln, Voter: b, Q: &q, I: c.I}
+	h := &lane.Call{Lane: c.Lane, Voter: b, Question: &q, Index: c.Index}
 	if !c.Follow.CompareAndSwap(nil, h) {
 		return nil
 	}
@@ -363,7 +363,7 @@ func (b *quorumCall) round() Round {
 	for i := range b.calls {
 		c := &b.calls[i]
 		v := &r.Votes[i]
-		v.Node = c.Ln.Name
+		v.Node = c.Lane.Name
 		if !c.Voted {
 			continue
 		}

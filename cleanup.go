@@ -42,7 +42,7 @@ func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, holds, d
 			a.ended = true
 		}
 	case l.adoptions[q.Back].ended:
-		b.q = wire.ReleaseQuestion(name, q.Value, q.TTL, wire.TellWaiters, "")
+		b.q = wire.ReleaseQuestion(name, q.Value, q.TTL, wire.NotifyCount, "")
 		b.q.Patience = q.Patience
 	default:
 		l.restores[name.Full] = b

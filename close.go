@@ -128,7 +128,7 @@ func (l *Locker) awaitIdle(limit *time.Timer) {
 		if answers >= majority(len(l.lanes)) {
 			wait := time.Duration(0)
 			for ln := range busy {
-				wait = max(wait, ln.SilentIn(l.silentAfter()))
+				wait = max(wait, ln.UntilSilent(l.silentAfter()))
 			}
 			if wait <= 0 {
 				return

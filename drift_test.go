@@ -86,7 +86,7 @@ func TestValidityIsTheTTLLessDriftLessGrain(t *testing.T) {
 			ttl, drift := drawTTL(t), drawDrift(t)
 			// On a clock that runs 1+drift as fast as ours the key lives ttl/(1+drift) of
 			// our time, which is more than ttl*(1-drift). The grain is on top.
-			life := float64(wire.Px(ttl)) * 1e6 / (1 + drift)
+			life := float64(wire.CeilMillis(ttl)) * 1e6 / (1 + drift)
 			if valid := validity(ttl, drift); float64(valid) > life-float64(expiryGrain)+1 {
 				t.Fatalf("ttl %v, drift %v: validity %v, the key lives %v", ttl, drift, valid, time.Duration(life))
 			}

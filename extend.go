@@ -178,7 +178,7 @@ func (k *Lock) heal(b *quorumCall, c *lane.Call) {
 	}
 	k.mu.Unlock()
 	if h != nil {
-		h.Ln.Ask(h, c)
+		h.Lane.Ask(h, c)
 	}
 }
 

@@ -178,7 +178,7 @@ func FuzzStatus(f *testing.F) {
 				cmds[0].SetErr(err)
 			}
 			c := &bl.calls[i]
-			c.Reply = c.Q.Read(cmds, false, nil)
+			c.Reply = c.Question.Read(cmds, false, nil)
 			c.Took = time.Duration(i+1) * time.Millisecond
 			if c.Reply.Answer == wire.Yes && k == wire.AskInspect && !c.Reply.Missing {
 				values[c.Reply.Holder]++

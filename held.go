@@ -138,11 +138,11 @@ func (l *Locker) look() {
 // nodes says which, as bits; there it goes after the calls of prev, and is owed.
 // unless: not where these are rolled back.
 func (l *Locker) setRegisterTTL(name *wire.LockKey, ttl time.Duration, nodes uint64, unless bool, before uint64, prev *quorumCall) {
-	q := wire.TouchQuestion(name, ttl)
+	q := wire.ExpireRegisterQuestion(name, ttl)
 	q.Patience = l.patience(ttl)
 	for i, ln := range l.lanes {
 		if nodes&(1<<i) != 0 {
-			ln.Ask(&lane.Call{Ln: ln, Q: &q, I: i, MayHold: true, SkipIfRolledBack: unless, RaisedBefore: before&(1<<i) != 0}, prev.lastCall(i))
+			ln.Ask(&lane.Call{Lane: ln, Question: &q, Index: i, MayHold: true, SkipIfRolledBack: unless, RaisedBefore: before&(1<<i) != 0}, prev.lastCall(i))
 		}
 	}
 }
@@ -247,7 +247,7 @@ func (l *Locker) renewRegisterTTLs() {
 func (l *Locker) sendRegisterTTLs(due []*registerTTL) {
 	qs := make([]wire.Question, len(due))
 	for n, g := range due {
-		qs[n] = wire.TouchQuestion(g.name, g.ttl)
+		qs[n] = wire.ExpireRegisterQuestion(g.name, g.ttl)
 		qs[n].Patience = l.patience(g.ttl)
 	}
 	for i, ln := range l.lanes {
@@ -255,7 +255,7 @@ func (l *Locker) sendRegisterTTLs(due []*registerTTL) {
 		var keys []*registerTTL
 		for n, g := range due {
 			if g.again&(1<<i) != 0 {
-				calls = append(calls, &lane.Call{Ln: ln, Q: &qs[n], I: i, MayHold: true})
+				calls = append(calls, &lane.Call{Lane: ln, Question: &qs[n], Index: i, MayHold: true})
 				keys = append(keys, g)
 			}
 		}

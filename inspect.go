@@ -124,7 +124,7 @@ func (b *quorumCall) status() Status {
 	left := make(map[string][]time.Duration) // by value
 	for i := range b.calls {
 		c := &b.calls[i]
-		n := NodeStatus{Node: c.Ln.Name, Value: c.Reply.Holder, Fence: c.Reply.Score, Left: time.Duration(min(c.Reply.TTL, wire.MaxTTL.Milliseconds())) * time.Millisecond}
+		n := NodeStatus{Node: c.Lane.Name, Value: c.Reply.Holder, Fence: c.Reply.Score, Left: time.Duration(min(c.Reply.TTL, wire.MaxTTL.Milliseconds())) * time.Millisecond}
 		switch {
 		case c.Reply.Answer != wire.Yes:
 			n.Left = 0

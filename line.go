@@ -140,7 +140,7 @@ func (w *waitQueues) close() (ended func()) {
 	return func() {
 		for _, e := range w.subscribers {
 			if e != nil {
-				e.Over.Wait()
+				e.Goroutines.Wait()
 			}
 		}
 	}
@@ -234,7 +234,7 @@ func (w *waitQueues) leaveQueue(e *acquireCall) *quorumCall {
 		}
 		if r.queued {
 			r.queued = false
-			r.dequeue = w.l.newQuorumCall(OpLeave, r.name, wire.LeaveQuestion(r.name, r.entry, w.l.rand.uuid(), wire.TellWaiters), w.l.now(), allAnswered)
+			r.dequeue = w.l.newQuorumCall(OpLeave, r.name, wire.LeaveQuestion(r.name, r.entry, w.l.rand.uuid(), wire.NotifyCount), w.l.now(), allAnswered)
 			r.dequeue.q.Patience = w.l.patience(e.ttl)
 			return r.dequeue
 		}

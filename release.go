@@ -87,16 +87,16 @@ func (k *Lock) beginRelease(cause error) *quorumCall {
 	ended := k.endKeepAlives()
 	// The clean-up is noted before anything is handed over: the rollback of what is handed
 	// to a waiter that has just given up must go after it, and not it after that.
-	b := k.l.newCleanup(OpRelease, k.name, wire.ReleaseQuestion(k.name, k.value, k.ttl, wire.TellWaiters, ""), k.mayHold|k.raised, k.mayArriveLate,
+	b := k.l.newCleanup(OpRelease, k.name, wire.ReleaseQuestion(k.name, k.value, k.ttl, wire.NotifyCount, ""), k.mayHold|k.raised, k.mayArriveLate,
 		func(t tally) bool { return t.extension() != extendPending })
-	tell, place := wire.TellWaiters, ""
+	tell, place := wire.NotifyCount, ""
 	var next *quorumCall
 	if cause == nil && earlier == nil {
 		if next, place = k.l.queues.handOver(k); next != nil {
 			tell, k.quiet = 0, true
 		}
 	}
-	if tell != wire.TellWaiters || place != "" {
+	if tell != wire.NotifyCount || place != "" {
 		patience := b.q.Patience
 		b.q = wire.ReleaseQuestion(k.name, k.value, k.ttl, tell, place)
 		b.q.Patience = patience

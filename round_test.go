@@ -223,13 +223,13 @@ func TestTheLabelIsWhatStandsBeforeTheUUID(t *testing.T) {
 		{"web:s3cr3t!!-2222-4333-8444-555555555555", "", false},
 		{"web:11111111-2222-4333-8444-55555555555g", "", false},
 	} {
-		if got, is := Label(c.value), wire.Ours(c.value); got != c.label || is != c.ours {
+		if got, is := Label(c.value), wire.IsOurs(c.value); got != c.label || is != c.ours {
 			t.Errorf("%q: got %q, ours=%v; want %q, %v", c.value, got, is, c.label, c.ours)
 		}
 	}
 	src := newSource()
 	for range 100 {
-		if v := "l:" + src.uuid(); !wire.Ours(v) || Label(v) != "l" {
+		if v := "l:" + src.uuid(); !wire.IsOurs(v) || Label(v) != "l" {
 			t.Errorf("%q is not known as ours", v)
 		}
 	}

@@ -362,7 +362,7 @@ func (w *waitQueues) tried(ctx context.Context, e *acquireCall, k *Lock, err err
 	took := max(q.Round.Took, time.Microsecond)
 	r.asked, r.pace = q.Round.Start, took
 	holder := q.Round.Holder()
-	r.foreign = !wire.Ours(holder)
+	r.foreign = !wire.IsOurs(holder)
 	tie := isTie(q.Round)
 	if tie {
 		// What lasts is no tie. Somebody's remains are on a minority of the nodes, say,

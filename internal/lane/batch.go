@@ -30,27 +30,27 @@ type batch struct {
 func (ln *Lane) sendLoop() {
 	for {
 		ln.mu.Lock()
-		f := ln.nextBatch()
-		if f == nil {
+		b := ln.nextBatch()
+		if b == nil {
 			ln.running--
 			ln.notifyIdle()
 			ln.mu.Unlock()
 			return
 		}
-		hello := !ln.identified
+		identify := !ln.identified
 		ln.mu.Unlock()
 
-		info, err := f.exec(ln, hello)
-		took := time.Since(f.sent)
+		info, err := b.exec(ln, identify)
+		took := time.Since(b.sent)
 
 		ln.mu.Lock()
-		ready := ln.complete(f, info, err, took)
+		ready := ln.complete(b, info, err, took)
 		ln.mu.Unlock()
 		deliver(ready)
 
 		ln.mu.Lock()
-		stuck := f.stuck
-		ln.recycle(f, ready)
+		stuck := b.stuck
+		ln.recycle(b, ready)
 		ln.mu.Unlock()
 		if stuck {
 			return
@@ -64,49 +64,49 @@ func (ln *Lane) sendLoop() {
 // nextBatch takes the next batch from the queue.
 func (ln *Lane) nextBatch() *batch {
 	n, bytes := 0, 0
-	for n < len(ln.queue) && n < maxBatchCalls && (n == 0 || bytes+ln.queue[n].Q.Bytes <= MaxBatchBytes) {
-		bytes += ln.queue[n].Q.Bytes
+	for n < len(ln.queue) && n < maxBatchCalls && (n == 0 || bytes+ln.queue[n].Question.Bytes <= MaxBatchBytes) {
+		bytes += ln.queue[n].Question.Bytes
 		n++
 	}
 	if n == 0 {
 		return nil
 	}
-	var f *batch
+	var b *batch
 	if i := len(ln.spare) - 1; i >= 0 {
-		f, ln.spare = ln.spare[i], ln.spare[:i]
+		b, ln.spare = ln.spare[i], ln.spare[:i]
 	} else {
-		f = new(batch)
+		b = new(batch)
 	}
-	f.calls = append(f.calls, ln.queue[:n]...)
-	f.sent = time.Now()
+	b.calls = append(b.calls, ln.queue[:n]...)
+	b.sent = time.Now()
 	ln.batchesSent++
-	f.number = ln.batchesSent
+	b.number = ln.batchesSent
 	rest := copy(ln.queue, ln.queue[n:])
 	clear(ln.queue[rest:])
 	ln.queue = ln.queue[:rest]
-	for _, c := range f.calls {
+	for _, c := range b.calls {
 		c.phase = sent
 		// The wait in our own queue says nothing about the node.
-		c.deadline = f.sent.Add(c.Q.Patience.With(ln.rtt))
-		ln.arm(f.sent, c.deadline)
+		c.deadline = b.sent.Add(c.Question.Patience.With(ln.rtt))
+		ln.armTimer(b.sent, c.deadline)
 	}
-	ln.batches = append(ln.batches, f)
-	return f
+	ln.batches = append(ln.batches, b)
+	return b
 }
 
 // recycle keeps a landed batch for later, empty.
-func (ln *Lane) recycle(f *batch, ready []*Call) {
+func (ln *Lane) recycle(b *batch, ready []*Call) {
 	clear(ready)
-	if f.panicked {
+	if b.panicked {
 		return
 	}
-	clear(f.calls)
-	clear(f.asked)
-	clear(f.results)
-	clear(f.cmds)
-	f.calls, f.asked, f.results, f.cmds, f.ready, f.stuck = f.calls[:0], f.asked[:0], f.results[:0], f.cmds[:0], ready[:0], false
+	clear(b.calls)
+	clear(b.asked)
+	clear(b.results)
+	clear(b.cmds)
+	b.calls, b.asked, b.results, b.cmds, b.ready, b.stuck = b.calls[:0], b.asked[:0], b.results[:0], b.cmds[:0], ready[:0], false
 	if len(ln.spare) < maxBatches {
-		ln.spare = append(ln.spare, f)
+		ln.spare = append(ln.spare, b)
 	}
 }
 
@@ -117,72 +117,73 @@ type result struct {
 	again bool // not executed: send it again, in the other form
 }
 
-// exec sends the batch to the lane's node and reads all answers. hello: asks it first
+// exec sends the batch to the lane's node and reads all answers. identify: asks it first
 // what it is.
-func (f *batch) exec(ln *Lane, hello bool) (info *wire.Introduction, err error) {
+func (b *batch) exec(ln *Lane, identify bool) (info *wire.Identity, err error) {
 	var who *[2]wire.Command
-	if hello {
-		who = new([2]wire.Command)
-		for i, section := range ln.Kind.Introductions() {
-			who[i] = wire.NewCommand([]any{"info", section})
-			f.cmds = append(f.cmds, &who[i])
-		}
-	}
-	if ln.guarded {
-		f.check(ln.Direct)
-	}
-	f.asked = slices.Grow(f.asked, len(f.calls))[:len(f.calls)] // at once: go-redis gets pointers into it
-	for i, c := range f.calls {
-		for j := range c.Q.Cmds {
-			if args := c.Q.Args(j, c.asText, c.plain, c.check); args != nil {
-				f.asked[i][j] = wire.NewCommand(args)
-				f.cmds = append(f.cmds, &f.asked[i][j])
+	if identify {
+		who = ln.Kind.IdentifyCommands()
+		for i := range who {
+			if len(who[i].Args()) > 0 {
+				b.cmds = append(b.cmds, &who[i])
 			}
 		}
 	}
-	err = f.exchange(ln.Node)
-	_, f.panicked = err.(*wire.PanicError)
-	if hello {
-		info = wire.Introduce(&who[0], &who[1], err)
+	if ln.guarded {
+		b.chooseComparing(ln.Direct)
 	}
-	for i, c := range f.calls {
-		rep := c.Q.Read(f.asked[i][:], c.plain, err)
+	b.asked = slices.Grow(b.asked, len(b.calls))[:len(b.calls)] // at once: go-redis gets pointers into it
+	for i, c := range b.calls {
+		for j := range c.Question.Cmds {
+			if args := c.Question.Args(j, c.asText, c.plainSet, c.comparesMark); args != nil {
+				b.asked[i][j] = wire.NewCommand(args)
+				b.cmds = append(b.cmds, &b.asked[i][j])
+			}
+		}
+	}
+	err = b.exchange(ln.Node)
+	_, b.panicked = err.(*wire.PanicError)
+	if identify {
+		info = wire.ReadIdentity(&who[0], &who[1], err)
+	}
+	for i, c := range b.calls {
+		rep := c.Question.Read(b.asked[i][:], c.plainSet, err)
 		rep.Err = ln.Kind.Advise(rep.Err)
-		f.results = append(f.results, result{reply: rep, again: rep.Again(c.Q, c.asText, c.plain)})
+		b.results = append(b.results, result{reply: rep, again: rep.WantsOtherForm(c.Question, c.asText, c.plainSet)})
 	}
 	if ln.guarded {
-		f.doubt()
+		b.revokeUncompared()
 	}
 	return info, err
 }
 
 // exchange has the node's client send the batch.
-func (f *batch) exchange(node Client) (err error) {
-	defer wire.Recovered(&err)
+func (b *batch) exchange(node Client) (err error) {
+	defer wire.RecoverTo(&err)
 	ctx := context.Background()
-	if f.pipe == nil {
-		f.pipe = node.Pipeline()
+	if b.pipe == nil {
+		b.pipe = node.Pipeline()
 	}
-	_ = f.pipe.BatchProcess(ctx, f.cmds...) // only queues
-	_, err = f.pipe.Exec(ctx)
+	_ = b.pipe.BatchProcess(ctx, b.cmds...) // only queues
+	_, err = b.pipe.Exec(ctx)
 	return err
 }
 
 // complete settles the calls of a batch with what it brought.
-func (ln *Lane) complete(f *batch, info *wire.Introduction, err error, took time.Duration) []*Call {
-	ready := f.ready
-	ln.batches = slices.DeleteFunc(ln.batches, func(g *batch) bool { return g == f })
-	if f.stuck {
+func (ln *Lane) complete(b *batch, info *wire.Identity, err error, took time.Duration) []*Call {
+	ready := b.ready
+	ln.batches = slices.DeleteFunc(ln.batches, func(g *batch) bool { return g == b })
+	if b.stuck {
 		ln.stuck--
 	}
 	var way *wire.NodeError // it did not come through: the node is to be probed
-	for i := range f.results {
-		if rep := &f.results[i].reply; rep.Err != nil && (rep.Silent || !rep.Sent) {
+	for i := range b.results {
+		if rep := &b.results[i].reply; rep.Err != nil && (rep.Silent || !rep.Sent) {
 			way = rep.Err
 		}
 	}
 	if way == nil {
-		ln.measure(took)
+		ln.updateRTT(took)
 		if ln.down != nil {
 			ln.wakeProbe() // alive: the probe need not wait out its pause
 		}
@@ -196,33 +197,33 @@ func (ln *Lane) complete(f *batch, info *wire.Introduction, err error, took time
 		}
 	}
 	var again []*Call
-	for i, c := range f.calls {
+	for i, c := range b.calls {
 		if c.phase == finished {
 			continue // given up; what it may have left behind is owed
 		}
 		switch {
 		case ln.duplicate != nil:
-			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Sent: true, Stored: f.results[i].reply.Stored, Err: ln.duplicate}, ready)
-		case replica != nil && !c.Q.Kind.Cleans():
-			rep := f.results[i].reply // one that may be written to has executed it
+			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Sent: true, Stored: b.results[i].reply.Stored, Err: ln.duplicate}, ready)
+		case replica != nil && !c.Question.Kind.Cleans():
+			rep := b.results[i].reply // one that may be written to has executed it
 			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Sent: rep.Sent, Silent: rep.Silent, Stored: rep.Stored, Err: replica}, ready)
-		case f.results[i].again && !ln.closed:
-			c.asText, c.plain = c.Q.Script != nil, c.Q.Script == nil
-			ln.plain = ln.plain || c.plain
+		case b.results[i].again && !ln.closed:
+			c.asText, c.plainSet = c.Question.Script != nil, c.Question.Script == nil
+			ln.plainSet = ln.plainSet || c.plainSet
 			c.phase = queued
 			again = append(again, c)
 		default:
-			ready = ln.finish(c, f.results[i].reply, ready)
+			ready = ln.finish(c, b.results[i].reply, ready)
 		}
 	}
 	if len(again) > 0 {
 		ln.queue = append(again, ln.queue...)
 	}
-	if way != nil && wire.NeverLeft(err) {
-		ready = ln.suspect(way, ready)
+	if way != nil && wire.NeverSent(err) {
+		ready = ln.markDown(way, ready)
 	}
-	if f.stuck {
-		ln.launch()
+	if b.stuck {
+		ln.startSending()
 		ln.notifyIdle()
 	}
 	return ready

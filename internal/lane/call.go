@@ -23,16 +23,16 @@ const (
 // A Call is one question to one node. It is finished exactly once: by its answer,
 // by its deadline, or without having been sent.
 type Call struct {
-	Ln    *Lane
-	Voter Voter // gets the vote; nil if nobody counts it
-	Q     *wire.Question
-	I     int // which node, in New's order
+	Lane     *Lane
+	Voter    Voter // gets the vote; nil if nobody counts it
+	Question *wire.Question
+	Index    int // which node, in New's order
 
 	deadline         time.Time
-	next             []*Call  // wait for this one
-	one              [1]*Call // for the first of them, mostly the only one
-	prior            *Call    // the last one before it that was about the same value
-	waits            int32    // for so many
+	followers        []*Call  // wait for this one
+	inlineFollower   [1]*Call // for the first of them, mostly the only one
+	predecessor      *Call    // the last one before it that was about the same value
+	unfinishedBefore int32    // for so many
 	phase            phase
 	mayBeOvertaken   bool                 // something before it may be executed later than it
 	SkipIfRolledBack bool                 // touch: not where the call before it is rolled back, which does the same
@@ -40,8 +40,8 @@ type Call struct {
 	owed             bool                 // what it asks is owed; guarded by ln.mu
 	RaisedBefore     bool                 // touch: an attempt before that call has raised the register
 	asText           bool                 // its script goes as text
-	check            bool                 // and looks at what the server is, see guard.go
-	plain            bool                 // SET NX goes without GET
+	comparesMark     bool                 // and looks at what the server is, see guard.go
+	plainSet         bool                 // SET NX goes without GET
 	MayHold          bool                 // our value may be on the node
 	MayArriveLate    bool                 // and a command that would put it there may yet be executed
 	Voted            bool                 // guarded by b.mu
@@ -68,22 +68,22 @@ type Client interface {
 
 // waitFor has the call begin after another is finished. Needs ln.mu.
 func (c *Call) waitFor(before *Call) {
-	if before.next == nil {
-		before.next = before.one[:0]
+	if before.followers == nil {
+		before.followers = before.inlineFollower[:0]
 	}
-	before.next = append(before.next, c)
-	c.waits++
+	before.followers = append(before.followers, c)
+	c.unfinishedBefore++
 }
 
 // learn takes over what a call that goes before this one left behind. Needs ln.mu.
-func (c *Call) learn(before *Call) {
-	if before.Q.Value == c.Q.Value {
+func (c *Call) inherit(before *Call) {
+	if before.Question.Value == c.Question.Value {
 		c.MayHold = c.MayHold || before.MayHold
 		c.MayArriveLate = c.MayArriveLate || before.MayArriveLate
 		c.mayBeOvertaken = c.mayBeOvertaken || before.Reply.Silent
 		c.Raised = c.Raised || before.Raised
-		c.owed = c.owed || before.owed && before.Q.Kind == c.Q.Kind
-		c.prior = before
+		c.owed = c.owed || before.owed && before.Question.Kind == c.Question.Kind
+		c.predecessor = before
 	}
 	if c.SkipIfRolledBack && (before.MayHold || !before.Reply.Sent && !c.RaisedBefore) {
 		c.MayHold = false
@@ -103,11 +103,11 @@ func deliver(ready []*Call) {
 // it. A raise does: it is for nodes that said yes to the acquire.
 func (c *Call) superseded() bool {
 	yes := false
-	for _, n := range c.next {
-		switch n.Q.Kind {
+	for _, n := range c.followers {
+		switch n.Question.Kind {
 		case wire.AskRaise:
 			return false
-		case wire.AskLeave, wire.AskTouch: // who has won leaves the queue, or gives registers a life, and wants the lock on every node
+		case wire.AskLeave, wire.AskExpireRegister: // who has won leaves the queue, or gives registers a life, and wants the lock on every node
 		default:
 			yes = true
 		}

@@ -101,7 +101,7 @@ func NodeName(i int, node Client) string {
 // clientAddr is the address in a client's options; "": it tells none.
 func clientAddr(client any) (addr string) {
 	var failed error
-	defer wire.Recovered(&failed)
+	defer wire.RecoverTo(&failed)
 	switch c := client.(type) {
 	case singleClient:
 		if o := c.Options(); o != nil {

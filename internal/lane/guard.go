@@ -5,30 +5,30 @@ import (
 )
 
 // check has the first grant of a batch compare the node's mark, or each.
-func (f *batch) check(direct bool) {
+func (b *batch) chooseComparing(direct bool) {
 	checked := false
-	for _, c := range f.calls {
-		if !c.Q.Guarded() {
+	for _, c := range b.calls {
+		if !c.Question.Guarded() {
 			continue
 		}
-		c.check = !checked || !direct
+		c.comparesMark = !checked || !direct
 		checked = true
 	}
 }
 
 // doubt takes back grants that were made on a mark that nothing has compared: the first
 // of the batch was not executed, and things changed until the next.
-func (f *batch) doubt() {
+func (b *batch) revokeUncompared() {
 	compared := false
-	for i, c := range f.calls {
-		switch rep := &f.results[i].reply; {
-		case !c.Q.Guarded():
-		case c.check || c.asText:
-			compared = compared || rep.Answer != wire.Unknown || rep.Err.BeyondTheMark()
+	for i, c := range b.calls {
+		switch rep := &b.results[i].reply; {
+		case !c.Question.Guarded():
+		case c.comparesMark || c.asText:
+			compared = compared || rep.Answer != wire.Unknown || rep.Err.IsPastGuard()
 		case rep.Answer == wire.Yes && !compared:
-			*rep = wire.Reply{Answer: wire.Unknown, Sent: true, Stored: true, Err: errUnchecked}
+			*rep = wire.Reply{Answer: wire.Unknown, Sent: true, Stored: true, Err: errNotCompared}
 		}
 	}
 }
 
-var errUnchecked = wire.NewNodeError("restart guard: not compared", nil)
+var errNotCompared = wire.NewNodeError("restart guard: not compared", nil)

@@ -35,18 +35,18 @@ func TestAGrantOnAMarkThatNothingComparedIsTakenBack(t *testing.T) {
 		{"no answer", wire.Reply{Answer: wire.Unknown, Sent: true, Silent: true, Err: wire.NewNodeError("EOF", io.EOF)}, true},
 		{"an answer that no server gives", failed("unexpected reply int"), true},
 	} {
-		f := &batch{calls: []*Call{{Q: &plain}, {Q: &grant}, {Q: &plain}, {Q: &grant}, {Q: &grant}}}
-		f.check(true)
+		f := &batch{calls: []*Call{{Question: &plain}, {Question: &grant}, {Question: &plain}, {Question: &grant}, {Question: &grant}}}
+		f.chooseComparing(true)
 		checks := ""
 		for _, c := range f.calls {
-			checks += fmt.Sprint(c.check, " ")
+			checks += fmt.Sprint(c.comparesMark, " ")
 			f.results = append(f.results, result{reply: yes})
 		}
 		if checks != "false true false false false " {
 			t.Errorf("they compare: %s", checks)
 		}
 		f.results[1].reply = c.first
-		f.doubt()
+		f.revokeUncompared()
 		for _, i := range []int{3, 4} {
 			rep := f.results[i].reply
 			if taken := rep.Answer == wire.Unknown && rep.Stored && rep.Sent && rep.Err != nil; taken != c.taken || !taken && rep.Answer != wire.Yes {
@@ -59,9 +59,9 @@ func TestAGrantOnAMarkThatNothingComparedIsTakenBack(t *testing.T) {
 			}
 		}
 	}
-	f := &batch{calls: []*Call{{Q: &grant}, {Q: &grant}}}
-	f.check(false) // over who knows how many connections
-	if !f.calls[0].check || !f.calls[1].check {
+	f := &batch{calls: []*Call{{Question: &grant}, {Question: &grant}}}
+	f.chooseComparing(false) // over who knows how many connections
+	if !f.calls[0].comparesMark || !f.calls[1].comparesMark {
 		t.Error("a batch that may be split compares only once")
 	}
 }

@@ -28,7 +28,7 @@ const (
 	maxBatches = 16
 
 	// flightPer is the measured round trip that one more batch is worth.
-	batchPer = 250 * time.Microsecond
+	rttPerBatch = 250 * time.Microsecond
 
 	// maxStuck bounds the pipelines that were given up as unanswered but whose
 	// connection has not failed yet. A node at the bound is not used again until
@@ -55,13 +55,13 @@ type Lane struct {
 	Kind    wire.NodeKind
 	Direct  bool // a pipeline goes over one connection to one server
 	guarded bool // grants are under a guard
-	I       int
+	Index   int
 	servers *Servers
 
 	mu          sync.Mutex
 	queue       []*Call
-	starts      []*Call // wait for no other any more; finish begins them
-	starting    bool
+	toBegin     []*Call // wait for no other any more; finish begins them
+	beginning   bool
 	batches     []*batch
 	batchesSent uint64        // batches so far
 	spare       []*batch      // landed ones, for the next batches
@@ -69,9 +69,9 @@ type Lane struct {
 	stuck       int           // batches that have none any more
 	rtt         time.Duration // the round trip, by its recent minimum; 0: not measured
 	timer       *time.Timer   // the earliest deadline
-	armed       time.Time     // when it fires; zero: it does not
+	timerAt     time.Time     // when it fires; zero: it does not
 	closed      bool
-	plain       bool            // the server has no SET NX GET
+	plainSet    bool            // the server has no SET NX GET
 	identified  bool            // INFO was answered
 	duplicate   *wire.NodeError // it is a server that another lane already is
 	down        *wire.NodeError // why it is not used; nil: it is
@@ -86,7 +86,7 @@ type Lane struct {
 func New(i int, node Client, met *Servers, guarded bool) *Lane {
 	_, direct := node.(*redis.Client) // any other may split it, wrappers of one included
 	return &Lane{
-		Name: NodeName(i, node), Node: node, Kind: KindOf(node), Direct: direct, guarded: guarded, I: i, servers: met,
+		Name: NodeName(i, node), Node: node, Kind: KindOf(node), Direct: direct, guarded: guarded, Index: i, servers: met,
 		probeWake: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
 }
@@ -119,12 +119,12 @@ func (ln *Lane) start(c *Call, after []*Call) []*Call {
 		switch {
 		case a == nil:
 		case a.phase == finished:
-			c.learn(a)
+			c.inherit(a)
 		default:
 			c.waitFor(a)
 		}
 	}
-	if c.waits > 0 {
+	if c.unfinishedBefore > 0 {
 		return nil
 	}
 	return ln.begin(c, nil)
@@ -139,7 +139,7 @@ func (ln *Lane) AskBoth(c, then *Call, after ...*Call) {
 	case queued:
 		ready = ln.begin(then, ready)
 	case finished:
-		then.learn(c)
+		then.inherit(c)
 		ready = ln.begin(then, ready)
 	default:
 		then.waitFor(c)
@@ -149,7 +149,7 @@ func (ln *Lane) AskBoth(c, then *Call, after ...*Call) {
 }
 
 // Settled finishes a call whose answer is known from before.
-func (ln *Lane) Settled(c *Call, rep wire.Reply) {
+func (ln *Lane) FinishKnown(c *Call, rep wire.Reply) {
 	ln.mu.Lock()
 	ready := ln.finish(c, rep, nil)
 	ln.mu.Unlock()
@@ -160,29 +160,29 @@ func (ln *Lane) Settled(c *Call, rep wire.Reply) {
 // and return `ready` with the calls added that are finished now: their votes are cast
 // after unlocking.
 func (ln *Lane) begin(c *Call, ready []*Call) []*Call {
-	prior := c.prior
-	c.prior = nil // or each would keep all before it alive
+	prior := c.predecessor
+	c.predecessor = nil // or each would keep all before it alive
 	switch {
-	case c.Q.Kind.Cleans():
+	case c.Question.Kind.Cleans():
 		c.MayHold = c.MayHold || c.Raised && c.Voter != nil && c.Voter.IsFinal()
 		// Nothing to undo where nothing was sent, except that a release also
 		// announces.
-		if !c.MayHold && c.Q.Kind != wire.AskRelease {
+		if !c.MayHold && c.Question.Kind != wire.AskRelease {
 			return ln.finish(c, wire.Reply{Answer: wire.No, Err: wire.ErrNotAsked}, ready)
 		}
 		// What it undoes has had no answer: it could overtake that on another
 		// connection. It waits for a sign of life. Or a restore is owed that would put
 		// back what it takes away.
-		if c.mayBeOvertaken || ln.owed.restoreOwed(c.Q.Value) {
+		if c.mayBeOvertaken || ln.owed.restoreOwed(c.Question.Value) {
 			return ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrOwed}, ready)
 		}
 	case c.Voter != nil && c.superseded() && c.Voter.IsOver():
 		// Nobody counts it any more, and what is to be asked next waits behind it:
 		// where calls come faster than the node answers, only the last is sent.
 		return ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrNotAsked}, ready)
-	case c.Q.Kind == wire.AskAdopt && ln.owed.releaseOwed(c.Q.Back):
+	case c.Question.Kind == wire.AskAdopt && ln.owed.releaseOwed(c.Question.Back):
 		return ln.finish(c, wire.Reply{Answer: wire.No, Missing: true, Err: wire.ErrMissing}, ready)
-	case c.Q.Kind == wire.AskRaise && prior != nil && prior.Reply.Answer != wire.Yes:
+	case c.Question.Kind == wire.AskRaise && prior != nil && prior.Reply.Answer != wire.Yes:
 		return ln.finish(c, prior.Reply, ready) // not ours there: nothing to raise
 	}
 	return ln.submit(c, ready)
@@ -199,29 +199,29 @@ func (ln *Lane) submit(c *Call, ready []*Call) []*Call {
 		return ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrBusy}, ready)
 	}
 	c.phase = queued
-	c.plain = ln.plain && c.Q.Kind == wire.AskAcquire && c.Q.Script == nil
+	c.plainSet = ln.plainSet && c.Question.Kind == wire.AskAcquire && c.Question.Script == nil
 	now := time.Now()
-	c.deadline = now.Add(c.Q.Patience.With(ln.rtt))
-	ln.arm(now, c.deadline)
+	c.deadline = now.Add(c.Question.Patience.With(ln.rtt))
+	ln.armTimer(now, c.deadline)
 	ln.queue = append(ln.queue, c)
-	ln.launch()
+	ln.startSending()
 	return ready
 }
 
 // launch starts a batch if there is a place for it.
-func (ln *Lane) launch() {
-	if len(ln.queue) > 0 && ln.running < ln.width() {
+func (ln *Lane) startSending() {
+	if len(ln.queue) > 0 && ln.running < ln.maxRunning() {
 		ln.running++
 		go ln.sendLoop()
 	}
 }
 
 // width is how many batches may be under way: more the farther the node is.
-func (ln *Lane) width() int {
+func (ln *Lane) maxRunning() int {
 	if ln.rtt == 0 { // a second connection is made while the first one is
 		return 2 * MinBatches
 	}
-	return min(MinBatches+int(ln.rtt/batchPer), maxBatches)
+	return min(MinBatches+int(ln.rtt/rttPerBatch), maxBatches)
 }
 
 // finish settles a call. Calls that wait for it begin.
@@ -231,9 +231,9 @@ func (ln *Lane) finish(c *Call, rep wire.Reply, ready []*Call) []*Call {
 	if c.Voter != nil {
 		c.Took = time.Since(c.Voter.Began())
 	}
-	k := c.Q.Kind
+	k := c.Question.Kind
 	switch {
-	case k == wire.AskAdopt || k == wire.AskAcquire && c.Q.Script == nil:
+	case k == wire.AskAdopt || k == wire.AskAcquire && c.Question.Script == nil:
 		c.Raised = c.Raised || rep.Sent
 	case k == wire.AskTurn || k == wire.AskAcquire:
 		c.Raised = c.Raised || rep.Stored // these leave the register alone where they grant nothing
@@ -255,29 +255,29 @@ func (ln *Lane) finish(c *Call, rep wire.Reply, ready []*Call) []*Call {
 		}
 	}
 	ready = append(ready, c)
-	for _, n := range c.next {
-		n.learn(c)
-		if n.waits--; n.waits == 0 {
-			ln.starts = append(ln.starts, n)
+	for _, n := range c.followers {
+		n.inherit(c)
+		if n.unfinishedBefore--; n.unfinishedBefore == 0 {
+			ln.toBegin = append(ln.toBegin, n)
 		}
 	}
-	c.next, c.one[0] = nil, nil
-	if ln.starting {
+	c.followers, c.inlineFollower[0] = nil, nil
+	if ln.beginning {
 		return ready // further up: a long chain must not become a deep stack
 	}
-	ln.starting = true
-	for i := 0; i < len(ln.starts); i++ { // it grows meanwhile
-		ready = ln.begin(ln.starts[i], ready)
+	ln.beginning = true
+	for i := 0; i < len(ln.toBegin); i++ { // it grows meanwhile
+		ready = ln.begin(ln.toBegin[i], ready)
 	}
-	clear(ln.starts)
-	ln.starts, ln.starting = ln.starts[:0], false
+	clear(ln.toBegin)
+	ln.toBegin, ln.beginning = ln.toBegin[:0], false
 	return ready
 }
 
 // measure takes a batch's time into the round trip: its recent minimum, which
 // load, batches and a first dial do not inflate, rising slowly where the way
 // became longer.
-func (ln *Lane) measure(took time.Duration) {
+func (ln *Lane) updateRTT(took time.Duration) {
 	if ln.rtt == 0 || took < ln.rtt {
 		ln.rtt = max(took, 1)
 	} else {
@@ -286,13 +286,13 @@ func (ln *Lane) measure(took time.Duration) {
 }
 
 // arm makes the timer fire at the deadline, if it would not earlier.
-func (ln *Lane) arm(now, deadline time.Time) {
-	if !ln.armed.IsZero() && !deadline.Before(ln.armed) {
+func (ln *Lane) armTimer(now, deadline time.Time) {
+	if !ln.timerAt.IsZero() && !deadline.Before(ln.timerAt) {
 		return
 	}
-	ln.armed = deadline
+	ln.timerAt = deadline
 	if ln.timer == nil {
-		ln.timer = time.AfterFunc(deadline.Sub(now), ln.expire)
+		ln.timer = time.AfterFunc(deadline.Sub(now), ln.expireCalls)
 	} else {
 		ln.timer.Reset(deadline.Sub(now))
 	}
@@ -302,14 +302,14 @@ func (ln *Lane) arm(now, deadline time.Time) {
 // mostly it fires when all it was set for are long answered, and is set again. Only
 // what was sent and not answered is held against the node: a queue may be long because
 // we are slow, or many.
-func (ln *Lane) expire() {
+func (ln *Lane) expireCalls() {
 	ln.mu.Lock()
 	now := time.Now()
-	if ln.armed.IsZero() || now.Before(ln.armed) {
+	if ln.timerAt.IsZero() || now.Before(ln.timerAt) {
 		ln.mu.Unlock() // a firing that a Reset overtook
 		return
 	}
-	ln.armed = time.Time{}
+	ln.timerAt = time.Time{}
 	var ready []*Call
 	var late time.Duration // how long the node did not answer
 	overdue := func(c *Call) bool {
@@ -317,34 +317,34 @@ func (ln *Lane) expire() {
 			return false
 		}
 		if now.Before(c.deadline) {
-			ln.arm(now, c.deadline)
+			ln.armTimer(now, c.deadline)
 			return false
 		}
 		return true
 	}
-	for _, f := range ln.batches {
+	for _, b := range ln.batches {
 		expired := false
-		for _, c := range f.calls {
+		for _, c := range b.calls {
 			if overdue(c) {
 				expired = true
-				late = c.Q.Patience.With(ln.rtt)
-				ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.TimeoutError(late), Sent: true, Silent: true, Stored: c.Q.Kind.Stores()}, ready)
+				late = c.Question.Patience.With(ln.rtt)
+				ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.TimeoutError(late), Sent: true, Silent: true, Stored: c.Question.Kind.Stores()}, ready)
 			}
 		}
-		if expired && !f.stuck {
-			f.stuck = true
+		if expired && !b.stuck {
+			b.stuck = true
 			ln.running--
 			ln.stuck++
 		}
 	}
 	for _, c := range slices.Clone(ln.queue) {
 		if overdue(c) {
-			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.TimeoutError(c.Q.Patience.With(ln.rtt))}, ready)
+			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.TimeoutError(c.Question.Patience.With(ln.rtt))}, ready)
 		}
 	}
 	ln.queue = slices.DeleteFunc(ln.queue, func(c *Call) bool { return c.phase == finished })
 	if late > 0 {
-		ready = ln.suspect(wire.TimeoutError(late), ready)
+		ready = ln.markDown(wire.TimeoutError(late), ready)
 	}
 	ln.notifyIdle()
 	ln.mu.Unlock()
@@ -353,7 +353,7 @@ func (ln *Lane) expire() {
 
 // suspect takes the node out of use until it answers a PING. What waits for a
 // batch has not been sent and fails now.
-func (ln *Lane) suspect(why *wire.NodeError, ready []*Call) []*Call {
+func (ln *Lane) markDown(why *wire.NodeError, ready []*Call) []*Call {
 	if ln.closed {
 		return ready
 	}
@@ -368,7 +368,7 @@ func (ln *Lane) suspect(why *wire.NodeError, ready []*Call) []*Call {
 			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: ln.down}, ready)
 		}
 	}
-	ln.probe()
+	ln.ensureProbe()
 	ln.notifyIdle()
 	return ready
 }
@@ -407,10 +407,10 @@ func (ln *Lane) Close() {
 		ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrLaneDone}, ready)
 	}
 	ln.queue = nil
-	for _, f := range ln.batches {
-		for _, c := range f.calls {
+	for _, b := range ln.batches {
+		for _, c := range b.calls {
 			if c.phase != finished {
-				ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrLaneDone, Sent: true, Silent: true, Stored: c.Q.Kind.Stores()}, ready)
+				ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.ErrLaneDone, Sent: true, Silent: true, Stored: c.Question.Kind.Stores()}, ready)
 			}
 		}
 	}
@@ -436,7 +436,7 @@ func (ln *Lane) Unlocked() bool {
 }
 
 // OwedSince notes that what c asks is owed already, because of an earlier call.
-func (ln *Lane) OwedSince(c, earlier *Call) {
+func (ln *Lane) InheritOwed(c, earlier *Call) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	c.owed = earlier.owed
@@ -444,13 +444,13 @@ func (ln *Lane) OwedSince(c, earlier *Call) {
 
 // SilentIn is after how long the node counts as silent. While nothing is under way, as
 // between two tries of what is owed to it, that time has not begun.
-func (ln *Lane) SilentIn(after time.Duration) time.Duration {
+func (ln *Lane) UntilSilent(after time.Duration) time.Duration {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	asked := time.Now()
-	for _, f := range ln.batches {
-		if !f.stuck && f.sent.Before(asked) {
-			asked = f.sent
+	for _, b := range ln.batches {
+		if !b.stuck && b.sent.Before(asked) {
+			asked = b.sent
 		}
 	}
 	return time.Until(asked.Add(max(after, wire.RoundTrips*ln.rtt)))

@@ -33,12 +33,12 @@ const (
 
 	// maxDoublings bounds how far apart the tries get that a node answers with an
 	// error: 16 s.
-	maxDoublings = 5
+	maxBackoffDoublings = 5
 
 	// probeFirst and probeMost are the pauses between PINGs to a node that is down:
 	// short, for it is to be used again within a second of coming back.
 	probeFirst = 10 * time.Millisecond
-	probeMost  = 200 * time.Millisecond
+	probeMax   = 200 * time.Millisecond
 
 	// maxProbes bounds the PINGs without an answer. Each holds a connection until
 	// the client's own timeout.
@@ -50,12 +50,12 @@ const (
 
 // A owedCommand is one of them.
 type owedCommand struct {
-	q             *wire.Question
+	question      *wire.Question
 	since         time.Time // became owed: only a PING that left later counts
 	until         time.Time // then it is dropped
 	due           time.Time // not before
 	mayArriveLate bool      // what it undoes may still be under way: look again
-	under         uint64    // the last batch that left before it became owed
+	lastBatch     uint64    // the last batch that left before it became owed
 	tries         int       // answered by errors so far
 }
 
@@ -70,7 +70,7 @@ func (d *owedCommands) len() int { return len(d.list) }
 
 func (d *owedCommands) add(one *owedCommand) {
 	d.list = append(d.list, one)
-	if back := one.q.Back; back != "" {
+	if back := one.question.Back; back != "" {
 		if d.restores == nil {
 			d.restores = make(map[string]int)
 		}
@@ -84,7 +84,7 @@ func (d *owedCommands) drop(gone func(*owedCommand) bool) {
 		if !gone(one) {
 			return false
 		}
-		if back := one.q.Back; back != "" {
+		if back := one.question.Back; back != "" {
 			if d.restores[back]--; d.restores[back] == 0 {
 				delete(d.restores, back)
 			}
@@ -104,7 +104,7 @@ func (d *owedCommands) restoreOwed(value string) bool { return d.restores[value]
 // find nothing to take away, and if the adoption fails the value comes back for good.
 func (d *owedCommands) releaseOwed(value string) bool {
 	return slices.ContainsFunc(d.list, func(one *owedCommand) bool {
-		return one.q.Value == value && (one.q.Kind == wire.AskRelease || one.q.Kind == wire.AskRollback)
+		return one.question.Value == value && (one.question.Kind == wire.AskRelease || one.question.Kind == wire.AskRollback)
 	})
 }
 
@@ -121,15 +121,15 @@ func (ln *Lane) owe(c *Call, pause time.Duration) {
 		ln.owed.drop(func(d *owedCommand) bool { return d == oldest })
 		ln.owed.dropped++
 	}
-	ln.owed.add(&owedCommand{q: c.Q, since: now, until: now.Add(c.Q.TTL + owedLife), due: now.Add(pause), mayArriveLate: c.MayArriveLate, under: ln.batchesSent})
-	ln.probe()
+	ln.owed.add(&owedCommand{question: c.Question, since: now, until: now.Add(c.Question.TTL + owedLife), due: now.Add(pause), mayArriveLate: c.MayArriveLate, lastBatch: ln.batchesSent})
+	ln.ensureProbe()
 }
 
 // probe sees to it that the prober runs. Needs ln.mu.
-func (ln *Lane) probe() {
+func (ln *Lane) ensureProbe() {
 	if !ln.probing && !ln.closed {
 		ln.probing = true
-		go ln.runProbe()
+		go ln.probeLoop()
 	}
 }
 
@@ -152,7 +152,7 @@ type pong struct {
 
 // runProbe PINGs the node until it is up and nothing is owed to it. A PING that
 // hangs is not waited for; the next one goes out beside it.
-func (ln *Lane) runProbe() {
+func (ln *Lane) probeLoop() {
 	pongs := make(chan pong, maxProbes) // room for all: none blocks
 	open := 0
 	pause := probeFirst
@@ -164,20 +164,20 @@ func (ln *Lane) runProbe() {
 				pongs <- pong{sent: sent, err: err, took: time.Since(sent)}
 			}(time.Now())
 		}
-		p, ok := ln.await(pongs, max(pause, ln.pingPatience()))
+		p, ok := ln.awaitPong(pongs, max(pause, ln.pingPatience()))
 		if ok {
 			open--
 		}
 		switch {
 		case ok && p.alive():
-			done, wait := ln.settle(p)
+			done, wait := ln.resume(p)
 			if done {
 				return
 			}
 			pause = probeFirst
 			ln.probePause(wait)
 		default:
-			pause = min(2*pause, probeMost)
+			pause = min(2*pause, probeMax)
 			if ok { // refused at once; else the pause has been waited out
 				ln.probePause(pause)
 			}
@@ -191,8 +191,8 @@ func (ln *Lane) runProbe() {
 }
 
 func ping(node Client) (err error) {
-	defer wire.Recovered(&err)
-	c := wire.NewCommand([]any{"ping"})
+	defer wire.RecoverTo(&err)
+	c := wire.PingCommand()
 	if err := node.Process(context.Background(), &c); err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (p pong) alive() bool {
 }
 
 // await waits for an answer to any PING under way.
-func (ln *Lane) await(pongs <-chan pong, limit time.Duration) (p pong, ok bool) {
+func (ln *Lane) awaitPong(pongs <-chan pong, limit time.Duration) (p pong, ok bool) {
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	select {
@@ -226,7 +226,7 @@ func (ln *Lane) await(pongs <-chan pong, limit time.Duration) (p pong, ok bool) 
 func (ln *Lane) pingPatience() time.Duration {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
-	return min(max(wire.RoundTrips*ln.rtt, probeFirst), probeMost)
+	return min(max(wire.RoundTrips*ln.rtt, probeFirst), probeMax)
 }
 
 // probePause waits for the pause to be over, a sign of life, or the end.
@@ -243,15 +243,15 @@ func (ln *Lane) probePause(pause time.Duration) {
 // settle uses a PING's answer: what became owed before it left is sent, then the
 // node is used again. It reports whether the prober is done and, if not, when to
 // go on.
-func (ln *Lane) settle(p pong) (done bool, wait time.Duration) {
+func (ln *Lane) resume(p pong) (done bool, wait time.Duration) {
 	for {
 		ln.mu.Lock()
-		batch := ln.due(p.sent, time.Now())
+		batch := ln.dueNow(p.sent, time.Now())
 		ln.mu.Unlock()
 		if len(batch) == 0 {
 			break
 		}
-		if !ln.drain(batch) {
+		if !ln.sendDue(batch) {
 			return false, probeFirst
 		}
 	}
@@ -275,7 +275,7 @@ func (ln *Lane) settle(p pong) (done bool, wait time.Duration) {
 }
 
 // due picks what may be sent now, oldest first. Needs ln.mu.
-func (ln *Lane) due(pinged, now time.Time) []*owedCommand {
+func (ln *Lane) dueNow(pinged, now time.Time) []*owedCommand {
 	ln.owed.drop(func(d *owedCommand) bool { return now.After(d.until) })
 	var batch []*owedCommand
 	bytes := 0
@@ -283,9 +283,9 @@ func (ln *Lane) due(pinged, now time.Time) []*owedCommand {
 		if len(batch) == maxBatchCalls || bytes > MaxBatchBytes {
 			break
 		}
-		if !d.since.After(pinged) && !d.due.After(now) && !ln.owed.restoreOwed(d.q.Value) {
+		if !d.since.After(pinged) && !d.due.After(now) && !ln.owed.restoreOwed(d.question.Value) {
 			batch = append(batch, d)
-			bytes += d.q.Bytes
+			bytes += d.question.Bytes
 		}
 	}
 	return batch
@@ -293,9 +293,9 @@ func (ln *Lane) due(pinged, now time.Time) []*owedCommand {
 
 // nextDue is how long until something may be sent. Needs ln.mu.
 func (ln *Lane) nextDue(now time.Time) time.Duration {
-	wait := lookAgain << maxDoublings
+	wait := lookAgain << maxBackoffDoublings
 	for _, d := range ln.owed.list {
-		if !ln.owed.restoreOwed(d.q.Value) { // else it goes after that restore
+		if !ln.owed.restoreOwed(d.question.Value) { // else it goes after that restore
 			wait = min(wait, d.due.Sub(now))
 		}
 	}
@@ -304,7 +304,7 @@ func (ln *Lane) nextDue(now time.Time) time.Duration {
 
 // drain sends a batch of what is owed and waits for the answers, but not for
 // long. It reports whether the node answered.
-func (ln *Lane) drain(batch []*owedCommand) bool {
+func (ln *Lane) sendDue(batch []*owedCommand) bool {
 	replies := make(chan []wire.Reply)
 	gone := make(chan struct{})
 	go func() {
@@ -328,7 +328,7 @@ func (ln *Lane) drain(batch []*owedCommand) bool {
 	close(gone)
 	ln.mu.Lock()
 	ln.stuck++
-	ready := ln.suspect(wire.TimeoutError(drainTimeout), nil)
+	ready := ln.markDown(wire.TimeoutError(drainTimeout), nil)
 	ln.mu.Unlock()
 	deliver(ready)
 	return false
@@ -347,9 +347,9 @@ func (ln *Lane) settleOwed(batch []*owedCommand, got []wire.Reply) (answered boo
 			answered = false
 		case r.Answer == wire.Unknown: // LOADING, READONLY and the like: less and less often
 			d.tries++
-			d.due = now.Add(lookAgain << min(d.tries, maxDoublings))
+			d.due = now.Add(lookAgain << min(d.tries, maxBackoffDoublings))
 		case d.mayArriveLate: // what puts it there may come later: with its batch, or just behind
-			d.mayArriveLate = ln.underway(d.under)
+			d.mayArriveLate = ln.batchUnderway(d.lastBatch)
 			d.due = now.Add(lookAgain)
 		default:
 			paid[d] = true
@@ -361,9 +361,9 @@ func (ln *Lane) settleOwed(batch []*owedCommand, got []wire.Reply) (answered boo
 
 // underway reports whether a batch up to this number has not come back. Needs
 // ln.mu.
-func (ln *Lane) underway(last uint64) bool {
-	for _, f := range ln.batches {
-		if f.number <= last {
+func (ln *Lane) batchUnderway(last uint64) bool {
+	for _, b := range ln.batches {
+		if b.number <= last {
 			return true
 		}
 	}
@@ -381,13 +381,13 @@ func sendOwed(node Client, batch []*owedCommand) []wire.Reply {
 	for _, asText := range []bool{false, true} {
 		cmds := make([][2]wire.Command, len(todo))
 		for n, i := range todo {
-			cmds[n][0] = wire.NewCommand(batch[i].q.Args(0, asText, false, false))
+			cmds[n][0] = wire.NewCommand(batch[i].question.Args(0, asText, false, false))
 		}
 		err := sendPipeline(node, cmds)
 		var again []int
 		for n, i := range todo {
-			got[i] = batch[i].q.Read(cmds[n][:], false, err)
-			if got[i].Again(batch[i].q, asText, false) {
+			got[i] = batch[i].question.Read(cmds[n][:], false, err)
+			if got[i].WantsOtherForm(batch[i].question, asText, false) {
 				again = append(again, i)
 			}
 		}
@@ -400,7 +400,7 @@ func sendOwed(node Client, batch []*owedCommand) []wire.Reply {
 
 // sendPipeline sends commands in one pipeline.
 func sendPipeline(node Client, cmds [][2]wire.Command) (err error) {
-	defer wire.Recovered(&err)
+	defer wire.RecoverTo(&err)
 	ctx := context.Background()
 	pipe := node.Pipeline()
 	for i := range cmds {

@@ -11,9 +11,9 @@ import (
 // A Servers knows which server each lane leads to. One server under two names
 // would be counted twice: half the nodes could then make a majority of servers.
 type Servers struct {
-	mu    sync.Mutex
-	lanes map[string]*Lane // by run_id
-	err   error            // the first pair met
+	mu           sync.Mutex
+	lanes        map[string]*Lane // by run_id
+	duplicateErr error            // the first pair met
 }
 
 // add enters a lane's server. An error says that another lane leads to it.
@@ -31,8 +31,8 @@ func (r *Servers) add(ln *Lane, runID string) *wire.NodeError {
 	if other == ln {
 		return nil
 	}
-	if r.err == nil {
-		r.err = fmt.Errorf("redlock: nodes %q and %q are one server (run_id %s): list every master once", other.Name, ln.Name, runID)
+	if r.duplicateErr == nil {
+		r.duplicateErr = fmt.Errorf("redlock: nodes %q and %q are one server (run_id %s): list every master once", other.Name, ln.Name, runID)
 	}
 	e := wire.NewNodeError("same server as "+other.Name, errors.New("same server"))
 	e.Transient = false
@@ -42,5 +42,5 @@ func (r *Servers) add(ln *Lane, runID string) *wire.NodeError {
 func (r *Servers) Duplicates() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.err
+	return r.duplicateErr
 }

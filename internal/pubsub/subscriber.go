@@ -31,7 +31,7 @@ const (
 	// redialFirst and redialMost are the pauses before a lost subscription is made
 	// anew. Whoever waits meanwhile polls.
 	redialFirst = 20 * time.Millisecond
-	redialMost  = time.Second
+	redialMax   = time.Second
 
 	// redialRefused is the pause after a node said no, for want of a permission say, or
 	// its client panicked.
@@ -48,91 +48,91 @@ type Listener interface {
 // An Subscriber listens to one node. Its goroutines run while there is a channel to
 // listen to.
 type Subscriber struct {
-	i        int
+	index    int
 	node     Client
 	listener Listener
 
-	mu      sync.Mutex
-	want    map[string]bool // channels; true: the subscription was confirmed
-	fresh   []string        // wanted since the last look, to be subscribed
-	stale   []string        // not wanted any more
-	running bool
-	closed  bool
-	last    time.Time // something was heard, be it a pong
-	changed chan struct{}
-	end     context.CancelFunc
-	Over    sync.WaitGroup
+	mu            sync.Mutex
+	wanted        map[string]bool // channels; true: the subscription was confirmed
+	toSubscribe   []string        // wanted since the last look, to be subscribed
+	toUnsubscribe []string        // not wanted any more
+	running       bool
+	closed        bool
+	lastHeard     time.Time // something was heard, be it a pong
+	wake          chan struct{}
+	cancel        context.CancelFunc
+	Goroutines    sync.WaitGroup
 }
 
 func New(i int, node Client, tell Listener) *Subscriber {
-	return &Subscriber{i: i, node: node, listener: tell, want: make(map[string]bool), changed: make(chan struct{}, 1)}
+	return &Subscriber{index: i, node: node, listener: tell, wanted: make(map[string]bool), wake: make(chan struct{}, 1)}
 }
 
 // Listen subscribes to a channel. It does not wait for anything.
-func (e *Subscriber) Listen(channel string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, ok := e.want[channel]; ok || e.closed {
+func (s *Subscriber) Listen(channel string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.wanted[channel]; ok || s.closed {
 		return
 	}
-	e.want[channel] = false
-	e.fresh = append(e.fresh, channel)
-	if e.running {
-		e.poke()
+	s.wanted[channel] = false
+	s.toSubscribe = append(s.toSubscribe, channel)
+	if s.running {
+		s.wakeWatch()
 		return
 	}
-	e.running = true
+	s.running = true
 	ctx, cancel := context.WithCancel(context.Background())
-	e.end = cancel
-	e.Over.Go(func() { e.run(ctx) })
+	s.cancel = cancel
+	s.Goroutines.Go(func() { s.run(ctx) })
 }
 
 // Ignore ends the subscription to a channel.
-func (e *Subscriber) Ignore(channel string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, ok := e.want[channel]; ok {
-		delete(e.want, channel)
-		e.stale = append(e.stale, channel)
-		e.poke()
+func (s *Subscriber) Ignore(channel string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.wanted[channel]; ok {
+		delete(s.wanted, channel)
+		s.toUnsubscribe = append(s.toUnsubscribe, channel)
+		s.wakeWatch()
 	}
 }
 
-func (e *Subscriber) poke() {
+func (s *Subscriber) wakeWatch() {
 	select {
-	case e.changed <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
 // Close ends the connection. The goroutines end with it, or with the client's own
 // timeouts where they are dialling.
-func (e *Subscriber) Close() {
-	e.mu.Lock()
-	e.closed = true
-	end := e.end
-	e.mu.Unlock()
+func (s *Subscriber) Close() {
+	s.mu.Lock()
+	s.closed = true
+	end := s.cancel
+	s.mu.Unlock()
 	if end != nil {
 		end()
 	}
 }
 
 // run keeps a connection while there is a channel to listen to.
-func (e *Subscriber) run(ctx context.Context) {
+func (s *Subscriber) run(ctx context.Context) {
 	pause := redialFirst
 	for {
-		channels := e.channels()
+		channels := s.channels()
 		if channels == nil {
 			return
 		}
 		began := time.Now()
-		switch heard, refused := e.subscribed(ctx, channels); {
+		switch heard, refused := s.holdConnection(ctx, channels); {
 		case refused:
 			pause = redialRefused
-		case heard && time.Since(began) >= redialMost: // else it is accepted only to be cut
+		case heard && time.Since(began) >= redialMax: // else it is accepted only to be cut
 			pause = redialFirst
 		default:
-			pause = min(2*pause, redialMost)
+			pause = min(2*pause, redialMax)
 		}
 		t := time.NewTimer(max(pause-time.Since(began), 0))
 		select {
@@ -144,15 +144,15 @@ func (e *Subscriber) run(ctx context.Context) {
 }
 
 // channels is all that is to be listened to; nil: nothing, and run is over.
-func (e *Subscriber) channels() (all []string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.fresh, e.stale = nil, nil
-	if len(e.want) == 0 || e.closed {
-		e.running = false
+func (s *Subscriber) channels() (all []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.toSubscribe, s.toUnsubscribe = nil, nil
+	if len(s.wanted) == 0 || s.closed {
+		s.running = false
 		return nil
 	}
-	for c := range e.want {
+	for c := range s.wanted {
 		all = append(all, c)
 	}
 	return all
@@ -160,8 +160,8 @@ func (e *Subscriber) channels() (all []string) {
 
 // subscribed holds one connection until it fails or nothing is wanted any more. It
 // reports whether anything was heard on it, and whether the node refused.
-func (e *Subscriber) subscribed(ctx context.Context, channels []string) (heard, refused bool) {
-	sub, err := e.subscribe(ctx, channels) // dials
+func (s *Subscriber) holdConnection(ctx context.Context, channels []string) (heard, refused bool) {
+	sub, err := s.subscribe(ctx, channels) // dials
 	if err != nil {
 		return false, true
 	}
@@ -170,31 +170,31 @@ func (e *Subscriber) subscribed(ctx context.Context, channels []string) (heard, 
 	// a ctx for its deadline.
 	noDial, done := context.WithCancel(ctx)
 	done()
-	e.mu.Lock()
-	e.last = time.Time{}
-	e.mu.Unlock()
+	s.mu.Lock()
+	s.lastHeard = time.Time{}
+	s.mu.Unlock()
 	broken := make(chan struct{})
 	var why error
 	go func() {
 		defer close(broken)
-		why = e.receive(noDial, sub)
+		why = s.receiveLoop(noDial, sub)
 	}()
-	lost := e.watch(ctx, noDial, sub, broken)
+	lost := s.watch(ctx, noDial, sub, broken)
 	sub.close()
 	<-broken
 	refused = isPermanent(lost) || isPermanent(why)
-	e.mu.Lock()
+	s.mu.Lock()
 	var deaf []string
-	for c, yes := range e.want {
+	for c, yes := range s.wanted {
 		if yes {
-			e.want[c] = false
+			s.wanted[c] = false
 			deaf = append(deaf, c)
 		}
 	}
-	heard = !e.last.IsZero()
-	e.mu.Unlock()
+	heard = !s.lastHeard.IsZero()
+	s.mu.Unlock()
 	for _, c := range deaf {
-		e.listener.Subscribed(e.i, c, false)
+		s.listener.Subscribed(s.index, c, false)
 	}
 	return heard, refused
 }
@@ -209,34 +209,34 @@ func isPermanent(err error) bool {
 }
 
 // receive takes in what the node says until the connection fails.
-func (e *Subscriber) receive(noDial context.Context, sub subscription) error {
+func (s *Subscriber) receiveLoop(noDial context.Context, sub subscription) error {
 	for {
 		m, err := sub.receive(noDial)
 		if err != nil {
 			return err
 		}
-		e.mu.Lock()
-		e.last = time.Now()
+		s.mu.Lock()
+		s.lastHeard = time.Now()
 		confirmed := ""
-		if s, ok := m.(*redis.Subscription); ok && s.Kind == "subscribe" {
-			if yes, wanted := e.want[s.Channel]; wanted && !yes {
-				e.want[s.Channel] = true
-				confirmed = s.Channel
+		if c, ok := m.(*redis.Subscription); ok && c.Kind == wire.SubscribeConfirmed {
+			if yes, wanted := s.wanted[c.Channel]; wanted && !yes {
+				s.wanted[c.Channel] = true
+				confirmed = c.Channel
 			}
 		}
-		e.mu.Unlock()
+		s.mu.Unlock()
 		if confirmed != "" {
-			e.listener.Subscribed(e.i, confirmed, true)
+			s.listener.Subscribed(s.index, confirmed, true)
 		}
 		if m, ok := m.(*redis.Message); ok {
-			e.listener.Announced(e.i, m.Channel, m.Payload)
+			s.listener.Announced(s.index, m.Channel, m.Payload)
 		}
 	}
 }
 
 // watch tells the node what else to say, and asks a silent one for a sign of life. It
 // returns when the connection is of no use any more, with what the client said of that.
-func (e *Subscriber) watch(ctx, noDial context.Context, sub subscription, broken <-chan struct{}) error {
+func (s *Subscriber) watch(ctx, noDial context.Context, sub subscription, broken <-chan struct{}) error {
 	asked := time.Now() // dialling is bound by the client's timeouts, an answer by ours
 	look := time.NewTimer(pongWait)
 	defer look.Stop()
@@ -246,14 +246,14 @@ func (e *Subscriber) watch(ctx, noDial context.Context, sub subscription, broken
 			return nil
 		case <-ctx.Done():
 			return nil
-		case <-e.changed:
-			if more, err := e.change(noDial, sub); !more {
+		case <-s.wake:
+			if more, err := s.updateChannels(noDial, sub); !more {
 				return err
 			}
 		case <-look.C:
-			e.mu.Lock()
-			last := e.last
-			e.mu.Unlock()
+			s.mu.Lock()
+			last := s.lastHeard
+			s.mu.Unlock()
 			now := time.Now()
 			switch silent := now.Sub(last); {
 			case last.Before(asked) && now.Sub(asked) >= pongWait:
@@ -275,13 +275,13 @@ func (e *Subscriber) watch(ctx, noDial context.Context, sub subscription, broken
 
 // change tells the node what is to be heard from now on. It reports whether there is
 // anything, and the node was told.
-func (e *Subscriber) change(noDial context.Context, sub subscription) (listen bool, err error) {
-	e.mu.Lock()
-	fresh := slices.DeleteFunc(e.fresh, func(c string) bool { _, wanted := e.want[c]; return !wanted })
-	stale := slices.DeleteFunc(e.stale, func(c string) bool { _, wanted := e.want[c]; return wanted })
-	e.fresh, e.stale = nil, nil
-	listen = len(e.want) > 0
-	e.mu.Unlock()
+func (s *Subscriber) updateChannels(noDial context.Context, sub subscription) (listen bool, err error) {
+	s.mu.Lock()
+	fresh := slices.DeleteFunc(s.toSubscribe, func(c string) bool { _, wanted := s.wanted[c]; return !wanted })
+	stale := slices.DeleteFunc(s.toUnsubscribe, func(c string) bool { _, wanted := s.wanted[c]; return wanted })
+	s.toSubscribe, s.toUnsubscribe = nil, nil
+	listen = len(s.wanted) > 0
+	s.mu.Unlock()
 	if listen && len(stale) > 0 {
 		err = sub.unsubscribe(noDial, stale)
 	}
@@ -292,44 +292,44 @@ func (e *Subscriber) change(noDial context.Context, sub subscription) (listen bo
 }
 
 // subscribe begins a subscription.
-func (e *Subscriber) subscribe(ctx context.Context, channels []string) (sub subscription, err error) {
-	defer wire.Recovered(&err)
-	return subscription{e.node.Subscribe(ctx, channels...)}, nil
+func (s *Subscriber) subscribe(ctx context.Context, channels []string) (sub subscription, err error) {
+	defer wire.RecoverTo(&err)
+	return subscription{s.node.Subscribe(ctx, channels...)}, nil
 }
 
 // A subscription is what a client made of it. Its methods return a panic as an error.
 type subscription struct{ pubsub *redis.PubSub }
 
 func (s subscription) receive(ctx context.Context) (m any, err error) {
-	defer wire.Recovered(&err)
+	defer wire.RecoverTo(&err)
 	return s.pubsub.Receive(ctx)
 }
 
 func (s subscription) ping(ctx context.Context) (err error) {
-	defer wire.Recovered(&err)
+	defer wire.RecoverTo(&err)
 	return s.pubsub.Ping(ctx)
 }
 
 func (s subscription) subscribe(ctx context.Context, channels []string) (err error) {
-	defer wire.Recovered(&err)
+	defer wire.RecoverTo(&err)
 	return s.pubsub.Subscribe(ctx, channels...)
 }
 
 func (s subscription) unsubscribe(ctx context.Context, channels []string) (err error) {
-	defer wire.Recovered(&err)
+	defer wire.RecoverTo(&err)
 	return s.pubsub.Unsubscribe(ctx, channels...)
 }
 
 func (s subscription) close() (err error) {
-	defer wire.Recovered(&err)
+	defer wire.RecoverTo(&err)
 	return s.pubsub.Close()
 }
 
 // Confirmed returns how many channels the node has confirmed subscriptions to.
-func (e *Subscriber) Confirmed() (n int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, yes := range e.want {
+func (s *Subscriber) Confirmed() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, yes := range s.wanted {
 		if yes {
 			n++
 		}

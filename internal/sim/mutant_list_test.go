@@ -133,7 +133,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "replica-votes", rule: "a replica has no vote", why: "it has no replicas",
-		patches: []patch{{"internal/lane/batch.go", "case replica != nil && !c.Q.Kind.Cleans():", "case replica != nil && false:"}},
+		patches: []patch{{"internal/lane/batch.go", "case replica != nil && !c.Question.Kind.Cleans():", "case replica != nil && false:"}},
 		test:    "TestAReplicaIsNamedAndItsVotesDoNotCount",
 	},
 	{
@@ -214,7 +214,7 @@ var mutants = []mutant{
 	{
 		name: "mortal-register", rule: "a register outlives its lock", profiles: "skew",
 		patches: []patch{
-			{"internal/wire/time.go", "given = min(Px(max(ttl, RegisterSlack)+RegisterLife), math.MaxInt32)\n\treturn given - Px(RegisterSlack), given", "given = Px(ttl / 4)\n\treturn given, given"},
+			{"internal/wire/time.go", "given = min(CeilMillis(max(ttl, RegisterSlack)+RegisterLife), math.MaxInt32)\n\treturn given - CeilMillis(RegisterSlack), given", "given = CeilMillis(ttl / 4)\n\treturn given, given"},
 			{"internal/wire/question.go", "if ttl <= RegisterSlack {\n\t\treturn nil", "if false {\n\t\treturn nil"},
 		},
 	},
@@ -374,12 +374,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "restore-owed", rule: "a release waits for an owed restore of its value", why: "a node has to refuse the restore and execute the release",
-		patches: []patch{{"internal/lane/lane.go", "if c.mayBeOvertaken || ln.owed.restoreOwed(c.Q.Value) {", "if c.mayBeOvertaken {"}},
+		patches: []patch{{"internal/lane/lane.go", "if c.mayBeOvertaken || ln.owed.restoreOwed(c.Question.Value) {", "if c.mayBeOvertaken {"}},
 		test:    "TestAReleaseWaitsForARestoreThatIsOwed",
 	},
 	{
 		name: "restore-owed-later", rule: "also where the release is owed, too", why: "the same",
-		patches: []patch{{"internal/lane/owed.go", "!d.due.After(now) && !ln.owed.restoreOwed(d.q.Value) {", "!d.due.After(now) {"}},
+		patches: []patch{{"internal/lane/owed.go", "!d.due.After(now) && !ln.owed.restoreOwed(d.question.Value) {", "!d.due.After(now) {"}},
 		test:    "TestAReleaseWaitsForARestoreThatIsOwed",
 	},
 	{
@@ -389,7 +389,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "adopt-owed", rule: "a value whose release is owed to a node is not adopted there", why: "the release has to be sent again within a round trip of the adoption",
-		patches: []patch{{"internal/lane/lane.go", "case c.Q.Kind == wire.AskAdopt && ln.owed.releaseOwed(c.Q.Back):", "case false && ln.owed.releaseOwed(c.Q.Back):"}},
+		patches: []patch{{"internal/lane/lane.go", "case c.Question.Kind == wire.AskAdopt && ln.owed.releaseOwed(c.Question.Back):", "case false && ln.owed.releaseOwed(c.Question.Back):"}},
 		test:    "TestAValueWhoseReleaseIsOwedIsNotAdopted",
 	},
 	{
@@ -526,7 +526,7 @@ var mutants = []mutant{
 	{
 		name: "guard-believes", rule: "the mark is compared with the server", profiles: "guard",
 		patches: []patch{
-			{"internal/lane/guard.go", "c.check = !checked || !direct", "c.check = checked && !checked"},
+			{"internal/lane/guard.go", "c.comparesMark = !checked || !direct", "c.comparesMark = checked && !checked"},
 			{"internal/lane/guard.go", "case rep.Answer == wire.Yes && !compared:", "case false:"},
 			{"internal/wire/question.go", "args[len(args)-1] = markUnknown", "args[len(args)-1] = markBelieved"},
 		},
@@ -539,7 +539,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "guard-once", rule: "every grant compares where connections are not known", why: "scripts that a restarted server does not know tell as much",
-		patches: []patch{{"internal/lane/guard.go", "c.check = !checked || !direct", "c.check = !checked"}},
+		patches: []patch{{"internal/lane/guard.go", "c.comparesMark = !checked || !direct", "c.comparesMark = !checked"}},
 		test:    "TestBehindAnUnknownNodeEveryGrantComparesTheMark",
 	},
 	{

@@ -66,9 +66,9 @@ func result(c *Command, exec error) (any, error) {
 
 // failure is the reply for an error: unknown. Where the node itself said the
 // error, the command was not executed and has stored nothing.
-func failure(k kind, err error) Reply {
+func failed(k Kind, err error) Reply {
 	e, said := Explain(err)
-	r := Reply{Answer: Unknown, Err: e, Sent: !NeverLeft(err)}
+	r := Reply{Answer: Unknown, Err: e, Sent: !NeverSent(err)}
 	r.Silent = r.Sent && !said
 	// A proxy may word a lost reply as an error of its own: then it was executed.
 	r.Stored = k.Stores() && (r.Silent || said && !notExecuted(e.Text))
@@ -76,6 +76,6 @@ func failure(k kind, err error) Reply {
 }
 
 // strange is the reply for an answer that no Redis server gives.
-func strange(k kind, v any) Reply {
+func unexpected(k Kind, v any) Reply {
 	return Reply{Answer: Unknown, Sent: true, Stored: k.Stores(), Err: NewNodeError(fmt.Sprintf("unexpected reply %T", v), nil)}
 }

@@ -29,15 +29,15 @@ const (
 	theirs = wiretest.Theirs
 )
 
-var allKinds = []kind{AskAcquire, AskRaise, AskExtend, AskHeal, AskRelease, AskRollback, AskAdopt, AskRestore, AskTouch, AskInspect, AskTurn, AskWait, AskLeave, askLook}
+var allKinds = []Kind{AskAcquire, AskRaise, AskExtend, AskHeal, AskRelease, AskRollback, AskAdopt, AskRestore, AskExpireRegister, AskInspect, AskTurn, AskWait, AskLeave, askLook}
 
 // questionOf is a question of each kind.
-func questionOf(k kind) *Question {
+func questionOf(k Kind) *Question {
 	name, _ := NameKey("", "jobs/42")
 	for _, q := range []Question{
 		AcquireQuestion(nil, name, mine, time.Second, 7), RaiseQuestion(name, mine, time.Second, 7), ExtendQuestion(name, mine, time.Second, 7),
 		HealQuestion(name, mine, time.Second), ReleaseQuestion(name, mine, time.Second, 2, theirs), RollbackQuestion(name, mine, time.Second),
-		AdoptQuestion(nil, name, theirs, mine, time.Second, 7), RestoreQuestion(name, theirs, mine, time.Second), TouchQuestion(name, time.Second),
+		AdoptQuestion(nil, name, theirs, mine, time.Second, 7), RestoreQuestion(name, theirs, mine, time.Second), ExpireRegisterQuestion(name, time.Second),
 		InspectQuestion(name), TurnQuestion(nil, name, mine, time.Second, 7, theirs, 1800000000000001), LeaveQuestion(name, theirs, mine, 2), WaitQuestion(name, theirs, false), LookQuestion(name),
 	} {
 		if q.Kind == k {
@@ -68,7 +68,7 @@ func commands(all ...got) []Command {
 	return cmds
 }
 
-func readAs(k kind, plain bool, first, second got, exec error) Reply {
+func readAs(k Kind, plain bool, first, second got, exec error) Reply {
 	return questionOf(k).Read(commands(first, second), plain, exec)
 }
 
@@ -154,10 +154,10 @@ func checkReply(t interface{ Errorf(string, ...any) }, q *Question, plain bool, 
 			}
 		}
 	}
-	if r.Again(q, false, plain) && (r.Answer != Unknown || r.Stored || r.Silent) {
+	if r.WantsOtherForm(q, false, plain) && (r.Answer != Unknown || r.Stored || r.Silent) {
 		bad("sent again although it may have been executed")
 	}
-	if r.Again(q, true, true) {
+	if r.WantsOtherForm(q, true, true) {
 		bad("sent again in the form that it had")
 	}
 }
@@ -301,7 +301,7 @@ func TestScriptsAnswersAreRead(t *testing.T) {
 	strange := Reply{Answer: Unknown, Sent: true}
 	for _, c := range []struct {
 		name string
-		k    kind
+		k    Kind
 		val  any
 		want Reply
 		err  string
@@ -339,7 +339,7 @@ func TestScriptsAnswersAreRead(t *testing.T) {
 		{"inspect: the ttl as text", AskInspect, []any{theirs, "500", ""}, strange, "unexpected reply []interface {}"},
 		{"inspect: a register that is a word", AskInspect, []any{theirs, int64(500), "word"}, strange, `fence register is no number: "word"`},
 		{"heal: stored", AskHeal, "OK", Reply{Answer: Yes, Stored: true, Sent: true}, ""},
-		{"touch: done", AskTouch, int64(1), yes, ""},
+		{"touch: done", AskExpireRegister, int64(1), yes, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			checkRead(t, readAs(c.k, false, got{val: c.val}, untouched, nil), c.want, c.err)
@@ -348,7 +348,7 @@ func TestScriptsAnswersAreRead(t *testing.T) {
 	t.Run("heal: somebody else came first", func(t *testing.T) {
 		checkRead(t, readAs(AskHeal, false, got{err: redis.Nil}, untouched, redis.Nil), no, "")
 	})
-	for _, k := range []kind{AskExtend, AskRelease, AskRollback, AskRestore} {
+	for _, k := range []Kind{AskExtend, AskRelease, AskRollback, AskRestore} {
 		t.Run(fmt.Sprintf("kind %d: a key of another type is surely not ours", k), func(t *testing.T) {
 			for _, text := range []said{
 				"WRONGTYPE Operation against a key holding the wrong kind of value script: 1b3c, on @user_script:2.",
@@ -422,7 +422,7 @@ func TestWhatANodeSaysIsClassified(t *testing.T) {
 			// Said, and so not executed: nothing is stored, nothing is on its way. What no
 			// server says may be a proxy's word for a lost reply.
 			for _, k := range allKinds {
-				if r := failure(k, said(c.text)); r.Stored != (k.Stores() && c.text == "ERR something that nobody knows") || r.Silent || !r.Sent || r.Answer != Unknown {
+				if r := failed(k, said(c.text)); r.Stored != (k.Stores() && c.text == "ERR something that nobody knows") || r.Silent || !r.Sent || r.Answer != Unknown {
 					t.Errorf("kind %d: got %+v", k, r)
 				}
 			}
@@ -439,7 +439,7 @@ func TestWhatANodeSaysIsClassified(t *testing.T) {
 			if e, _ := Explain(text); e.Transient {
 				t.Errorf("%s: heals", text)
 			}
-			if r := failure(AskTurn, text); r.Stored {
+			if r := failed(AskTurn, text); r.Stored {
 				t.Errorf("%s: got that our value may be stored, want not executed", text)
 			}
 		}
@@ -526,7 +526,7 @@ func TestWhatHappensOnTheWayIsUnknown(t *testing.T) {
 				t.Errorf("got %q, said=%v, heals=%v; want %q in it, false, true", e.Text, told, e.Transient, c.text)
 			}
 			for _, k := range allKinds {
-				r := failure(k, c.err)
+				r := failed(k, c.err)
 				if r.Answer != Unknown || r.Sent != c.sent || r.Silent != c.sent || r.Stored != (c.sent && k.Stores()) {
 					t.Errorf("kind %d: got %+v", k, r)
 				}
@@ -575,29 +575,29 @@ func TestOnlyWhatWasNotExecutedIsSentAgain(t *testing.T) {
 	for _, k := range allKinds {
 		q := questionOf(k)
 		r := q.Read(commands(got{err: noScript}, unmoved), false, noScript)
-		if want := q.Script != nil; r.Again(q, false, false) != want {
+		if want := q.Script != nil; r.WantsOtherForm(q, false, false) != want {
 			t.Errorf("kind %d, NOSCRIPT: sent again=%v, want %v", k, !want, want)
 		}
-		if r.Again(q, true, false) {
+		if r.WantsOtherForm(q, true, false) {
 			t.Errorf("kind %d: NOSCRIPT to the text itself is sent again", k)
 		}
 		r = q.Read(commands(got{err: syntax}, unmoved), false, syntax)
-		if want := k == AskAcquire; r.Again(q, false, false) != want {
+		if want := k == AskAcquire; r.WantsOtherForm(q, false, false) != want {
 			t.Errorf("kind %d, a syntax error: sent again=%v, want %v", k, !want, want)
 		}
-		if r.Again(q, false, true) {
+		if r.WantsOtherForm(q, false, true) {
 			t.Errorf("kind %d: a syntax error in the plain form is sent again", k)
 		}
 		for _, err := range []error{io.EOF, readTimeout(), refused()} {
 			r := q.Read(commands(got{err: err}, got{err: err}), false, err)
-			if r.Again(q, false, false) {
+			if r.WantsOtherForm(q, false, false) {
 				t.Errorf("kind %d: sent again after %v", k, err)
 			}
 		}
 	}
 	// The words of an error are not enough: it must have come from the node.
 	q := questionOf(AskExtend)
-	if r := failure(AskExtend, errors.New("NOSCRIPT says a proxy's log")); r.Again(q, false, false) {
+	if r := failed(AskExtend, errors.New("NOSCRIPT says a proxy's log")); r.WantsOtherForm(q, false, false) {
 		t.Errorf("a text that no node said is sent again")
 	}
 }
@@ -665,21 +665,21 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 	waits := func(s *script) string {
 		return "evalsha " + s.sha + " 3 jobs/42 {jobs/42}:queue {jobs/42}:queue:expiry"
 	}
-	for k, want := range map[kind][]string{
-		AskAcquire:  {"set jobs/42 " + mine + " nx get px 1000", "zadd {jobs/42}:fence gt ch 7 f"},
-		AskRaise:    {sha(raiseScript) + " " + mine + " 7"},
-		AskExtend:   {sha(extendScript) + " " + mine + " 1000 7"},
-		AskHeal:     {"set jobs/42 " + mine + " nx px 1000"},
-		AskRelease:  {queued(releaseScript) + " " + mine + " {jobs/42}:release " + theirs + " 2"},
-		AskRollback: {sha(releaseScript) + " " + mine},
-		AskAdopt:    {sha(adoptScript) + " " + theirs + " " + mine + " 1000 7 86400000 90000000"},
-		AskRestore:  {sha(restoreScript) + " " + mine + " " + theirs + " 86400000 90000000"},
-		AskTouch:    {sha(touchScript)},
-		AskInspect:  {queued(inspectScript)},
-		AskTurn:     {queued(turnScript) + " " + mine + " 1000 7 " + theirs + " 1800000000000001 2000 15000 {jobs/42}:release"},
-		AskWait:     {waits(waitScript) + " " + theirs + "  12000 15000"},
-		AskLeave:    {waits(leaveScript) + " " + theirs + " {jobs/42}:release 2 " + mine},
-		askLook:     {"pttl jobs/42"},
+	for k, want := range map[Kind][]string{
+		AskAcquire:        {"set jobs/42 " + mine + " nx get px 1000", "zadd {jobs/42}:fence gt ch 7 f"},
+		AskRaise:          {sha(raiseScript) + " " + mine + " 7"},
+		AskExtend:         {sha(extendScript) + " " + mine + " 1000 7"},
+		AskHeal:           {"set jobs/42 " + mine + " nx px 1000"},
+		AskRelease:        {queued(releaseScript) + " " + mine + " {jobs/42}:release " + theirs + " 2"},
+		AskRollback:       {sha(releaseScript) + " " + mine},
+		AskAdopt:          {sha(adoptScript) + " " + theirs + " " + mine + " 1000 7 86400000 90000000"},
+		AskRestore:        {sha(restoreScript) + " " + mine + " " + theirs + " 86400000 90000000"},
+		AskExpireRegister: {sha(touchScript)},
+		AskInspect:        {queued(inspectScript)},
+		AskTurn:           {queued(turnScript) + " " + mine + " 1000 7 " + theirs + " 1800000000000001 2000 15000 {jobs/42}:release"},
+		AskWait:           {waits(waitScript) + " " + theirs + "  12000 15000"},
+		AskLeave:          {waits(leaveScript) + " " + theirs + " {jobs/42}:release 2 " + mine},
+		askLook:           {"pttl jobs/42"},
 	} {
 		q := questionOf(k)
 		var said []string
@@ -725,12 +725,12 @@ func TestTheLifeOfALongTTLIsSpelledOut(t *testing.T) {
 		want string
 	}{
 		"extend":           {ExtendQuestion(name, mine, ttl, 7), mine + " 172800000 7 " + life},
-		"release":          {ReleaseQuestion(name, mine, ttl, TellWaiters, ""), mine + " {jobs/42}:release  2 " + life},
+		"release":          {ReleaseQuestion(name, mine, ttl, NotifyCount, ""), mine + " {jobs/42}:release  2 " + life},
 		"release, a place": {ReleaseQuestion(name, mine, ttl, 0, theirs), mine + " {jobs/42}:release " + theirs + " 0 " + life},
 		"rollback":         {RollbackQuestion(name, mine, ttl), mine + "    " + life},
 		"adopt":            {AdoptQuestion(nil, name, theirs, mine, ttl, 7), theirs + " " + mine + " 172800000 7 " + life},
 		"restore":          {RestoreQuestion(name, theirs, mine, ttl), mine + " " + theirs + " " + life},
-		"touch":            {TouchQuestion(name, ttl), life},
+		"touch":            {ExpireRegisterQuestion(name, ttl), life},
 	} {
 		args := c.q.Args(0, false, false, false)
 		keys, _ := strconv.Atoi(args[2].(string))
@@ -756,7 +756,7 @@ func TestWhatIsAskedUnderAGuard(t *testing.T) {
 		{TurnQuestion(g, name, mine, time.Second, 7, theirs, 12), turnScript, turnLua, "5 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:queue:expiry {redlock}:boot " + mine + " 1000 7 " + theirs + " 12 2000 15000 {jobs/42}:release 60000 "},
 	} {
 		sha := c.s.guarded.sha
-		if !c.q.Guarded() || c.q.Script.body != guardLua+c.body || c.s.guards || sha == c.s.sha {
+		if !c.q.Guarded() || c.q.Script.body != guardLua+c.body || c.s.underGuard || sha == c.s.sha {
 			t.Errorf("%s: not its guarded script", c.s.name)
 		}
 		for _, f := range []struct {
@@ -841,23 +841,23 @@ func TestAServersIntroduction(t *testing.T) {
 		name string
 		info got
 		exec error
-		want *Introduction
+		want *Identity
 	}{
-		{"redis", got{val: "# Server\r\nredis_version:7.0.15\r\nrun_id:0123abc\r\ntcp_port:6379\r\n"}, nil, &Introduction{RunID: "0123abc"}},
-		{"with bare newlines", got{val: "run_id:0123abc\n"}, nil, &Introduction{RunID: "0123abc"}},
-		{"without an end", got{val: "a:b\r\nrun_id:0123abc"}, nil, &Introduction{RunID: "0123abc"}},
-		{"another field that ends like it", got{val: "master_run_id:ff\r\n"}, nil, &Introduction{}},
-		{"no run_id", got{val: "# Server\r\n"}, nil, &Introduction{}},
-		{"empty", got{val: ""}, nil, &Introduction{}},
-		{"a number", got{val: int64(7)}, nil, &Introduction{}},
-		{"refused", got{err: said("NOPERM this user has no permissions to run the 'info' command")}, nil, &Introduction{}},
+		{"redis", got{val: "# Server\r\nredis_version:7.0.15\r\nrun_id:0123abc\r\ntcp_port:6379\r\n"}, nil, &Identity{RunID: "0123abc"}},
+		{"with bare newlines", got{val: "run_id:0123abc\n"}, nil, &Identity{RunID: "0123abc"}},
+		{"without an end", got{val: "a:b\r\nrun_id:0123abc"}, nil, &Identity{RunID: "0123abc"}},
+		{"another field that ends like it", got{val: "master_run_id:ff\r\n"}, nil, &Identity{}},
+		{"no run_id", got{val: "# Server\r\n"}, nil, &Identity{}},
+		{"empty", got{val: ""}, nil, &Identity{}},
+		{"a number", got{val: int64(7)}, nil, &Identity{}},
+		{"refused", got{err: said("NOPERM this user has no permissions to run the 'info' command")}, nil, &Identity{}},
 		{"no answer", got{err: io.EOF}, io.EOF, nil},
 		{"never reached", untouched, io.EOF, nil},
 		{"never reached, and no reason", untouched, nil, nil},
-		{"never reached for a wrong password", untouched, said("WRONGPASS x"), &Introduction{}},
+		{"never reached for a wrong password", untouched, said("WRONGPASS x"), &Identity{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := Introduce(&commands(c.info)[0], new(Command), c.exec); !reflect.DeepEqual(got, c.want) {
+			if got := ReadIdentity(&commands(c.info)[0], new(Command), c.exec); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})
@@ -882,7 +882,7 @@ func TestAReplicasIntroduction(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmds := commands(got{val: server}, got{val: c.replication, err: c.err})
-			info := Introduce(&cmds[0], &cmds[1], c.err)
+			info := ReadIdentity(&cmds[0], &cmds[1], c.err)
 			if c.err == io.EOF { // it is asked again
 				if info != nil {
 					t.Errorf("got %+v, want none", info)

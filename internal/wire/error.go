@@ -42,7 +42,7 @@ var (
 // healing lists the error codes of Redis that the causes of an answer begin with,
 // and whether time heals them. (redis-server 7.0; a script's errors carry the code
 // in front, servers before 7.0 and miniredis somewhere in the text.)
-var healing = []struct {
+var errorCodes = []struct {
 	code  string
 	heals bool
 }{
@@ -64,13 +64,13 @@ var scriptRefusals = []string{
 func Explain(err error) (e *NodeError, said bool) {
 	var re redis.Error
 	if !errors.As(err, &re) {
-		return NewNodeError(wayError(err), err), false
+		return NewNodeError(transportText(err), err), false
 	}
 	text := strings.TrimSpace(re.Error())
 	e = NewNodeError(text, err)
 	// Our scripts put FENCE before what the register's command has said.
 	cause := strings.TrimPrefix(text, "FENCE ")
-	for _, h := range healing {
+	for _, h := range errorCodes {
 		if strings.HasPrefix(cause, h.code) {
 			e.Transient = h.heals
 			break
@@ -103,7 +103,7 @@ func Explain(err error) (e *NodeError, said bool) {
 
 // notExecuted reports errors by which a server says that it has not executed a command.
 func notExecuted(text string) bool {
-	for _, h := range healing {
+	for _, h := range errorCodes {
 		if strings.HasPrefix(text, h.code) {
 			return true
 		}
@@ -122,7 +122,7 @@ func notExecuted(text string) bool {
 }
 
 // wayError words what happened between us and a node.
-func wayError(err error) string {
+func transportText(err error) string {
 	var timeout net.Error
 	var op *net.OpError
 	switch {
@@ -135,7 +135,7 @@ func wayError(err error) string {
 }
 
 // NeverLeft reports errors that came before a byte was written.
-func NeverLeft(err error) bool {
+func NeverSent(err error) bool {
 	var op *net.OpError
 	var dns *net.DNSError
 	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &dns) ||

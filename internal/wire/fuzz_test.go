@@ -155,7 +155,7 @@ func FuzzExplain(f *testing.F) {
 			}
 		}
 		for _, k := range allKinds {
-			r := failure(k, err)
+			r := failed(k, err)
 			if r.Answer != Unknown || told && (r.Stored != (k.Stores() && !notExecuted(r.Err.Text)) || r.Silent) || !told && r.Sent && r.Stored != k.Stores() {
 				t.Errorf("kind %d, %q: got %+v", k, err, r)
 			}
@@ -170,7 +170,7 @@ func FuzzIntroduce(f *testing.F) {
 	f.Add("\r\r\n\nrun_id: x ")
 	f.Add("")
 	f.Fuzz(func(t *testing.T, info string) {
-		got := Introduce(&commands(got{val: info})[0], new(Command), nil)
+		got := ReadIdentity(&commands(got{val: info})[0], new(Command), nil)
 		if got == nil {
 			t.Fatalf("%q: an answer is taken for none", info)
 		}
@@ -192,17 +192,17 @@ func FuzzLabelOf(f *testing.F) {
 		if !strings.HasPrefix(value, label) {
 			t.Fatalf("%q: got the label %q", value, label)
 		}
-		if !Ours(value) && label != "" {
+		if !IsOurs(value) && label != "" {
 			t.Errorf("%q is not ours, and has the label %q", value, label)
 		}
-		if Ours(value) && (len(value) != len(label)+1+UUIDLen || value[len(label)] != ':') {
+		if IsOurs(value) && (len(value) != len(label)+1+UUIDLen || value[len(label)] != ':') {
 			t.Errorf("%q: the label is %q", value, label)
 		}
-		if v := value + ":" + mine[3:]; !Ours(v) || LabelOf(v) != value { // whatever the label
+		if v := value + ":" + mine[3:]; !IsOurs(v) || LabelOf(v) != value { // whatever the label
 			t.Errorf("%q: the label is %q, want %q", v, LabelOf(v), value)
 		}
 		shown := HolderName(value)
-		if !Ours(value) && value != "" && shown != "another client" {
+		if !IsOurs(value) && value != "" && shown != "another client" {
 			t.Errorf("%q is shown as %q", value, shown)
 		}
 		if len(shown) > 4*203+2 || strings.ContainsFunc(shown, func(r rune) bool { return r < ' ' || r == 0x7f }) {

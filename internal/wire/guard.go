@@ -51,7 +51,7 @@ func (g *Guard) Admits(ttl time.Duration) error {
 }
 
 // Guarded: the question is answered under a guard.
-func (q *Question) Guarded() bool { return q.Script != nil && q.Script.guards }
+func (q *Question) Guarded() bool { return q.Script != nil && q.Script.underGuard }
 
 // readQuarantine reads what lua/guard.lua says instead of a grant.
 func readQuarantine(v any) (*NodeError, bool) {
@@ -72,6 +72,6 @@ func readQuarantine(v any) (*NodeError, bool) {
 
 // BeyondTheMark: the error is of what lua/guard.lua comes to after it has compared, a
 // key or a register of another type. One such must not cost its neighbours their grants.
-func (e *NodeError) BeyondTheMark() bool {
+func (e *NodeError) IsPastGuard() bool {
 	return e != nil && (strings.HasPrefix(e.Text, "WRONGTYPE") || strings.HasPrefix(e.Text, "FENCE"))
 }

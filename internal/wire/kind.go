@@ -20,33 +20,41 @@ const (
 )
 
 // An Introduction is what a server tells of itself on first contact.
-type Introduction struct {
+type Identity struct {
 	RunID   string
 	Replica *NodeError // it is one, of which master; nil: it is none, or does not tell
 }
 
-// Introductions are the sections of INFO that are asked for on first contact; in two
-// commands, because servers before 7.0 take one section each. What a cluster or a Ring
-// answers is one of its servers' role and not the node's.
-func (k NodeKind) Introductions() []string {
+// IdentifyCommands returns the INFO commands that a lane sends in front of its first
+// batch. The second command is the zero Command if there is only one. There are two
+// because servers before 7.0 accept one section each. A cluster or a Ring is not asked
+// for its role: the reply would be the role of one of its servers.
+func (k NodeKind) IdentifyCommands() *[2]Command {
+	c := &[2]Command{NewCommand([]any{"info", "server"})}
 	if k == KindSingle {
-		return []string{"server", "replication"}
+		c[1] = NewCommand([]any{"info", "replication"})
 	}
-	return []string{"server"}
+	return c
 }
+
+// SubscribeConfirmed is the kind of the reply by which a node confirms a subscription.
+const SubscribeConfirmed = "subscribe"
+
+// PingCommand returns a PING, by which a lane finds out whether a node replies again.
+func PingCommand() Command { return NewCommand([]any{"ping"}) }
 
 // Introduce reads INFO server and, if it was asked for, INFO replication; nil: not
 // answered. A server that answers without a run_id, or refuses, is taken as it is.
-func Introduce(server, replication *Command, exec error) *Introduction {
+func ReadIdentity(server, replication *Command, exec error) *Identity {
 	v, err := result(server, exec)
 	if err != nil {
 		if _, said := Explain(err); said {
-			return &Introduction{}
+			return &Identity{}
 		}
 		return nil
 	}
 	text, _ := v.(string)
-	info := &Introduction{RunID: infoField(text, "run_id")}
+	info := &Identity{RunID: infoField(text, "run_id")}
 	if len(replication.Args()) == 0 {
 		return info
 	}

@@ -111,7 +111,7 @@ func sibling(full string) string {
 
 // SplitBraces reports a key with braces but no tag: the names beside it are hashed
 // by a tag computed for Redis Cluster's slots.
-func SplitBraces(full string) bool {
+func HasBracesWithoutTag(full string) bool {
 	_, ok := hashTag(full)
 	return !ok && strings.ContainsAny(full, "{}")
 }

@@ -22,7 +22,7 @@ func (e *PanicError) Error() string {
 // panic would end the process for the fault of one node. It counts as a call that failed,
 // and that may have been executed. Nothing of ours is locked there. A panic in a goroutine
 // that a client starts by itself cannot be caught.
-func Recovered(err *error) {
+func RecoverTo(err *error) {
 	v := recover()
 	if v == nil {
 		return

@@ -6,18 +6,18 @@ import (
 )
 
 // A kind is one thing that is asked of a node.
-type kind uint8
+type Kind uint8
 
 const (
-	AskAcquire kind = iota + 1
+	AskAcquire Kind = iota + 1
 	AskRaise
 	AskExtend
 	AskHeal
 	AskRelease
 	AskRollback
 	AskAdopt
-	AskRestore // a failed adoption: the old value back
-	AskTouch   // give the register a life
+	AskRestore        // a failed adoption: the old value back
+	AskExpireRegister // give the register a life
 	AskInspect
 	AskTurn  // an acquire that minds the queue
 	AskWait  // a place in the queue
@@ -26,20 +26,20 @@ const (
 )
 
 // Stores: the command may leave our value on the node.
-func (k kind) Stores() bool {
+func (k Kind) Stores() bool {
 	return k == AskAcquire || k == AskTurn || k == AskHeal || k == AskAdopt
 }
 
 // Cleans: the command takes what we left from the node or limits its life, and is
 // owed until it is answered.
-func (k kind) Cleans() bool {
-	return k == AskRelease || k == AskRollback || k == AskRestore || k == AskTouch
+func (k Kind) Cleans() bool {
+	return k == AskRelease || k == AskRollback || k == AskRestore || k == AskExpireRegister
 }
 
 // A Question is what is asked of every node alike; the nodes share its arguments,
 // which nobody changes.
 type Question struct {
-	Kind     kind
+	Kind     Kind
 	Cmds     [2][]any      // one or two commands, next to each other in one pipeline
 	Script   *script       // of cmds[0], if it is one
 	Value    string        // our value
@@ -71,12 +71,12 @@ func (q *Question) eval(s *script, name *LockKey, args ...any) {
 func (q *Question) evalOn(s *script, keys []any, args ...any) {
 	q.Script = s
 	all := make([]any, 0, 3+len(keys)+len(args))
-	all = append(all, "evalsha", s.shaArg, counts[len(keys)])
+	all = append(all, "evalsha", s.shaArg, keyCounts[len(keys)])
 	q.add(append(append(all, keys...), args...)...)
 }
 
 // counts are numbers of keys, as arguments.
-var counts = [...]any{"0", "1", "2", "3", "4", "5"}
+var keyCounts = [...]any{"0", "1", "2", "3", "4", "5"}
 
 // evalGrant is evalOn for a script that may grant the lock.
 func (q *Question) evalGrant(g *Guard, s *script, keys []any, args ...any) {
@@ -84,7 +84,7 @@ func (q *Question) evalGrant(g *Guard, s *script, keys []any, args ...any) {
 		q.evalOn(s, keys, args...)
 		return
 	}
-	q.evalOn(s.guarded, append(keys, g.Mark), append(args, Px(g.Age), markBelieved)...)
+	q.evalOn(s.guarded, append(keys, g.Mark), append(args, CeilMillis(g.Age), markBelieved)...)
 }
 
 // Args is the j-th command as it is sent; nil: there is none. asText: the script
@@ -113,10 +113,10 @@ func (q *Question) Args(j int, asText, plain, check bool) []any {
 func AcquireQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, proposal int64) Question {
 	q := Question{Kind: AskAcquire, Value: value, TTL: ttl}
 	if g != nil {
-		q.evalGrant(g, acquireScript, []any{name.args.full, name.args.fence}, value, Px(ttl), proposal)
+		q.evalGrant(g, acquireScript, []any{name.args.full, name.args.fence}, value, CeilMillis(ttl), proposal)
 		return q
 	}
-	q.add("set", name.args.full, value, "nx", "get", "px", Px(ttl))
+	q.add("set", name.args.full, value, "nx", "get", "px", CeilMillis(ttl))
 	q.add("zadd", name.args.fence, "gt", "ch", proposal, "f")
 	return q
 }
@@ -129,13 +129,13 @@ func RaiseQuestion(name *LockKey, value string, ttl time.Duration, token int64) 
 
 func ExtendQuestion(name *LockKey, value string, ttl time.Duration, fence int64) Question {
 	q := Question{Kind: AskExtend, Value: value, TTL: ttl}
-	q.eval(extendScript, name, append([]any{value, Px(ttl), fence}, registerTTLArgs(ttl)...)...)
+	q.eval(extendScript, name, append([]any{value, CeilMillis(ttl), fence}, registerTTLArgs(ttl)...)...)
 	return q
 }
 
 func HealQuestion(name *LockKey, value string, ttl time.Duration) Question {
 	q := Question{Kind: AskHeal, Value: value, TTL: ttl}
-	q.add("set", name.args.full, value, "nx", "px", Px(ttl))
+	q.add("set", name.args.full, value, "nx", "px", CeilMillis(ttl))
 	return q
 }
 
@@ -144,7 +144,7 @@ func HealQuestion(name *LockKey, value string, ttl time.Duration) Question {
 func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, tell int, place string) Question {
 	q := Question{Kind: AskRelease, Value: value, TTL: ttl}
 	args := []any{value, name.args.channel}
-	if life := registerTTLArgs(ttl); life != nil || place != "" || tell != TellWaiters {
+	if life := registerTTLArgs(ttl); life != nil || place != "" || tell != NotifyCount {
 		args = append(append(args, place, tell), life...)
 	}
 	q.evalOn(releaseScript, name.withQueue(), args...)
@@ -164,14 +164,14 @@ func RollbackQuestion(name *LockKey, value string, ttl time.Duration) Question {
 
 func AdoptQuestion(g *Guard, name *LockKey, old, value string, ttl time.Duration, proposal int64) Question {
 	q := Question{Kind: AskAdopt, Value: value, Back: old, TTL: ttl}
-	least, given := registerPX(ttl)
-	q.evalGrant(g, adoptScript, []any{name.args.full, name.args.fence}, old, value, Px(ttl), proposal, least, given)
+	least, given := registerMillis(ttl)
+	q.evalGrant(g, adoptScript, []any{name.args.full, name.args.fence}, old, value, CeilMillis(ttl), proposal, least, given)
 	return q
 }
 
 func RestoreQuestion(name *LockKey, old, value string, ttl time.Duration) Question {
 	q := Question{Kind: AskRestore, Value: value, Back: old, TTL: ttl}
-	least, given := registerPX(ttl)
+	least, given := registerMillis(ttl)
 	q.eval(restoreScript, name, value, old, least, given)
 	return q
 }
@@ -182,13 +182,13 @@ func registerTTLArgs(ttl time.Duration) []any {
 	if ttl <= RegisterSlack {
 		return nil
 	}
-	least, given := registerPX(ttl)
+	least, given := registerMillis(ttl)
 	return []any{least, given}
 }
 
 // TouchQuestion gives the register a life.
-func TouchQuestion(name *LockKey, ttl time.Duration) Question {
-	q := Question{Kind: AskTouch, TTL: ttl}
+func ExpireRegisterQuestion(name *LockKey, ttl time.Duration) Question {
+	q := Question{Kind: AskExpireRegister, TTL: ttl}
 	q.eval(touchScript, name, registerTTLArgs(ttl)...)
 	return q
 }

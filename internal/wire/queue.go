@@ -27,7 +27,7 @@ const (
 	// tellWaiters is to how many a release is announced: the first tries at once, the
 	// second looks a moment later, in case that the first is not well. With one, nobody
 	// may be told by a majority: while a place moves, the nodes' queues differ by it.
-	TellWaiters = 2
+	NotifyCount = 2
 )
 
 // TurnQuestion is an acquire that minds the queue. ticket 0: it does not queue, and may
@@ -39,7 +39,7 @@ func TurnQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, prop
 		t = strconv.FormatInt(ticket, 10)
 	}
 	q.evalGrant(g, turnScript, name.withQueue(),
-		value, Px(ttl), proposal, place, t, TurnLife.Milliseconds(), queueLife.Milliseconds(), name.args.channel)
+		value, CeilMillis(ttl), proposal, place, t, TurnLife.Milliseconds(), queueLife.Milliseconds(), name.args.channel)
 	return q
 }
 

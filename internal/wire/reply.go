@@ -28,7 +28,7 @@ type Reply struct {
 
 // Again reports that the node executed nothing but would in the other form: with
 // the script's text, or without GET.
-func (r Reply) Again(q *Question, asText, plain bool) bool {
+func (r Reply) WantsOtherForm(q *Question, asText, plain bool) bool {
 	switch {
 	case r.Err == nil || r.Silent || !r.Sent:
 		return false
@@ -81,19 +81,19 @@ func readAcquire(v any, err error, zadd *Command, plain bool, exec error, value 
 	var r Reply
 	switch {
 	case err != nil && !errors.Is(err, redis.Nil):
-		return failure(AskAcquire, err)
+		return failed(AskAcquire, err)
 	case plain && err != nil: // the nil reply: something is there
 		r = Reply{Answer: No}
 	case plain && v == "OK":
 		r = Reply{Answer: Yes}
 	case plain:
-		return strange(AskAcquire, v)
+		return unexpected(AskAcquire, v)
 	case err != nil: // the nil reply: there was nothing, now there is ours
 		r = Reply{Answer: Yes}
 	default:
 		holder, ok := v.(string)
 		if !ok {
-			return strange(AskAcquire, v)
+			return unexpected(AskAcquire, v)
 		}
 		r = Reply{Answer: No, Holder: holder}
 	}
@@ -122,18 +122,18 @@ func newFenceError(e *NodeError) *NodeError {
 
 func readRaise(v any, err error) Reply {
 	if err != nil {
-		return failure(AskRaise, err)
+		return failed(AskRaise, err)
 	}
 	parts, ok := v.([]any)
 	if !ok || len(parts) == 0 {
-		return strange(AskRaise, v)
+		return unexpected(AskRaise, v)
 	}
 	switch parts[0] {
 	case int64(1):
 		return Reply{Answer: Yes, Fenced: true, Sent: true}
 	case int64(2):
 		if len(parts) < 2 {
-			return strange(AskRaise, v)
+			return unexpected(AskRaise, v)
 		}
 		score, e := ReadScore(parts[1])
 		if e != nil {
@@ -145,17 +145,17 @@ func readRaise(v any, err error) Reply {
 	case int64(-1):
 		return Reply{Answer: No, Missing: true, Err: ErrMissing, Sent: true}
 	}
-	return strange(AskRaise, v)
+	return unexpected(AskRaise, v)
 }
 
 // readGrant reads what lua/acquire.lua and lua/adopt.lua say.
-func readGrant(k kind, v any, err error, value string) Reply {
+func readGrant(k Kind, v any, err error, value string) Reply {
 	if err != nil {
-		return failure(k, err)
+		return failed(k, err)
 	}
 	parts, ok := v.([]any)
 	if !ok || len(parts) == 0 {
-		return strange(k, v)
+		return unexpected(k, v)
 	}
 	switch parts[0] {
 	case int64(1):
@@ -169,18 +169,18 @@ func readGrant(k kind, v any, err error, value string) Reply {
 	case int64(-1):
 		return Reply{Answer: No, Missing: true, Err: ErrMissing, Sent: true}
 	}
-	return strange(k, v)
+	return unexpected(k, v)
 }
 
 // readLook reads PTTL: -2 for what is free, -1 for what has no end.
 func readLook(v any, err error) Reply {
 	if err != nil {
-		return failure(askLook, err)
+		return failed(askLook, err)
 	}
 	left, ok := v.(int64)
 	switch {
 	case !ok:
-		return strange(askLook, v)
+		return unexpected(askLook, v)
 	case left == -2:
 		return Reply{Answer: Yes, Sent: true}
 	}
@@ -190,17 +190,17 @@ func readLook(v any, err error) Reply {
 // readWait reads what PTTL says, how many are before us, and the node's time.
 func readWait(v any, err error) Reply {
 	if err != nil {
-		return failure(AskWait, err)
+		return failed(AskWait, err)
 	}
 	parts, ok := v.([]any)
 	if !ok || len(parts) != 3 {
-		return strange(AskWait, v)
+		return unexpected(AskWait, v)
 	}
 	r := readLook(parts[0], nil)
 	before, ok1 := parts[1].(int64)
 	clock, ok2 := parts[2].(int64)
 	if !ok1 || !ok2 {
-		return strange(AskWait, v)
+		return unexpected(AskWait, v)
 	}
 	r.Before, r.Clock = int(before), clock
 	return r
@@ -208,30 +208,30 @@ func readWait(v any, err error) Reply {
 
 func readTurn(v any, err error, value string) Reply {
 	if err != nil {
-		return failure(AskTurn, err)
+		return failed(AskTurn, err)
 	}
 	parts, ok := v.([]any)
 	if !ok || len(parts) < 3 {
-		return strange(AskTurn, v)
+		return unexpected(AskTurn, v)
 	}
 	r := Reply{Sent: true}
 	if parts[0] == int64(1) {
 		r.Answer, r.Stored, r.Fenced = Yes, true, parts[1] == int64(1)
 		r.Clock, ok = parts[2].(int64)
 		if !ok {
-			return strange(AskTurn, v)
+			return unexpected(AskTurn, v)
 		}
 		return r
 	}
 	who, ok1 := parts[1].(string)
 	left, ok2 := parts[2].(int64)
 	if len(parts) != 5 || !ok1 || !ok2 {
-		return strange(AskTurn, v)
+		return unexpected(AskTurn, v)
 	}
 	before, ok1 := parts[3].(int64)
 	clock, ok2 := parts[4].(int64)
 	if !ok1 || !ok2 {
-		return strange(AskTurn, v)
+		return unexpected(AskTurn, v)
 	}
 	r.Answer, r.TTL, r.Before, r.Clock = No, left, int(before), clock
 	switch parts[0] {
@@ -241,15 +241,15 @@ func readTurn(v any, err error, value string) Reply {
 	case int64(2):
 		r.Err = NewNodeError("the turn of "+HolderName(who), nil)
 	default:
-		return strange(AskTurn, v)
+		return unexpected(AskTurn, v)
 	}
 	return r
 }
 
 // readOwner reads the answer of the scripts that act only on our own value.
-func readOwner(k kind, v any, err error) Reply {
+func readOwner(k Kind, v any, err error) Reply {
 	if err != nil {
-		r := failure(k, err)
+		r := failed(k, err)
 		if strings.HasPrefix(r.Err.Text, "WRONGTYPE") { // surely not our value
 			r.Answer = No
 		}
@@ -263,21 +263,21 @@ func readOwner(k kind, v any, err error) Reply {
 	case int64(-1):
 		return Reply{Answer: No, Missing: true, Err: ErrMissing, Sent: true}
 	}
-	return strange(k, v)
+	return unexpected(k, v)
 }
 
 func readInspect(v any, err error) Reply {
 	if err != nil {
-		return failure(AskInspect, err)
+		return failed(AskInspect, err)
 	}
 	parts, ok := v.([]any)
 	if !ok || len(parts) < 3 {
-		return strange(AskInspect, v)
+		return unexpected(AskInspect, v)
 	}
 	holder, ok1 := parts[0].(string)
 	left, ok2 := parts[1].(int64)
 	if !ok1 || !ok2 {
-		return strange(AskInspect, v)
+		return unexpected(AskInspect, v)
 	}
 	r := Reply{Answer: Yes, Holder: holder, TTL: left, Sent: true}
 	if left == -2 {

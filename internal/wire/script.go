@@ -6,12 +6,12 @@ import _ "embed"
 // its contract. Scripts must not begin with a #! line: Redis refuses such a
 // script when it is out of memory, and a release must not be refused then.
 type script struct {
-	name    string
-	body    string
-	sha     string
-	shaArg  any     // as an argument
-	guarded *script // what it is under a restart guard; nil: the same
-	guards  bool    // it is what another is under a guard
+	name       string
+	body       string
+	sha        string
+	shaArg     any     // as an argument
+	guarded    *script // what it is under a restart guard; nil: the same
+	underGuard bool    // it is what another is under a guard
 }
 
 func newScript(name, body string) *script {
@@ -44,7 +44,7 @@ var scriptSHA = map[string]string{
 func newGrant(name, body string) *script {
 	s := newScript(name, body)
 	s.guarded = newScript("guarded "+name, guardLua+body)
-	s.guarded.guards = true
+	s.guarded.underGuard = true
 	return s
 }
 

@@ -39,21 +39,21 @@ const UUIDLen = 36
 
 // LabelOf is the part of a value of ours before its uuid; "": the value is not ours.
 func LabelOf(value string) string {
-	if Ours(value) {
+	if IsOurs(value) {
 		return value[:len(value)-UUIDLen-1]
 	}
 	return ""
 }
 
 // Ours reports whether a value is "label:uuid".
-func Ours(value string) bool {
+func IsOurs(value string) bool {
 	i := len(value) - UUIDLen - 1
 	return i >= 0 && value[i] == ':' && uuid.Validate(value[i+1:]) == nil
 }
 
 // HolderName is what texts say of who stored a value: nothing of it but its label.
 func HolderName(value string) string {
-	if Ours(value) {
+	if IsOurs(value) {
 		return quoteValue(LabelOf(value))
 	}
 	return "another client"

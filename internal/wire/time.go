@@ -38,7 +38,7 @@ func (p Patience) With(rtt time.Duration) time.Duration {
 
 // Px is ttl in whole milliseconds as Redis takes it, rounded up: a key that
 // lives longer than we count on only makes others wait.
-func Px(ttl time.Duration) int64 {
+func CeilMillis(ttl time.Duration) int64 {
 	return int64((ttl + time.Millisecond - 1) / time.Millisecond)
 }
 
@@ -46,9 +46,9 @@ func Px(ttl time.Duration) int64 {
 // where it has less than least. It is the same for all ttls up to registerSlack, and
 // the scripts know it. Below 2^31 as well, which takes a few hours from the registers
 // of the longest ttls: a proxy that cut it would make PEXPIRE delete the register.
-func registerPX(ttl time.Duration) (least, given int64) {
-	given = min(Px(max(ttl, RegisterSlack)+RegisterLife), math.MaxInt32)
-	return given - Px(RegisterSlack), given
+func registerMillis(ttl time.Duration) (least, given int64) {
+	given = min(CeilMillis(max(ttl, RegisterSlack)+RegisterLife), math.MaxInt32)
+	return given - CeilMillis(RegisterSlack), given
 }
 
 // ExpiresIn is for how long a key is there of which PTTL says ms: up to a millisecond

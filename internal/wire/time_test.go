@@ -22,13 +22,13 @@ func TestPxIsRoundedUpToWholeMilliseconds(t *testing.T) {
 		0:                             0,
 		1500*time.Millisecond - 1*1e5: 1500,
 	} {
-		if got := Px(ttl); got != want {
+		if got := CeilMillis(ttl); got != want {
 			t.Errorf("px(%v): got %d ms, want %d ms", ttl, got, want)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		ttl := time.Duration(rapid.Int64Range(1, int64(MaxTTL)).Draw(t, "ttl"))
-		if got := time.Duration(Px(ttl)) * time.Millisecond; got < ttl || got-ttl >= time.Millisecond {
+		if got := time.Duration(CeilMillis(ttl)) * time.Millisecond; got < ttl || got-ttl >= time.Millisecond {
 			t.Fatalf("px(%v) is %v: want the ttl or less than a millisecond more", ttl, got)
 		}
 	})
@@ -36,13 +36,13 @@ func TestPxIsRoundedUpToWholeMilliseconds(t *testing.T) {
 
 // Attack 10.
 func TestWhatIsSentAsMillisecondsFits32Bits(t *testing.T) {
-	if got := Px(MaxTTL); got > math.MaxInt32 {
+	if got := CeilMillis(MaxTTL); got > math.MaxInt32 {
 		t.Errorf("the longest ttl is %d ms, more than 2^31-1", got)
 	}
 	t.Run("the life of a register too", func(t *testing.T) {
 		// A proxy that cuts it would make PEXPIRE delete the register: tokens fall.
 		for _, ttl := range []time.Duration{time.Second, 23 * 24 * time.Hour, MaxTTL} {
-			if _, got := registerPX(ttl); got > math.MaxInt32 || got <= Px(ttl) {
+			if _, got := registerMillis(ttl); got > math.MaxInt32 || got <= CeilMillis(ttl) {
 				t.Errorf("the register of a ttl of %v lives %d ms: want more than the ttl and less than 2^31", ttl, got)
 			}
 		}
@@ -52,8 +52,8 @@ func TestWhatIsSentAsMillisecondsFits32Bits(t *testing.T) {
 func TestARegisterOutlivesItsLockByADay(t *testing.T) {
 	const hour = 3600 * 1000
 	for _, ttl := range []time.Duration{10 * time.Millisecond, time.Minute, time.Hour, time.Hour + 1, 20 * 24 * time.Hour} {
-		least, given := registerPX(ttl)
-		if want := max(Px(ttl), hour) + 24*hour; given != want {
+		least, given := registerMillis(ttl)
+		if want := max(CeilMillis(ttl), hour) + 24*hour; given != want {
 			t.Errorf("ttl %v: its register is given %d ms, want %d", ttl, given, want)
 		}
 		if want := given - hour; least != want {
