@@ -10,23 +10,29 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// An acquire call is one call of TryAcquire, Acquire or Adopt, over all its attempts.
+// An acquireCall is one call of TryAcquire, Acquire or Adopt, with all its attempts.
 type acquireCall struct {
-	op        Op
-	name      *wire.LockKey
-	ttl       time.Duration
-	label     string
-	began     instant
+	// What was asked for; it does not change.
+	op    Op
+	name  *wire.LockKey
+	ttl   time.Duration
+	label string
+	began instant
+
+	// Progress. All below is used by the caller's goroutine alone, but for waiter, which
+	// the queues' mu guards.
 	attempt   int
 	looks     int          // while waiting
-	waiter    waiter       // in the line; only Acquire stands there
-	seen      int64        // the highest register met
-	permanent bool         // what stands in the way does not heal with time
-	last      *QuorumError // what the last decided round came to
-	call      *quorumCall  // the last attempt's
-	tail      *quorumCall  // its last question: that of the raise, if there was one
-	raised    uint64       // nodes whose register an attempt may have raised, as bits
-	before    uint64       // and those of the attempts before the last
+	waiter    waiter       // in the queue; only Acquire uses it
+	seen      int64        // the highest fence register seen
+	permanent bool         // the errors of the last attempt do not heal with time
+	last      *QuorumError // the result of the last decided round
+
+	// What the attempts may have left on the nodes.
+	call   *quorumCall // the last attempt's
+	tail   *quorumCall // its last question, which is the raise if there was one
+	raised uint64      // nodes whose register an attempt may have raised, as bits
+	before uint64      // those of the attempts before the last
 }
 
 func (l *Locker) newAcquireCall(op Op, key string, ttl time.Duration, opts []AcquireOption) (*acquireCall, error) {
@@ -55,14 +61,14 @@ func (l *Locker) newAcquireCall(op Op, key string, ttl time.Duration, opts []Acq
 	if ln := l.split; ln != nil && wire.HasBracesWithoutTag(name.Full) {
 		is := "a Ring"
 		if ln.Kind == wire.KindUnknown {
-			is = fmt.Sprintf("a %T that does not tell whether it is a Ring", ln.Node)
+			is = fmt.Sprintf("a %T that does not reveal whether it is a Ring", ln.Node)
 		}
-		return nil, fmt.Errorf("redlock: the key %q has a brace but no {tag}: a Ring would put it and what stands beside it on different shards, and node %d (%s) is %s", wire.Clip(key), ln.Index+1, ln.Name, is)
+		return nil, fmt.Errorf("redlock: the key %q has a brace but no {tag}: a Ring would store it and its fence register on different shards, and node %d (%s) is %s", wire.Clip(key), ln.Index+1, ln.Name, is)
 	}
 	return &acquireCall{op: op, name: name, ttl: ttl, label: o.label, began: l.now()}, nil
 }
 
-// newAcquire is the acquire call of TryAcquire and Acquire.
+// newAcquire returns the acquireCall of TryAcquire or Acquire.
 func (l *Locker) newAcquire(ctx context.Context, key string, ttl time.Duration, opts []AcquireOption) (*acquireCall, error) {
 	e, err := l.newAcquireCall(OpAcquire, key, ttl, opts)
 	if err != nil {
@@ -71,19 +77,19 @@ func (l *Locker) newAcquire(ctx context.Context, key string, ttl time.Duration, 
 	return e, l.nested(ctx, e)
 }
 
-// TryAcquire takes the lock key for ttl if it is free, and does not wait for it.
+// TryAcquire acquires the lock for ttl if it is free, and does not wait for its release.
 //
-// All nodes are asked at once; the answer is there when a majority has said yes,
-// or can not any more. The lock may be believed in until its Until, ttl less
-// drift and rounding after TryAcquire was called (Redis page, The Redlock
-// Algorithm, steps 1 to 4). On failure whatever was stored is removed in the
-// background, also when ctx is done (step 5).
+// It asks all nodes at once and returns as soon as a majority has granted the lock or no
+// longer can. The lock may be relied on until its Until: ttl, less drift and rounding,
+// after the attempt began (Redis page, The Redlock Algorithm, steps 1 to 4). On failure,
+// anything stored is removed in the background, even if ctx is done (step 5).
 //
-// Errors: a *QuorumError with ErrHeld (another holder has it) or ErrNoQuorum (too
-// few nodes answered); the error of ctx if that ended the call; ErrClosed; or, without
-// anything having been sent, ErrNested, or what is wrong with key or ttl. A ttl that leaves no
-// validity is refused with the smallest that would do; fractions of a millisecond
-// are rounded up on the nodes; more than 24 days are refused.
+// The error is a *QuorumError with ErrHeld (another holder has the lock) or ErrNoQuorum
+// (too few nodes replied); the error of ctx, if that ended the call; or ErrClosed. Without
+// anything being sent, it is ErrNested (see Acquire), or says what is wrong with the
+// label, the key, the ttl or the nodes. A ttl that leaves no validity is refused with the
+// smallest usable one, and more than 24 days are refused. Nodes round fractions of a
+// millisecond up.
 func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (*Lock, error) {
 	if err := l.admit(ctx, OpAcquire, key); err != nil {
 		return nil, err
@@ -112,45 +118,45 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, 
 }
 
 const (
-	// maxTies is how often TryAcquire tries where several took parts of a majority
-	// at the same instant, so that nobody has it: without a second try such a tie
-	// reads as held, and the run of a job that all tried for is skipped by all.
+	// maxTies bounds the attempts of TryAcquire while several callers split the nodes
+	// so that none has a majority. Without a second attempt such a tie reads as held,
+	// and a job that all of them try to run is skipped by all.
 	maxTies = 4
 
-	// tieSpread: the pause after a tie is up to this part of the node timeout, a few
-	// round trips of a near node; with a ttl of 10 s, 10 ms.
+	// tieSpread divides the node timeout into the longest pause after a tie, a few
+	// round trips of a near node: 10 ms with a ttl of 10 s.
 	tieSpread = 100
 )
 
-// tied reports whether an attempt failed though no single holder had a majority.
+// tied reports whether an attempt failed although nobody else had a majority.
 func tied(err error) bool {
 	var q *QuorumError
 	return errors.As(err, &q) && q.Err == ErrHeld && isTie(q.Round)
 }
 
-// Acquire takes the lock key for ttl, waiting for it until ctx is done. The callers
-// of one Locker are served first come first served, and one of them at a time speaks
-// to the nodes. It tries when a majority of the nodes announced a release, when the
-// holder's ttl is over, or when a pause is over, see Options.Retry; where several
-// took parts of each other's majority only one of them goes on at once. Over several
-// Lockers there is no order, unless Options.Fair makes one. While it waits, and hears
-// a majority of the nodes, it costs each node a command every four to five seconds, more
-// often where the ttl that it sees is shorter, and a PING every six: some 24 a minute for
-// all callers of a Locker that wait for one key (the PING is for all keys).
+// Acquire acquires the lock for ttl, and waits for it until ctx is done.
 //
-// Errors are those of TryAcquire, but ErrHeld and ErrNoQuorum only once ctx is
-// done, together with the error of ctx: for every caller, also one that stood behind
-// others and made no attempt, with the votes of the last round that was decided in its
-// line, if there was one. Or ErrNoQuorum at once where so many nodes
-// answer with errors that time does not heal (WRONGTYPE, NOAUTH, WRONGPASS, NOPERM,
-// READONLY; MOVED and CROSSSLOT from single nodes of a Redis Cluster), or are replicas,
-// that no majority can be had.
+// Callers of one Locker that wait for the same key form a FIFO queue, of which only the
+// head talks to the nodes. It tries when a majority of the nodes has announced a release,
+// when the holder's ttl ends, and after pauses, see Options.Retry. If several callers
+// split the nodes, only one of them tries again at once. Several Lockers are served in no
+// particular order, unless they set Options.Fair. While a majority of the nodes would
+// announce the release, all callers of a Locker that wait for one key cost each node
+// together one command every four to five seconds, or more often if the ttl that they see
+// is shorter, and a PING every six seconds for all keys: some 24 commands a minute.
 //
-// A lock is not reentrant. If ctx comes from Run or KeepAlive of a lock of the same key
-// that this Locker holds, Acquire fails with ErrNested at once, for it would wait for
-// itself. (Each acquisition has a fencing token of its own, and the inner release would
-// take the lock from the outer call.) This is known by the context only: a call with
-// another context, or by another Locker, waits like everybody else.
+// The errors are those of TryAcquire, but ErrHeld and ErrNoQuorum come only when ctx is
+// done, together with the error of ctx. They have the votes of the last round decided in
+// the queue, if there was one, even if this caller was behind others and made no attempt.
+// ErrNoQuorum comes at once if no majority is possible because nodes are replicas or reply
+// with errors that do not heal with time: WRONGTYPE, NOAUTH, WRONGPASS, NOPERM, READONLY,
+// and MOVED or CROSSSLOT from single nodes of a Redis Cluster.
+//
+// Locks are not reentrant. If ctx comes from Run or KeepAlive of a lock on the same key
+// that this Locker holds, Acquire fails with ErrNested at once, since it would wait for
+// itself. (Each acquisition has its own fencing token, and the inner release would take
+// the lock from the outer call.) Only the context shows this: a call with another context,
+// or by another Locker, waits like any other.
 func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (*Lock, error) {
 	if err := l.admit(ctx, OpAcquire, key); err != nil {
 		return nil, err
@@ -162,16 +168,16 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 	if !l.begin() {
 		return nil, l.ended(ctx, e)
 	}
-	defer l.end() // Close waits for all below, leaving the line included
+	defer l.end() // Close waits for all below, leaving the queue included
 	lock, vain, err := l.inLine(ctx, e)
-	if vain != nil { // after the line was left: nobody else waits for Observe
+	if vain != nil { // after leaving the queue, so that nobody else waits for Observe
 		l.opt.Observe(*vain)
 	}
 	return lock, err
 }
 
-// inLine waits and tries until there is a lock, or an error. vain is for Observe: the wait
-// ended without a try that would tell of it.
+// inLine waits and tries until it has the lock or an error. vain, if not nil, is a round
+// for Observe: the wait ended without an attempt that reported it.
 func (l *Locker) inLine(ctx context.Context, e *acquireCall) (lock *Lock, vain *Round, err error) {
 	e.waiter.turn.came = e.began.at
 	l.queues.join(e)
@@ -189,7 +195,7 @@ func (l *Locker) inLine(ctx context.Context, e *acquireCall) (lock *Lock, vain *
 			return lock, nil, nil
 		case !errors.As(err, &missed) || e.permanent:
 		case ctx.Err() != nil || l.isClosed():
-			err = l.ended(ctx, e) // also where that came behind the verdict
+			err = l.ended(ctx, e) // even if that came after the verdict
 		default:
 			continue
 		}
@@ -200,8 +206,8 @@ func (l *Locker) inLine(ctx context.Context, e *acquireCall) (lock *Lock, vain *
 	}
 }
 
-// inVain is the Round that tells of a wait without a lock: its votes are those last known.
-// nil: nobody observes.
+// inVain returns the Round that reports a wait without a lock, with the last known votes,
+// or nil without Options.Observe.
 func (l *Locker) inVain(e *acquireCall) *Round {
 	if l.opt.Observe == nil {
 		return nil
@@ -209,7 +215,7 @@ func (l *Locker) inVain(e *acquireCall) *Round {
 	r := Round{Key: e.name.Key, Need: majority(len(l.lanes)), Start: e.began.at}
 	if q, _ := l.lastKnown(e); q != nil {
 		r = q.Round
-		r.Votes = slices.Clone(r.Votes) // the error has the others
+		r.Votes = slices.Clone(r.Votes) // the error keeps the original
 	} else {
 		for _, ln := range l.lanes {
 			r.Votes = append(r.Votes, Vote{Node: ln.Name})
@@ -219,8 +225,8 @@ func (l *Locker) inVain(e *acquireCall) *Round {
 	return &r
 }
 
-// lastKnown is what is known of why an acquire call has no lock, and how many callers stand before
-// it in the line.
+// lastKnown returns the last known reason why the call has no lock, and how many callers
+// are before it in the queue.
 func (l *Locker) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 	if e.waiter.queue == nil {
 		return e.last, 0
@@ -228,7 +234,7 @@ func (l *Locker) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 	return l.queues.lastKnown(e)
 }
 
-// try is an attempt, or what comes of the one that was handed to us.
+// try makes an attempt, or claims one that was handed over to this call.
 func (l *Locker) try(ctx context.Context, e *acquireCall) (*Lock, error) {
 	b, proposal := l.queues.claimed(e, false)
 	if b == nil {
@@ -239,7 +245,7 @@ func (l *Locker) try(ctx context.Context, e *acquireCall) (*Lock, error) {
 	return l.claim(ctx, e, b, proposal, func() wire.Question { return wire.RollbackQuestion(e.name, b.q.Value, e.ttl) })
 }
 
-// decline undoes an attempt that was handed to a caller and that it did not claim.
+// decline undoes an attempt that was handed over to the call but not claimed.
 func (l *Locker) decline(e *acquireCall, b *quorumCall) {
 	b.abandon() // if it has not been sent yet, it never is
 	e.before, e.call = e.raised, b
@@ -247,7 +253,7 @@ func (l *Locker) decline(e *acquireCall, b *quorumCall) {
 	l.undo(b, wire.RollbackQuestion(e.name, b.q.Value, e.ttl))
 }
 
-// pause waits before the next attempt, between half of longest and all of it.
+// pause waits for a random time between half of longest and all of it.
 func (l *Locker) pause(ctx context.Context, longest time.Duration) error {
 	longest = max(longest, time.Millisecond)
 	t := time.NewTimer(longest/2 + time.Duration(l.rand.float()*float64(longest/2)))
@@ -262,7 +268,8 @@ func (l *Locker) pause(ctx context.Context, longest time.Duration) error {
 	}
 }
 
-// attempt is the Redlock algorithm: ask all, count, agree on a token, subtract.
+// attempt is the Redlock algorithm: ask all nodes, count, agree on a token, and subtract
+// the time that it took.
 func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 	if err := l.usable(ctx, e); err != nil {
 		return nil, err
@@ -272,10 +279,10 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 	}
 	defer l.end()
 	e.attempt++
-	// A new value for every attempt: a rollback that is late cannot meet the key of
-	// the next one.
+	// A new value for every attempt: a late rollback cannot remove the key of the next
+	// one.
 	value := e.label + ":" + l.rand.uuid()
-	start := l.now() // before anything is sent: the nodes' ttls begin later
+	start := l.now() // before anything is sent, so that the nodes' ttls begin later
 	e.seen = max(e.seen, l.registerAhead(e.name))
 	proposal := propose(start, e.seen)
 	if proposal == 0 {
@@ -289,8 +296,8 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 	b := l.newQuorumCall(OpAcquire, e.name, q, start, decided)
 	b.q.Patience = l.patience(e.ttl)
 	undo := func() wire.Question { return wire.RollbackQuestion(e.name, value, e.ttl) }
-	// To each node after what was left there by the attempt before, which would
-	// otherwise stand in our way.
+	// On each node after the clean-up of the attempt before, whose key would otherwise
+	// be in the way.
 	e.call = b
 	b.send(l.lastCleanup(e.name), l.queues.dequeueOf(e))
 	return l.claim(ctx, e, b, proposal, undo)
@@ -298,7 +305,7 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 
 func acquireDecided(t tally) bool { return t.acquisition() != acquirePending }
 
-// usable refuses what would be in vain, before anything is sent.
+// usable returns an error if an attempt would be in vain, before anything is sent.
 func (l *Locker) usable(ctx context.Context, e *acquireCall) error {
 	select {
 	case <-l.closing:
@@ -311,8 +318,8 @@ func (l *Locker) usable(ctx context.Context, e *acquireCall) error {
 	return l.servers.Duplicates()
 }
 
-// claim turns a quorum call on its way into a lock, or undoes it: a lock that is not returned is
-// undone, also where a callback of the user panics.
+// claim waits for a quorum call that was sent, and returns the lock that it acquired. If
+// it returns none, or a callback of the user panics, it undoes the call.
 func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorumCall, proposal int64, undo func() wire.Question) (k *Lock, err error) {
 	e.tail = b
 	defer func() {
@@ -344,10 +351,10 @@ func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorumCall, propo
 	if err != nil {
 		return nil, err
 	}
-	// Last of all: only what is left of the validity now was acquired.
+	// Last of all, so that nothing after it uses up the validity.
 	valid := validity(e.ttl, l.opt.Drift)
 	if now := l.now(); now.since(b.start) >= valid {
-		return nil, l.notAcquired(e, b, ErrNoQuorum, "the answers came after the validity of "+wire.Short(valid)+" was over")
+		return nil, l.notAcquired(e, b, ErrNoQuorum, "the replies came after the validity of "+wire.Short(valid)+" ended")
 	}
 	if k = l.hold(e, b, e.tail, token, valid); k == nil {
 		return nil, l.ended(ctx, e)
@@ -356,8 +363,8 @@ func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorumCall, propo
 	return k, nil
 }
 
-// await waits for a quorum call to be decided; if the caller's ctx or Close end that,
-// nobody counts it any more.
+// await waits until a quorum call is decided. If the caller's ctx or Close ends the wait,
+// it abandons the call and returns the error.
 func (l *Locker) await(ctx context.Context, e *acquireCall, b *quorumCall) error {
 	select {
 	case <-b.done:
@@ -368,13 +375,13 @@ func (l *Locker) await(ctx context.Context, e *acquireCall, b *quorumCall) error
 	if !b.abandon() {
 		return nil // decided at the same instant
 	}
-	if q, _ := l.lastKnown(e); q == nil { // else the round before knew more than this one
+	if q, _ := l.lastKnown(e); q == nil { // else the round before says more than this one
 		e.last = &QuorumError{Round: l.round(b, e), Err: ErrNoQuorum}
 	}
 	return l.ended(ctx, e)
 }
 
-// notAcquired is the error of an attempt that was decided against us.
+// notAcquired returns the error of an attempt that was decided against us.
 func (l *Locker) notAcquired(e *acquireCall, b *quorumCall, reason error, hint string) error {
 	e.last = &QuorumError{Round: l.round(b, e), Err: reason, hint: hint, endless: b.endless()}
 	l.queues.keepRound(e, e.last)

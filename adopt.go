@@ -9,35 +9,35 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// Adopt takes over a lock that is held under value, as told by Lock.Value or
-// Inspect: it puts a new value and a greater fencing token in its place, on a
-// majority of the nodes, in one step on each. From then on the giver's Extend and
-// Release answer ErrLost and touch nothing, its KeepAlive contexts end with the next
-// renewal, and whoever adopted holds the lock for ttl. It serves to hand a lock to
-// another process, and to release one whose holder is gone.
+// Adopt takes over the lock that is held with the given value, which Lock.Value or Inspect
+// returned. It serves to hand a lock to another process, and to release one whose holder
+// is gone.
 //
-// Only nodes that still hold value count, so nobody else can have held the lock in
-// between; a node that has forgotten it gets the new value with the first Extend.
-// Of two that adopt at once at most one succeeds. The value must be that of a lock whose
-// acquisition has returned: where Inspect shows one that is still being acquired, its
-// acquisition may yet return a lock, which is valid until its Until beside the adopted.
+// On a majority of the nodes, in one step on each, Adopt replaces the value by a new one
+// and raises the fencing token. From then on the Extend and Release of the previous holder
+// return ErrLost and change nothing, its KeepAlive contexts end with the next renewal, and
+// the adopter holds the lock for ttl, even if the key had none.
 //
-// A key without a ttl, which this library never makes, is adopted with one.
+// Only nodes that still store value count, so nobody else can have held the lock in
+// between. A node that has forgotten it gets the new value with the first Extend. Of two
+// concurrent adoptions at most one succeeds. The acquisition of value must have returned:
+// if Inspect showed one in progress, it may yet return a lock that is valid until its
+// Until, beside the adopted one.
 //
-// Errors are those of TryAcquire, with ErrLost where too many nodes hold another
-// value or none. A failed adoption puts the old value back where it had replaced it, and
-// that value expires when it would have expired without the adoption, whatever the two
-// ttls are: each node notes that time beside the lock, so this also holds where no reply
-// came. Only a node that has lost the fence register meanwhile keeps the key for the
-// adopter's ttl. The giver should not release what it gives away: if it does
-// so in the midst of an adoption by another Locker that fails, its value is put back for
-// what is left of the ttl, and nobody removes it.
+// The errors are those of TryAcquire, with ErrLost in place of ErrHeld if too many nodes
+// store another value or none. A failed adoption puts the old value back where it had
+// replaced it. The value then expires when it would have expired without the adoption,
+// whatever the two ttls are: each node notes that time beside the lock, so this holds even
+// if no reply came. Only a node that lost the fence register meanwhile keeps the key for
+// the adopter's ttl. The previous holder should not release a lock that it hands over: if
+// it does so during an adoption by another Locker that then fails, its value is put back
+// for the rest of its ttl, and nobody removes it.
 func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration) (*Lock, error) {
 	if err := l.admit(ctx, OpAdopt, key); err != nil {
 		return nil, err
 	}
 	if value == "" || len(value) > wire.MaxKeyBytes {
-		return nil, fmt.Errorf("redlock: adopt %q: the value has %d bytes: give the one that the holder stores, see Lock.Value", wire.Clip(key), len(value))
+		return nil, fmt.Errorf("redlock: adopt %q: the value has %d bytes: pass the holder's, see Lock.Value", wire.Clip(key), len(value))
 	}
 	e, err := l.newAcquireCall(OpAdopt, key, ttl, nil)
 	if err != nil {
@@ -74,17 +74,17 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 	return k, err
 }
 
-// An adoption is what a Locker knows of the adoptions of one value that are under way.
-// Where the giver's release begins meanwhile, in the same Locker, it may find the
-// adopter's value. What a failed adoption leaves is then removed like a released lock:
-// nobody would remove the giver's value if it came back.
+// An adoption counts the adoptions of one value that are in progress. If the holder's
+// release begins meanwhile, in the same Locker, it may find the adopter's value. A failed
+// adoption is then undone like a released lock: if it put the holder's value back, nobody
+// would remove that.
 type adoption struct {
-	n     int  // how many
-	ended bool // the giver's release or rollback has begun
+	n     int
+	ended bool // the holder's release or rollback has begun
 }
 
-// adopting notes that an adoption of the value begins; done is to be called after what it
-// may have to undo has begun.
+// adopting records that an adoption of the value begins. The caller calls done once the
+// undoing of a failed adoption has begun.
 func (l *Locker) adopting(value string) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -149,7 +149,7 @@ func TestTheSmallestTTLThatIsNamedWouldDo(t *testing.T) {
 			t.Fatalf("node timeout %v, drift %v: %v is not in whole milliseconds", timeout, drift, least)
 		}
 		err := checkTTL(1, timeout, drift)
-		if err == nil || !strings.HasSuffix(err.Error(), "the smallest that would do is "+least.String()) {
+		if err == nil || !strings.HasSuffix(err.Error(), "the smallest usable ttl is "+least.String()) {
 			t.Fatalf("node timeout %v, drift %v: the refusal does not name %v: %v", timeout, drift, least, err)
 		}
 	}
@@ -168,7 +168,7 @@ func TestTheSmallestTTLThatIsNamedWouldDo(t *testing.T) {
 }
 
 func TestARefusalNamesNoTTLThatIsRefusedToo(t *testing.T) {
-	named := regexp.MustCompile(`smallest that would do is (\S+)$`)
+	named := regexp.MustCompile(`smallest usable ttl is (\S+)$`)
 	for _, c := range []struct {
 		timeout time.Duration
 		drift   float64
@@ -486,8 +486,8 @@ func TestARefusedTTLReads(t *testing.T) {
 		ttl  time.Duration
 		want string
 	}{
-		{2 * time.Millisecond, "redlock: ttl 2ms leaves no time to hold the lock after 1% drift, a node timeout of 200µs and 2ms for rounding: the smallest that would do is 3ms"},
-		{25 * day, "redlock: ttl 600h0m0s is more than 576h0m0s: some servers and proxies count milliseconds in 32 bits; take a shorter one and KeepAlive"},
+		{2 * time.Millisecond, "redlock: ttl 2ms leaves no time to hold the lock after 1% drift, a node timeout of 200µs and 2ms for rounding: the smallest usable ttl is 3ms"},
+		{25 * day, "redlock: ttl 600h0m0s is more than 576h0m0s: some servers and proxies count milliseconds in 32 bits; use a shorter one and KeepAlive"},
 	} {
 		if got := fmt.Sprint(checkTTL(c.ttl, 0, defaultDrift)); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)

@@ -8,29 +8,32 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// An extending is one extension under way; a lock has at most one.
+// An extending is an extension in progress; a lock has at most one.
 type extending struct {
 	b    *quorumCall
 	done chan struct{}
 	err  error // once done
 }
 
-// A failedExtension is what is kept of an extension that did not keep the lock.
+// A failedExtension records an extension that did not renew the lock.
 type failedExtension struct {
-	b   *quorumCall // nil: there is none
+	b   *quorumCall // nil if there is none
 	why string
 }
 
-// Extend gives the lock its ttl anew, counted from now.
+// Extend renews the lock's ttl, counted from when the extension begins.
 //
-// All nodes are asked; the lock is extended when a majority says that it is still
-// ours, before Until is over (Redis page, Making the algorithm more reliable:
-// extending the lock). Nodes that have forgotten it get it back. Three outcomes:
-// nil, and Until has moved forward; ErrLost, final: too many nodes carry another's
-// value or none, or Until is over, and what is left is removed in the background;
-// ErrNoQuorum: too few nodes answered, the lock is still held until the old Until.
-// If ctx ends the wait the extension goes on and may still succeed. Where the lock is
-// lost because Until passed, the error has the votes of the last extension that failed.
+// It asks all nodes. The lock is extended if a majority replies before Until that they
+// still store our value (Redis page, Making the algorithm more reliable: extending the
+// lock). Nodes that have forgotten the value get it back. Concurrent calls share extensions.
+//
+// Extend returns nil if Until has moved forward. It returns a *QuorumError with ErrLost if
+// the lock is lost for good, because too many nodes store another value or none, or
+// because Until passed; our remaining keys are then removed in the background, and if
+// Until passed, the error has the votes of the last extension that failed. With
+// ErrNoQuorum, too few nodes replied, and the lock is still held until the old Until. If
+// ctx ends the wait, Extend returns its error, and the extension goes on and may still
+// succeed. On a closed Locker, it returns ErrClosed.
 func (k *Lock) Extend(ctx context.Context) error {
 	if err := k.acquired().l.admit(ctx, OpExtend, k.name.Key); err != nil {
 		return err
@@ -48,7 +51,7 @@ func (k *Lock) Extend(ctx context.Context) error {
 		case <-x.done:
 			if mine || x.b.start.at.After(asked.at) {
 				return x.err
-			} // else somebody else's, which began before this call
+			} // else another caller's, which began before this call
 		case <-k.l.closing:
 			return ErrClosed
 		case <-ctx.Done():
@@ -57,8 +60,8 @@ func (k *Lock) Extend(ctx context.Context) error {
 	}
 }
 
-// beginExtend sends an extension, or returns the one under way (then it is not
-// mine, and then is not called). then is called with the outcome.
+// beginExtend sends an extension and calls then with its result. If one is in progress,
+// it returns that one instead, mine is false, and then is not called.
 func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error) {
 	if !k.l.begin() {
 		return nil, false, ErrClosed
@@ -112,7 +115,7 @@ func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error
 	return x, true, nil
 }
 
-// extended draws the conclusion from a decided extension.
+// extended applies the result of a decided extension to the lock.
 func (k *Lock) extended(x *extending) {
 	b := x.b
 	t, _, _ := b.result()
@@ -125,8 +128,8 @@ func (k *Lock) extended(x *extending) {
 	case k.state != stateHeld:
 		x.err = &QuorumError{Round: b.round(), Err: ErrLost, hint: "it was released meanwhile"}
 	case k.remaining(now) <= 0:
-		// Also where a majority still says ours: between the old Until and its
-		// answer the key may have expired, been taken and been freed.
+		// Also where a majority still stores our value: between the old Until and the
+		// reply the key may have expired, been acquired by another and released.
 		k.failed = failedExtension{b, "got no majority"}
 		if t.extension() == extended {
 			k.failed.why = "was answered too late"
@@ -134,9 +137,9 @@ func (k *Lock) extended(x *extending) {
 		after = k.lose(nil)
 		x.err = k.result
 	case k.lossTold != nil && t.extension() != extensionLost:
-		x.err = k.lossTold // too late: the holder was told to stop
+		x.err = k.lossTold // too late: the contexts have ended
 	case t.extension() == extended:
-		k.start, k.valid = b.start, validity(k.ttl, k.l.opt.Drift) // later than before: b began later
+		k.start, k.valid = b.start, validity(k.ttl, k.l.opt.Drift) // later than before, since b began later
 		k.failed = failedExtension{}
 	case t.extension() == extensionLost:
 		after = k.lose(b)
@@ -162,15 +165,15 @@ func (k *Lock) extended(x *extending) {
 	k.l.observe(b, nil)
 }
 
-// heal stores the value again on a node that has forgotten it. Where a majority of
-// this round said ours, nobody else can have held the lock since (but where I1 was broken already), and nobody
-// who matters is overwritten; SET NX overwrites nobody at all. It counts from the
-// next round on: a node that had forgotten could have agreed to another meanwhile.
+// heal stores the value again on a node that has forgotten it. If a majority of this
+// round still stores our value, nobody else can have held the lock since, unless I1 was
+// already broken; and SET NX overwrites nothing. The node counts from the next round on,
+// since it could have granted the lock to another meanwhile.
 func (k *Lock) heal(b *quorumCall, c *lane.Call) {
 	k.mu.Lock()
 	var h *lane.Call
-	// After the lock is given up, or once another question has gone out behind this
-	// one, it would come out of turn and be left behind.
+	// After the end of the lock, or after a later question, the value would be stored
+	// out of order, and nothing would remove it.
 	if k.state == stateHeld && k.last == b && k.remaining(k.l.now()) > 0 {
 		if b.mayHeal(c) {
 			h = b.heal(c)
@@ -182,7 +185,7 @@ func (k *Lock) heal(b *quorumCall, c *lane.Call) {
 	}
 }
 
-// A keep-alive context is one context of KeepAlive.
+// A keepAliveCtx is one context of KeepAlive.
 type keepAliveCtx struct {
 	held   context.Context
 	cancel context.CancelCauseFunc
@@ -190,35 +193,33 @@ type keepAliveCtx struct {
 
 type keepAliveCtxs []*keepAliveCtx
 
-// cancel ends the contexts; nil: as if by their own stop.
+// cancel ends the contexts; a nil cause is that of their own stop.
 func (vs keepAliveCtxs) cancel(cause error) {
 	for _, v := range vs {
 		v.cancel(cause)
 	}
 }
 
-// KeepAlive renews the lock at a third of its ttl until stop is called, ctx is
-// done, or the lock is released or lost. The context it returns ends then: with
-// ErrLost as its cause (context.Cause) when the lock is lost, no later than Until,
-// even if no node answers any more and even if an extension hangs; where the
-// process or the machine slept past Until, within a second of waking. With
-// ErrClosed when the Locker is closed. The cause tells of the last renewal that
-// failed, as Extend's error does.
+// KeepAlive renews the lock at a third of its validity, less Options.Grace, until stop is
+// called, ctx is done, or the lock is released or lost. A renewal that too few nodes
+// answer is repeated while the lock is valid. stop ends the renewal, not the lock, and may
+// be called more than once. Locks are kept alive by timers, not by goroutines of their own.
 //
-// With Options.Grace the context ends that much before Until. The lock is then held
-// until Until, Valid says so, but it is not renewed any more; a Release frees it
-// before.
+// The context that KeepAlive returns ends when the renewal does. If the lock is lost, its
+// cause (context.Cause) is ErrLost, with the votes of the last renewal that failed, and it
+// ends no later than Until, even if no node replies any more and even if an extension
+// hangs; if the process or the machine slept past Until, it ends within a second of waking.
+// If the Locker is closed, the cause is ErrClosed.
 //
-// Calls that are given the context are made under the lock: an Acquire of the same key
-// by the same Locker fails with ErrNested while the lock is held, since nobody but its
-// holder could end that wait.
+// With Options.Grace the context of a lock that could not be renewed ends that much before
+// Until. The lock is still held and Valid until Until, unless Release frees it earlier, but
+// it is not renewed any more.
 //
-// A renewal that too few nodes answer is tried again while the lock is valid. stop
-// ends the renewal, not the lock, and may be called more than once. Many locks are
-// kept alive by timers, not by goroutines of their own.
+// Calls with that context are made under the lock: while it is held, acquiring the same key
+// with the same Locker fails with ErrNested, since only its holder could end that wait.
 func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop context.CancelFunc) {
 	if err := k.acquired().l.admit(ctx, OpExtend, k.name.Key); err != nil {
-		ctx = context.WithoutCancel(ctx) // whose own end, if it came first, would be the cause
+		ctx = context.WithoutCancel(ctx) // or its own end might become the cause
 		held, cancel := context.WithCancelCause(ctx)
 		cancel(err)
 		return held, func() {}
@@ -263,7 +264,7 @@ func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop contex
 	}
 }
 
-// restart sets a timer, made at its first use.
+// restart resets a timer, or starts it if it is nil.
 func restart(t *time.Timer, d time.Duration, f func()) *time.Timer {
 	d = max(d, 0)
 	if t == nil {
@@ -273,8 +274,8 @@ func restart(t *time.Timer, d time.Duration, f func()) *time.Timer {
 	return t
 }
 
-// endKeepAlives takes the contexts off the lock, to be cancelled after unlocking, and
-// stops what serves them. Needs k.mu.
+// endKeepAlives takes the contexts off the lock, for the caller to cancel after unlocking,
+// and stops their timers. Needs k.mu.
 func (k *Lock) endKeepAlives() keepAliveCtxs {
 	vs := k.keepAlives
 	k.keepAlives = nil
@@ -285,7 +286,7 @@ func (k *Lock) endKeepAlives() keepAliveCtxs {
 	return vs
 }
 
-// endKeepAlive ends the contexts and the renewal; the lock stays as it is.
+// endKeepAlive ends the contexts and the renewal, not the lock.
 func (k *Lock) endKeepAlive(cause error) {
 	k.mu.Lock()
 	ended := k.endKeepAlives()
@@ -293,7 +294,8 @@ func (k *Lock) endKeepAlive(cause error) {
 	ended.cancel(cause)
 }
 
-// dropKeepAlives forgets contexts that have ended, and stops the timers with the last.
+// dropKeepAlives forgets contexts that have ended, and stops the timers with the last one.
+// It returns how many are left.
 func (k *Lock) dropKeepAlives() (left int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -312,7 +314,7 @@ func (k *Lock) dropKeepAlives() (left int) {
 	return len(keep)
 }
 
-// renewNow is the renew timer's: it sends an extension and returns.
+// renewNow is called by the renew timer. It sends an extension and does not wait for it.
 func (k *Lock) renewNow() {
 	if k.dropKeepAlives() == 0 {
 		return
@@ -323,7 +325,7 @@ func (k *Lock) renewNow() {
 	}
 }
 
-// renewed sets the renew timer anew after an extension.
+// renewed restarts the renew timer after an extension.
 func (k *Lock) renewed(err error) {
 	k.renewIn(func(now instant) time.Duration {
 		if err == nil {
@@ -333,11 +335,11 @@ func (k *Lock) renewed(err error) {
 	})
 }
 
-// window is how long after its start the lock's contexts end unless it is renewed.
-// Needs k.mu.
+// window returns how long after start the lock's contexts end unless it is renewed. Needs
+// k.mu.
 func (k *Lock) window() time.Duration { return window(k.valid, k.l.opt.Grace) }
 
-// again is the pause before another renewal after one that failed. Needs k.mu.
+// again returns the pause before the next renewal after one that failed. Needs k.mu.
 func (k *Lock) again(now instant) time.Duration {
 	return renewAgainAfter(window(k.remaining(now), k.l.opt.Grace), k.l.rand.float())
 }
@@ -350,9 +352,9 @@ func (k *Lock) renewIn(pause func(now instant) time.Duration) {
 	}
 }
 
-// checkLoss is the loss timer's, the one that decides: it depends on nothing that
-// can hang. Extensions only move Until; the timer finds out when it fires. With
-// Options.Grace it fires twice: first the holder is told, then the lock is given up.
+// checkLoss is called by the loss timer, which alone decides that time is up and depends
+// on nothing that can hang. An extension only moves Until, and the timer notices when it
+// fires. With Options.Grace it fires twice: first the contexts end, then the lock.
 func (k *Lock) checkLoss() {
 	if k.l.begin() {
 		defer k.l.end()

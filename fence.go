@@ -8,54 +8,54 @@ import (
 )
 
 // Fencing tokens. Each node keeps a register per lock, a maximum that only grows.
-// An acquisition proposes one number P to all nodes; a node counts if the value is
-// ours there and, by the same delivery, the register moved from below P to P. With
-// a majority of such nodes P is the token.
+// An acquisition proposes one number P to all nodes. A node counts if it stores our
+// value and if, with the same command, its register moved from below P to P. If a
+// majority of the nodes counts, P is the token.
 //
-// Why tokens grow (I2), with no clock in the argument: before A returns, the
-// registers of a majority stand at A's token or above, and they only grow. Whoever
-// begins later needs a majority of registers that were *below* its own token when
-// they moved to it. Two majorities share a node; so its token is greater. Two equal
-// tokens would need one register to move to the same number twice. Failed attempts
-// only raise registers.
+// Why tokens grow (I2), without any clock: before acquisition A returns, the registers
+// of a majority are at A's token or above, and they only grow. An acquisition that
+// begins later needs a majority of registers that were *below* its own token when they
+// moved to it. Two majorities share a node, so the later token is greater. For two equal
+// tokens one register would have to move to the same number twice. Failed attempts only
+// raise registers.
 //
-// What breaks if a rule is dropped: counting a register that already stood at the
-// token gives one token to two holders; counting value and register on different
-// nodes, or raising where the value is not ours, lets a token fall behind that of
-// the claim before it; not measuring the validity after the raise hands out expired
-// locks. (Each was found by visiting all states of two attempts on three nodes.)
+// What breaks without a rule: counting a register that was already at the token gives
+// one token to two holders; counting value and register on different nodes, or raising
+// where the value is not ours, may give a smaller token than the holder before; not
+// measuring the validity after the raise returns expired locks. (Each was found by
+// visiting all states of two attempts on three nodes.)
 
 const (
-	// clockTrust is the greatest wall clock, in µs since 1970 (the year 2112), that
-	// proposals follow: a clock beyond it must not use up the numbers below 2^53.
+	// clockTrust is the greatest wall clock that proposals follow, in µs since 1970 (the
+	// year 2112). A clock beyond it must not use up the numbers below 2^53.
 	clockTrust = 1 << 52
 
-	// maxRaises is how many rounds may raise the token: the first tells how high
-	// the registers are if it fails, the second is above them. A contender between
-	// the two costs the attempt, which is made again with what was learned.
+	// maxRaises is how many rounds may raise the token. If the first fails, it shows how
+	// high the registers are, and the second goes above them. If a contender comes between
+	// the two, the attempt fails, and the next one begins with the registers seen.
 	maxRaises = 2
 
-	// raiseHeadroom is the least by which a raised token is above the registers, in
-	// µs, so that contenders' proposals do not overtake it meanwhile.
+	// raiseHeadroom is how far a raised token is at least above the registers, in µs, so
+	// that contenders' proposals do not overtake it meanwhile.
 	raiseHeadroom = 1000
 
-	// raisePart: a raise takes at most this part of the numbers that are left below
-	// 2^53, or one, however long its round took. Halved, they last half as long where
-	// registers are near the end; a round of a second is limited from 2^31 numbers on.
+	// raisePart: a raise uses up at most 1/raisePart of the numbers left below 2^53, or
+	// one number, however long its round took. Halved, the numbers last half as long for
+	// registers near the end. A round of a second is limited from 2^31 numbers on.
 	raisePart = 1024
 
-	// leadRoom is how many numbers are left below 2^53 where registers are no longer
-	// remembered as ahead. Who is refused there is told to remove them: a Locker that
-	// remembered them would refuse in turn, or put them back.
+	// aheadRoom is how many numbers are left below 2^53 when registers are no longer
+	// remembered as ahead. The error there says to delete them: a Locker that remembered
+	// them would keep failing, or put them back.
 	aheadRoom = 1 << 20
 )
 
-// maxLeads bounds the keys whose registers are remembered as ahead of our clock.
+// maxRegistersAhead bounds the keys whose registers are remembered as ahead of our clock.
 const maxRegistersAhead = 4096
 
-// registerAhead is how far a key's registers were seen ahead of our clock; 0: not. Without it
-// every acquisition of a lock that was once ahead would need the raise, and each
-// raise, with its headroom, would carry the registers farther from all clocks.
+// registerAhead returns the register of a key if it was last seen ahead of our clock, else
+// 0. Without it every acquisition of such a lock would need a raise, and the headroom of
+// each raise would move the registers farther ahead of all clocks.
 func (l *Locker) registerAhead(name *wire.LockKey) int64 {
 	if l.numAhead.Load() == 0 {
 		return 0
@@ -65,8 +65,8 @@ func (l *Locker) registerAhead(name *wire.LockKey) int64 {
 	return l.registersAhead[name.Full]
 }
 
-// noteRegisterAhead keeps what an acquisition learned for the next one. It is a hint: a proposal
-// above it can always be made.
+// noteRegisterAhead records the token of an acquisition for registerAhead. It is only a
+// hint for the next proposal.
 func (l *Locker) noteRegisterAhead(name *wire.LockKey, start instant, token int64) {
 	if ahead := token > start.wall; !ahead && l.numAhead.Load() == 0 {
 		return
@@ -84,11 +84,11 @@ func (l *Locker) noteRegisterAhead(name *wire.LockKey, start instant, token int6
 	l.numAhead.Store(int32(len(l.registersAhead)))
 }
 
-const tokensUsedUp = "the fence registers are at 2^53, no greater token can be made: remove them"
+const tokensUsedUp = "fencing tokens exhausted: the registers reached 2^53; delete {K}:fence on every node"
 
-// propose is the token to propose: the time, which makes most proposals greater
-// than those before without asking, or one above the highest register seen. 0: there
-// is no such number below 2^53-1.
+// propose returns the token to propose: the time, which is greater than most earlier
+// proposals without a question, or one above the highest register seen. It returns 0 if
+// there is no such number below 2^53-1.
 func propose(start instant, seen int64) int64 {
 	now := start.wall
 	if now < 0 || now > clockTrust {
@@ -100,9 +100,9 @@ func propose(start instant, seen int64) int64 {
 	return 0
 }
 
-// raise agrees on a token above all registers of the nodes that are ours, where
-// another client's clock was ahead of the proposal. e.tail is then the last quorum call,
-// which what comes after has to wait for, also with an error.
+// raise agrees on a token above the registers of all nodes that store our value. It is
+// needed if another client's clock was ahead of the proposal. It leaves the last quorum
+// call in e.tail, also with an error: later questions follow it.
 func (l *Locker) raise(ctx context.Context, e *acquireCall, b *quorumCall) (token int64, err error) {
 	for range maxRaises {
 		token = raisedAbove(e.seen, l.now().since(b.start))
@@ -133,8 +133,8 @@ func (l *Locker) raise(ctx context.Context, e *acquireCall, b *quorumCall) (toke
 	return 0, l.notAcquired(e, e.tail, reason, "no majority agreed on a fencing token")
 }
 
-// raisedAbove is the token to raise registers to that stand at seen, where a round takes
-// this long. 0: there is no such number below 2^53-1.
+// raisedAbove returns the token to which registers at seen are raised if a round takes this
+// long, or 0 if there is no such number below 2^53-1.
 func raisedAbove(seen int64, took time.Duration) int64 {
 	room := wire.MaxToken - 1 - seen
 	if room <= 0 {
@@ -144,7 +144,7 @@ func raisedAbove(seen int64, took time.Duration) int64 {
 	return seen + min(headroom, max(room/raisePart, 1))
 }
 
-// raised counts only registers that moved to the token.
+// raised is the verdict on a raise. It counts only registers that moved to the token.
 func raised(t tally) verdict {
 	return decide(t.n, t.fenced, t.yes-t.fenced+t.no+t.missing+t.unknown)
 }

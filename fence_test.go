@@ -667,7 +667,7 @@ func TestRegistersThatWereRemovedAreForgotten(t *testing.T) {
 				}
 			}
 			s.Is("TryAcquire at the end", err, redlock.ErrNoQuorum)
-			s.Says(err, "remove them")
+			s.Says(err, "delete {K}:fence")
 			time.Sleep(time.Second)
 			remove(s)
 			byTheClock(s, "who was refused", a)

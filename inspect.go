@@ -11,36 +11,35 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// A Status is what the nodes said of a lock at one moment. It may be out of date
-// when it is read.
+// A Status is what the nodes reported about a lock. It may be out of date when it is read.
 type Status struct {
 	Key    string
-	Held   bool          // a majority of the nodes holds one and the same value
-	Value  string        // that value, for Adopt; else "". A secret of the holder, not for logs
-	Holder string        // its label; "" if another client has stored it, whose value may be a secret
-	Left   time.Duration // until it is over on so many of these that they are no majority; -1: it has no ttl, and so no lock library has set it
-	Fence  int64         // the highest register met: no token given out so far is greater; 0: none
+	Held   bool          // whether a majority of the nodes stores the same value
+	Value  string        // that value, for Adopt, or "". A secret of the holder, not for logs
+	Holder string        // its label, or "" if a foreign client stored it
+	Left   time.Duration // until fewer than a majority store it; -1 if it does not expire (this library always sets a ttl)
+	Fence  int64         // the highest fence register, which no token issued so far exceeds; 0 if there is none
 
-	// Queue is who waits for it, first to last, by their labels ("" for a place that is not
-	// of this library), as a majority of the nodes knows them: one for each Locker, at most a hundred. Callers that wait in one
-	// Locker share its place, which has the label of the first of them.
+	// Queue has the labels of the waiters, first to last, as a majority of the nodes knows
+	// them: one for each Locker, which is the label of the first caller that waits there,
+	// and at most a hundred. An entry that this library did not make has the label "".
 	Queue []string
 
 	Nodes []NodeStatus // in New's order
 	Round Round
 }
 
-// A NodeStatus is what one node said of a lock.
+// A NodeStatus is what one node reported about a lock.
 type NodeStatus struct {
 	Node  string
-	Value string        // "": none; else a secret of whoever stored it
-	Left  time.Duration // until it expires there; -1: never, it has no ttl
-	Fence int64         // its register; 0: none
-	Err   error         // it gave no answer, or one that makes no sense
+	Value string        // "" if there is none; a secret of whoever stored it
+	Left  time.Duration // until it expires there; -1 if the key has no ttl (this library always sets one)
+	Fence int64         // the node's fence register; 0 if there is none
+	Err   error         // not nil if the node sent no reply, or an invalid one
 }
 
-// String is the Status in one line, without the Values: their labels at most. (An
-// encoding, as JSON, has them.)
+// String returns the Status in one line, with the labels in place of the Values, which are
+// secrets. Encodings such as JSON contain the Values.
 func (s Status) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q ", wire.Clip(s.Key))
@@ -64,7 +63,7 @@ func (s Status) String() string {
 	return b.String()
 }
 
-// String is what the node said in a few words, without the Value.
+// String returns the NodeStatus in a few words, with the label in place of the Value.
 func (n NodeStatus) String() string {
 	switch {
 	case n.Err != nil:
@@ -82,11 +81,11 @@ func leftText(left time.Duration) string {
 	return wire.Short(left) + " left"
 }
 
-// Inspect asks all nodes who holds the lock key, and changes nothing. It waits for
-// all that answer within the node timeout. The error is a *QuorumError with
-// ErrNoQuorum if fewer than a majority answered, and the Status tells what is known
-// all the same; the error of ctx; ErrClosed; or what is wrong with the key, or with the
-// nodes: one server under two names.
+// Inspect asks all nodes who holds the lock, and changes nothing. It waits for all nodes
+// that reply within the node timeout. The error is a *QuorumError with ErrNoQuorum if
+// fewer than a majority replied; the error of ctx; ErrClosed; or says that the key is
+// invalid or that one server has two names. With ErrNoQuorum, the Status has what the
+// other nodes reported.
 func (l *Locker) Inspect(ctx context.Context, key string) (Status, error) {
 	if err := l.admit(ctx, OpInspect, key); err != nil {
 		return Status{Key: key}, err
@@ -116,7 +115,7 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Status, error) {
 	return s, nil
 }
 
-// status reads the answers of an inspection.
+// status returns what the replies to an inspection say.
 func (b *quorumCall) status() Status {
 	s := Status{Key: b.name.Key, Round: b.round()}
 	b.mu.Lock()
@@ -156,12 +155,12 @@ func (b *quorumCall) status() Status {
 			return cmp.Compare(a, b) // the difference does not fit an int of 32 bits
 		})
 		s.Held, s.Value, s.Holder = true, value, Label(value)
-		s.Left = ds[len(ds)-need] // when so many have expired, need-1 are left
+		s.Left = ds[len(ds)-need] // when it ends, need-1 nodes still store the value
 	}
 	return s
 }
 
-// queue is who queues on a majority of the nodes. Needs b.mu.
+// queue returns the labels of the waiters that need or more nodes list. Needs b.mu.
 func (b *quorumCall) queue(need int) (labels []string) {
 	var longest []string
 	on := make(map[string]int)

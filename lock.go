@@ -10,37 +10,47 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// A Lock is one acquisition that is, or was, held. It exists only as acquired: it
-// has no zero value of use and is never acquired again. Its methods may be called
-// from any number of goroutines.
+// A Lock is one acquisition that is, or was, held. Acquire, TryAcquire, Adopt and Run
+// return it acquired; its zero value is not usable, and it is never acquired again. Its
+// methods may be called from any number of goroutines.
 type Lock struct {
 	l     *Locker
 	name  *wire.LockKey
 	value string
 	fence int64
 	ttl   time.Duration
-	entry heldEntry // among the Locker's locks
+	entry heldEntry // in the Locker's list; guarded by the Locker's mu
 
-	mu             sync.Mutex
-	start          instant       // what the validity counts from
-	valid          time.Duration // for how long
-	state          lockState
-	last           *quorumCall // the last question about this lock, while any of its calls is under way
-	mayHold        uint64      // nodes that may hold the value, as bits; those of last are not in here
-	raised         uint64      // nodes whose register the acquisition may have raised
-	mayArriveLate  uint64      // and where a command that puts it there may yet be executed
-	ext            *extending
-	failed         failedExtension // the last one since Until moved
-	keepAlives     []*keepAliveCtx // KeepAlive's contexts
-	renew          *time.Timer
-	loss           *time.Timer
-	release        *quorumCall // the release under way, or done
-	releasedInTime bool        // the first release was asked before Until; set with rel
-	quiet          bool        // it tells nobody: the lock was handed on
-	abandoned      bool        // LeaveToExpire ended it, while it was held
+	mu sync.Mutex // guards all below
+
+	// Until is start plus valid. It only moves forward, and only while the lock is held.
+	start instant
+	valid time.Duration
+	state lockState
+
+	// Every command that may have stored the value or raised a register is in last or in
+	// these bits, one per node. A rollback or release goes after last, to the nodes in them.
+	last          *quorumCall // the last question about this lock, while any of its calls is in progress
+	mayHold       uint64      // nodes that may hold the value
+	raised        uint64      // nodes whose register the acquisition may have raised
+	mayArriveLate uint64      // nodes that may yet execute a command that stores the value
+
+	// Renewal. The timers run while there are contexts; the loss timer also from the end of
+	// the contexts to Until, with Options.Grace.
+	ext        *extending      // the extension in progress, at most one
+	failed     failedExtension // the last failed extension since Until moved
+	keepAlives []*keepAliveCtx // KeepAlive's contexts
+	renew      *time.Timer
+	loss       *time.Timer
+
+	// The end. After state is final, result does not change.
+	release        *quorumCall // the last release, in progress or decided
+	releasedInTime bool        // the first release was sent before Until; set with release
+	quiet          bool        // the release notifies nobody: the lock was handed to a local waiter
+	abandoned      bool        // LeaveToExpire ended it while it was held
 	result         error       // of the release or the loss, once final
 
-	// told is the loss that KeepAlive's contexts have ended with. With Options.Grace
+	// lossTold is the loss with which KeepAlive's contexts ended. With Options.Grace
 	// the lock is still held then, but never extended again.
 	lossTold *QuorumError
 }
@@ -50,52 +60,52 @@ type lockState uint8
 const (
 	stateHeld lockState = iota
 	stateReleasing
-	stateReleased // finally: result says how
-	stateLost     // finally
+	stateReleased // final: result says how
+	stateLost     // final
 )
 
-// acquired is k itself. It panics for a Lock that no acquisition has returned.
+// acquired returns k. It panics for a Lock that no acquisition has returned.
 func (k *Lock) acquired() *Lock {
 	if k == nil || k.l == nil {
-		panic("redlock: this Lock was never acquired: use the one that Acquire, TryAcquire, Adopt or Run gives with a nil error")
+		panic("redlock: invalid Lock: use one that Acquire, TryAcquire, Adopt or Run returned with a nil error")
 	}
 	return k
 }
 
-// Key is the key as it was given to the Locker, without Options.KeyPrefix.
+// Key returns the key that was passed to the Locker, without Options.KeyPrefix.
 func (k *Lock) Key() string { return k.acquired().name.Key }
 
-// Value is what the nodes store for this holder: "label:uuid", new for every
-// acquisition. Adopt takes it to take the lock over.
+// Value returns what the nodes store for this holder: "label:uuid", new for every
+// acquisition. It is a secret: with it, Adopt takes the lock over.
 func (k *Lock) Value() string { return k.acquired().value }
 
-// Fence is the fencing token: strictly greater than that of every holder of the
-// key whose acquisition had returned before this one began, whatever clocks and
-// delays do, as long as a majority of the nodes keeps its registers. A store that
-// refuses writes with a smaller token than it has seen is safe even from a holder
-// that sleeps past Until. (Kleppmann, How to do distributed locking, 2016.)
+// Fence returns the fencing token. It is strictly greater than that of every holder of
+// the key whose acquisition had returned before this one began, whatever clocks and
+// delays do, as long as a majority of the nodes keeps its registers (I2 has the exact
+// condition). A store that refuses writes with a smaller token than it has seen is safe
+// even from a holder that sleeps past Until. (Kleppmann, How to do distributed locking,
+// 2016.)
 func (k *Lock) Fence() int64 { return k.acquired().fence }
 
-// String names the lock by its key and its fence, and not by its value, which is a
-// secret: by it the lock can be taken over.
+// String returns the key and the fence of the lock, and not its value, which is a secret.
 func (k *Lock) String() string {
 	return fmt.Sprintf("lock %q, fence %d", wire.Clip(k.Key()), k.Fence())
 }
 
-// Until is when the lock must no longer be believed in, on the steady clock; only
-// an answered extension moves it, and only forward. Prefer Valid, which minds the
-// wall clock as well.
+// Until returns the time, on the monotonic clock, from which the lock must no longer be
+// relied on. Only a successful extension moves it, and only forward. Prefer Valid, which
+// also checks the wall clock.
 func (k *Lock) Until() time.Time {
 	k.acquired().mu.Lock()
 	defer k.mu.Unlock()
 	return k.start.at.Add(k.valid)
 }
 
-// Valid reports whether the lock is held: now is before Until on the steady and on
-// the wall clock, and it was neither released nor lost. What holds when Valid is
-// called may not hold a line later; what must not happen then needs the Fence. With
-// Options.Grace a lock whose contexts ended for lack of a renewal is valid until
-// Until.
+// Valid reports whether the lock is held: it is before Until on the monotonic and on the
+// wall clock, and the lock was neither released nor lost. The answer may be out of date
+// by the next line; writes that must not happen after the loss need the Fence. With
+// Options.Grace, a lock whose contexts ended because it was not renewed stays valid
+// until Until.
 func (k *Lock) Valid() bool {
 	k.acquired().mu.Lock()
 	defer k.mu.Unlock()
@@ -105,13 +115,13 @@ func (k *Lock) Valid() bool {
 // isValid is Valid. Needs k.mu.
 func (k *Lock) isValid() bool { return k.state == stateHeld && k.remaining(k.l.now()) > 0 }
 
-// remaining is the validity that is left; none at exactly Until. Needs k.mu.
+// remaining returns the validity that is left, which is 0 at exactly Until. Needs k.mu.
 func (k *Lock) remaining(now instant) time.Duration { return k.valid - now.since(k.start) }
 
-// hold makes the lock; nil: the Locker was closed meanwhile.
+// hold makes the lock and lists it as held. It returns nil if the Locker was closed.
 func (l *Locker) hold(e *acquireCall, b, last *quorumCall, token int64, valid time.Duration) *Lock {
 	k := &Lock{l: l, name: e.name, value: b.q.Value, fence: token, ttl: e.ttl, start: b.start, valid: valid}
-	k.mu.Lock() // so that what Close does to it comes after
+	k.mu.Lock() // so that Close waits for what follows
 	defer k.mu.Unlock()
 	if !l.addHeld(k) {
 		return nil
@@ -131,7 +141,7 @@ func (k *Lock) follow(b *quorumCall) {
 	k.note(b)
 }
 
-// note keeps what a finished quorum call says of the nodes. Needs k.mu.
+// note records which nodes a finished quorum call may have changed. Needs k.mu.
 func (k *Lock) note(b *quorumCall) {
 	holds, doubt := b.mayHold()
 	k.mayHold |= holds
@@ -139,7 +149,7 @@ func (k *Lock) note(b *quorumCall) {
 	k.mayArriveLate |= doubt
 }
 
-// forget drops a quorum call that has nothing under way any more.
+// forget drops a quorum call whose calls are all finished.
 func (k *Lock) forget(b *quorumCall) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -149,7 +159,7 @@ func (k *Lock) forget(b *quorumCall) {
 	}
 }
 
-// lossOf is the error of a loss: by the votes of b, or with nil by time. Needs k.mu.
+// lossOf returns the error of a loss: by the votes of b, or by time if b is nil. Needs k.mu.
 func (k *Lock) lossOf(b *quorumCall) *QuorumError {
 	q := &QuorumError{Err: ErrLost}
 	if b != nil {
@@ -160,8 +170,8 @@ func (k *Lock) lossOf(b *quorumCall) *QuorumError {
 	return q
 }
 
-// lose declares the lock lost, for good. It returns what is to be done after
-// unlocking. Needs k.mu.
+// lose declares the lock lost, by the votes of b, or by time if b is nil. The caller runs
+// after once it has unlocked. Needs k.mu.
 func (k *Lock) lose(b *quorumCall) (after func()) {
 	q := k.lossTold
 	if q == nil || b != nil {
@@ -185,8 +195,8 @@ func (k *Lock) lose(b *quorumCall) (after func()) {
 				undo.send(prev)
 				return
 			}
-			// The loss is told a little before Until, but the lock keeps others out until
-			// then: whoever trusts Until alone must not meet the next holder.
+			// The loss is signalled a little before Until, but the lock excludes others until
+			// then: a holder that trusts Until alone must not overlap the next one.
 			time.AfterFunc(early, func() { undo.send(prev) })
 		}()
 		k.l.removeHeld(k)
@@ -194,18 +204,18 @@ func (k *Lock) lose(b *quorumCall) (after func()) {
 	}
 }
 
-// warn tells the loss while Options.Grace of the validity is left. The lock is not
-// extended any more. It is held until it is released or, at Until, given up by the
-// loss timer, so that nobody else gets in while the work stops. It returns what is to
-// be done after unlocking. Needs k.mu.
+// warn signals the loss while Options.Grace of the validity is left. From then on the lock
+// is not extended, but it is held until it is released or, at Until, given up by the loss
+// timer, so that nobody else gets in while the work stops. The caller runs after once it
+// has unlocked. Needs k.mu.
 func (k *Lock) warn() (after func()) {
 	q := &QuorumError{Err: ErrLost}
 	q.Round, q.hint = k.expiry("it was not renewed, and its validity ends at " + k.start.at.Add(k.valid).Format("15:04:05.000"))
 	return k.tellLoss(q)
 }
 
-// tellLoss ends KeepAlive's contexts. What it returns is to be called after unlocking:
-// it cancels them, and tells the observer unless that was done before. Needs k.mu.
+// tellLoss takes KeepAlive's contexts off the lock. The caller runs after once it has
+// unlocked: it cancels them and, the first time, calls the observer. Needs k.mu.
 func (k *Lock) tellLoss(q *QuorumError) (after func()) {
 	first := k.lossTold == nil
 	k.lossTold = q
@@ -220,16 +230,16 @@ func (k *Lock) tellLoss(q *QuorumError) (after func()) {
 	}
 }
 
-// kept reports that the lock is held, or was held until it was left to expire, and that
-// no loss was told.
+// kept reports whether the lock is held, or was until LeaveToExpire, and no loss was
+// signalled.
 func (k *Lock) kept() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.lossTold == nil && (k.isValid() || k.abandoned)
 }
 
-// expiry tells of a lock whose validity was not extended: what that means, and what
-// became of the extension that should have done it. Needs k.mu.
+// expiry returns the round and the hint of an error about a lock that was not extended:
+// what, and why the last extension failed, if there was one. Needs k.mu.
 func (k *Lock) expiry(what string) (r Round, why string) {
 	now := k.l.now()
 	r = Round{Op: OpLost, Key: k.name.Key, Need: majority(len(k.l.lanes)), Start: k.start.at, Took: now.since(k.start)}
@@ -245,7 +255,8 @@ func (k *Lock) expiry(what string) (r Round, why string) {
 	return r, why
 }
 
-// lossError says that the lock is not held: how it was lost, if that is known.
+// lossError returns the error of a lock that is not held, and declares it lost if nobody
+// has yet.
 func (k *Lock) lossError() error {
 	k.mu.Lock()
 	var after func()
@@ -269,8 +280,8 @@ func (k *Lock) lossError() error {
 
 var errReleased = errors.New("redlock: released")
 
-// A chain is what a context from KeepAlive or Run says of the calls that it is passed to:
-// under which locks they are made, the innermost first.
+// A chain is carried by contexts of KeepAlive and Run. It lists the locks under which a
+// call with that context is made, the innermost first.
 type chain struct {
 	lock  *Lock
 	outer *chain
@@ -283,12 +294,12 @@ func chainOf(ctx context.Context) *chain {
 	return c
 }
 
-// under is ctx for calls that are made under the lock.
+// under returns ctx for calls that are made under the lock.
 func (k *Lock) under(ctx context.Context) context.Context {
 	return context.WithValue(ctx, chainKey{}, &chain{lock: k, outer: chainOf(ctx)})
 }
 
-// nested is the error of an acquisition by a call that is made under the same lock.
+// nested returns an error if the call e is made under the lock that it wants.
 func (l *Locker) nested(ctx context.Context, e *acquireCall) error {
 	for c := chainOf(ctx); c != nil; c = c.outer {
 		if k := c.lock; k.l == l && k.name.Full == e.name.Full && k.Valid() {
@@ -298,14 +309,14 @@ func (l *Locker) nested(ctx context.Context, e *acquireCall) error {
 	return nil
 }
 
-// A nestedError is ErrNested with the lock that is held.
+// A nestedError wraps ErrNested and names the lock that is held.
 type nestedError struct {
 	op   Op
 	lock *Lock
 }
 
 func (e *nestedError) Error() string {
-	return fmt.Sprintf("redlock: %s %q: held by this call chain, with fence %d: a lock is not reentrant, use the one that is held", e.op, wire.Clip(e.lock.name.Key), e.lock.fence)
+	return fmt.Sprintf("redlock: %s %q: held by this call chain, with fence %d: locks are not reentrant; use the one that is held", e.op, wire.Clip(e.lock.name.Key), e.lock.fence)
 }
 
 func (e *nestedError) Unwrap() error { return ErrNested }

@@ -16,39 +16,40 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// A Node is one independent Redis master. *redis.Client, *redis.Ring,
-// *redis.ClusterClient, failover clients and go-redis auto-pipeliners all are
-// Nodes. It must be safe for concurrent use, and is not closed by a Locker that
-// New made.
+// A Node is the client of one independent Redis master. *redis.Client, *redis.Ring,
+// *redis.ClusterClient, failover clients and go-redis auto-pipeliners implement it. A Node
+// must be safe for concurrent use. Close does not close the Nodes that were given to New.
+// If a Node panics, its vote is Unknown.
 //
-// A wrapper of such a client is recognised by its Options method, or by the client
-// that it embeds. One of which neither tells what it is may hide a Ring: it is refused
-// with Options.RestartGuard and for keys that have a brace but no {tag}. If a Node
-// panics, its vote counts as unknown.
+// A wrapper of such a client is recognised by its Options method or by the client that it
+// embeds. Any other wrapper may hide a Ring: it is refused with Options.RestartGuard, and
+// for keys that have a brace but no {tag}.
 type Node interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner
 }
 
 const (
-	// dialTimeout bounds a dial, which goes on in the background when callers have
-	// given the node up: bound by a call's node timeout, a far node would never get
-	// past its first three round trips.
+	// dialTimeout bounds a dial, which goes on in the background after callers have
+	// given up. Bounded by the node timeout instead, connections to a distant node
+	// would never get past their first three round trips.
 	dialTimeout = 2 * time.Second
 
-	// openPool is how many connections a client of Open may have. A lane uses at
-	// most maxFlights and a few for probing; the rest is because go-redis, after as
-	// many failed dials as the pool has places, dials only once a second, and a node
-	// is to be used again within a second of coming back.
+	// openPool is the size of the connection pool of each client that Open makes. A
+	// lane uses at most maxBatches connections and a few for probing. The others
+	// are there because go-redis, after as many failed dials as the pool has places,
+	// dials only once a second, and a node that is back must be used within a second.
 	openPool = 1024
 )
 
-// Open is New over clients that it makes, one for each URL, and that Close closes.
+// Open is like New, but makes the clients itself, one for each URL; Close closes them.
 // A URL is redis://[user:password@]host:port[/db], rediss:// for TLS, unix://path,
-// or just host:port; a list of them in one string is refused. It does not dial.
+// or just host:port. Each is an argument of its own: a list in one string is refused. Open
+// does not dial. Its errors are those of New, or say which URL is invalid, without its
+// password.
 //
-// The clients never send a command twice, dial once at a time, take two round trips
-// to set a connection up, and give a read as long as two node timeouts.
+// The clients never retry a command or a dial. A connection takes two round trips to set
+// up. A read may take two node timeouts, and at least two seconds.
 func Open(opt Options, urls ...string) (*Locker, error) {
 	return open(opt, urls, realClock, newSource())
 }
@@ -89,23 +90,23 @@ func open(opt Options, urls []string, now clock, rand *source) (*Locker, error) 
 	return l, nil
 }
 
-// clientOptions reads a URL. Its error never shows the password.
+// clientOptions parses a URL. Its error never shows the password.
 func clientOptions(url string, nodeTimeout time.Duration) (*redis.Options, error) {
 	var o *redis.Options
-	const list = "give each node an argument of its own"
+	const list = "pass each node as a separate argument"
 	switch {
 	case url == "":
-		return nil, errors.New("the URL is empty: want redis://host:port, rediss://host:port, unix:///path or host:port")
+		return nil, errors.New("empty URL: want redis://host:port, rediss://host:port, unix:///path or host:port")
 	case !strings.Contains(url, "://"):
 		if strings.ContainsAny(url, "@?") {
-			return nil, errors.New("a URL with a user, a password or options needs its scheme, as in redis://user:password@host:port")
+			return nil, errors.New("a URL with a user, a password or options needs a scheme, as in redis://user:password@host:port")
 		}
 		if strings.Contains(url, ",") {
 			return nil, fmt.Errorf("%q is a list: %s", safeURL(url), list)
 		}
 		host, port, err := net.SplitHostPort(url)
 		if err != nil || port == "" {
-			return nil, fmt.Errorf("%q is no host:port: want redis://host:port, rediss://host:port, unix:///path or host:port", safeURL(url))
+			return nil, fmt.Errorf("%q is not a host:port address: want redis://host:port, rediss://host:port, unix:///path or host:port", safeURL(url))
 		}
 		if host == "" {
 			url = "localhost:" + port
@@ -114,9 +115,9 @@ func clientOptions(url string, nodeTimeout time.Duration) (*redis.Options, error
 	default:
 		var err error
 		if o, err = redis.ParseURL(url); err != nil {
-			// net/url words what it found its own way, a password in it included.
+			// The error of net/url may quote the password.
 			if strings.ContainsAny(url, "@?%") {
-				err = errors.New("malformed (in a user name, a password or an option, write anything but letters and digits as %XX)")
+				err = errors.New("malformed (in a user name, password or option, write anything but letters and digits as %XX)")
 			}
 			if strings.Contains(url, ",") {
 				err = fmt.Errorf("%w (if it is a list, %s)", err, list)
@@ -143,8 +144,8 @@ func clientOptions(url string, nodeTimeout time.Duration) (*redis.Options, error
 	return o, nil
 }
 
-// safeURL is what of a URL may be shown: where it has room for a password, only its
-// scheme.
+// safeURL returns the part of a URL that may be shown: only the scheme if there may be a
+// password.
 func safeURL(url string) string {
 	scheme, _, ok := strings.Cut(url, "://")
 	if ok && strings.ContainsAny(url, "@?%") {
@@ -153,13 +154,13 @@ func safeURL(url string) string {
 	return wire.Clip(url)
 }
 
-// sameNode reports whether two Nodes are one client.
+// sameNode reports whether two Nodes are the same client.
 func sameNode(a, b Node) bool {
 	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
 	return va.Comparable() && vb.Comparable() && a == b
 }
 
-// isNil also finds nil pointers in a Node.
+// isNil reports whether a Node is nil or holds a nil pointer.
 func isNil(n Node) bool {
 	if n == nil {
 		return true

@@ -10,101 +10,105 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// Options of a Locker. The zero value of each field means its default; New
-// refuses values that contradict each other or the protocol.
+// Options configure a Locker. The zero value of each field selects its default. New
+// and Open refuse values that contradict each other or the protocol.
 type Options struct {
-	// Drift is how much faster a node's clock may run than ours, as a part of the
-	// ttl; 0 means 0.01. From 0 to less than 1. A node that gains more than this on
-	// us may let the next holder in early; larger values only shorten the validity.
+	// Drift is how much faster a node's clock may run than ours, as a fraction of the
+	// ttl: at least 0 and less than 1; 0 means 0.01. A node whose clock gains more may
+	// admit the next holder too early. Larger values only shorten the validity. (Redis
+	// page, The Redlock Algorithm: CLOCK_DRIFT_FACTOR.)
 	Drift float64
 
-	// NodeTimeout is how long one node may take to answer; 0 means a tenth of the
-	// ttl, at most one second. A node at a distance is given three of its measured
-	// round trips if that is more, up to half of the validity.
+	// NodeTimeout is how long one node may take to reply; 0 means a tenth of the ttl,
+	// at most one second. A distant node is given three of its measured round trips if
+	// that is longer, up to half of the validity.
 	NodeTimeout time.Duration
 
-	// Retry is the longest pause of Acquire before it asks the nodes again, after it
-	// has asked the given number of times (1 after the first). The pause taken is a
-	// random one between half of that and all of it, and is cut short by the release
-	// of the lock and by the end of its ttl. It must be pure: it is called from many
-	// goroutines and decides nothing but the pause. nil: 10 ms doubling to 250 ms; and
-	// 5 s while a majority of the nodes would announce the release, which is then also
-	// the most that it can say: asking keeps the place at which one is told. A panic in
-	// it goes on to the caller of Acquire, and leaves nothing behind.
+	// Retry returns the longest pause before Acquire asks the nodes again, given how
+	// often it has asked so far (1 after the first attempt). The actual pause is random,
+	// between half of that and all of it, and ends early when the lock is released or its
+	// ttl ends. If Retry is nil, the pause doubles from 10 ms up to 250 ms. While a
+	// majority of the nodes would announce the release, the default is 5 s, which is then
+	// also the upper limit for Retry: asking keeps the waiter's place in the queue that
+	// releases notify.
+	//
+	// Retry is called from many goroutines; it must be a pure function. A panic in it
+	// reaches the caller of Acquire and leaves nothing behind.
 	Retry func(attempt int) time.Duration
 
-	// Fair is to serve the waiters of all processes in order of arrival. It holds
-	// among the Lockers that set it; others exclude and are excluded, but do not
-	// queue. It costs a script where plain commands would do, and a waiter a command
-	// every 0.8 s to each node. TryAcquire is refused while anybody queues. A waiter
-	// that died holds the others up for two seconds. See docs/waiting.md.
+	// Fair serves waiters, across all processes, in order of arrival. The order holds
+	// among Lockers that set it; others exclude and are excluded, but do not queue.
+	// TryAcquire fails while anyone is queued. A waiter that died delays the others by
+	// two seconds. Fair uses a script in place of plain commands, and each waiter sends
+	// every node a command each 0.8 s. See docs/waiting.md.
 	Fair bool
 
-	// Grace is how much before Until the contexts of KeepAlive and Run end when the
-	// lock could not be renewed; 0 means a millisecond before Until. It is the time in
-	// which the work can stop while the lock still keeps others out: requests that are
-	// under way, child processes, a write that must be completed or undone. Until and
-	// Valid are the same with any Grace.
+	// Grace is how long before Until the contexts of KeepAlive and Run end if the lock
+	// could not be renewed; 0 means a millisecond, or a twentieth of the validity if that
+	// is less. It is the time in which the work can stop while the lock still excludes
+	// others: finish requests, stop child processes, complete or undo a write. Until and
+	// Valid do not depend on it.
 	//
-	// When the contexts have ended the lock is not renewed any more, even if nodes
-	// answer again: their cause is ErrLost, and so is the result of Extend. The lock is
-	// held until Until all the same, and a Release before that frees it at once. Locks
-	// are renewed at a third of the validity less Grace, so that two renewals may fail
-	// before the contexts end; a ttl of which it leaves too little for two renewals,
-	// each taking the node timeout, is refused. A KeepAlive that is called when less
-	// than Grace is left returns a context that ends at once.
+	// Once the contexts have ended, the lock is not renewed any more, even if nodes reply
+	// again: the cause of the contexts and the result of Extend are ErrLost. The lock is
+	// still held until Until, and a Release before that frees it at once. Locks are
+	// renewed at a third of the validity less Grace, so that two renewals may fail before
+	// the contexts end. A ttl is refused if Grace leaves too little of it for two
+	// renewals that each take the node timeout. A KeepAlive that is called with less than
+	// Grace left returns a context that ends at once.
 	Grace time.Duration
 
-	// RestartGuard is for how long a node grants nothing after it may have forgotten
-	// what it granted: after a restart, a promotion, a flush. 0: it grants at once,
-	// which breaks I1 unless nodes persist every write (appendfsync always) or are kept
-	// down for the longest ttl after a crash. At least the longest ttl that any client
-	// of the key uses; a longer ttl is refused here. It holds if every client of the key
-	// sets it. It costs a script where plain commands would do, the permission to ask
-	// INFO, and one key, {redlock}:boot, on each node; a node that is new, or tells
-	// nothing of itself, begins with the quarantine. Such a node's vote reads
-	// "quarantined 12s"; what is held is extended and released there all the same.
-	// Rings and Redis Clusters are refused: they are several servers each; and so is a
-	// wrapper that does not tell what it is, see Node. (Redis page, Performance, Crash
-	// Recovery and fsync: delayed restarts.) See docs/operations.md.
+	// RestartGuard is how long a node grants nothing after it may have forgotten what it
+	// granted: after a restart, a promotion, a flush. It must be at least the longest ttl
+	// that any client of the key uses (a longer ttl is refused), and every client of the
+	// key must set it. 0 means that nodes grant at once, which breaks I1 unless they
+	// persist every write (appendfsync always) or stay down for the longest ttl after a
+	// crash. (Redis page, Performance, Crash Recovery and fsync: delayed restarts.)
+	//
+	// The guard uses a script in place of plain commands, the permission to call INFO,
+	// and one key, {redlock}:boot, on each node. A node that is new, or reports nothing
+	// about itself, begins in quarantine: its vote reads "quarantined 12s", but locks that
+	// are held are extended and released there. Rings and Redis Clusters are refused,
+	// since each is several servers; so is a wrapper that does not reveal what it wraps,
+	// see Node. See docs/operations.md.
 	RestartGuard time.Duration
 
-	// KeyPrefix goes before every key. "" leaves the key as it is, so that other
-	// Redlock clients of the same key are excluded, too. No NUL byte.
+	// KeyPrefix is prepended to every key. If it is empty, other Redlock clients that use
+	// the same key are excluded, too. It must not contain a NUL byte.
 	KeyPrefix string
 
-	// Name is who we are: what Inspect and the errors of others show as the holder, or
-	// as one who waits, unless WithLabel says otherwise; "" means host:pid. No NUL byte; at most 1 KiB.
+	// Name identifies this client: Inspect and the errors of others show it as the holder
+	// or as a waiter, unless WithLabel overrides it. "" means host:pid. It has at most
+	// 1 KiB and must not contain a NUL byte.
 	Name string
 
-	// Observe, if not nil, is called after every round with what was asked and
-	// answered, and after every call of Acquire that waited in vain: every caller's wait
-	// is seen, also of those who stood behind others and asked nothing (see Round). It is
-	// called from many goroutines, must not block and must not call the Locker or its
-	// Locks.
+	// Observe, if not nil, is called after every round with the question and the votes,
+	// and after every call of Acquire that waited in vain, including those that queued
+	// behind others and sent nothing (see Round). It is called from many goroutines, must
+	// not block and must not call the Locker or its Locks.
 	//
-	// The rounds of a call that waits for them (OpAcquire, OpRaise, OpAdopt, OpLook and
-	// OpInspect) are observed on the goroutine of that call, before it returns. A panic
-	// there goes on to the caller, and what the call has acquired is undone. All others
-	// are observed wherever they are decided: mostly on goroutines of the Locker, where a
-	// panic ends the process as it does on any goroutine.
+	// Rounds that a call waits for (OpAcquire, OpRaise, OpAdopt, OpLook and OpInspect) are
+	// observed on the goroutine of that call, before it returns. A panic there reaches the
+	// caller, and what the call has acquired is undone. All other rounds are observed where
+	// they are decided, mostly on goroutines of the Locker, where a panic ends the process
+	// as on any goroutine.
 	Observe func(Round)
 }
 
 const (
 	// maxNodes bounds a Locker's nodes: the nodes that may hold a lock are kept as
-	// the bits of one word. Quorums beyond nine are slower and no safer.
+	// the bits of one word. More than nine are slower and no safer.
 	maxNodes = 64
 
-	// maxLabelBytes bounds what goes before the uuid in a value.
+	// maxLabelBytes bounds the part before the uuid in a value.
 	maxLabelBytes = 1 << 10
 )
 
-// withDefaults checks opt and fills in what is left to us.
+// withDefaults checks opt and fills in the defaults.
 func (opt Options) withDefaults() (Options, error) {
 	switch {
 	case !(opt.Drift >= 0 && opt.Drift < 1): // also refuses NaN
-		return opt, fmt.Errorf("redlock: Options.Drift is %v: it is a part of the ttl, from 0 (meaning %v) to less than 1", opt.Drift, defaultDrift)
+		return opt, fmt.Errorf("redlock: Options.Drift is %v: want a fraction of the ttl, at least 0 (meaning %v) and less than 1", opt.Drift, defaultDrift)
 	case opt.NodeTimeout < 0:
 		return opt, fmt.Errorf("redlock: Options.NodeTimeout is %v: it must not be negative (0 means a tenth of the ttl)", opt.NodeTimeout)
 	case opt.Grace < 0:
@@ -112,9 +116,9 @@ func (opt Options) withDefaults() (Options, error) {
 	case opt.RestartGuard < 0:
 		return opt, fmt.Errorf("redlock: Options.RestartGuard is %v: it must not be negative (0 means off)", opt.RestartGuard)
 	case strings.ContainsRune(opt.KeyPrefix, 0):
-		return opt, fmt.Errorf("redlock: Options.KeyPrefix %q has a NUL byte: take one without", opt.KeyPrefix)
+		return opt, fmt.Errorf("redlock: Options.KeyPrefix %q must not contain a NUL byte", opt.KeyPrefix)
 	case len(opt.KeyPrefix) >= wire.MaxKeyBytes:
-		return opt, fmt.Errorf("redlock: Options.KeyPrefix has %d bytes: key and prefix together may have %d", len(opt.KeyPrefix), wire.MaxKeyBytes)
+		return opt, fmt.Errorf("redlock: Options.KeyPrefix has %d bytes: prefix and key together may have at most %d", len(opt.KeyPrefix), wire.MaxKeyBytes)
 	}
 	if opt.Drift == 0 {
 		opt.Drift = defaultDrift
@@ -132,9 +136,9 @@ func (opt Options) withDefaults() (Options, error) {
 func checkLabel(what, label string) error {
 	switch {
 	case len(label) > maxLabelBytes:
-		return fmt.Errorf("redlock: %s has %d bytes: at most %d", what, len(label), maxLabelBytes)
+		return fmt.Errorf("redlock: %s has %d bytes: at most %d are allowed", what, len(label), maxLabelBytes)
 	case strings.ContainsRune(label, 0):
-		return fmt.Errorf("redlock: %s %q has a NUL byte: take one without", what, label)
+		return fmt.Errorf("redlock: %s %q must not contain a NUL byte", what, label)
 	}
 	return nil
 }
@@ -144,14 +148,14 @@ type AcquireOption func(*acquireOptions)
 
 type acquireOptions struct{ label string }
 
-// WithLabel sets what goes before the uuid in the lock's value: what Inspect and the
-// errors of others show as its holder, and as one who waits for it (see Status.Queue).
-// The default is Options.Name. At most 1 KiB, no NUL byte.
+// WithLabel sets the part before the uuid in the lock's value, which Inspect and the
+// errors of others show as the holder, or as a waiter (see Status.Queue). The default is
+// Options.Name. It has at most 1 KiB and must not contain a NUL byte.
 func WithLabel(label string) AcquireOption {
 	return func(o *acquireOptions) { o.label = label }
 }
 
-// newGuard is nil where there is none.
+// newGuard returns the restart guard, or nil if Options.RestartGuard is 0.
 func newGuard(opt Options, nodes []Node) (*wire.Guard, error) {
 	if opt.RestartGuard == 0 {
 		return nil, nil
@@ -159,9 +163,9 @@ func newGuard(opt Options, nodes []Node) (*wire.Guard, error) {
 	for i, n := range nodes {
 		switch lane.KindOf(n) {
 		case wire.KindCluster, wire.KindRing:
-			return nil, fmt.Errorf("redlock: node %d (%s) is a %T: it stands for several servers, and Options.RestartGuard watches one each; leave it 0, or give single masters", i+1, lane.NodeName(i, n), n)
+			return nil, fmt.Errorf("redlock: node %d (%s) is a %T: it is several servers, and Options.RestartGuard needs nodes of one server each; set it to 0, or pass single masters", i+1, lane.NodeName(i, n), n)
 		case wire.KindUnknown:
-			return nil, fmt.Errorf("redlock: node %d is a %T, which does not tell whether it stands for one server, as Options.RestartGuard needs; give it the method Options() *redis.Options of its client, or embed the client", i+1, n)
+			return nil, fmt.Errorf("redlock: node %d is a %T, which does not reveal whether it is one server, as Options.RestartGuard needs; embed the client, or add the method Options() *redis.Options that returns the client's", i+1, n)
 		}
 	}
 	return &wire.Guard{Age: opt.RestartGuard, Mark: wire.BootMark(opt.KeyPrefix)}, nil

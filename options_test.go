@@ -287,7 +287,7 @@ func TestAddressesThatAreNoneAreRefused(t *testing.T) {
 		url  string
 		says []string
 	}{
-		{"", []string{"the URL is empty", "host:port"}},
+		{"", []string{"empty URL", "host:port"}},
 		{"nonsense", []string{`"nonsense"`, "want redis://host:port"}},
 		{"host:", []string{`"host:"`, "want redis://host:port"}},
 		{":", []string{`":"`, "want redis://host:port"}},
@@ -297,11 +297,11 @@ func TestAddressesThatAreNoneAreRefused(t *testing.T) {
 		{"redis://h:1/db", []string{`"redis://h:1/db"`, "database"}},
 		{"redis://h:1?nonsense=1", []string{"redis://"}},
 		{"unix://", []string{`"unix://"`, "path"}},
-		{"a:1,b:1,c:1", []string{`"a:1,b:1,c:1" is a list`, "each node an argument of its own"}},
-		{"a,b,c", []string{"each node an argument of its own"}},
-		{"a,b,c:1", []string{"each node an argument of its own"}},
-		{"redis://a:1,redis://b:1", []string{"each node an argument of its own"}},
-		{"redis://a,b:1", []string{"each node an argument of its own"}},
+		{"a:1,b:1,c:1", []string{`"a:1,b:1,c:1" is a list`, "pass each node as a separate argument"}},
+		{"a,b,c", []string{"pass each node as a separate argument"}},
+		{"a,b,c:1", []string{"pass each node as a separate argument"}},
+		{"redis://a:1,redis://b:1", []string{"pass each node as a separate argument"}},
+		{"redis://a,b:1", []string{"pass each node as a separate argument"}},
 		{"://", []string{`"://"`}},
 	} {
 		t.Run(c.url, func(t *testing.T) {

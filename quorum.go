@@ -4,23 +4,22 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// This file is the arithmetic of a quorum and nothing else: no clock, no
-// network, no goroutine. What a vote means is decided in command.go, who votes
-// and when in quorum call.go.
+// This file is the arithmetic of a quorum: no clock, no network, no goroutine.
+// Package wire decides what a reply means, call.go who votes and when.
 
-// majority is the number of votes that any two winners must share a node in:
-// N/2+1 of the configured nodes, never of those that happen to answer. Counting
-// the reachable ones would let both sides of a partition win.
+// majority returns N/2+1, so that any two winners share a node. N is always the
+// configured number of nodes, never the number that answered: counting the reachable
+// ones would let both sides of a partition win.
 func majority(n int) int { return n/2 + 1 }
 
-// A verdict is what the votes cast so far say. Its zero value is none of the
-// three, so that a forgotten one is not taken for an answer.
+// A verdict is the result of the votes cast so far. Its zero value is none of the
+// three, so that a missing verdict is not mistaken for one.
 type verdict uint8
 
 const (
-	pending verdict = iota + 1 // the open votes can still decide it
-	won                        // a majority has it, whatever the others say
-	lost                       // no majority can be had any more
+	pending verdict = iota + 1 // the open votes decide
+	won                        // a majority voted yes
+	lost                       // a majority is no longer possible
 )
 
 func (v verdict) String() string {
@@ -35,24 +34,23 @@ func (v verdict) String() string {
 	return "none"
 }
 
-// A tally counts the votes of one round by what they say. A node votes at most
-// once; the votes of nodes that have not answered yet are n minus all others.
+// A tally counts the votes of one round. A node votes at most once; the nodes that
+// have not voted yet are n minus all others.
 type tally struct {
-	n       int // nodes configured
-	yes     int // the value is ours there
-	fenced  int // of these: and the register moved to the proposed token
-	no      int // another's value is there
-	missing int // nothing is there (extend, release, adopt)
-	unknown int // no answer, or an error: it may have agreed
+	n       int // configured nodes
+	yes     int // the node stores our value
+	fenced  int // of these, its register moved to the proposed token
+	no      int // it stores another value
+	missing int // it stores none (extend, release, adopt)
+	unknown int // no reply, or an error: it may have agreed
 }
 
 func (t tally) need() int { return majority(t.n) }
 func (t tally) open() int { return t.n - t.yes - t.no - t.missing - t.unknown }
 
-// decide is the three-valued verdict on a question that needs `need` yes votes
-// of n when yes, and against (no or no answer) have been cast. It is final as
-// soon as the open votes cannot change it: won before the last yes is in, lost
-// before the last no.
+// decide returns the verdict on a question to n nodes that needs a majority of yes
+// votes; against counts all others cast so far. It is won or lost as soon as the open
+// votes cannot change it.
 func decide(n, yes, against int) verdict {
 	need := majority(n)
 	switch {
@@ -64,38 +62,37 @@ func decide(n, yes, against int) verdict {
 	return pending
 }
 
-// refused reports that the noes alone rule a majority out: whatever the silent
-// nodes would have said, another holder stands in the way.
+// refused reports whether the noes alone rule out a majority: whatever the silent
+// nodes would have voted, another holder is in the way.
 func (t tally) refused() bool { return t.n-t.no < t.need() }
 
-// An acquisition can end in four ways, not two: it may have the value on a
-// majority while the fencing token is not agreed on yet.
+// An acquisition has four results, not two: a majority may store the value without
+// agreeing on the fencing token.
 type acquisition uint8
 
 const (
 	acquirePending  acquisition = iota + 1
-	acquireFenced               // a majority carries value and token: ready
-	acquireUnfenced             // a majority carries the value, but not yet the token: raise it
-	acquireHeld                 // the noes alone rule a majority out
-	acquireNoQuorum             // too many nodes gave no answer
+	acquireFenced               // a majority stores the value and the token
+	acquireUnfenced             // a majority stores the value, but not the token: raise it
+	acquireHeld                 // the noes alone rule out a majority
+	acquireNoQuorum             // too many nodes did not reply
 )
 
-// acquisition says where the round stands. Whether it is lost is decided with
-// the first vote that makes a majority impossible; the answer waits beyond that
-// only while the open votes can still tell held from unreachable. With two of
-// five nodes dead, the one no that arrives first would otherwise make every
-// contended lock look like an outage. That wait is for the majority-th of the
-// nodes that live, so a minority still is not waited for.
+// acquisition returns the state of the round. The round is lost with the first vote that
+// makes a majority impossible. The result waits beyond that vote only while the open votes
+// can still distinguish held from unreachable: with two of five nodes dead, the first no
+// would otherwise make every contended lock look like an outage. A majority of votes ends
+// that wait, so it never needs the minority.
 func (t tally) acquisition() acquisition {
 	switch {
 	case t.fenced >= t.need():
 		return acquireFenced
 	case t.yes >= t.need():
-		// Open votes might still carry the token. They are not waited for: as many
-		// nodes as it takes have answered, so all that are open may be dead.
+		// Open votes might still bring the token. They are not waited for: a majority has
+		// replied, so all others may be dead.
 		return acquireUnfenced
 	}
-	gone := t.no + t.missing // only an adoption meets what is missing: it wants what is held
+	gone := t.no + t.missing // only an adoption counts missing: it needs a held lock
 	switch {
 	case t.n-gone < t.need():
 		return acquireHeld
@@ -105,15 +102,14 @@ func (t tally) acquisition() acquisition {
 	return acquirePending
 }
 
-// An extension has three results, as in every lease protocol that was burnt by
-// having only two: an answer that did not come is neither yes nor no.
+// An extension has three results, not two: a missing reply is neither yes nor no.
 type extension uint8
 
 const (
 	extendPending extension = iota + 1
-	extended                // a majority still carries the value
-	extensionLost           // too many nodes carry another's, or nothing
-	inconclusive            // too few answered; the lock stands until its old Until
+	extended                // a majority still stores the value
+	extensionLost           // too many nodes store another value or none
+	inconclusive            // too few replied; the lock is held until its old Until
 )
 
 func (t tally) extension() extension {
@@ -126,19 +122,19 @@ func (t tally) extension() extension {
 	case t.open() == 0:
 		return inconclusive
 	case decide(t.n, t.yes, gone+t.unknown) == lost && t.n-gone-t.open() >= t.need():
-		return inconclusive // neither can be reached by what is still open
+		return inconclusive // the open votes allow neither
 	}
 	return extendPending
 }
 
-// notOurs is how a release counts a node that does not hold the value: missing: nothing
-// is there, else another's; inTime: the answer came before Until; asked: the first
-// release was sent before Until; again: this is not the first.
+// notOurs returns how a release counts a node that does not store our value. missing says
+// that it stores none, rather than another's; inTime, that it replied before Until; asked,
+// that the first release was sent before Until; again, that this is not the first.
 //
-// Until then nobody else can have had the lock in a majority, so forgetting counts as
-// released. But once a release was sent in time and its answer is not known, it may have
-// been executed: what is missing later, or another's, was then released in time or has
-// expired, and that is neither released nor lost.
+// Before Until nobody else can have held the lock, so a node that forgot it counts as
+// released. A release that was sent before Until and not answered may have been executed:
+// a later reply that the value is missing or another's then means that it was released in
+// time or expired, which counts neither as released nor as lost.
 func notOurs(missing, inTime, asked, again bool) wire.Answer {
 	switch {
 	case !asked:

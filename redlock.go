@@ -13,12 +13,11 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// A Locker takes locks that a majority of its nodes agree on. It is safe for
-// concurrent use, and meant to be shared: the callers' requests travel to a node
-// in common batches.
+// A Locker acquires locks on a majority of its nodes. It is safe for concurrent use and
+// meant to be shared: the requests of its callers are sent to each node in batches.
 //
-// Its methods, and those of a Lock, panic for what only a mistake of the program can
-// be: a nil ctx, a nil fn, a Locker or a Lock that this package did not return.
+// The methods of a Locker and of a Lock panic for programming errors: a nil ctx, a
+// nil fn, or a Locker or a Lock that this package did not return.
 type Locker struct {
 	opt     Options
 	lanes   []*lane.Lane
@@ -26,35 +25,36 @@ type Locker struct {
 	queues  *waitQueues
 	now     clock
 	rand    *source
-	split   *lane.Lane  // a node that may be a Ring; nil: none
-	guard   *wire.Guard // nil: off
+	split   *lane.Lane  // a node that may be a Ring, or nil
+	guard   *wire.Guard // nil without Options.RestartGuard
 	owned   []io.Closer // the clients that Open made
 
 	closing chan struct{}  // closed by Close
 	busy    sync.WaitGroup // calls that may yet send something
 
+	// Guarded by mu. Maps are indexed by the full key unless they say otherwise.
 	mu             sync.Mutex
 	closed         bool
 	held           heldList
-	cleanups       map[string]*quorumCall  // by full key: the last clean-up; those before it finish first, see cleaning
-	restores       map[string]*quorumCall  // by full key: of these, the last that undoes a failed adoption
-	adoptions      map[string]*adoption    // under way, by the value that they replace
-	registerTTLs   map[string]*registerTTL // by full key, see mortal
-	renew          *time.Timer             // runs while there are any
-	registersAhead map[string]int64        // by full key, see lead
-	numAhead       atomic.Int32            // how many
+	cleanups       map[string]*quorumCall  // the last clean-up of a key; it finishes after those before it (newCleanup)
+	restores       map[string]*quorumCall  // the last of these that undoes a failed adoption
+	adoptions      map[string]*adoption    // in progress, by the value that they replace
+	registerTTLs   map[string]*registerTTL // registers that were recently given a ttl (expireRegisters)
+	renew          *time.Timer             // runs while registerTTLs is not empty
+	registersAhead map[string]int64        // registers ahead of our clock (registerAhead)
+	numAhead       atomic.Int32            // len(registersAhead), also read without mu
 }
 
-// New makes a Locker over the nodes, each an independent master; the order is
-// that of the votes in errors and Rounds. It does not dial. Every client of a key
-// must be given the same nodes.
+// New returns a Locker over the nodes, each an independent master. Votes in errors and
+// Rounds are in their order. New does not dial. Every client of a key must use the same
+// nodes.
 //
-// It refuses options that contradict each other, no node, a nil one, more than
-// 64, and the same client twice. The same server reached under two names is refused
-// once both names have answered, and from then on. Its second name has no vote, but a
-// first acquire may be granted before that is known, by a majority in which each server
-// counts once. To know before anything is locked, call Inspect, which waits for all nodes
-// that answer within the node timeout.
+// New returns an error if the options contradict each other, if there are no nodes or
+// more than 64, or if a node is nil or given twice. One server under two names is
+// detected when both names have replied, and every call fails from then on. The second
+// name never has a vote, but a first acquisition may succeed before that, by a majority
+// in which each server counts once. To check before anything is locked, call Inspect,
+// which waits for all nodes that reply within the node timeout.
 func New(opt Options, nodes ...Node) (*Locker, error) {
 	return newLocker(opt, nodes, realClock, newSource())
 }
@@ -66,9 +66,9 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 	}
 	switch {
 	case len(nodes) == 0:
-		return nil, errors.New("redlock: no node: give at least one Redis master, better three or five")
+		return nil, errors.New("redlock: no nodes: pass at least one Redis master, preferably three or five")
 	case len(nodes) > maxNodes:
-		return nil, fmt.Errorf("redlock: %d nodes: at most %d, and more than nine only make it slower", len(nodes), maxNodes)
+		return nil, fmt.Errorf("redlock: %d nodes: at most %d are allowed, and more than nine only make locking slower", len(nodes), maxNodes)
 	}
 	for i, n := range nodes {
 		if isNil(n) {
@@ -95,8 +95,8 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 	return l, nil
 }
 
-// admit comes first in every call: on a closed Locker it is ErrClosed, whatever else is
-// wrong with it, and what only a mistake of the program explains is a panic.
+// admit comes first in every call. It panics for programming errors, and returns
+// ErrClosed on a closed Locker, whatever else is wrong with the call.
 func (l *Locker) admit(ctx context.Context, op Op, key string) error {
 	l.made()
 	switch {
@@ -108,26 +108,27 @@ func (l *Locker) admit(ctx context.Context, op Op, key string) error {
 	return nil
 }
 
-// made panics for a Locker that has no nodes.
+// made panics unless New or Open returned the Locker.
 func (l *Locker) made() {
 	if l == nil || l.closing == nil {
-		panic("redlock: this Locker was never made: use the one that New or Open returns with a nil error")
+		panic("redlock: invalid Locker: use one that New or Open returned with a nil error")
 	}
 }
 
-// Run takes the lock as Acquire does, calls fn with a context that ends when the
-// lock is lost, keeps the lock alive meanwhile and releases it afterwards.
+// Run acquires the lock as Acquire does, calls fn with a context that ends when the lock
+// is lost, keeps the lock alive meanwhile, and releases it when fn returns or panics. fn
+// must return once its context has ended: only lock.Fence protects what it does later.
 //
-// The result is nil only if fn returned nil and the lock was held until then. It
-// is fn's error, joined with ErrLost if the lock was lost before fn returned, also
-// where fn returned within Options.Grace, while the lock was still held; or the error
-// of Acquire, and fn was not called; ErrNested if ctx is that of a Run of the same key.
-// A release that too few nodes
-// answered is no error of Run: fn's work was done under the lock, and the rest
-// expires. If fn calls lock.LeaveToExpire while the lock is held, Run does not release it,
-// and the lock counts as held to the end. What fn does after that is protected until the
-// Until that the lock had, and nothing tells fn when that comes. A panic in fn releases the lock and goes on. fn must not outlive its
-// context: what it does later is not protected, unless by lock.Fence.
+// Run returns nil only if fn returned nil and the lock was held until then. If Acquire
+// fails, Run returns its error (ErrNested if ctx is that of a Run of the same key) and
+// does not call fn. Otherwise it returns fn's error, joined with ErrLost if the lock was
+// lost, or if the context ended Options.Grace before Until, before fn returned. It
+// ignores a release that too few nodes answered: fn's work was done under the lock, and
+// the remaining keys expire.
+//
+// If fn calls lock.LeaveToExpire while the lock is held, Run does not release the lock
+// and counts it as held to the end. The lock then protects fn until the Until that it
+// had, but the end of that time is not signalled.
 func (l *Locker) Run(ctx context.Context, key string, ttl time.Duration, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
 	if fn == nil {
 		panic("redlock: Run with a nil fn")
@@ -138,7 +139,7 @@ func (l *Locker) Run(ctx context.Context, key string, ttl time.Duration, fn func
 	}
 	held, stop := lock.KeepAlive(ctx)
 	defer stop()
-	defer lock.Release(ctx) // does nothing after the one below
+	defer lock.Release(ctx) // if fn panics; does nothing after the one below
 	err = fn(held, lock)
 	kept := lock.kept()
 	released := lock.Release(ctx)

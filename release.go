@@ -6,34 +6,35 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// Release gives the lock back: on every node the value is removed if it is ours,
-// and the release announced (Redis page, step 5: also where it is believed not to
-// be). A renewal by KeepAlive is stopped first, and its contexts end. To each node
-// the release goes after what was asked there before; a node that has not answered
-// that is owed the release, and gets it when it answers again.
+// Release releases the lock: every node removes the value if it is ours, and announces
+// the release. All nodes are asked, even those that are believed not to store the lock
+// (Redis page, The Redlock Algorithm, step 5). Release first stops KeepAlive and ends its
+// contexts. On each node it follows the lock's earlier commands; a node that has not
+// answered those is sent the release when it replies again.
 //
-// It returns when the outcome is decided: nil if a majority had the lock, or, before
-// Until, had it or had forgotten it; ErrLost if the lock was not ours any more;
-// ErrNoQuorum if too few nodes answered, then what is left expires on the nodes by
-// the time that the error names. After nil or ErrLost every further call returns the
-// same and sends nothing; after ErrNoQuorum it asks the silent nodes again. So
-// `defer lock.Release(ctx)` is always right.
+// Release returns when the outcome is decided. It returns nil if a majority of the nodes
+// stored the lock or, before Until, had forgotten it; ErrLost if the lock was not ours any
+// more; ErrNoQuorum if too few nodes replied, in which case the remaining keys expire by
+// the time in the error. After nil or ErrLost, further calls return the same and send
+// nothing; after ErrNoQuorum they ask the silent nodes again. So defer lock.Release(ctx)
+// is always right.
 //
-// A release that was sent before Until and not answered may have been executed. If
-// such a node says after Until that the key is gone, or another's, it was released in
-// time or has expired, and nobody can tell which: the node counts neither way, and so does
-// one that has another's value before Until when it is asked again. Release returns
-// ErrNoQuorum unless the other nodes decide it. Once all have answered,
-// further calls return the same and send nothing.
+// A release that was sent before Until and not answered may have been executed. If such a
+// node replies after Until that the key is missing or holds another value, it either
+// released the lock in time or let it expire, and nobody can tell which: its vote counts
+// neither way. The same holds for a node that is asked again before Until and then has
+// another value. Unless the other nodes decide, Release returns ErrNoQuorum. Once all nodes
+// have replied, further calls return the same and send nothing.
 //
-// After the contexts of KeepAlive ended Options.Grace before Until this is a release like
-// any other: it frees the lock at once, and nil says that it was held until then.
+// After KeepAlive's contexts ended Options.Grace before Until, Release still frees the
+// lock at once, and nil means that it was held until then.
 //
-// A deferred Release drops its error: where it matters that the lock was held until
-// the end, return Release's error as well, or use Run.
+// A deferred Release drops its error. Where it matters that the lock was held to the end,
+// return Release's error as well, or use Run.
 //
-// A ctx that is done already does not shorten the wait, which the node timeout
-// bounds; one that ends during it does, with its error, and the release goes on.
+// If ctx is already done, Release waits all the same; the node timeout bounds that wait.
+// If ctx ends during the wait, Release returns its error, and the release goes on in the
+// background.
 func (k *Lock) Release(ctx context.Context) error {
 	if k.acquired(); ctx == nil {
 		panic("redlock: Release with a nil ctx: pass context.Background(), or a context with a deadline")
@@ -60,8 +61,8 @@ func (k *Lock) Release(ctx context.Context) error {
 	return k.released(asked)
 }
 
-// beginRelease sends the release, or joins the one under way; nil: it is over for
-// good. cause ends KeepAlive's contexts.
+// beginRelease sends the release, or returns the one in progress. It returns nil if the
+// lock's state is final. cause ends KeepAlive's contexts.
 func (k *Lock) beginRelease(cause error) *quorumCall {
 	if k.l.begin() {
 		defer k.l.end()
@@ -82,11 +83,11 @@ func (k *Lock) beginRelease(cause error) *quorumCall {
 	case stateHeld:
 		k.releasedInTime = k.remaining(k.l.now()) > 0
 	}
-	earlier := k.release // a release that too few answered
+	earlier := k.release // a release that too few nodes answered, or nil
 	k.state = stateReleasing
 	ended := k.endKeepAlives()
-	// The clean-up is noted before anything is handed over: the rollback of what is handed
-	// to a waiter that has just given up must go after it, and not it after that.
+	// The clean-up is registered before the lock is handed over: if the waiter has just
+	// given up, the rollback of its attempt has to follow the release, not precede it.
 	b := k.l.newCleanup(OpRelease, k.name, wire.ReleaseQuestion(k.name, k.value, k.ttl, wire.NotifyCount, ""), k.mayHold|k.raised, k.mayArriveLate,
 		func(t tally) bool { return t.extension() != extendPending })
 	tell, place := wire.NotifyCount, ""
@@ -123,7 +124,8 @@ func (k *Lock) beginRelease(cause error) *quorumCall {
 	return b
 }
 
-// released is the outcome of a decided release. It is final unless too few answered.
+// released returns the result of a decided release. It is final unless too few nodes
+// replied.
 func (k *Lock) released(b *quorumCall) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -143,29 +145,30 @@ func (k *Lock) released(b *quorumCall) error {
 	return k.result
 }
 
-// unreleased says what becomes of a lock whose release too few nodes answered.
+// unreleased returns the hint of a release that too few nodes answered.
 func (k *Lock) unreleased(b *quorumCall) (hint string) {
 	silent, late := b.unclear()
 	if late > 0 {
-		hint = "where it is gone it was released in time or has expired"
+		hint = "nodes that no longer hold it released it in time or let it expire"
 	}
 	if silent > 0 {
 		if hint != "" {
 			hint += ", "
 		}
 		expires := b.start.at.Add(k.ttl + driftOf(k.ttl, k.l.opt.Drift) + expiryGrain)
-		hint += "what is left expires by " + expires.Format("15:04:05.000")
+		hint += "any remaining key expires by " + expires.Format("15:04:05.000")
 	}
 	return hint
 }
 
-// LeaveToExpire gives the lock out of hand without releasing it: it stays on the
-// nodes until its ttl is over, and Close does not release it either. This is for what
-// may happen once per interval: the lock's ttl is the interval. KeepAlive's contexts
-// end; Release then returns nil and sends nothing, Valid is false. A Run whose fn calls it
-// counts the lock as held to the end. Where the lock was released or lost before, it does
-// nothing. A lock that is past its Until cannot be left: it is lost then, and Release
-// returns ErrLost.
+// LeaveToExpire abandons the lock without releasing it: the key stays on the nodes until
+// its ttl ends, and Close does not release it either. Use it for jobs that may run once
+// per interval, with the interval as the ttl.
+//
+// KeepAlive's contexts end, Valid becomes false, and Release returns nil and sends
+// nothing. A Run whose fn calls LeaveToExpire counts the lock as held to the end. If the
+// lock was released or lost before, LeaveToExpire does nothing. If it is past its Until,
+// it is lost, and Release returns ErrLost.
 func (k *Lock) LeaveToExpire() {
 	if k.acquired().l.begin() {
 		defer k.l.end()
@@ -186,5 +189,5 @@ func (k *Lock) LeaveToExpire() {
 	k.mu.Unlock()
 	k.l.removeHeld(k)
 	ended.cancel(nil)
-	k.setRegisterTTL() // nobody else gives the registers a life
+	k.setRegisterTTL() // since no release will
 }

@@ -217,7 +217,7 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 					return
 				}
 				harness.CheckIs(t, "Release again", err, tc.want)
-				if err != nil && (!strings.Contains(err.Error(), "released in time or has expired") || strings.Contains(err.Error(), "expires by")) {
+				if err != nil && (!strings.Contains(err.Error(), "released it in time or let it expire") || strings.Contains(err.Error(), "expires by")) {
 					t.Errorf("Release again: got %v, want a text that says what is not known, and nothing of what is left", err)
 				}
 				// All have answered: there is nothing more to learn.
