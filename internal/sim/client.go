@@ -64,6 +64,7 @@ func (c *client) start() {
 	opt := redlock.Options{Name: fmt.Sprintf("c%d.%d", c.i, c.life), Observe: c.observe, Fair: c.w.s.Fair, RestartGuard: c.w.s.Guard, Grace: c.w.s.Grace}
 	if c.i < len(c.w.s.Clients) {
 		opt.NodeTimeout = c.w.s.Clients[c.i].NodeTimeout
+		opt.Fair = opt.Fair || c.w.s.Clients[c.i].Fair
 		if c.w.s.Clients[c.i].Panics > 0 {
 			opt.Retry = c.retry
 		}

@@ -6,7 +6,7 @@
 // implementation except what is documented: the promises I1 to I5 of package redlock, that the key contains the holder's
 // value, and that {key}:fence is a register that never decreases.
 //
-// Schedules come from a seed ([Generate], for long runs) or from rapid (which can shrink them). The same schedule gives the
+// Schedules come from a seed ([Generate], for long runs) or from rapid ([Draw], short ones that shrink). The same schedule gives the
 // same history to the nanosecond, in every process, for any GOMAXPROCS, and under the race detector: [History.Hash].
 //
 // docs/design/verification.md describes how to run it, and what it does not cover.

@@ -128,10 +128,15 @@ func (w *world) strike(f Fault) (end func()) {
 	case NoPublish:
 		n.FailCommand("PUBLISH", "NOPERM this user has no permissions to access one of the channels")
 		return w.endWithLast("no-publish", f, func() { n.FailCommand("PUBLISH", "") })
+	case NoSubscribe:
+		n.FailCommand("SUBSCRIBE", noPermission)
+		return w.endWithLast("no-subscribe", f, func() { n.FailCommand("SUBSCRIBE", "") })
 	case Deny:
 		return w.deny(f)
 	case Foreign:
 		return w.foreign(f)
+	case Forge:
+		return w.forge(f)
 	case Throw:
 		return w.throw(f)
 	case Flush:

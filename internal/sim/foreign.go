@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"time"
+
+	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
 // This file simulates foreign clients, which store values of their own at our keys, and users without permissions.
@@ -112,6 +114,41 @@ func (w *world) keepForeign() {
 		}
 		time.Sleep(3*time.Second + w.spread(6, n))
 	}
+}
+
+// forgeries are what somebody does who can write to the nodes but does not know the protocol. An entry is ahead of all others,
+// and counts for a time or for ever.
+var forgeries = []func(n *redlocktest.Node, queue, expiry, entry string, until time.Time){
+	func(n *redlocktest.Node, queue, expiry, entry string, until time.Time) {
+		n.Do("ZADD", queue, "1", entry)
+		n.Do("ZADD", expiry, fmt.Sprint(until.UnixMilli()), entry)
+	},
+	func(n *redlocktest.Node, queue, expiry, entry string, _ time.Time) {
+		n.Do("ZADD", queue, "+inf", entry)
+		n.Do("ZADD", expiry, "+inf", entry)
+	},
+	func(n *redlocktest.Node, queue, _, _ string, _ time.Time) {
+		if first, _ := n.Do("ZRANGE", queue, "0", "0"); first != nil && len(first.([]any)) > 0 {
+			n.Do("ZREM", queue, first.([]any)[0].(string))
+		}
+	},
+	func(n *redlocktest.Node, _, _, _ string, _ time.Time) {
+		channels, err := n.Do("PUBSUB", "CHANNELS")
+		if err != nil {
+			return
+		}
+		for _, c := range channels.([]any) {
+			n.Do("PUBLISH", c.(string), "1 forged")
+		}
+	},
+}
+
+// forge tampers with a queue, or announces a release that did not happen.
+func (w *world) forge(f Fault) (end func()) {
+	n := w.c.Node(f.Node)
+	queue, expiry := queueNames(f.Key)
+	forgeries[f.N](n, queue, expiry, fmt.Sprint("forged ", w.now()), n.Now().Add(f.For))
+	return func() {}
 }
 
 // removeForeign removes all foreign values, and, as an operator would, the values that nobody else removes.

@@ -70,6 +70,9 @@ func environment(d drawer, p *Profile, seed uint64) *Schedule {
 		if p.Edges {
 			c.Panics, c.Wrapped = 30*d.IntN(2, "panics"), d.IntN(4, "wrapped") == 0
 		}
+		if p.Mixed {
+			c.Fair = d.IntN(2, "fair") == 0
+		}
 		sch.Clients = append(sch.Clients, c)
 	}
 	return sch
@@ -174,6 +177,8 @@ func (p *Profile) fault(d drawer, sch *Schedule, at time.Duration) Fault {
 		f.By, f.For = between(d, [2]time.Duration{-p.TTL[1], p.TTL[1]}, "by"), 0
 	case Wall:
 		f.By, f.For = between(d, [2]time.Duration{-p.Skew, p.Skew}, "by"), 0
+	case Forge: // For is how long a forged entry counts
+		f.N = d.IntN(len(forgeries), "forgery")
 	case Foreign:
 		f.N = 1 + d.IntN(sch.Nodes, "foreign")
 		f.By = []time.Duration{0, 0, 2 * s, time.Minute}[d.IntN(4, "foreign ttl")]

@@ -476,6 +476,10 @@ var mutants = []mutant{
 		test:    "TestADeadHeadIsSkipped",
 	},
 	{
+		name: "place-endless", rule: "a place that ends later than any can is none", profiles: "forged",
+		patches: []patch{{"internal/wire/lua/turn.lua", ", {ms + tonumber(ARGV[7]) + 1, '+inf'}}) do", "}) do"}},
+	},
+	{
 		name: "winner-stays", rule: "Fair: who wins or gives up leaves every queue", profiles: "turns,fair",
 		patches: []patch{{"line.go", "\t\tif r.queued {", "\t\tif r.queued && !w.l.opt.Fair {"}},
 		test:    "TestWhoGivesUpOrWinsLeavesAllQueues",

@@ -30,6 +30,7 @@ type Profile struct {
 	Minority    bool          // faults strike only a minority, and I5 is judged
 	Subscribers bool          // clients subscribe to releases
 	Fair        bool          // Options.Fair of all clients
+	Mixed       bool          // Options.Fair of some clients; the order is not judged
 	Ahead       time.Duration // maximum error of the nodes' clocks, ahead or behind
 	Untimed     bool          // several goroutines act at one instant, and the scheduler orders them: not deterministic
 	Lasting     bool          // some ttls are long
@@ -82,6 +83,17 @@ var Profiles = []*Profile{
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{3, 6}, Keys: 1, Length: 80 * s, TTL: [2]time.Duration{200 * ms, 2 * s}, Skew: 20 * s, Ahead: 20 * ms,
 		Every: 1 * s, Crowd: 8, Tasks: waiting, FaultEvery: 600 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Job: 200 * ms, MinClaims: 10,
 		Faults: append([]weighted[Strike]{{4, Vanish}, {4, Kill}, {4, EvictQueue}, {2, Stop}, {2, Restart}, {2, Lose}, {2, Flush}, {1, Evict}, {2, Wall}, {2, Pause}, {2, ResetSubs}, {2, MuteSubs}, {2, SlowSubs}}, network...),
+	},
+	{
+		Name: "crowd", About: "fair and other clients wait for one key; Lockers are closed, subscriptions and announcements are refused", Untimed: true, Subscribers: true, Mixed: true,
+		Nodes: []int{3}, Clients: [2]int{3, 4}, Keys: 1, Length: 80 * s, TTL: [2]time.Duration{50 * ms, 1500 * ms},
+		Every: 1 * s, Crowd: 8, Tasks: append([]weighted[Behaviour]{{2, Close}}, waiting...), FaultEvery: 500 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Job: 200 * ms, MinClaims: 10,
+		Faults: append([]weighted[Strike]{{4, NoSubscribe}, {4, NoPublish}, {3, Restart}, {2, Refuse}, {2, ResetSubs}}, network...),
+	},
+	{
+		Name: "forged", About: "somebody tampers with the queues and announces releases that did not happen", Untimed: true, Subscribers: true, Mixed: true,
+		Nodes: []int{3}, Clients: [2]int{3, 4}, Keys: 1, Length: 80 * s, TTL: [2]time.Duration{50 * ms, 1500 * ms},
+		Every: 1 * s, Crowd: 8, Tasks: waiting, FaultEvery: 200 * ms, FaultFor: [2]time.Duration{0, 5 * s}, Faults: []weighted[Strike]{{5, Forge}, {1, EvictQueue}}, Job: 200 * ms, MinClaims: 10,
 	},
 	{
 		Name: "network", Lasting: true, About: "slow, lossy, cut and one-way links, hung nodes",

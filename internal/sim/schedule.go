@@ -42,6 +42,7 @@ type Client struct {
 	NodeTimeout time.Duration // Options.NodeTimeout
 	Panics      int           // one callback in this many panics; 0: none does
 	Wrapped     bool          // its nodes have a foreign type, which hides what they can do
+	Fair        bool          // Options.Fair, if it differs between clients
 }
 
 // A Task is what one goroutine of a client does, starting at At.
@@ -132,9 +133,11 @@ const (
 	MuteSubs    Strike = "mute-ears"   // the clients receive nothing more on these connections
 	SlowSubs    Strike = "slow-ears"   // what the node sends on these connections takes By longer
 	NoPublish   Strike = "no-publish"  // announcements are refused
-	Deny        Strike = "deny"        // the node's user lacks the N-th entry of permissions
-	Foreign     Strike = "foreign"     // N nodes have a foreign value at the key, with a ttl of By; 0: without a ttl
-	Throw       Strike = "throw"       // one in four of the client's calls to the node panics
+	NoSubscribe Strike = "no-subscribe"
+	Forge       Strike = "forge"   // somebody tampers with a queue or announces a release: the N-th entry of forgeries
+	Deny        Strike = "deny"    // the node's user lacks the N-th entry of permissions
+	Foreign     Strike = "foreign" // N nodes have a foreign value at the key, with a ttl of By; 0: without a ttl
+	Throw       Strike = "throw"   // one in four of the client's calls to the node panics
 )
 
 func (t Task) String() string {
@@ -160,7 +163,7 @@ func (f Fault) String() string {
 		s += fmt.Sprintf(" c%d", f.Client)
 	case CutLink, Throw:
 		s += fmt.Sprintf(" c%d-%s", f.Client, nodeName(f.Node))
-	case Evict, EvictFence, EvictQueue, Foreign:
+	case Evict, EvictFence, EvictQueue, Foreign, Forge:
 		s += fmt.Sprintf(" %s k%d", nodeName(f.Node), f.Key)
 	default:
 		s += " " + nodeName(f.Node)
@@ -169,7 +172,7 @@ func (f Fault) String() string {
 		s += fmt.Sprintf(" for %v", f.For)
 	}
 	switch f.Do {
-	case DropRequest, DropReply, LoseReply, EvictQueue:
+	case DropRequest, DropReply, LoseReply, EvictQueue, Forge:
 		s += fmt.Sprintf(" n=%d", f.N)
 	case Deny:
 		s += fmt.Sprintf(" %v", f.permission())

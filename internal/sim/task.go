@@ -138,6 +138,9 @@ func (d *taskRun) acquire(wait bool) *holding {
 			f = d.c.locker().Acquire
 		}
 		lock, err = f(ctx, keyName(d.Key), d.TTL)
+		if lock != nil && err != nil {
+			d.w.wrong("errors", d.Key, "c%d %s returned a lock and an error: %v", d.Client, name, err)
+		}
 		return err
 	})
 	if lock == nil {

@@ -187,12 +187,29 @@ func (w *world) useFreshKey() {
 	}
 }
 
+// judgeState judges that a Locker keeps nothing when all its locks are gone, and uses every node again.
+func (w *world) judgeState(c *client) {
+	state := seam.Peek(c.locker())
+	if n := state.Held + state.Leaving; n != 0 {
+		w.wrong("I4", -1, "c%d keeps %d locks and clean-ups", c.i, n)
+	}
+	for i, n := range state.Nodes {
+		if n.Owed != 0 {
+			w.wrong("I4", -1, "c%d has %d pending clean-ups for %s", c.i, n.Owed, nodeName(i))
+		}
+		if n.Down {
+			w.wrong("I5", -1, "c%d does not use %s again", c.i, nodeName(i))
+		}
+	}
+}
+
 // closeLockers closes all Lockers, which must be quick and succeed.
 func (w *world) closeLockers() {
 	for _, c := range w.clients {
 		if c.isDead() {
 			continue
 		}
+		w.judgeState(c)
 		began := w.now()
 		if err := c.locker().Close(); err != nil {
 			w.wrong("I4", -1, "Close of c%d: %v", c.i, err)
