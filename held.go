@@ -137,8 +137,8 @@ func (l *Locker) look() {
 // setRegisterTTL gives the fence registers of a lock on the given nodes (as bits) a ttl if
 // they have none: those of a lock that may be left to expire, and those that a failed
 // attempt has raised. On each node the command follows the call of prev, and is sent again
-// if it is not answered. With unless, it is skipped where that call is rolled back; before
-// has the nodes whose registers earlier attempts may have raised.
+// if it is not answered. With unless, it is skipped where a rollback of that call does the
+// same; before has the nodes whose registers earlier attempts may have raised.
 func (l *Locker) setRegisterTTL(name *wire.LockKey, ttl time.Duration, nodes uint64, unless bool, before uint64, prev *quorumCall) {
 	q := wire.TouchQuestion(name, ttl)
 	q.Patience = l.patience(ttl)
