@@ -8,10 +8,11 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// A quorum call is one question put to all nodes at once, and the count of their
-// votes. It has no goroutine of its own: the lanes cast the votes as the answers
-// come in, and whoever casts the deciding one carries on from there.
+// A quorumCall is one question to all nodes at once, and the count of their votes. It has
+// no goroutine of its own: the lanes cast the votes as the replies come in, and the
+// goroutine of the deciding vote runs what follows from it.
 type quorumCall struct {
+	// The question. It does not change after it is sent.
 	l     *Locker
 	op    Op
 	name  *wire.LockKey
@@ -19,27 +20,29 @@ type quorumCall struct {
 	start instant
 	calls []lane.Call // one per node, in New's order
 
-	// decided says from the tally whether the votes to come still matter. Pure.
+	// decided reports whether the tally decides the question. It is a pure function.
 	decided func(tally) bool
 
-	// gone says how a vote counts that comes now and says that the value is not there;
-	// nil: as missing, or as a no.
+	// countMissing returns how to count a vote that comes now and says that the node does
+	// not store the value. If it is nil, the vote counts as missing or as no.
 	countMissing func(missing bool) wire.Answer
 
-	lastForLock bool        // the last question about a lock: registers without a life count as held
-	cleanup     bool        // what comes next for the key waits for it: the Locker remembers it until it is done
-	previous    *quorumCall // the clean-up of the key that it goes after; nil: none, or it was sent
+	lastForLock bool        // the last question about a lock: registers without a ttl count as held
+	cleanup     bool        // later questions for the key follow it; the Locker remembers it until it is finished
+	previous    *quorumCall // the clean-up of the key that it follows; nil if there is none, or once it is sent
 
+	// Guarded by mu. tally counts each call once; over is set once, when decided(tally)
+	// first holds or the caller gives up, and the votes after that are late.
 	mu        sync.Mutex
 	tally     tally
-	permanent int   // of the unknown votes: errors that time does not heal
-	score     int64 // the highest register met
+	permanent int   // unknown votes with errors that do not heal with time
+	score     int64 // the highest fence register seen
 	over      bool  // decided, or abandoned
 	took      time.Duration
-	open      int                // calls not finished, heals included
-	done      chan struct{}      // closed when decided
-	then      func()             // called when decided, in the deciding vote's goroutine
-	late      func(c *lane.Call) // called for each vote after that
+	open      int                // unfinished calls, heals included
+	done      chan struct{}      // closed when over is set
+	then      func()             // called by the deciding vote
+	late      func(c *lane.Call) // called for each later vote
 	lock      *Lock              // whose last quorum call this is
 }
 
@@ -54,15 +57,15 @@ func (l *Locker) newQuorumCall(op Op, name *wire.LockKey, q wire.Question, start
 	return b
 }
 
-// send puts the question to all nodes; to each after its last calls of the quorum calls
-// before, if there are any. No lock may be held that a vote takes.
+// send sends the question to all nodes. On each node it follows the last calls of the
+// quorum calls before, if there are any. The caller must hold no lock that a vote takes.
 func (b *quorumCall) send(before ...*quorumCall) {
 	before = b.takePrevious(before)
 	lane.Each(0, len(b.calls), func(i int) { b.sendOne(i, before) })
 }
 
-// takePrevious adds the clean-up that b goes after, and lets go of it: quorum calls that keep
-// those before them would keep them all.
+// takePrevious adds the clean-up that b follows, and forgets it, since a chain of quorum
+// calls that keep the previous one would never be freed.
 func (b *quorumCall) takePrevious(before []*quorumCall) []*quorumCall {
 	if b.previous != nil {
 		before = append(before, b.previous)
@@ -76,7 +79,7 @@ func (b *quorumCall) sendOne(i int, before []*quorumCall) {
 	b.calls[i].Lane.Ask(&b.calls[i], lastCalls(room[:0], i, before)...)
 }
 
-// lastCalls adds the calls that the next one to node i has to wait for.
+// lastCalls appends the calls that the next call to node i has to follow.
 func lastCalls(calls []*lane.Call, i int, before []*quorumCall) []*lane.Call {
 	for _, p := range before {
 		calls = append(calls, p.lastCall(i))
@@ -84,7 +87,7 @@ func lastCalls(calls []*lane.Call, i int, before []*quorumCall) []*lane.Call {
 	return calls
 }
 
-// sendAgain is send, except that what nodes answered in an earlier quorum call stands.
+// sendAgain is like send, but nodes that answered the earlier quorum call are not asked again.
 func (b *quorumCall) sendAgain(earlier *quorumCall, before ...*quorumCall) {
 	before = b.takePrevious(before)
 	lane.Each(0, len(b.calls), func(i int) {
@@ -100,7 +103,7 @@ func (b *quorumCall) sendAgain(earlier *quorumCall, before ...*quorumCall) {
 	})
 }
 
-// sendBoth is send, with another quorum call's question right behind.
+// sendBoth is like send, with the question of next right behind on each node.
 func (b *quorumCall) sendBoth(next *quorumCall, before ...*quorumCall) {
 	before = b.takePrevious(before)
 	lane.Each(0, len(b.calls), func(i int) {
@@ -109,8 +112,8 @@ func (b *quorumCall) sendBoth(next *quorumCall, before ...*quorumCall) {
 	})
 }
 
-// answered is what node i said and what it counted as if the value was not there; ok is
-// false if it said nothing.
+// answered returns the reply of node i and, if the node did not store the value, what that
+// counted as. ok is false if the node has not replied.
 func (b *quorumCall) answered(i int) (rep wire.Reply, gone wire.Answer, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,14 +121,14 @@ func (b *quorumCall) answered(i int) (rep wire.Reply, gone wire.Answer, ok bool)
 	return c.Reply, c.CountedAs, c.Voted && c.Reply.Answer != wire.Unknown
 }
 
-// mayHeal: a majority said ours in this quorum call, and the call's node said missing.
+// mayHeal reports whether a majority stores our value and the call's node stores none.
 func (b *quorumCall) mayHeal(c *lane.Call) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return c.Voted && c.Reply.Missing && b.tally.extension() == extended
 }
 
-// lastCall is the call that the next one to node i has to wait for.
+// lastCall returns the call that the next call to node i has to follow.
 func (b *quorumCall) lastCall(i int) *lane.Call {
 	if b == nil {
 		return nil
@@ -136,7 +139,7 @@ func (b *quorumCall) lastCall(i int) *lane.Call {
 	return &b.calls[i]
 }
 
-// Vote counts a finished call. Lanes call it once per call, with no lock held.
+// Vote counts a finished call. Lanes call it once per call and hold no lock.
 func (b *quorumCall) Vote(c *lane.Call) {
 	if c.Question.Kind == wire.AskHeal {
 		b.callDone()
@@ -183,8 +186,8 @@ func (b *quorumCall) Vote(c *lane.Call) {
 	}
 }
 
-// countNotOurs counts a vote that says that the value is not there as what that meant when
-// it came: one that an earlier quorum call got keeps its meaning. Needs b.mu.
+// countNotOurs counts a vote of a node that does not store our value as countMissing says.
+// A vote that an earlier quorum call counted keeps its meaning. Needs b.mu.
 func (b *quorumCall) countNotOurs(c *lane.Call) {
 	if c.CountedAs == wire.Pending {
 		c.CountedAs = b.countMissing(c.Reply.Missing)
@@ -199,8 +202,8 @@ func (b *quorumCall) countNotOurs(c *lane.Call) {
 	}
 }
 
-// unclear counts the nodes that have not answered, and those whose answer came too late
-// to tell anything.
+// unclear counts the nodes that have not replied, and those whose reply came too late to
+// say whether the lock was released in time.
 func (b *quorumCall) unclear() (silent, late int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -215,7 +218,7 @@ func (b *quorumCall) unclear() (silent, late int) {
 	return silent, late
 }
 
-// callDone notes that a call is finished and what follows from its vote was done.
+// callDone records that a call is finished, including what follows from its vote.
 func (b *quorumCall) callDone() {
 	b.mu.Lock()
 	b.open--
@@ -232,7 +235,7 @@ func (b *quorumCall) callDone() {
 	}
 }
 
-// bind makes b the last quorum call of the lock; false: nothing of b is under way.
+// bind makes b the last quorum call of the lock. It returns false if b is finished.
 func (b *quorumCall) bind(k *Lock) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -243,8 +246,8 @@ func (b *quorumCall) bind(k *Lock) bool {
 	return true
 }
 
-// heal puts the value back on the node that said it is missing, as a call that
-// the node's next one waits for; nil: that is done already. The caller sends it.
+// heal returns a call that stores the value again on the node of c; the node's next call
+// follows it. It returns nil if there is one already. The caller sends the call.
 func (b *quorumCall) heal(c *lane.Call) *lane.Call {
 	q := wire.HealQuestion(b.name, b.q.Value, b.q.TTL)
 	q.Patience = b.q.Patience
@@ -265,7 +268,7 @@ func (b *quorumCall) conclude() {
 	close(b.done)
 }
 
-// abandon ends the count undecided; false: it had been decided before.
+// abandon ends the count undecided. It returns false if the count has already ended.
 func (b *quorumCall) abandon() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -276,36 +279,36 @@ func (b *quorumCall) abandon() bool {
 	return true
 }
 
-// result is the count, how many of the unknown votes time does not heal, and the
-// highest register met.
+// result returns the count, the number of unknown votes with errors that do not heal with
+// time, and the highest fence register seen.
 func (b *quorumCall) result() (t tally, hard int, score int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.tally, b.permanent, b.score
 }
 
-// IsOver reports that the count has ended.
+// IsOver reports whether the count has ended.
 func (b *quorumCall) IsOver() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.over
 }
 
-// Began is when the quorum call began: before its first question was sent.
+// Began returns the time just before the question was sent.
 func (b *quorumCall) Began() time.Time { return b.start.at }
 
-// IsFinal reports that it is the last question about a lock.
+// IsFinal reports whether this is the last question about a lock.
 func (b *quorumCall) IsFinal() bool { return b.lastForLock }
 
-// finished reports that no call is under way any more.
+// finished reports whether all calls are finished.
 func (b *quorumCall) finished() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.open == 0
 }
 
-// mayHold is which nodes may hold our value, and where a command that puts it there
-// may yet be executed, by the calls finished so far; as bits in New's order.
+// mayHold returns which nodes may store our value, and which may yet execute a command that
+// stores it, according to the calls finished so far, as bits in New's order.
 func (b *quorumCall) mayHold() (holds, doubt uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -315,7 +318,7 @@ func (b *quorumCall) mayHold() (holds, doubt uint64) {
 			continue
 		}
 		if f := c.Follow.Load(); f != nil {
-			holds |= 1 << i // whatever became of the heal
+			holds |= 1 << i // whatever the result of the heal
 			if b.open == 0 && f.MayArriveLate {
 				doubt |= 1 << i
 			}
@@ -330,7 +333,7 @@ func (b *quorumCall) mayHold() (holds, doubt uint64) {
 	return holds, doubt
 }
 
-// mayHaveExecuted is which nodes the question may have got to, as bits.
+// mayHaveExecuted returns the nodes that the question may have reached, as bits.
 func (b *quorumCall) mayHaveExecuted() (nodes uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -342,8 +345,8 @@ func (b *quorumCall) mayHaveExecuted() (nodes uint64) {
 	return nodes
 }
 
-// raisedRegisters is on which nodes a finished call says that the register may have been
-// raised for our value, as bits.
+// raisedRegisters returns the nodes on which a finished call may have raised the register
+// for our value, as bits.
 func (b *quorumCall) raisedRegisters() (nodes uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -355,7 +358,7 @@ func (b *quorumCall) raisedRegisters() (nodes uint64) {
 	return nodes
 }
 
-// round is the report of the quorum call as it stands.
+// round returns the Round with the votes so far.
 func (b *quorumCall) round() Round {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -2,10 +2,10 @@ package redlock
 
 import "github.com/seed-ce352c9b/redlock/internal/wire"
 
-// undo takes back in the background what a quorum call may have stored, on each node
-// after the quorum call's own call there was answered.
+// undo removes in the background what a quorum call may have stored. On each node it
+// follows that call.
 func (l *Locker) undo(last *quorumCall, q wire.Question) {
-	// In this order: a yes between the two would be missed.
+	// In this order, or a yes between the two would be missed.
 	if last.finished() {
 		if holds, _ := last.mayHold(); holds == 0 {
 			return
@@ -18,12 +18,12 @@ func (l *Locker) undo(last *quorumCall, q wire.Question) {
 
 func allAnswered(t tally) bool { return t.open() == 0 }
 
-// newCleanup prepares a rollback, a release or a restore. Later attempts on the key
-// go to each node after it, and it goes after the clean-ups of the key that began
-// before: so whoever waits for the last one has waited for all. Remembering the last
-// without that order would forget one that takes longer, and a release could overtake
-// the restore that puts its value back. holds and doubt say, as bits, which nodes may
-// hold the value, beyond what the calls tell that it is sent after.
+// newCleanup prepares a rollback, a release or a restore. On each node it follows the
+// key's earlier clean-ups, and later attempts follow it, so that the Locker need only
+// remember the last one. Without that order, a longer one would be forgotten, and a
+// release could overtake the restore that puts its value back. holds and doubt have the
+// nodes, as bits, that may hold the value or yet store it, apart from what the calls that
+// the clean-up follows report.
 func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, holds, doubt uint64, decided func(tally) bool) *quorumCall {
 	q.Patience = l.patience(q.TTL)
 	b := l.newQuorumCall(op, name, q, l.now(), decided)
@@ -50,7 +50,7 @@ func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, holds, d
 	return b
 }
 
-// cleanedUp is told that a cleaning has nothing under way any more.
+// cleanedUp forgets a finished clean-up.
 func (l *Locker) cleanedUp(b *quorumCall) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,15 +62,15 @@ func (l *Locker) cleanedUp(b *quorumCall) {
 	}
 }
 
-// restoring is a failed adoption of the key that is being undone; nil: none. The
-// giver's next question goes to each node after it.
+// restoring returns the clean-up that undoes a failed adoption of the key, or nil. The
+// holder's next question follows it on each node.
 func (l *Locker) restoring(name *wire.LockKey) *quorumCall {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.restores[name.Full]
 }
 
-// lastCleanup is the clean-up under way for a key; nil: none.
+// lastCleanup returns the last unfinished clean-up of a key, or nil.
 func (l *Locker) lastCleanup(name *wire.LockKey) *quorumCall {
 	l.mu.Lock()
 	defer l.mu.Unlock()

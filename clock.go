@@ -12,23 +12,22 @@ import (
 	"github.com/google/uuid"
 )
 
-// An instant is one moment on two clocks. The steady clock (CLOCK_MONOTONIC on
-// Linux) never jumps, but stands still while a machine is suspended; the wall
-// clock goes on then, but can be set. Only together they bound how much time has
-// passed: whichever went further decides. A wall clock set back is then harmless,
-// one set forward gives a lock up early, and neither makes us believe in a lock
-// for longer than the nodes do.
+// An instant is one moment on two clocks. The monotonic clock (CLOCK_MONOTONIC on
+// Linux) never jumps, but stops while the machine is suspended. The wall clock goes on
+// then, but can be set. Only together do they bound the time that has passed: the one
+// that advanced more decides. A wall clock set back is then harmless, and one set forward
+// ends a lock early; with neither do we rely on a lock for longer than the nodes keep it.
 type instant struct {
-	at   time.Time // steady
+	at   time.Time // monotonic
 	wall int64     // microseconds since 1970
 }
 
-// since is the time that passed from b to a, by the clock that went further.
+// since returns the time from b to a, by the clock that advanced more.
 func (a instant) since(b instant) time.Duration {
 	return max(a.at.Sub(b.at), time.Duration(a.wall-b.wall)*time.Microsecond)
 }
 
-// A clock tells the instant; tests put one in that suspends or sets it.
+// A clock returns the current instant. Tests use one that they can suspend and set.
 type clock func() instant
 
 func realClock() instant {
@@ -36,9 +35,8 @@ func realClock() instant {
 	return instant{at: t, wall: t.UnixMicro()}
 }
 
-// A source is where a Locker's randomness comes from: uuids from the system's
-// generator, read in larger pieces, and the spread of pauses from a quick one.
-// Tests put a seeded one in.
+// A source is a Locker's randomness: buffered bytes of the system's generator for uuids,
+// and a fast generator for the spread of pauses. Tests use a seeded one.
 type source struct {
 	mu     sync.Mutex
 	bytes  io.Reader
@@ -49,18 +47,18 @@ func newSource() *source {
 	return &source{bytes: bufio.NewReaderSize(crand.Reader, 1024), spread: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
 }
 
-// uuid is a new random uuid (RFC 9562, version 4) as text.
+// uuid returns a new random uuid (RFC 9562, version 4) as text.
 func (s *source) uuid() string {
 	s.mu.Lock()
 	id, err := uuid.NewRandomFromReader(s.bytes)
 	s.mu.Unlock()
-	if err != nil { // crypto/rand never fails; a lock with a guessable value must not be made
+	if err != nil { // crypto/rand never fails; and a value must not be guessable
 		panic(fmt.Sprintf("redlock: no randomness: %v", err))
 	}
 	return id.String()
 }
 
-// float is in [0,1).
+// float returns a random number in [0,1).
 func (s *source) float() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 )
 
-// silentAfter is for how long a node may leave a question unanswered before Close takes
-// it for silent, unless three of its round trips are more: a quarter of the node
-// timeout. Halved, a node that stalls for a moment keeps locks that it would have
-// released; doubled, a hung one delays the exit of each process that much.
+// silentAfter returns how long a node may leave a question unanswered until Close treats
+// it as silent, unless three of its round trips are longer: a quarter of the node timeout.
+// Halved, a node that stalls for a moment keeps locks that it would have released;
+// doubled, a hung node delays the exit of every process by as much.
 func (l *Locker) silentAfter() time.Duration { return l.closeWait() / 8 }
 
-// closeWait is how long Close waits at most: two node timeouts.
+// closeWait returns how long Close waits at most: two node timeouts.
 func (l *Locker) closeWait() time.Duration {
 	if l.opt.NodeTimeout > 0 {
 		return 2 * l.opt.NodeTimeout
@@ -22,17 +22,19 @@ func (l *Locker) closeWait() time.Duration {
 	return 2 * maxNodeTimeout
 }
 
-// Close ends waits and KeepAlive contexts with ErrClosed, releases what is still held,
-// waits for that and for what is owed to nodes, and closes the clients that Open made.
-// It takes at most two node timeouts (two seconds by default). Every later call on the
-// Locker is ErrClosed, a second Close too, whatever else is wrong with the call; so are
-// Extend and the cause of KeepAlive's contexts, and Release tells what came of the
-// release that Close made. Connections of clients given to New are theirs to close.
+// Close ends waiting calls and KeepAlive contexts with ErrClosed, releases the locks that
+// are still held, waits for these releases and for owed clean-ups, and closes the clients
+// that Open made, but not those that were given to New. It takes at most two node timeouts
+// (two seconds by default) and returns the first error of closing a client.
 //
-// Once a majority of the nodes has answered, Close does not wait for a node that has
-// left a question unanswered for a quarter of the node timeout or, if that is more, for
-// three of its round trips. Such a node may keep what it had granted, or grant it when
-// it wakes: it expires there with its ttl, and alone it keeps nobody from the lock.
+// From then on all methods of the Locker, a second Close included, return ErrClosed,
+// whatever else is wrong with the call. So does Lock.Extend, and it is the cause of
+// contexts from KeepAlive. Lock.Release returns the result of the release that Close made.
+//
+// Once a majority of the nodes has replied, Close does not wait for a node that has left a
+// question unanswered for a quarter of the node timeout or, if that is longer, for three of
+// its round trips. Such a node may keep a key, or store it when it wakes: the key expires
+// with its ttl, and on one node alone it excludes nobody.
 func (l *Locker) Close() (err error) {
 	l.made()
 	l.mu.Lock()
@@ -49,8 +51,8 @@ func (l *Locker) Close() (err error) {
 	}
 	limit := time.NewTimer(l.closeWait())
 	defer limit.Stop()
-	// One after the other: what the calls that were under way undo, and only then the
-	// locks, for a failed adoption puts the old value back.
+	// First the calls in progress undo what they have stored, then the locks are released:
+	// a failed adoption puts the old value back.
 	calls := make(chan struct{})
 	go func() { l.busy.Wait(); close(calls) }()
 	select {
@@ -60,7 +62,7 @@ func (l *Locker) Close() (err error) {
 	}
 	l.renewRegisterTTLs()
 	l.awaitIdle(limit)
-	// Deferred: also if the caller's Observe panics, told of a release.
+	// Deferred, since the caller's Observe may panic on a release.
 	var released []*quorumCall
 	defer func() { err = l.shutDown(released, limit) }()
 	lane.Each(0, len(held), func(i int) {
@@ -71,7 +73,7 @@ func (l *Locker) Close() (err error) {
 	return nil
 }
 
-// shutDown waits for the releases, within the limit, and ends what is ours.
+// shutDown waits for the releases, within the limit, and stops queues, lanes and clients.
 func (l *Locker) shutDown(released []*quorumCall, limit *time.Timer) error {
 	for _, b := range released {
 		select {
@@ -89,17 +91,17 @@ func (l *Locker) shutDown(released []*quorumCall, limit *time.Timer) error {
 	go func() { deaf(); close(heard) }()
 	select {
 	case <-heard:
-	case <-time.After(l.silentAfter()): // dialling; the clients' timeouts bound it
+	case <-time.After(l.silentAfter()): // dialling, which the clients' timeouts bound
 	case <-limit.C:
 	}
-	var clients errgroup.Group // each waits for its pool's connections
+	var clients errgroup.Group // Close waits for the connections of its pool
 	for _, c := range l.owned {
 		clients.Go(c.Close)
 	}
 	return clients.Wait()
 }
 
-// allHeld is every lock on the list.
+// allHeld returns the locks on the list.
 func (l *Locker) allHeld() (all []*Lock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,8 +111,8 @@ func (l *Locker) allHeld() (all []*Lock) {
 	return all
 }
 
-// awaitIdle waits until nothing is under way to the nodes that answer, or the limit.
-// Once a majority of the nodes has answered everything, silent ones are not waited for.
+// awaitIdle waits, up to the limit, until the nodes have answered everything. Once a
+// majority of them has, it does not wait for silent ones.
 func (l *Locker) awaitIdle(limit *time.Timer) {
 	type rested struct {
 		ln       *lane.Lane
@@ -141,16 +143,16 @@ func (l *Locker) awaitIdle(limit *time.Timer) {
 			if r.answered {
 				answers++
 			}
-		case <-silent: // or it has answered meanwhile
+		case <-silent: // or it has replied meanwhile
 		case <-limit.C:
-			limit.Reset(0) // for whoever waits after us
+			limit.Reset(0) // for the next wait
 			return
 		}
 	}
 }
 
-// begin notes that a call is under way which may yet send something; false: the
-// Locker is closed. Close waits for its end.
+// begin records a call that may send something, for whose end Close waits. It returns
+// false if the Locker is closed.
 func (l *Locker) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +173,7 @@ func (l *Locker) isClosed() bool {
 	}
 }
 
-// expired reports that Until is over on the steady clock: the wall clock alone may
+// expired reports whether Until has passed on the monotonic clock. The wall clock alone may
 // be set back again, and then Close has to find the lock.
 func (k *Lock) expired() bool {
 	k.mu.Lock()

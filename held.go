@@ -9,32 +9,33 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// The Locker's list of held locks: Close releases them, and a look every half
-// second finds those that a sleeping machine let expire, and those that are held
-// for so long that their fence registers need a life of their own.
+// The Locker's list of held locks: Close releases them, and a check every half second
+// finds those that expired while the machine slept, and those that are held for so long
+// that their fence registers need a ttl.
 
 // A heldEntry is a lock's place in the list. Guarded by the Locker's mu.
 type heldEntry struct {
 	prev, next *Lock
 	in         bool
-	since      instant // when it was put there
+	since      instant // when it was added
 }
 
-// A heldList has the locks in order of acquisition, oldest first.
+// A heldList has the locks in order of acquisition, oldest first. Guarded by the Locker's
+// mu.
 type heldList struct {
 	first, last *Lock
-	young       *Lock // the first whose registers were not looked after yet
+	young       *Lock // the first whose registers have not been given a ttl yet
 	n           int
-	watch       *time.Timer // runs while there are any
-	watched     instant     // the last look
+	watch       *time.Timer // runs while the list is not empty
+	watched     instant     // the last check
 	looks       int
 }
 
-// sweepEvery is how many looks pass between two that drop expired locks from the
-// list: half a minute. They do no harm there but take memory.
+// sweepEvery is the number of checks after which expired locks are dropped from the list:
+// half a minute. Until then they only take memory.
 const sweepEvery = 60
 
-// addHeld puts a lock on the list; false: the Locker is closed.
+// addHeld adds a lock to the list. It returns false if the Locker is closed.
 func (l *Locker) addHeld(k *Lock) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,14 +60,14 @@ func (l *Locker) addHeld(k *Lock) bool {
 	return true
 }
 
-// removeHeld takes a lock off the list, if it is there.
+// removeHeld removes a lock from the list, if it is there.
 func (l *Locker) removeHeld(k *Lock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drop(k)
 }
 
-// drop needs l.mu.
+// drop is removeHeld. Needs l.mu.
 func (l *Locker) drop(k *Lock) {
 	h, p := &l.held, &k.entry
 	if !p.in {
@@ -91,7 +92,7 @@ func (l *Locker) drop(k *Lock) {
 	}
 }
 
-// look is the watch's, every half second while locks are held.
+// look is called by the watch timer, every half second while locks are held.
 func (l *Locker) look() {
 	l.mu.Lock()
 	h := &l.held
@@ -100,8 +101,8 @@ func (l *Locker) look() {
 		return
 	}
 	now := l.now()
-	// The timers know nothing of the time that a machine was suspended for, or that
-	// the wall clock was set forward by: then every lock is looked at.
+	// Timers do not notice that the machine was suspended or the wall clock set forward.
+	// Then every lock is checked.
 	slept := now.since(h.watched)-now.at.Sub(h.watched.at) > watchEvery/2
 	h.watched = now
 	h.looks++
@@ -133,10 +134,11 @@ func (l *Locker) look() {
 	}
 }
 
-// setRegisterTTL gives the registers of a lock a life, if they have none: those of a lock
-// that may be left to expire, and those that a failed attempt has raised.
-// nodes says which, as bits; there it goes after the calls of prev, and is owed.
-// unless: not where these are rolled back.
+// setRegisterTTL gives the fence registers of a lock on the given nodes (as bits) a ttl if
+// they have none: those of a lock that may be left to expire, and those that a failed
+// attempt has raised. On each node the command follows the call of prev, and is sent again
+// if it is not answered. With unless, it is skipped where a rollback of that call does the
+// same; before has the nodes whose registers earlier attempts may have raised.
 func (l *Locker) setRegisterTTL(name *wire.LockKey, ttl time.Duration, nodes uint64, unless bool, before uint64, prev *quorumCall) {
 	q := wire.ExpireRegisterQuestion(name, ttl)
 	q.Patience = l.patience(ttl)
@@ -147,7 +149,7 @@ func (l *Locker) setRegisterTTL(name *wire.LockKey, ttl time.Duration, nodes uin
 	}
 }
 
-// setRegisterTTL gives the registers of a held lock a life.
+// setRegisterTTL gives the fence registers of a lock a ttl.
 func (k *Lock) setRegisterTTL() {
 	k.mu.Lock()
 	nodes, prev := k.raised|k.mayHold, k.last
@@ -159,30 +161,29 @@ func (k *Lock) setRegisterTTL() {
 }
 
 const (
-	// livesFor is how often failed attempts give the registers of one key a life:
-	// those of a contended key would cost as much as the attempts.
+	// livesFor is the interval in which failed attempts give the registers of one key
+	// a ttl: with each attempt, it would double the commands of a contended key.
 	livesFor = time.Minute
 
-	// maxLives bounds the keys that are remembered for that. Beyond it every failed
-	// attempt gives its registers a life.
+	// maxRegisterTTLs bounds the keys that are remembered for that. For others every
+	// failed attempt gives its registers a ttl.
 	maxRegisterTTLs = 4096
 )
 
-// registerTTL is where the registers of a key were given a life since the last
-// renewLives. Attempts that fail since then send none there, but the registers may
-// not be the same ones: a node that was flushed in between made them anew. So
-// renewLives gives them another one.
+// A registerTTL records where the registers of a key were given a ttl since the last
+// renewRegisterTTLs. Attempts that fail after that send nothing there, but a node that was
+// flushed in between has made new registers. So renewRegisterTTLs gives them a ttl again.
 type registerTTL struct {
 	name  *wire.LockKey
 	given uint64        // nodes, as bits
-	again uint64        // of these: where registers were raised since
-	ttl   time.Duration // the longest of those attempts
-	after []*quorumCall // and their questions, as far as they are under way
+	again uint64        // of these, the nodes whose registers were raised since
+	ttl   time.Duration // the longest of the attempts that raised them
+	after []*quorumCall // the questions of these attempts that are not finished
 }
 
-// expireRegisters sees to it that a failed acquire call leaves no register for ever: its attempts
-// raise registers also where another holds the lock, be it a client that knows
-// nothing of them.
+// expireRegisters makes sure that the registers that a failed call has raised expire. It
+// has raised them even where another holds the lock, possibly a foreign client that does
+// not know about registers.
 func (l *Locker) expireRegisters(e *acquireCall) {
 	if e.raised == 0 {
 		return
@@ -193,8 +194,8 @@ func (l *Locker) expireRegisters(e *acquireCall) {
 	l.setRegisterTTL(e.name, e.ttl, todo, true, e.before, e.call)
 }
 
-// registerTTLDue is where the registers that an acquire call has raised need a life now, as bits;
-// elsewhere renewLives gives them one. Needs l.mu.
+// registerTTLDue returns the nodes, as bits, on which the registers that the call has
+// raised need a ttl now; on the others renewRegisterTTLs gives them one. Needs l.mu.
 func (l *Locker) registerTTLDue(e *acquireCall) (todo uint64) {
 	g := l.registerTTLs[e.name.Full]
 	if g == nil {
@@ -217,8 +218,7 @@ func (l *Locker) registerTTLDue(e *acquireCall) (todo uint64) {
 	return todo
 }
 
-// renewRegisterTTLs runs every livesFor while there is anything to remember, and once in
-// Close.
+// renewRegisterTTLs is called every livesFor while registerTTLs is not empty, and by Close.
 func (l *Locker) renewRegisterTTLs() {
 	l.mu.Lock()
 	var due []*registerTTL
@@ -242,8 +242,7 @@ func (l *Locker) renewRegisterTTLs() {
 	l.sendRegisterTTLs(due)
 }
 
-// sendRegisterTTLs sends a node the touches of all keys in one batch: none leaves before all are
-// queued.
+// sendRegisterTTLs sends each node the commands of all keys together.
 func (l *Locker) sendRegisterTTLs(due []*registerTTL) {
 	qs := make([]wire.Question, len(due))
 	for n, g := range due {

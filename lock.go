@@ -67,7 +67,7 @@ const (
 // acquired returns k. It panics for a Lock that no acquisition has returned.
 func (k *Lock) acquired() *Lock {
 	if k == nil || k.l == nil {
-		panic("redlock: invalid Lock: use one that Acquire, TryAcquire, Adopt or Run returned with a nil error")
+		panic("redlock: this Lock was never acquired: use one that Acquire, TryAcquire, Adopt or Run returned with a nil error")
 	}
 	return k
 }

@@ -39,7 +39,7 @@ func TestOptionsThatContradictAreRefused(t *testing.T) {
 		opt  Options
 		says []string // the option, the value, and what would be right
 	}{
-		{"a negative drift", Options{Drift: -0.01}, []string{"Options.Drift", "-0.01", "from 0", "less than 1"}},
+		{"a negative drift", Options{Drift: -0.01}, []string{"Options.Drift", "-0.01", "at least 0", "less than 1"}},
 		{"a drift of all the ttl", Options{Drift: 1}, []string{"Options.Drift", " 1:", "less than 1"}},
 		{"a drift in percent", Options{Drift: 5}, []string{"Options.Drift", " 5:", "less than 1"}},
 		{"a drift that is no number", Options{Drift: math.NaN()}, []string{"Options.Drift", "NaN", "less than 1"}},
@@ -48,9 +48,9 @@ func TestOptionsThatContradictAreRefused(t *testing.T) {
 		{"a negative grace", Options{Grace: -1}, []string{"Options.Grace", "-1ns", "not be negative", "0 means"}},
 		{"a negative node timeout", Options{NodeTimeout: -1}, []string{"Options.NodeTimeout", "-1ns", "not be negative", "0 means"}},
 		{"a negative restart guard", Options{RestartGuard: -time.Second}, []string{"Options.RestartGuard", "-1s", "not be negative", "0 means"}},
-		{"a prefix with a NUL", Options{KeyPrefix: "a\x00b"}, []string{"Options.KeyPrefix", `"a\x00b"`, "without"}},
+		{"a prefix with a NUL", Options{KeyPrefix: "a\x00b"}, []string{"Options.KeyPrefix", `"a\x00b"`, "must not contain a NUL byte"}},
 		{"a prefix that leaves no room for a key", Options{KeyPrefix: strings.Repeat("p", wire.MaxKeyBytes)}, []string{"Options.KeyPrefix", "65536 bytes", "65536"}},
-		{"a name with a NUL", Options{Name: "web\x00"}, []string{"Options.Name", `"web\x00"`, "without"}},
+		{"a name with a NUL", Options{Name: "web\x00"}, []string{"Options.Name", `"web\x00"`, "must not contain a NUL byte"}},
 		{"a name beyond 1 KiB", Options{Name: strings.Repeat("n", maxLabelBytes+1)}, []string{"Options.Name", "1025 bytes", "at most 1024"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestLabelsAreChecked(t *testing.T) {
 		{"of 1 KiB", strings.Repeat("l", maxLabelBytes), nil},
 		{"with colons", "a:b:c", nil},
 		{"beyond 1 KiB", strings.Repeat("l", maxLabelBytes+1), []string{"the label", "1025 bytes", "at most 1024"}},
-		{"with a NUL", "a\x00", []string{"the label", `"a\x00"`, "without"}},
+		{"with a NUL", "a\x00", []string{"the label", `"a\x00"`, "must not contain a NUL byte"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e, err := l.newAcquireCall(OpAcquire, "k", time.Second, []AcquireOption{nil, WithLabel(c.label)})

@@ -81,8 +81,8 @@ const (
 // acquisition returns the state of the round. The round is lost with the first vote that
 // makes a majority impossible. The result waits beyond that vote only while the open votes
 // can still distinguish held from unreachable: with two of five nodes dead, the first no
-// would otherwise make every contended lock look like an outage. A majority of votes ends
-// that wait, so it never needs the minority.
+// would otherwise make every contended lock look like an outage. It waits at most for a
+// majority of the live nodes, so a minority is still not waited for.
 func (t tally) acquisition() acquisition {
 	switch {
 	case t.fenced >= t.need():

@@ -11,20 +11,20 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// An Op is what a Round asked of the nodes.
+// An Op is the operation that a Round asked the nodes for.
 type Op uint8
 
 const (
 	OpAcquire  Op = iota + 1 // take the lock if it is free
 	OpRaise                  // agree on a greater fencing token
 	OpExtend                 // renew the ttl of a held lock
-	OpRelease                // give it back
+	OpRelease                // release a lock
 	OpRollback               // undo a failed, abandoned or lost attempt
-	OpAdopt                  // take a held lock over by its value
-	OpInspect                // read only
-	OpLook                   // is it still held? Asked by who waits, from its place in the queue
-	OpLeave                  // a waiter's place off the queue
-	OpLost                   // no question: the loss of a lock is told, with the votes of the last extension, if it failed
+	OpAdopt                  // take over a held lock by its value
+	OpInspect                // read the lock's state
+	OpLook                   // queue as a waiter, and ask whether the lock is still held
+	OpLeave                  // remove a waiter from the queue
+	OpLost                   // not sent: it reports the loss of a lock, with the votes of the last extension if that failed
 )
 
 func (o Op) String() string {
@@ -57,10 +57,10 @@ func (o Op) String() string {
 type Answer uint8
 
 const (
-	Pending Answer = iota // it had not answered when the round was decided
-	Yes                   // agreed
-	No                    // did not: another holds the key there, or (extend, release) nobody does
-	Unknown               // no usable answer: it may have agreed
+	Pending Answer = iota // the node had not replied when the round was decided
+	Yes                   // it agreed
+	No                    // it did not: the key has another value there or (extend, release, adopt) none
+	Unknown               // it sent no usable reply, and may have agreed
 )
 
 func (a Answer) String() string {
@@ -77,17 +77,17 @@ func (a Answer) String() string {
 	return "answer(" + strconv.Itoa(int(a)) + ")"
 }
 
-// A Vote is what one node said in a Round.
+// A Vote is one node's answer in a Round.
 type Vote struct {
-	Node   string        // the node's address, or its number if it tells none
-	Answer Answer        //
-	Holder string        // the value met on the key where Answer is No and another holds it, which may be a secret; else empty
-	Err    error         // why the answer is Unknown, or No without a Holder
-	Took   time.Duration // from the start of the round to the answer
+	Node   string        // the node's address, or its number if its client reveals none
+	Answer Answer        // Pending if the node has not replied
+	Holder string        // the value that another has stored, if Answer is No because of it; may be a secret
+	Err    error         // why Answer is Unknown, or No without a Holder
+	Took   time.Duration // from the start of the round to the reply
 }
 
-// String is the vote as errors show it: "a yes 0.4ms", "b held", "c timeout 50ms". It
-// has nothing of the Holder.
+// String returns the vote as errors show it: "a yes 0.4ms", "b held", "c timeout 50ms". It
+// does not contain the Holder.
 func (v Vote) String() string {
 	switch {
 	case v.Answer == Yes:
@@ -100,27 +100,27 @@ func (v Vote) String() string {
 	return v.Node + " " + v.Answer.String()
 }
 
-// A Round is one question put to all nodes at once, and their answers. Errors
-// carry the round that decided them, observers are given every one. Printed by package
-// fmt it shows no Vote's Holder; an encoding, as JSON, has it.
+// A Round is one question to all nodes at once, and their votes. Errors have the round
+// that decided them; Options.Observe gets all rounds. Package fmt prints no Vote's Holder,
+// but encodings such as JSON contain it.
 //
-// An OpAcquire with Attempt 0 is no question. It reports that a call of Acquire waited in
-// vain: Wait says how long, and the votes are those that were last known, of a round that
-// another caller may have asked for, or pending ones where none is known.
+// A Round of OpAcquire with Attempt 0 reports that a call of Acquire waited in vain. Wait
+// says how long, and the votes are the last known ones, possibly of a round that another
+// caller asked for, or all Pending if none are known.
 type Round struct {
 	Op      Op
 	Key     string
-	Need    int           // yes votes that win
-	Votes   []Vote        // one per node, in New's order; as they stood when the round was decided
-	Start   time.Time     // before the first request left; a loss: of the acquisition or extension that held the lock
-	Took    time.Duration // from Start until it was decided
-	Wait    time.Duration // acquire: how long the caller has waited so far, all attempts
-	Attempt int           // acquire: 1 for the first; 0: this caller did not ask for the round
+	Need    int           // number of yes votes that win
+	Votes   []Vote        // one per node, in New's order, at the moment of the decision
+	Start   time.Time     // before the first request was sent; of OpLost: the start of the acquisition or extension that held the lock
+	Took    time.Duration // from Start to the decision
+	Wait    time.Duration // acquire: how long the caller has waited so far, over all attempts
+	Attempt int           // acquire: 1 for the first attempt, 0 if this caller did not ask for the round
 }
 
-// Holder is the value that a majority of the nodes named as the one in the way, or ""
-// if none is named by a majority. It is a secret of its holder, who can be made to lose
-// the lock by it, and is not for logs: Label is the part that may be shown.
+// Holder returns the value that a majority of the nodes reported as the holder's, or ""
+// if there is none. It is a secret, since its holder can be made to lose the lock with
+// it; only its Label may be logged.
 func (r Round) Holder() string {
 	for i, v := range r.Votes {
 		if v.Holder == "" {
@@ -139,7 +139,7 @@ func (r Round) Holder() string {
 	return ""
 }
 
-// votes lists what the nodes said, in New's order.
+// votes returns the votes as text, in New's order.
 func (r Round) votes() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d votes needed", r.Need, len(r.Votes))
@@ -155,31 +155,31 @@ func (r Round) votes() string {
 }
 
 var (
-	// ErrHeld: a majority can not be had because another holder has the lock.
+	// ErrHeld reports that no majority is possible because another holder has the lock.
 	ErrHeld = wire.ErrHeld
-	// ErrNoQuorum: a majority can not be had because nodes do not answer, or
-	// answer with errors.
+	// ErrNoQuorum reports that no majority is possible because too many nodes do not
+	// reply, or reply with errors.
 	ErrNoQuorum = wire.ErrNoQuorum
-	// ErrLost: the lock is no longer this holder's. Final.
+	// ErrLost reports that this holder does not have the lock any more. It is final.
 	ErrLost = wire.ErrLost
-	// ErrNested: the context of the call is that of Run or KeepAlive of the same lock,
-	// which is still held. It would wait for itself.
+	// ErrNested reports that the context of the call is that of Run or KeepAlive of the
+	// same lock, which is still held: the call would wait for itself.
 	ErrNested = errors.New("redlock: held by this call chain")
-	// ErrClosed: the Locker is closed.
+	// ErrClosed reports that the Locker is closed.
 	ErrClosed = wire.ErrClosed
 )
 
-// A QuorumError says why a majority was not had, with every node's vote.
+// A QuorumError says why there was no majority, with every node's vote.
 //
-// errors.Is finds Err, and what the votes' errors wrap; it finds a context error
-// only where the caller's own context ended the call (that error then wraps this
-// one), never because a node timed out.
+// It wraps Err and the errors of the votes. It never matches a context error because a
+// node timed out. If the caller's own context ends a call, the error of the call wraps
+// the context error and the QuorumError of the last round.
 type QuorumError struct {
 	Round Round
 	Err   error // ErrHeld, ErrNoQuorum or ErrLost
 
-	hint    string // what to add to the reason, such as when the rest expires
-	endless bool   // held by a key that does not expire, as far as is known
+	hint    string // added to the reason, such as when the remaining keys expire
+	endless bool   // keys without a ttl rule out a majority
 }
 
 func (e *QuorumError) reason() string {
@@ -198,7 +198,7 @@ func (e *QuorumError) reason() string {
 	}
 	switch {
 	case e.hint == "":
-	case e.Round.Op == OpLost && e.Err == ErrLost: // the operation says it
+	case e.Round.Op == OpLost && e.Err == ErrLost: // the operation says "lost"
 		reason = e.hint
 	default:
 		reason += ", " + e.hint
@@ -214,7 +214,7 @@ func (e *QuorumError) Error() string {
 	return s
 }
 
-// Unwrap gives Err first, then the votes' errors.
+// Unwrap returns Err and then the errors of the votes.
 func (e *QuorumError) Unwrap() []error {
 	errs := []error{e.Err}
 	for _, v := range e.Round.Votes {
@@ -225,14 +225,14 @@ func (e *QuorumError) Unwrap() []error {
 	return errs
 }
 
-// Label is the part before the uuid of a value that this library has stored, which says
-// whose it is: the text of WithLabel or Options.Name. A value is a Lock's Value, a Vote's
-// or a Round's Holder, or a Status' Value. Any other value gives "": it is what another
-// client has stored, and may be a secret, as redsync's, by which its lock is released.
+// Label returns the part before the uuid of a value that this library has stored: the text
+// of WithLabel or Options.Name. Values are those of Lock.Value, Vote.Holder, Round.Holder,
+// Status.Value and NodeStatus.Value. For any other value Label returns "": a foreign client
+// has stored it, and it may be a secret, such as redsync's, which releases its lock.
 func Label(value string) string { return wire.LabelOf(value) }
 
-// ended is the error of a call that the caller's ctx or Close ended. It matches
-// the ctx's error, its cause, and what the last decided round came to.
+// ended returns the error of a call that the caller's ctx or Close ended. It wraps the
+// ctx's error and cause, or ErrClosed, and the error of the last decided round.
 func (l *Locker) ended(ctx context.Context, e *acquireCall) error {
 	err := &endedError{what: fmt.Sprintf("redlock: %s %q", e.op, wire.Clip(e.name.Key)), after: l.now().since(e.began), attempts: e.attempt}
 	if ctx.Err() != nil {
@@ -248,15 +248,15 @@ func (l *Locker) ended(ctx context.Context, e *acquireCall) error {
 	return err
 }
 
-// An endedError says that somebody ended a call, and how far it had come.
+// An endedError says that ctx or Close ended a call, and how far it had come.
 type endedError struct {
 	what     string
 	why      []error
 	after    time.Duration
 	attempts int
-	inLine   bool         // of callers that wait; only the first of them asks the nodes
-	before   int          // how many stand before it there
-	last     *QuorumError // of the last round; nil: none was sent
+	inLine   bool         // it was in a queue of callers, whose head alone asks the nodes
+	before   int          // the number of callers before it there
+	last     *QuorumError // of the last round, or nil if none was sent
 }
 
 func (e *endedError) Error() string {

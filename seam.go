@@ -18,7 +18,7 @@ func init() {
 	seam.Unlocked = func(locker any) bool { return locker.(*Locker).unlocked() }
 }
 
-// seamed is New with a steady clock, a wall clock (nil: the real ones) and a seed for everything random.
+// seamed is New with a monotonic and a wall clock (the real ones if nil) and a seed for everything random.
 func seamed(opt Options, steady, wall func() time.Time, seed uint64, nodes ...Node) (*Locker, error) {
 	if steady == nil {
 		steady = time.Now
