@@ -17,7 +17,7 @@ func TestTwins(t *testing.T) {
 	for _, tw := range twins {
 		var text []byte
 		for part := range strings.SplitSeq(tw.name, "+") {
-			lua, err := os.ReadFile(filepath.Join(root(t), "internal/wire/lua", part+".lua"))
+			lua, err := os.ReadFile(filepath.Join(root(t), "internal", "wire", "lua", part+".lua"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -25,7 +25,7 @@ func TestTwins(t *testing.T) {
 		}
 		sum := sha1.Sum(text)
 		if got := hex.EncodeToString(sum[:]); got != tw.sha {
-			t.Errorf("lua/%s.lua has changed: change its twin accordingly, and then its sha in twins*.go: %s", tw.name, got)
+			t.Errorf("internal/wire/lua/%s.lua has changed: change its twin accordingly, and then its sha in twins*.go: %s", tw.name, got)
 		}
 	}
 	defer twin.Enable(true)

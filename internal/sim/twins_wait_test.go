@@ -39,7 +39,7 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 		c, n := cl.Clients()[0], cl.Node(0)
 		shas := map[string]string{}
 		for _, tw := range waitTwins {
-			text, err := os.ReadFile(filepath.Join(root(t), "internal/wire/lua", tw.name+".lua"))
+			text, err := os.ReadFile(filepath.Join(root(t), "internal", "wire", "lua", tw.name+".lua"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -144,6 +144,9 @@ func TestDebtIsDroppedAfterItsTime(t *testing.T) {
 		{24*time.Hour + time.Minute, true}, // ttl and a day are not over
 		{24*time.Hour + 3*time.Minute, false},
 	} {
+		if tc.sent && tc.outage > time.Hour && harness.Rounds(0, 1) == 0 {
+			continue // a day of virtual time costs seconds: the shorter run has one
+		}
 		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 			nodes := c.Nodes()
 			far := &unheard{Client: nodes[2].(*redis.Client)}

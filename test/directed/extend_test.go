@@ -1,4 +1,4 @@
-package redlock_test
+package directed_test
 
 import (
 	"context"
