@@ -55,7 +55,7 @@ func TestAQuorumErrorReads(t *testing.T) {
 		{&QuorumError{Round: Round{Op: OpExtend, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: No, Err: wire.ErrMissing}, {Node: "b", Answer: No}, {Node: "c", Answer: Yes, Took: 12345 * time.Microsecond}}}, Err: ErrLost},
 			`redlock: extend "k": lost (2 of 3 votes needed; a missing, b held, c yes 12ms)`},
 		{&QuorumError{Round: Round{Op: OpRelease, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: Unknown, Err: wire.ErrOwed}}}, Err: ErrNoQuorum, hint: "any remaining key expires by 15:04:05.000"},
-			`redlock: release "k": no quorum, any remaining key expires by 15:04:05.000 (1 of 1 votes needed; a no answer yet, owed)`},
+			`redlock: release "k": no quorum, any remaining key expires by 15:04:05.000 (1 of 1 votes needed; a release pending)`},
 		{&QuorumError{Round: Round{Op: OpLost, Key: "k", Need: 3}, Err: ErrLost, hint: "its validity of 988ms ended"},
 			`redlock: lost "k": its validity of 988ms ended`},
 		{&QuorumError{Round: Round{Op: OpLost, Key: "k", Need: 1, Votes: held[4:]}, Err: ErrLost, hint: "its validity of 988ms ended, the extension sent 655ms before got no majority"},

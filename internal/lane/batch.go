@@ -11,22 +11,27 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// A batch is one pipeline under way. Its slices and its pipeline, which is empty
-// once executed, are used again.
+// A batch is one pipeline under way. Its slices and its pipeline, which is empty after it
+// was executed, are reused for later batches.
+//
+// From nextBatch to complete, the goroutine that sends the batch owns all fields but calls
+// and stuck, which expireCalls also uses under Lane.mu. A call in calls may therefore be
+// finished, by its deadline, before the reply is read.
 type batch struct {
 	calls    []*Call
-	asked    [][2]wire.Command // of each call
+	asked    [][2]wire.Command // the commands of each call
 	results  []result          // for each call
-	cmds     []redis.Cmder     // all of it, in the order of the calls
-	ready    []*Call           // to be delivered after landing
+	cmds     []redis.Cmder     // all commands, in the order of the calls
+	ready    []*Call           // the calls that complete finished, to be delivered
 	pipe     redis.Pipeliner
-	sent     time.Time
-	number   uint64 // 1 for the lane's first
-	stuck    bool   // given up: it has lost its place among the lane's batches
-	panicked bool   // the client panicked, and may not have let go of what it was given
+	sent     time.Time // when it left
+	number   uint64    // consecutive, 1 for the lane's first
+	stuck    bool      // its deadline passed: it does not count in Lane.running any more
+	panicked bool      // the client panicked and may still use what it was given
 }
 
-// sendLoop sends batches until the queue is empty or its place is gone.
+// sendLoop sends batches until the queue is empty, or until one of its batches was given up
+// and another goroutine has its place. It casts the votes of the calls it finishes.
 func (ln *Lane) sendLoop() {
 	for {
 		ln.mu.Lock()
@@ -55,13 +60,14 @@ func (ln *Lane) sendLoop() {
 		if stuck {
 			return
 		}
-		// Those whom this batch has answered have something to ask again: let them, and
-		// the next one is larger.
+		// The callers that this batch answered are about to ask the next question. If they
+		// run first, the next batch is larger.
 		runtime.Gosched()
 	}
 }
 
-// nextBatch takes the next batch from the queue.
+// nextBatch moves calls from the head of the queue into a batch, within the limits of a
+// batch, and starts their deadlines. It returns nil if the queue is empty. It needs ln.mu.
 func (ln *Lane) nextBatch() *batch {
 	n, bytes := 0, 0
 	for n < len(ln.queue) && n < maxBatchCalls && (n == 0 || bytes+ln.queue[n].Question.Bytes <= MaxBatchBytes) {
@@ -86,7 +92,7 @@ func (ln *Lane) nextBatch() *batch {
 	ln.queue = ln.queue[:rest]
 	for _, c := range b.calls {
 		c.phase = sent
-		// The wait in our own queue says nothing about the node.
+		// The deadline starts anew: the wait in our own queue says nothing about the node.
 		c.deadline = b.sent.Add(c.Question.Patience.With(ln.rtt))
 		ln.armTimer(b.sent, c.deadline)
 	}
@@ -94,7 +100,7 @@ func (ln *Lane) nextBatch() *batch {
 	return b
 }
 
-// recycle keeps a landed batch for later, empty.
+// recycle empties a batch that has returned and keeps it for reuse. It needs ln.mu.
 func (ln *Lane) recycle(b *batch, ready []*Call) {
 	clear(ready)
 	if b.panicked {
@@ -110,15 +116,16 @@ func (ln *Lane) recycle(b *batch, ready []*Call) {
 	}
 }
 
-// result is what a batch brought for a call; kept apart from call.rep because
-// the deadline may have settled the call meanwhile.
+// A result is the reply that a batch read for a call. It is kept apart from Call.Reply
+// because the deadline may finish the call in the meantime.
 type result struct {
 	reply wire.Reply
-	again bool // not executed: send it again, in the other form
+	again bool // the node executed nothing: send the command again in its other form
 }
 
-// exec sends the batch to the lane's node and reads all answers. identify: asks it first
-// what it is.
+// exec sends the batch to the lane's node and reads all replies into results. If identify
+// is set, INFO goes in front and info is the server's answer; nil: it did not answer. err is
+// the error of the whole pipeline. exec runs without ln.mu.
 func (b *batch) exec(ln *Lane, identify bool) (info *wire.Identity, err error) {
 	var who *[2]wire.Command
 	if identify {
@@ -157,7 +164,7 @@ func (b *batch) exec(ln *Lane, identify bool) (info *wire.Identity, err error) {
 	return info, err
 }
 
-// exchange has the node's client send the batch.
+// exchange sends the commands of the batch by the node's client and waits for the replies.
 func (b *batch) exchange(node Client) (err error) {
 	defer wire.RecoverTo(&err)
 	ctx := context.Background()
@@ -169,29 +176,30 @@ func (b *batch) exchange(node Client) (err error) {
 	return err
 }
 
-// complete settles the calls of a batch with what it brought.
+// complete finishes the calls of a batch with the results that exec has read, and updates
+// what the lane knows of the node. It needs ln.mu and returns the finished calls.
 func (ln *Lane) complete(b *batch, info *wire.Identity, err error, took time.Duration) []*Call {
 	ready := b.ready
 	ln.batches = slices.DeleteFunc(ln.batches, func(g *batch) bool { return g == b })
 	if b.stuck {
 		ln.stuck--
 	}
-	var way *wire.NodeError // it did not come through: the node is to be probed
+	var transport *wire.NodeError // set if a command or its reply was lost on the way
 	for i := range b.results {
 		if rep := &b.results[i].reply; rep.Err != nil && (rep.Silent || !rep.Sent) {
-			way = rep.Err
+			transport = rep.Err
 		}
 	}
-	if way == nil {
+	if transport == nil {
 		ln.updateRTT(took)
 		if ln.down != nil {
-			ln.wakeProbe() // alive: the probe need not wait out its pause
+			ln.wakeProbe() // the node is alive: the prober need not wait any longer
 		}
 	}
 	var replica *wire.NodeError
 	if info != nil {
 		replica = info.Replica
-		ln.identified = replica == nil // it is asked again until it is promoted
+		ln.identified = replica == nil // a replica is asked again, until it is promoted
 		if info.RunID != "" {
 			ln.duplicate = ln.servers.add(ln, info.RunID)
 		}
@@ -199,13 +207,13 @@ func (ln *Lane) complete(b *batch, info *wire.Identity, err error, took time.Dur
 	var again []*Call
 	for i, c := range b.calls {
 		if c.phase == finished {
-			continue // given up; what it may have left behind is owed
+			continue // its deadline passed; what it may have left on the node is owed
 		}
 		switch {
 		case ln.duplicate != nil:
 			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Sent: true, Stored: b.results[i].reply.Stored, Err: ln.duplicate}, ready)
 		case replica != nil && !c.Question.Kind.Cleans():
-			rep := b.results[i].reply // one that may be written to has executed it
+			rep := b.results[i].reply // a replica that accepts writes has executed it
 			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Sent: rep.Sent, Silent: rep.Silent, Stored: rep.Stored, Err: replica}, ready)
 		case b.results[i].again && !ln.closed:
 			c.asText, c.plainSet = c.Question.Script != nil, c.Question.Script == nil
@@ -219,8 +227,8 @@ func (ln *Lane) complete(b *batch, info *wire.Identity, err error, took time.Dur
 	if len(again) > 0 {
 		ln.queue = append(again, ln.queue...)
 	}
-	if way != nil && wire.NeverSent(err) {
-		ready = ln.markDown(way, ready)
+	if transport != nil && wire.NeverSent(err) {
+		ready = ln.markDown(transport, ready)
 	}
 	if b.stuck {
 		ln.startSending()

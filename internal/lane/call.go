@@ -10,63 +10,93 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// A phase is how far a call has come. Guarded by its lane's mu.
+// A phase is how far a call has come. It is guarded by the lane's mutex, and only moves
+// forward, except from sent back to queued when a command has to be sent in another form.
 type phase uint8
 
 const (
-	waiting phase = iota // for the call before it, on the same node for the same lock
-	queued
-	sent
-	finished // its reply is known, or was given up
+	waiting  phase = iota // for calls before it, on the same node for the same lock
+	queued                // in the lane's queue
+	sent                  // in a batch
+	finished              // Reply is final: an answer, a timeout, or an error before sending
 )
 
-// A Call is one question to one node. It is finished exactly once: by its answer,
-// by its deadline, or without having been sent.
+// A Call is one question to one node. It is finished exactly once: by the node's reply, by
+// its deadline, or without having been sent.
+//
+// One Call per node is allocated for every quorum call, 224 bytes each on 64-bit machines;
+// the small fields stand together across the groups to keep it at that. Whoever makes a
+// Call sets Lane, Voter, Question and Index and, for a clean-up, what is known to be on
+// the node; from Ask on the lane owns all fields but those of the Voter's group.
 type Call struct {
+	// What is asked, and who counts the result. Constant.
 	Lane     *Lane
 	Voter    Voter // gets the vote; nil if nobody counts it
 	Question *wire.Question
-	Index    int // which node, in New's order
+	Index    int // of the node, in the order in which the Locker got them
 
+	// The order of calls and the progress of this one. Guarded by Lane.mu. The call is
+	// waiting as long as unfinishedBefore is not 0; followers and predecessor are nil once
+	// the call is finished or has begun, so that a chain of calls does not keep itself alive.
 	deadline         time.Time
-	followers        []*Call  // wait for this one
-	inlineFollower   [1]*Call // for the first of them, mostly the only one
-	predecessor      *Call    // the last one before it that was about the same value
-	unfinishedBefore int32    // for so many
+	followers        []*Call  // they wait for this call
+	inlineFollower   [1]*Call // the memory of followers for the first one, mostly the only one
+	predecessor      *Call    // the last call before this one about the same value
+	unfinishedBefore int32
 	phase            phase
-	mayBeOvertaken   bool                 // something before it may be executed later than it
-	SkipIfRolledBack bool                 // touch: not where the call before it is rolled back, which does the same
-	Raised           bool                 // the register may have been raised for our value
-	owed             bool                 // what it asks is owed; guarded by ln.mu
-	RaisedBefore     bool                 // touch: an attempt before that call has raised the register
-	asText           bool                 // its script goes as text
-	comparesMark     bool                 // and looks at what the server is, see guard.go
-	plainSet         bool                 // SET NX goes without GET
-	MayHold          bool                 // our value may be on the node
-	MayArriveLate    bool                 // and a command that would put it there may yet be executed
-	Voted            bool                 // guarded by b.mu
-	CountedAs        wire.Answer          // what a value that is not there counted as, see quorum call.gone; guarded by b.mu
-	Reply            wire.Reply           // final once finished
-	Took             time.Duration        // since the quorum call's start
-	Follow           atomic.Pointer[Call] // the heal that this call's answer asked for
+
+	// What this call, and the calls before it about the same value, may have left on the
+	// node. Guarded by Lane.mu until the call is finished, constant from then on.
+	// They err on the side of true: a needless clean-up does no harm.
+	MayHold        bool // our value may be on the node
+	MayArriveLate  bool // a command that stores our value may still be executed
+	Raised         bool // the register may have been raised for our value
+	mayBeOvertaken bool // a call before this one was silent, and may be executed after it
+	owed           bool // the clean-up is in the lane's list of owed commands
+
+	// For AskExpireRegister, set by its maker: the call is pointless after a rollback, which
+	// makes the register expire as well.
+	SkipIfRolledBack bool // do not send if the call before this one was, or will be, rolled back
+	RaisedBefore     bool // an attempt before that call has raised the register already
+
+	// The form in which the command is sent. Guarded by Lane.mu until the call is sent, and
+	// after that used by its batch alone.
+	asText       bool // the script goes as text: the node does not know its hash
+	comparesMark bool // the script compares the node's mark with the server (guard.go)
+	plainSet     bool // SET NX goes without GET
+
+	// The Voter's. Voted and CountedAs are guarded by the quorum call's mutex.
+	Voted     bool
+	CountedAs wire.Answer // how the vote counted if the value was missing on the node
+
+	// The result. Guarded by Lane.mu until the call is finished, constant from then on.
+	Reply wire.Reply
+	Took  time.Duration // from Voter.Began to the end of this call
+
+	Follow atomic.Pointer[Call] // the heal that this call's answer made necessary
 }
 
-// A Voter counts what calls come to. It is asked with the lane's mu held, except that
-// Vote is called with no lock held.
+// A Voter counts the results of calls. It is all that a lane knows of the layer above.
 type Voter interface {
+	// Vote counts a finished call. It is called exactly once for each call, with no lock
+	// held, on the goroutine that finished the call: that of a sender, a timer, the prober
+	// or a caller of Ask.
 	Vote(c *Call)
-	Began() time.Time
-	IsOver() bool  // nobody counts the votes to come
-	IsFinal() bool // it is the last question about a lock
+
+	// The others are called with the lane's mutex held and must not call the lane.
+
+	Began() time.Time // when the quorum call began, for Call.Took
+	IsOver() bool     // reports whether further votes do not matter any more
+	IsFinal() bool    // reports whether this is the last question about a lock
 }
 
-// A Client is what a lane needs of a client.
+// A Client is the part of a go-redis client that a lane uses.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner
 }
 
-// waitFor has the call begin after another is finished. Needs ln.mu.
+// waitFor makes the call begin after before is finished. It needs ln.mu.
 func (c *Call) waitFor(before *Call) {
 	if before.followers == nil {
 		before.followers = before.inlineFollower[:0]
@@ -75,7 +105,12 @@ func (c *Call) waitFor(before *Call) {
 	c.unfinishedBefore++
 }
 
-// learn takes over what a call that goes before this one left behind. Needs ln.mu.
+// inherit takes over what a finished call before this one left behind on the node, if both
+// are about the same value. It needs ln.mu.
+//
+// MayHold and MayArriveLate tell a clean-up whether there is anything to undo; owed keeps
+// the same clean-up from becoming owed twice; predecessor tells a raise whether the
+// acquire succeeded.
 func (c *Call) inherit(before *Call) {
 	if before.Question.Value == c.Question.Value {
 		c.MayHold = c.MayHold || before.MayHold
@@ -90,7 +125,8 @@ func (c *Call) inherit(before *Call) {
 	}
 }
 
-// deliver casts the votes of finished calls. No lane is locked meanwhile.
+// deliver casts the votes of finished calls. The caller must hold no lock: a vote may
+// decide a round and ask the next question.
 func deliver(ready []*Call) {
 	Each(0, len(ready), func(i int) {
 		if c := ready[i]; c.Voter != nil {
@@ -99,15 +135,17 @@ func deliver(ready []*Call) {
 	})
 }
 
-// superseded reports that another call waits behind this one which does not build on
-// it. A raise does: it is for nodes that said yes to the acquire.
+// superseded reports whether another call waits behind this one that does not depend on
+// its result. A raise depends on it: it is for the nodes that granted the acquire.
 func (c *Call) superseded() bool {
 	yes := false
 	for _, n := range c.followers {
 		switch n.Question.Kind {
 		case wire.AskRaise:
 			return false
-		case wire.AskLeave, wire.AskExpireRegister: // who has won leaves the queue, or gives registers a life, and wants the lock on every node
+		case wire.AskLeave, wire.AskExpireRegister:
+			// They follow a lock that was won, which is wanted on every node: no reason to
+			// drop the acquire in front of them.
 		default:
 			yes = true
 		}
@@ -115,9 +153,9 @@ func (c *Call) superseded() bool {
 	return yes
 }
 
-// Each calls f for i to n-1, for the rest of them also if one does not return: f may cast a
-// vote, a vote may decide a round, and then the user's Observe may panic. On the goroutine of
-// a caller who recovers from that nothing may be left half done.
+// Each calls f(i) to f(n-1). If one of the calls panics, or ends the goroutine, the rest
+// are still made: f may cast a vote, a vote may decide a round, and then the user's Observe
+// may panic. The caller may recover from that panic, and nothing must be left half done.
 func Each(i, n int, f func(i int)) {
 	defer func() {
 		if i < n {

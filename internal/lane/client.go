@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What a Node is beyond the two methods that it must have, and how its code is called.
+// This file finds out what a Node is, beyond the two methods that it must have.
 
-// The methods by which a Node is recognised, and not by its type: it may be a wrapper.
+// A Node is recognised by these methods and not by its type, because it may be a wrapper.
 type (
 	singleClient  interface{ Options() *redis.Options }
 	clusterClient interface{ Options() *redis.ClusterOptions }
@@ -27,9 +27,10 @@ type (
 	}
 )
 
-// KindOf recognises a Node by its methods and by those of what it embeds. Of several
-// kinds it is the one that needs the most care. A wrapper that keeps its client in an
-// ordinary field and has no Options method is of unknown kind.
+// KindOf returns what a Node stands for, which it recognises by the methods of the Node and
+// of what it embeds. If several kinds fit, it returns the one that needs the most care. A
+// wrapper that keeps its client in an ordinary field and has no Options method is of
+// unknown kind.
 func KindOf(node Client) (kind wire.NodeKind) {
 	for v := range embedded(node) {
 		t := v.Type()
@@ -49,13 +50,13 @@ func KindOf(node Client) (kind wire.NodeKind) {
 	return kind
 }
 
-// embedded yields a Node, and what it embeds: an interface there hides methods of the
-// client in it.
+// embedded yields a Node and everything that it embeds. The methods of the Node are not
+// enough: an embedded interface hides other methods of the client in it.
 func embedded(node Client) iter.Seq[reflect.Value] {
 	return func(yield func(reflect.Value) bool) { embeddedIn(reflect.ValueOf(node), maxWrappers, yield) }
 }
 
-// maxWrappers bounds how deep embedded looks: a wrapper may embed itself.
+// maxWrappers bounds how many levels embedded descends: a wrapper may embed itself.
 const maxWrappers = 8
 
 func embeddedIn(v reflect.Value, depth int, yield func(reflect.Value) bool) (more bool) {
@@ -82,7 +83,8 @@ func embeddedIn(v reflect.Value, depth int, yield func(reflect.Value) bool) (mor
 	return true
 }
 
-// NodeName is the address by which errors call a node, or its number.
+// NodeName returns the name of a node in error texts: its address, or else its number
+// counted from 1.
 func NodeName(i int, node Client) string {
 	if addr := clientAddr(node); addr != "" {
 		return addr
@@ -98,7 +100,8 @@ func NodeName(i int, node Client) string {
 	return fmt.Sprintf("node%d", i+1)
 }
 
-// clientAddr is the address in a client's options; "": it tells none.
+// clientAddr returns the address in a client's options, or "" if there is none. Of several
+// addresses it is the first; of a Ring's named ones, that whose name sorts first.
 func clientAddr(client any) (addr string) {
 	var failed error
 	defer wire.RecoverTo(&failed)

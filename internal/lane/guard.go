@@ -4,7 +4,13 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// check has the first grant of a batch compare the node's mark, or each.
+// This file chooses which grants of a batch compare the node's mark; see wire/guard.go for
+// the restart guard itself.
+
+// chooseComparing makes the first grant of a batch compare the node's mark with the server.
+// The others need not: one connection leads to one server, which cannot restart without
+// breaking it. If the batch may be split over several connections (direct is false),
+// every grant compares.
 func (b *batch) chooseComparing(direct bool) {
 	checked := false
 	for _, c := range b.calls {
@@ -16,8 +22,10 @@ func (b *batch) chooseComparing(direct bool) {
 	}
 }
 
-// doubt takes back grants that were made on a mark that nothing has compared: the first
-// of the batch was not executed, and things changed until the next.
+// revokeUncompared turns grants into Unknown that relied on a mark that no grant before
+// them in the batch has compared: the one that should have done so was not executed, and
+// the server may have changed before the next. The values that those grants stored are
+// cleaned up like those of any unknown answer.
 func (b *batch) revokeUncompared() {
 	compared := false
 	for i, c := range b.calls {

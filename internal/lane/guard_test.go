@@ -11,8 +11,8 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire/wiretest"
 )
 
-// A grant on a mark that nothing has compared is none: the batch's first was not
-// executed. What it has stored is to be taken back.
+// A grant that relies on a mark that nothing has compared does not count, because the first
+// grant of the batch was not executed. What it has stored must be cleaned up.
 func TestAGrantOnAMarkThatNothingComparedIsTakenBack(t *testing.T) {
 	g := &wire.Guard{Age: time.Minute - time.Microsecond, Mark: "{redlock}:boot"}
 	name, _ := wire.NameKey("", "jobs/42")

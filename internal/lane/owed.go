@@ -8,66 +8,62 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// What is owed to a node: rollbacks and releases that have had no answer. A
-// stopped server executes, when it wakes, what lies in its sockets, from closed
-// connections too; so it is not enough that a rollback was sent once. It is sent
-// again after the node answered a PING that left later than what it undoes, and
-// until it is answered.
+// This file is what a lane owes to its node: clean-ups that have had no answer, and those
+// that were answered while the command they undo was still under way. A stopped server,
+// when it wakes, executes what lies in its sockets, even from closed connections; so it
+// is not enough that a rollback was sent once. It is sent again after the node has
+// answered a PING that left later than what the rollback undoes, and until it is answered.
+//
+// Sending a clean-up twice does no harm: every value is unique, and a clean-up acts only
+// on its own value.
 
 const (
-	// maxDebts bounds what is owed to one node. Beyond it the oldest is dropped
-	// and expires with its ttl.
+	// maxOwed bounds the commands owed to one node. Beyond it the oldest is dropped;
+	// the key that it would have removed expires with its ttl.
 	maxOwed = 16384
 
-	// debtLife is how long beyond its ttl a debt is kept for a node that does not
-	// answer. The ttl alone would not do: it runs from when the node executes the
-	// command, which a stopped one does when it wakes, and the register that it then
-	// raises has no other end. Values are unique, so a late rollback does no harm.
+	// owedLife is how long, beyond its ttl, a command is kept for a node that does not
+	// answer. The ttl alone is not enough: it runs from the moment when the node executes
+	// the command, which a stopped node does when it wakes, and the register that the node
+	// then raises would never expire. Values are unique, so a late rollback does no harm.
 	owedLife = wire.RegisterLife
 
-	// lookAgain is the pause between rollbacks of a command that was not answered:
-	// finding nothing may mean that the command is still under way on another
-	// connection. They go on until that connection has answered or failed, and once
-	// more. Halved, what a failed connection still delivers may escape the last.
+	// lookAgain is the pause between rollbacks of a command that was not answered: a
+	// rollback that finds nothing may mean that the command is still under way on another
+	// connection. Rollbacks are repeated until that connection has answered or failed, and
+	// once more. If the pause is halved, a command that a failed connection still delivers
+	// may come after the last rollback.
 	lookAgain = 500 * time.Millisecond
 
-	// maxDoublings bounds how far apart the tries get that a node answers with an
-	// error: 16 s.
+	// maxBackoffDoublings bounds the pause after repeated error replies: lookAgain doubled
+	// five times is 16 s.
 	maxBackoffDoublings = 5
 
-	// probeFirst and probeMost are the pauses between PINGs to a node that is down:
-	// short, for it is to be used again within a second of coming back.
-	probeFirst = 10 * time.Millisecond
-	probeMax   = 200 * time.Millisecond
-
-	// maxProbes bounds the PINGs without an answer. Each holds a connection until
-	// the client's own timeout.
-	maxProbes = 3
-
-	// drainTimeout bounds one batch of what is owed.
+	// drainTimeout bounds the wait for the answers to one batch of owed commands.
 	drainTimeout = time.Second
 )
 
-// A owedCommand is one of them.
+// An owedCommand is a clean-up that has to be sent again.
 type owedCommand struct {
 	question      *wire.Question
-	since         time.Time // became owed: only a PING that left later counts
-	until         time.Time // then it is dropped
-	due           time.Time // not before
-	mayArriveLate bool      // what it undoes may still be under way: look again
+	since         time.Time // when it became owed: only a PING that left later counts
+	until         time.Time // when it is dropped
+	due           time.Time // not to be sent before
+	mayArriveLate bool      // what it undoes may still be under way: send it again
 	lastBatch     uint64    // the last batch that left before it became owed
-	tries         int       // answered by errors so far
+	tries         int       // error replies so far
 }
 
-// owedCommands are a node's, oldest first.
+// owedCommands are the commands owed to one node, oldest first. Guarded by Lane.mu.
 type owedCommands struct {
 	list     []*owedCommand
-	restores map[string]int // how many of them put this value back
-	dropped  int            // for lack of room, since the beginning
+	restores map[string]int // by value: how many commands in list put it back
+	dropped  int            // how many were dropped because of maxOwed
 }
 
 func (d *owedCommands) len() int { return len(d.list) }
 
+// add appends a command.
 func (d *owedCommands) add(one *owedCommand) {
 	d.list = append(d.list, one)
 	if back := one.question.Back; back != "" {
@@ -78,7 +74,7 @@ func (d *owedCommands) add(one *owedCommand) {
 	}
 }
 
-// drop strikes off those that gone reports.
+// drop removes the commands for which gone returns true.
 func (d *owedCommands) drop(gone func(*owedCommand) bool) {
 	d.list = slices.DeleteFunc(d.list, func(one *owedCommand) bool {
 		if !gone(one) {
@@ -94,22 +90,23 @@ func (d *owedCommands) drop(gone func(*owedCommand) bool) {
 }
 
 // restoreOwed reports whether a restore is owed that puts this value back. The release of
-// the value waits for it, however often the node refuses the restore: executed first,
-// it would find the value of the adoption that failed, and nobody would remove the
-// one that comes back later.
+// the value waits for it, however often the node refuses the restore. If the release were
+// executed first, it would find the value of the failed adoption in place of its own, and
+// nothing would remove its own value when the restore puts it back later.
 func (d *owedCommands) restoreOwed(value string) bool { return d.restores[value] > 0 }
 
-// releaseOwed reports whether a release or a rollback of this value is owed. An adoption of
-// it counts as missing here: that would put another value in its place, the release would
-// find nothing to take away, and if the adoption fails the value comes back for good.
+// releaseOwed reports whether a release or a rollback of this value is owed. On this node
+// an adoption of the value counts as missing. If it were sent, it would replace the value,
+// the release would find nothing to remove, and if the adoption failed the value would be
+// put back and stay.
 func (d *owedCommands) releaseOwed(value string) bool {
 	return slices.ContainsFunc(d.list, func(one *owedCommand) bool {
 		return one.question.Value == value && (one.question.Kind == wire.AskRelease || one.question.Kind == wire.AskRollback)
 	})
 }
 
-// owe notes that a call's cleaning is to be sent again, not before the pause is
-// over. Needs ln.mu.
+// owe adds the clean-up of a call to what is owed, to be sent no earlier than after the
+// pause, and starts the prober. It needs ln.mu.
 func (ln *Lane) owe(c *Call, pause time.Duration) {
 	if ln.closed {
 		return
@@ -125,156 +122,9 @@ func (ln *Lane) owe(c *Call, pause time.Duration) {
 	ln.ensureProbe()
 }
 
-// probe sees to it that the prober runs. Needs ln.mu.
-func (ln *Lane) ensureProbe() {
-	if !ln.probing && !ln.closed {
-		ln.probing = true
-		go ln.probeLoop()
-	}
-}
-
-// wakeProbe wakes the prober from its pause. Needs ln.mu or nothing.
-func (ln *Lane) wakeProbe() {
-	if ln.probing {
-		select {
-		case ln.probeWake <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// A pong is a PING's answer.
-type pong struct {
-	sent time.Time
-	err  error
-	took time.Duration
-}
-
-// runProbe PINGs the node until it is up and nothing is owed to it. A PING that
-// hangs is not waited for; the next one goes out beside it.
-func (ln *Lane) probeLoop() {
-	pongs := make(chan pong, maxProbes) // room for all: none blocks
-	open := 0
-	pause := probeFirst
-	for {
-		if open < maxProbes {
-			open++
-			go func(sent time.Time) {
-				err := ping(ln.Node)
-				pongs <- pong{sent: sent, err: err, took: time.Since(sent)}
-			}(time.Now())
-		}
-		p, ok := ln.awaitPong(pongs, max(pause, ln.pingPatience()))
-		if ok {
-			open--
-		}
-		switch {
-		case ok && p.alive():
-			done, wait := ln.resume(p)
-			if done {
-				return
-			}
-			pause = probeFirst
-			ln.probePause(wait)
-		default:
-			pause = min(2*pause, probeMax)
-			if ok { // refused at once; else the pause has been waited out
-				ln.probePause(pause)
-			}
-		}
-		select {
-		case <-ln.stopping:
-			return
-		default:
-		}
-	}
-}
-
-func ping(node Client) (err error) {
-	defer wire.RecoverTo(&err)
-	c := wire.PingCommand()
-	if err := node.Process(context.Background(), &c); err != nil {
-		return err
-	}
-	return c.Err() // a deferred auto-pipeliner only has it queued so far
-}
-
-// alive reports whether the node said anything: LOADING and NOAUTH are answers.
-func (p pong) alive() bool {
-	if p.err == nil {
-		return true
-	}
-	_, said := wire.Explain(p.err)
-	return said
-}
-
-// await waits for an answer to any PING under way.
-func (ln *Lane) awaitPong(pongs <-chan pong, limit time.Duration) (p pong, ok bool) {
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	select {
-	case p = <-pongs:
-		return p, true
-	case <-t.C:
-	case <-ln.probeWake: // something else was answered: ask again now
-	case <-ln.stopping:
-	}
-	return p, false
-}
-
-// pingPatience is how long a PING is waited for before another one is sent.
-func (ln *Lane) pingPatience() time.Duration {
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
-	return min(max(wire.RoundTrips*ln.rtt, probeFirst), probeMax)
-}
-
-// probePause waits for the pause to be over, a sign of life, or the end.
-func (ln *Lane) probePause(pause time.Duration) {
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ln.probeWake:
-	case <-ln.stopping:
-	}
-}
-
-// settle uses a PING's answer: what became owed before it left is sent, then the
-// node is used again. It reports whether the prober is done and, if not, when to
-// go on.
-func (ln *Lane) resume(p pong) (done bool, wait time.Duration) {
-	for {
-		ln.mu.Lock()
-		batch := ln.dueNow(p.sent, time.Now())
-		ln.mu.Unlock()
-		if len(batch) == 0 {
-			break
-		}
-		if !ln.sendDue(batch) {
-			return false, probeFirst
-		}
-	}
-	ln.mu.Lock()
-	defer ln.mu.Unlock()
-	if ln.down != nil {
-		if ln.stuck >= maxStuck || ln.downSince.After(p.sent) {
-			return false, probeFirst
-		}
-		ln.down = nil
-		if ln.rtt == 0 || p.took < ln.rtt {
-			ln.rtt = max(p.took, 1)
-		}
-	}
-	if ln.owed.len() > 0 { // a second look, or what became owed since
-		return false, ln.nextDue(time.Now())
-	}
-	ln.probing = false
-	ln.notifyIdle()
-	return true, 0
-}
-
-// due picks what may be sent now, oldest first. Needs ln.mu.
+// dueNow returns the owed commands that may be sent now, oldest first and at most one batch:
+// those that became owed before the answered PING left, whose pause has passed, and that
+// do not wait for a restore. It drops those that have expired. It needs ln.mu.
 func (ln *Lane) dueNow(pinged, now time.Time) []*owedCommand {
 	ln.owed.drop(func(d *owedCommand) bool { return now.After(d.until) })
 	var batch []*owedCommand
@@ -291,19 +141,20 @@ func (ln *Lane) dueNow(pinged, now time.Time) []*owedCommand {
 	return batch
 }
 
-// nextDue is how long until something may be sent. Needs ln.mu.
+// nextDue returns how long it is until an owed command may be sent. It needs ln.mu.
 func (ln *Lane) nextDue(now time.Time) time.Duration {
 	wait := lookAgain << maxBackoffDoublings
 	for _, d := range ln.owed.list {
-		if !ln.owed.restoreOwed(d.question.Value) { // else it goes after that restore
+		if !ln.owed.restoreOwed(d.question.Value) { // otherwise it is sent after that restore
 			wait = min(wait, d.due.Sub(now))
 		}
 	}
 	return max(wait, 0)
 }
 
-// drain sends a batch of what is owed and waits for the answers, but not for
-// long. It reports whether the node answered.
+// sendDue sends a batch of owed commands and waits for the answers, at most drainTimeout.
+// It reports whether the node answered all of them. If it did not in time, the node is
+// down again, and the pipeline counts as stuck until the client gives it back.
 func (ln *Lane) sendDue(batch []*owedCommand) bool {
 	replies := make(chan []wire.Reply)
 	gone := make(chan struct{})
@@ -311,7 +162,7 @@ func (ln *Lane) sendDue(batch []*owedCommand) bool {
 		got := sendOwed(ln.Node, batch)
 		select {
 		case replies <- got:
-		case <-gone: // what was answered is sent once more, which does no harm
+		case <-gone: // nobody waits for the replies any more: the commands are sent again, which does no harm
 			ln.mu.Lock()
 			ln.stuck--
 			ln.mu.Unlock()
@@ -334,7 +185,8 @@ func (ln *Lane) sendDue(batch []*owedCommand) bool {
 	return false
 }
 
-// settleOwed strikes off what was answered.
+// settleOwed removes the commands that were answered and sets when the others are due. It
+// reports whether the node answered all of them, even by an error.
 func (ln *Lane) settleOwed(batch []*owedCommand, got []wire.Reply) (answered bool) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
@@ -345,10 +197,10 @@ func (ln *Lane) settleOwed(batch []*owedCommand, got []wire.Reply) (answered boo
 		switch r := got[i]; {
 		case r.Silent || !r.Sent:
 			answered = false
-		case r.Answer == wire.Unknown: // LOADING, READONLY and the like: less and less often
+		case r.Answer == wire.Unknown: // LOADING, READONLY and the like: at growing intervals
 			d.tries++
 			d.due = now.Add(lookAgain << min(d.tries, maxBackoffDoublings))
-		case d.mayArriveLate: // what puts it there may come later: with its batch, or just behind
+		case d.mayArriveLate: // what it undoes may still come: with its batch, or just after
 			d.mayArriveLate = ln.batchUnderway(d.lastBatch)
 			d.due = now.Add(lookAgain)
 		default:
@@ -359,7 +211,7 @@ func (ln *Lane) settleOwed(batch []*owedCommand, got []wire.Reply) (answered boo
 	return answered
 }
 
-// underway reports whether a batch up to this number has not come back. Needs
+// batchUnderway reports whether any batch up to this number has not returned. It needs
 // ln.mu.
 func (ln *Lane) batchUnderway(last uint64) bool {
 	for _, b := range ln.batches {
@@ -370,8 +222,8 @@ func (ln *Lane) batchUnderway(last uint64) bool {
 	return false
 }
 
-// sendOwed sends the questions in one pipeline, and once more those whose script
-// the node does not know.
+// sendOwed sends the commands in one pipeline, and those whose script the node does not
+// know a second time, as text. It returns a reply for each.
 func sendOwed(node Client, batch []*owedCommand) []wire.Reply {
 	got := make([]wire.Reply, len(batch))
 	todo := make([]int, len(batch))

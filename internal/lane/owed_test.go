@@ -8,11 +8,11 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// What is owed to a node that never answers is bounded; the oldest goes first, for its
-// ttl is the next to be over.
+// The number of commands owed to a node that never answers is bounded. The oldest is
+// dropped first, because its ttl expires first.
 func TestDebtsAreBoundedAndTheOldestGoesFirst(t *testing.T) {
 	ln := New(0, Client(nil), nil, false)
-	ln.probing = true // nobody pays
+	ln.probing = true // no prober sends them
 	const more = 100
 	for i := range maxOwed + more {
 		ln.mu.Lock()

@@ -8,15 +8,16 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// A Servers knows which server each lane leads to. One server under two names
-// would be counted twice: half the nodes could then make a majority of servers.
+// Servers records which server each lane of a Locker leads to. One server under two names
+// would be counted twice, and half of the servers could then make a majority of the nodes.
 type Servers struct {
 	mu           sync.Mutex
 	lanes        map[string]*Lane // by run_id
-	duplicateErr error            // the first pair met
+	duplicateErr error            // names the first pair found; nil: none
 }
 
-// add enters a lane's server. An error says that another lane leads to it.
+// add records the server of a lane, by its run_id. It returns an error that time does not
+// heal if another lane leads to the same server, and nil otherwise.
 func (r *Servers) add(ln *Lane, runID string) *wire.NodeError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,6 +40,8 @@ func (r *Servers) add(ln *Lane, runID string) *wire.NodeError {
 	return e
 }
 
+// Duplicates returns an error that names the first two nodes that proved to be one server,
+// or nil.
 func (r *Servers) Duplicates() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,64 +11,74 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Hearing of releases. While anybody waits for a lock, a Locker holds one
-// subscription connection per node, shared by all its waiters. What is heard only
-// wakes waiters, who then ask the nodes; nothing depends on its being heard.
-
-// A subscriber is a Node that announcements can be heard from.
+// A Client is a go-redis client that can subscribe.
 type Client interface {
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
 const (
-	// pingEvery is how long a subscription may be silent before it is asked for a
-	// sign of life, and pongWait how long that is waited for: a half-open link is
-	// noticed after their sum, where go-redis takes 14 s and more. Shorter, a silent
-	// subscription costs more commands than the polls it saves.
+	// pingEvery is how long a subscription may be silent before a PING is sent on it, and
+	// pongWait how long the answer may take. A half-open connection is noticed after their
+	// sum; go-redis itself takes 14 s and more. With a shorter pingEvery a silent
+	// subscription costs more commands than the polls that it saves.
 	pingEvery = 6 * time.Second
 	pongWait  = time.Second
 
-	// redialFirst and redialMost are the pauses before a lost subscription is made
-	// anew. Whoever waits meanwhile polls.
+	// redialFirst and redialMax are the shortest and the longest pause before a lost
+	// subscription is made again. Waiters poll in the meantime.
 	redialFirst = 20 * time.Millisecond
 	redialMax   = time.Second
 
-	// redialRefused is the pause after a node said no, for want of a permission say, or
-	// its client panicked.
+	// redialRefused is the pause after a node refused the subscription, for example because
+	// the user lacks the permission, or after its client panicked.
 	redialRefused = 30 * time.Second
 )
 
-// A Listener is told what node i says: announcements, and for which channels it has
-// confirmed that they are heard from now on, or not any more.
+// A Listener receives what a Subscriber hears. i is the number that New was given. Its
+// methods are called with no lock held and must not block.
 type Listener interface {
+	// Announced reports a message on a channel.
 	Announced(i int, channel, value string)
+	// Subscribed reports that the node has confirmed the subscription to a channel, or,
+	// with yes false, that a confirmed subscription is lost.
 	Subscribed(i int, channel string, yes bool)
 }
 
-// An Subscriber listens to one node. Its goroutines run while there is a channel to
-// listen to.
+// A Subscriber keeps subscriptions to one node. It has goroutines only while a channel is
+// wanted.
 type Subscriber struct {
-	index    int
+	index    int // of the node, passed to the listener
 	node     Client
 	listener Listener
 
-	mu            sync.Mutex
-	wanted        map[string]bool // channels; true: the subscription was confirmed
-	toSubscribe   []string        // wanted since the last look, to be subscribed
-	toUnsubscribe []string        // not wanted any more
-	running       bool
-	closed        bool
-	lastHeard     time.Time // something was heard, be it a pong
-	wake          chan struct{}
-	cancel        context.CancelFunc
-	Goroutines    sync.WaitGroup
+	mu sync.Mutex // guards the fields below, except wake and Goroutines
+
+	// The channels. toSubscribe and toUnsubscribe are what has changed in wanted since the
+	// connection was last told; they may contain a channel that has changed back.
+	wanted        map[string]bool // true: the node has confirmed the subscription
+	toSubscribe   []string
+	toUnsubscribe []string
+
+	// The connection. running is set while the goroutine run exists; it is cleared in the
+	// same critical section in which run finds that nothing is wanted.
+	running   bool
+	lastHeard time.Time          // of the current connection: any message, even a pong
+	cancel    context.CancelFunc // ends run
+	closed    bool               // no goroutine is started any more
+
+	wake       chan struct{}  // tells watch that wanted has changed; has room for one
+	Goroutines sync.WaitGroup // counts run, for a caller that waits after Close
 }
 
-func New(i int, node Client, tell Listener) *Subscriber {
-	return &Subscriber{index: i, node: node, listener: tell, wanted: make(map[string]bool), wake: make(chan struct{}, 1)}
+// New returns a Subscriber to node that reports to listener. It starts no goroutine and
+// sends nothing until Listen is called.
+func New(i int, node Client, listener Listener) *Subscriber {
+	return &Subscriber{index: i, node: node, listener: listener, wanted: make(map[string]bool), wake: make(chan struct{}, 1)}
 }
 
-// Listen subscribes to a channel. It does not wait for anything.
+// Listen adds a channel to the wanted ones. It does not wait for the node: the Listener
+// hears of the confirmation. Listen does nothing if the channel is wanted already or the
+// Subscriber is closed.
 func (s *Subscriber) Listen(channel string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +97,8 @@ func (s *Subscriber) Listen(channel string) {
 	s.Goroutines.Go(func() { s.run(ctx) })
 }
 
-// Ignore ends the subscription to a channel.
+// Ignore removes a channel from the wanted ones. The Listener hears no more confirmations
+// for it, but may still get an announcement that was under way.
 func (s *Subscriber) Ignore(channel string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,6 +109,7 @@ func (s *Subscriber) Ignore(channel string) {
 	}
 }
 
+// wakeWatch tells watch that the wanted channels have changed.
 func (s *Subscriber) wakeWatch() {
 	select {
 	case s.wake <- struct{}{}:
@@ -105,8 +117,8 @@ func (s *Subscriber) wakeWatch() {
 	}
 }
 
-// Close ends the connection. The goroutines end with it, or with the client's own
-// timeouts where they are dialling.
+// Close ends the connection and does not wait. The goroutines end with the connection or,
+// while they dial, with the client's own timeouts.
 func (s *Subscriber) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -117,7 +129,7 @@ func (s *Subscriber) Close() {
 	}
 }
 
-// run keeps a connection while there is a channel to listen to.
+// run keeps a connection, and dials a new one when it fails, while any channel is wanted.
 func (s *Subscriber) run(ctx context.Context) {
 	pause := redialFirst
 	for {
@@ -129,7 +141,7 @@ func (s *Subscriber) run(ctx context.Context) {
 		switch heard, refused := s.holdConnection(ctx, channels); {
 		case refused:
 			pause = redialRefused
-		case heard && time.Since(began) >= redialMax: // else it is accepted only to be cut
+		case heard && time.Since(began) >= redialMax: // a connection that is accepted and soon cut does not count as a success
 			pause = redialFirst
 		default:
 			pause = min(2*pause, redialMax)
@@ -143,7 +155,8 @@ func (s *Subscriber) run(ctx context.Context) {
 	}
 }
 
-// channels is all that is to be listened to; nil: nothing, and run is over.
+// channels returns all wanted channels for a new connection. It returns nil, and clears
+// running, if there are none or the Subscriber is closed: run must return then.
 func (s *Subscriber) channels() (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,16 +171,17 @@ func (s *Subscriber) channels() (all []string) {
 	return all
 }
 
-// subscribed holds one connection until it fails or nothing is wanted any more. It
-// reports whether anything was heard on it, and whether the node refused.
+// holdConnection makes one connection and keeps it until it fails or no channel is wanted
+// any more. It reports whether anything was heard on the connection, and whether the node
+// refused, so that the next connection would fail as well.
 func (s *Subscriber) holdConnection(ctx context.Context, channels []string) (heard, refused bool) {
 	sub, err := s.subscribe(ctx, channels) // dials
 	if err != nil {
 		return false, true
 	}
-	// From here on it would dial anew behind our back, holding a lock that its other
-	// methods wait for. With a ctx that is done it can not, and for all else it only asks
-	// a ctx for its deadline.
+	// From here on go-redis would dial again by itself when the connection fails, and hold a
+	// lock meanwhile that its other methods wait for. With a context that is done it cannot
+	// dial; for everything else it only reads the context's deadline.
 	noDial, done := context.WithCancel(ctx)
 	done()
 	s.mu.Lock()
@@ -184,22 +198,23 @@ func (s *Subscriber) holdConnection(ctx context.Context, channels []string) (hea
 	<-broken
 	refused = isPermanent(lost) || isPermanent(why)
 	s.mu.Lock()
-	var deaf []string
+	var unsubscribed []string
 	for c, yes := range s.wanted {
 		if yes {
 			s.wanted[c] = false
-			deaf = append(deaf, c)
+			unsubscribed = append(unsubscribed, c)
 		}
 	}
 	heard = !s.lastHeard.IsZero()
 	s.mu.Unlock()
-	for _, c := range deaf {
+	for _, c := range unsubscribed {
 		s.listener.Subscribed(s.index, c, false)
 	}
 	return heard, refused
 }
 
-// isPermanent reports whether what ended a subscription would end the next one as well.
+// isPermanent reports whether the error that ended a subscription would end the next one as
+// well: a refusal that time does not heal, or a panic of the client.
 func isPermanent(err error) bool {
 	if _, panicked := err.(*wire.PanicError); panicked || err == nil {
 		return panicked
@@ -208,7 +223,8 @@ func isPermanent(err error) bool {
 	return said && !why.Transient
 }
 
-// receive takes in what the node says until the connection fails.
+// receiveLoop reads what the node sends, and reports it to the listener, until the
+// connection fails.
 func (s *Subscriber) receiveLoop(noDial context.Context, sub subscription) error {
 	for {
 		m, err := sub.receive(noDial)
@@ -234,10 +250,11 @@ func (s *Subscriber) receiveLoop(noDial context.Context, sub subscription) error
 	}
 }
 
-// watch tells the node what else to say, and asks a silent one for a sign of life. It
-// returns when the connection is of no use any more, with what the client said of that.
+// watch sends changes of the wanted channels to the node, and a PING when the connection
+// has been silent for pingEvery. It returns when the connection is of no further use: it
+// failed, is half-open, or no channel is wanted; or ctx ended. The error is the client's.
 func (s *Subscriber) watch(ctx, noDial context.Context, sub subscription, broken <-chan struct{}) error {
-	asked := time.Now() // dialling is bound by the client's timeouts, an answer by ours
+	asked := time.Now() // dialling is bounded by the client's timeouts, the answer by pongWait
 	look := time.NewTimer(pongWait)
 	defer look.Stop()
 	for {
@@ -273,8 +290,8 @@ func (s *Subscriber) watch(ctx, noDial context.Context, sub subscription, broken
 	}
 }
 
-// change tells the node what is to be heard from now on. It reports whether there is
-// anything, and the node was told.
+// updateChannels sends the changes of the wanted channels to the node. It reports whether
+// the connection should be kept: a channel is wanted and the commands were sent.
 func (s *Subscriber) updateChannels(noDial context.Context, sub subscription) (listen bool, err error) {
 	s.mu.Lock()
 	fresh := slices.DeleteFunc(s.toSubscribe, func(c string) bool { _, wanted := s.wanted[c]; return !wanted })
@@ -291,13 +308,14 @@ func (s *Subscriber) updateChannels(noDial context.Context, sub subscription) (l
 	return listen && err == nil, err
 }
 
-// subscribe begins a subscription.
+// subscribe dials a connection and subscribes it to the channels.
 func (s *Subscriber) subscribe(ctx context.Context, channels []string) (sub subscription, err error) {
 	defer wire.RecoverTo(&err)
 	return subscription{s.node.Subscribe(ctx, channels...)}, nil
 }
 
-// A subscription is what a client made of it. Its methods return a panic as an error.
+// A subscription is a go-redis subscription whose methods return a panic of the client as an
+// error.
 type subscription struct{ pubsub *redis.PubSub }
 
 func (s subscription) receive(ctx context.Context) (m any, err error) {
@@ -325,7 +343,7 @@ func (s subscription) close() (err error) {
 	return s.pubsub.Close()
 }
 
-// Confirmed returns how many channels the node has confirmed subscriptions to.
+// Confirmed returns the number of channels whose subscription the node has confirmed.
 func (s *Subscriber) Confirmed() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

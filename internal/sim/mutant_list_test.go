@@ -80,7 +80,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "rollback-yes-only", rule: "also where no answer came", profiles: "network,life",
-		patches: []patch{{"internal/lane/lane.go", "c.MayHold = c.MayHold || rep.Stored\n", "c.MayHold = c.MayHold || rep.Stored && !rep.Silent\n"}},
+		patches: []patch{{"internal/lane/order.go", "c.MayHold = c.MayHold || rep.Stored\n", "c.MayHold = c.MayHold || rep.Stored && !rep.Silent\n"}},
 		test:    "TestAbandonedAttemptIsOwedAlthoughTheContextIsDone",
 	},
 	{
@@ -108,22 +108,22 @@ var mutants = []mutant{
 	},
 	{
 		name: "not-owed", rule: "what had no answer is sent again", profiles: "network,crash,minority",
-		patches: []patch{{"internal/lane/lane.go", "ln.owe(c, 0)", "_ = c"}},
+		patches: []patch{{"internal/lane/order.go", "ln.owe(c, 0)", "_ = c"}},
 		test:    "TestRollbackIsSentAgainUntilItIsAnswered",
 	},
 	{
 		name: "no-ping", rule: "what undoes a command without an answer waits for a sign of life", why: "a rollback would have to overtake, on a new connection, what an old one delivers after the heal",
-		patches: []patch{{"internal/lane/lane.go", "if c.mayBeOvertaken || ln.owed", "if false || ln.owed"}},
+		patches: []patch{{"internal/lane/order.go", "if c.mayBeOvertaken || ln.owed", "if false || ln.owed"}},
 		test:    "TestRollbackOfWhatHadNoAnswerGoesOutOnlyAfterAPing",
 	},
 	{
 		name: "stale-ping", rule: "only a PING sent after the last timeout clears a node", why: "the next timeout takes it out of use again, and a minority's faults cost nothing",
-		patches: []patch{{"internal/lane/owed.go", "ln.stuck >= maxStuck || ln.downSince.After(p.sent)", "ln.stuck >= maxStuck"}},
+		patches: []patch{{"internal/lane/probe.go", "ln.stuck >= maxStuck || ln.downSince.After(p.sent)", "ln.stuck >= maxStuck"}},
 		test:    "TestOnlyAPingSentAfterTheLastTimeoutClearsANode",
 	},
 	{
 		name: "no-second-look", rule: "a second look", why: "the same",
-		patches: []patch{{"internal/lane/lane.go", "ln.owe(c, lookAgain)", "_ = lookAgain"}},
+		patches: []patch{{"internal/lane/order.go", "ln.owe(c, lookAgain)", "_ = lookAgain"}},
 		test:    "TestSecondLookFindsTheAcquireThatCameAfterTheRelease",
 	},
 	{
@@ -374,7 +374,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "restore-owed", rule: "a release waits for an owed restore of its value", why: "a node has to refuse the restore and execute the release",
-		patches: []patch{{"internal/lane/lane.go", "if c.mayBeOvertaken || ln.owed.restoreOwed(c.Question.Value) {", "if c.mayBeOvertaken {"}},
+		patches: []patch{{"internal/lane/order.go", "if c.mayBeOvertaken || ln.owed.restoreOwed(c.Question.Value) {", "if c.mayBeOvertaken {"}},
 		test:    "TestAReleaseWaitsForARestoreThatIsOwed",
 	},
 	{
@@ -389,7 +389,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "adopt-owed", rule: "a value whose release is owed to a node is not adopted there", why: "the release has to be sent again within a round trip of the adoption",
-		patches: []patch{{"internal/lane/lane.go", "case c.Question.Kind == wire.AskAdopt && ln.owed.releaseOwed(c.Question.Back):", "case false && ln.owed.releaseOwed(c.Question.Back):"}},
+		patches: []patch{{"internal/lane/order.go", "case c.Question.Kind == wire.AskAdopt && ln.owed.releaseOwed(c.Question.Back):", "case false && ln.owed.releaseOwed(c.Question.Back):"}},
 		test:    "TestAValueWhoseReleaseIsOwedIsNotAdopted",
 	},
 	{

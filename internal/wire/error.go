@@ -10,18 +10,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A NodeError is why one node's vote is no plain yes or no. It never matches a
-// context error or one of our sentinels: a node that timed out says nothing about
-// the caller's context.
+// A NodeError says why the vote of one node is not a plain yes or no. It never matches a
+// context error or an error of this library (errors.Is): that a node timed out says
+// nothing about the caller's context.
 type NodeError struct {
 	Text      string
-	Cause     error // nil where matching it would mislead
-	Transient bool  // time may heal it
+	Cause     error // nil if matching it would mislead
+	Transient bool  // the error may go away by itself
 }
 
 func (e *NodeError) Error() string { return e.Text }
 func (e *NodeError) Unwrap() error { return e.Cause }
 
+// NewNodeError returns a transient NodeError. It drops a cause that matches a context error
+// or an error of this library.
 func NewNodeError(text string, cause error) *NodeError {
 	for _, no := range []error{context.Canceled, context.DeadlineExceeded, ErrHeld, ErrNoQuorum, ErrLost, ErrClosed} {
 		if errors.Is(cause, no) {
@@ -32,16 +34,16 @@ func NewNodeError(text string, cause error) *NodeError {
 }
 
 var (
-	ErrMissing  = NewNodeError("missing", nil)
-	ErrNotAsked = NewNodeError("not asked", nil)
-	ErrOwed     = NewNodeError("no answer yet, owed", nil)
-	ErrBusy     = NewNodeError("queue full", nil)
-	ErrLaneDone = NewNodeError("closed", nil)
+	ErrMissing  = NewNodeError("missing", nil)         // the node has no such key
+	ErrNotAsked = NewNodeError("not asked", nil)       // nothing was sent: it would be of no use
+	ErrOwed     = NewNodeError("release pending", nil) // a clean-up is sent when the node has answered a PING
+	ErrBusy     = NewNodeError("queue full", nil)      // the lane's queue has no room
+	ErrLaneDone = NewNodeError("closed", nil)          // the lane is closed
 )
 
-// healing lists the error codes of Redis that the causes of an answer begin with,
-// and whether time heals them. (redis-server 7.0; a script's errors carry the code
-// in front, servers before 7.0 and miniredis somewhere in the text.)
+// errorCodes lists the codes with which Redis errors begin and whether such an error may go
+// away by itself. (redis-server 7.0. There the code comes first in the errors of a script,
+// too; servers before 7.0 and miniredis put it somewhere in the text.)
 var errorCodes = []struct {
 	code  string
 	heals bool
@@ -51,16 +53,17 @@ var errorCodes = []struct {
 	{"NOSCRIPT", true}, {"OOM", true}, {"CLUSTERDOWN", true}, {"TRYAGAIN", true}, {"MOVED", true}, {"ASK", true},
 }
 
-// scriptRefusals are in the errors of a command that the user of a script may not run.
-// Mostly they have no code of their own: NOPERM is missing there. "ERR " goes before
-// them, but not before 7.0 where a script passes them on.
+// scriptRefusals are parts of the errors for a command in a script that the user may not
+// run. Most have no code such as NOPERM. They begin with "ERR ", except before 7.0 if a
+// script passes them on.
 var scriptRefusals = []string{
 	"The user executing the script can't", // Redis 7.0 and before
 	"ACL failure in script",               // Redis 7.2 and later, Valkey
 }
 
-// Explain classifies an error: what a node said (a Redis error reply: it was not
-// executed), or what happened on the way (it may have been).
+// Explain classifies an error of go-redis. If said is true, it is an error reply of the node,
+// and the command was not executed. Otherwise something failed on the way to the node or
+// back, and the command may have been executed, unless NeverSent reports that it was not.
 func Explain(err error) (e *NodeError, said bool) {
 	var re redis.Error
 	if !errors.As(err, &re) {
@@ -68,7 +71,7 @@ func Explain(err error) (e *NodeError, said bool) {
 	}
 	text := strings.TrimSpace(re.Error())
 	e = NewNodeError(text, err)
-	// Our scripts put FENCE before what the register's command has said.
+	// Our scripts put FENCE in front of an error of the command on the fence register.
 	cause := strings.TrimPrefix(text, "FENCE ")
 	for _, h := range errorCodes {
 		if strings.HasPrefix(cause, h.code) {
@@ -90,18 +93,19 @@ func Explain(err error) (e *NodeError, said bool) {
 			e.Transient = false
 		}
 	}
-	// Where in the script it was: "script: 1b3c, on @user_script:8."
+	// Cut the place in the script: "script: 1b3c, on @user_script:8."
 	if i := strings.LastIndex(e.Text, " script: "); i > 0 && strings.Contains(e.Text[i:], "@user_script") {
 		e.Text = e.Text[:i]
 	}
-	e.Text, _, _ = strings.Cut(e.Text, ", with args beginning with") // a lock's value is among them
+	e.Text, _, _ = strings.Cut(e.Text, ", with args beginning with") // the arguments contain the lock's value
 	if e.Text != "" {
 		e.Text = quoteValue(e.Text)
 	}
 	return e, true
 }
 
-// notExecuted reports errors by which a server says that it has not executed a command.
+// notExecuted reports whether a server gives this error only for commands that it has not
+// executed.
 func notExecuted(text string) bool {
 	for _, h := range errorCodes {
 		if strings.HasPrefix(text, h.code) {
@@ -121,7 +125,7 @@ func notExecuted(text string) bool {
 	return false
 }
 
-// wayError words what happened between us and a node.
+// transportText returns the text for an error between us and a node.
 func transportText(err error) string {
 	var timeout net.Error
 	var op *net.OpError
@@ -134,7 +138,7 @@ func transportText(err error) string {
 	return err.Error()
 }
 
-// NeverLeft reports errors that came before a byte was written.
+// NeverSent reports whether an error occurred before a byte was written to the node.
 func NeverSent(err error) bool {
 	var op *net.OpError
 	var dns *net.DNSError
@@ -142,6 +146,7 @@ func NeverSent(err error) bool {
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrClosed)
 }
 
+// TimeoutError returns the error of a node that did not answer within d.
 func TimeoutError(d time.Duration) *NodeError {
 	return NewNodeError("timeout "+Short(d), nil)
 }

@@ -7,10 +7,9 @@ import (
 	"sync"
 )
 
-// The keys of a lock K: K itself holds the holder's value, as a plain string, so
-// that other Redlock libraries exclude us and we them. Beside it, in the same
-// hash slot of a Redis Cluster, stand the fence register, the queue of
-// waiters and the release channel.
+// The keys of a lock K. K itself has the holder's value, as a plain string, so that this
+// library and other Redlock libraries exclude each other. Beside it, in the same hash slot
+// of a Redis Cluster, are the fence register, the queue of waiters and the release channel.
 
 const (
 	fenceSuffix   = ":fence"
@@ -20,39 +19,40 @@ const (
 	bootSuffix    = ":boot"
 )
 
-// MaxKeyBytes bounds a key with its prefix: a larger one would hold up
-// everybody's batch to the node.
+// MaxKeyBytes bounds a key including its prefix. A larger key would delay every batch to
+// the node.
 const MaxKeyBytes = 64 << 10
 
 var suffixes = []string{fenceSuffix, queueSuffix, expirySuffix, releaseSuffix, bootSuffix}
 
-// LockKey is what the nodes know a lock by. It does not change; all who deal with the
-// lock share it.
+// A LockKey has the names of a lock on the nodes. It is immutable and shared by everything
+// that deals with the lock.
 type LockKey struct {
-	Key     string // as the caller calls it
-	Full    string // with the prefix: the lock itself
+	Key     string // as the caller passed it
+	Full    string // with the prefix: the key that is the lock
 	Channel string // where releases are announced
 
-	// The names as commands take them: put into an interface once, and not by each.
+	// The names as arguments of commands, converted to an interface once for all commands.
 	args struct {
 		full    any
-		fence   any // the fence register: a sorted set of f and lua/adopt.lua's notes
-		queue   any // the queue of waiters, by their tickets
-		expiry  any // and when each of their places is over
+		fence   any // the fence register: a sorted set with the member f, and notes of lua/adopt.lua
+		queue   any // the queue of waiters, a sorted set by ticket
+		expiry  any // when each entry of the queue expires
 		channel any
 	}
 }
 
-// NameKey checks a caller's key and derives the names beside it.
+// NameKey checks a caller's key and derives the other names of the lock. It returns an
+// error for a key that is empty, too long, or reserved.
 func NameKey(prefix, key string) (*LockKey, error) {
 	full := prefix + key
 	switch {
 	case key == "":
-		return nil, fmt.Errorf("redlock: the key is empty: name what is locked, such as %q", "jobs/42")
+		return nil, fmt.Errorf("redlock: empty key: name what to lock, for example %q", "jobs/42")
 	case len(full) > MaxKeyBytes:
-		return nil, fmt.Errorf("redlock: the key %q has %d bytes with its prefix: at most %d", Clip(key), len(full), MaxKeyBytes)
+		return nil, fmt.Errorf("redlock: the key %q has %d bytes with its prefix, at most %d are allowed", Clip(key), len(full), MaxKeyBytes)
 	case reserved(full):
-		return nil, fmt.Errorf("redlock: the key %q looks like a name that this library keeps beside locks ({...}%s): take another", Clip(full), strings.Join(suffixes, ", {...}"))
+		return nil, fmt.Errorf("redlock: the key %q has the form of a name that this library uses beside a lock ({...}%s): take another", Clip(full), strings.Join(suffixes, ", {...}"))
 	}
 	base := sibling(full)
 	all := base + fenceSuffix + base + queueSuffix + base + expirySuffix + base + releaseSuffix // one piece of memory
@@ -71,12 +71,12 @@ func NameKey(prefix, key string) (*LockKey, error) {
 	return k, nil
 }
 
-// withQueue is the keys of a script that minds the lock, its register and its queue.
+// withQueue returns the keys of a script that uses the lock, its register and its queue.
 func (k *LockKey) withQueue() []any {
 	return []any{k.args.full, k.args.fence, k.args.queue, k.args.expiry}
 }
 
-// reserved reports whether a key could be one of ours beside another lock.
+// reserved reports whether a key has the form of a name beside another lock.
 func reserved(full string) bool {
 	if !strings.HasPrefix(full, "{") || !strings.Contains(full, "}") {
 		return false
@@ -89,15 +89,15 @@ func reserved(full string) bool {
 	return false
 }
 
-// BootMark is where a restart guard keeps which server a node is, and since when. It
-// is one key for all locks under a prefix, named as if it stood beside a lock.
+// BootMark returns the key of the mark that a restart guard keeps on a node. It is one key
+// for all locks under a prefix, named as if it were beside a lock.
 func BootMark(prefix string) string { return sibling(prefix+"redlock") + bootSuffix }
 
-// sibling is the stem of the names beside a key, in the key's hash slot: "{K}"
-// where K has no brace. A key with braces is hashed by its own tag or, where it
-// has no usable one, as a whole; then its tag, or one computed for its slot, goes
-// before it. Stems of different keys differ: only those of keys with braces have
-// text after the first "}".
+// sibling returns the stem of the names beside a key, which is in the key's hash slot. It
+// is "{K}" if K has no brace. A key with braces is hashed by its own tag or, if it has no
+// usable one, as a whole; its stem is the key after its tag, or after a tag computed for
+// its slot. Stems of different keys differ: only those of keys with braces have text after
+// the first "}".
 func sibling(full string) string {
 	if !strings.ContainsAny(full, "{}") {
 		return "{" + full + "}"
@@ -109,15 +109,16 @@ func sibling(full string) string {
 	return "{" + tag + "}:" + full
 }
 
-// SplitBraces reports a key with braces but no tag: the names beside it are hashed
-// by a tag computed for Redis Cluster's slots.
+// HasBracesWithoutTag reports whether a key has a brace but no hash tag. The names beside
+// such a key have a tag computed for Redis Cluster's slots, which other ways of sharding,
+// such as a Ring's, do not follow.
 func HasBracesWithoutTag(full string) bool {
 	_, ok := hashTag(full)
 	return !ok && strings.ContainsAny(full, "{}")
 }
 
-// hashTag is the part of a key that Redis Cluster hashes instead of the whole:
-// what stands between the first "{" and the first "}" after it, if anything does.
+// hashTag returns the part of a key that Redis Cluster hashes instead of the whole: the text
+// between the first "{" and the first "}" after it, if it is not empty.
 // (Redis Cluster specification, Hash tags.)
 func hashTag(key string) (string, bool) {
 	i := strings.IndexByte(key, '{')
@@ -133,8 +134,8 @@ func hashTag(key string) (string, bool) {
 
 const slots = 16384
 
-// tagFor is a short text that hashes to the slot. The table costs some ten
-// milliseconds once, and only whoever locks keys with lone braces pays for it.
+// tagFor returns a short text that hashes to the slot. Its table takes about ten
+// milliseconds to make, once, and only in processes that lock keys with lone braces.
 var tagFor = func() func(slot uint16) string {
 	table := sync.OnceValue(func() *[slots]string {
 		var t [slots]string
@@ -150,7 +151,7 @@ var tagFor = func() func(slot uint16) string {
 	return func(slot uint16) string { return table()[slot] }
 }()
 
-// crc16 is CRC-16/XMODEM: polynomial 0x1021, starting at 0. (Redis Cluster
+// crc16 returns the CRC-16/XMODEM of s: polynomial 0x1021, starting at 0. (Redis Cluster
 // specification, Keys distribution model.)
 func crc16(s string) uint16 {
 	var crc uint16

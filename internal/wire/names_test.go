@@ -214,8 +214,8 @@ func TestKeysThatAreRefused(t *testing.T) {
 		name, prefix, key string
 		says              []string
 	}{
-		{"empty", "", "", []string{"the key is empty", `"jobs/42"`}},
-		{"empty behind a prefix", "app:", "", []string{"the key is empty"}},
+		{"empty", "", "", []string{"empty key", `"jobs/42"`}},
+		{"empty behind a prefix", "app:", "", []string{"empty key"}},
 		{"64 KiB and a byte", "", strings.Repeat("k", MaxKeyBytes+1), []string{"has 65537 bytes", "at most 65536"}},
 		{"64 KiB with a prefix", "p", strings.Repeat("k", MaxKeyBytes), []string{"has 65537 bytes", "at most 65536"}},
 		{"one that looks like a fence register", "", "{jobs/42}:fence", []string{`"{jobs/42}:fence"`, "take another"}},

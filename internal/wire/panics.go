@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A PanicError is a panic in a Node's code. It wraps nothing, whatever the value of the
-// panic is: it says neither that a server answered nor that nothing was sent.
+// A PanicError reports a panic in a Node's code. It wraps nothing, whatever the value of the
+// panic: a panic shows neither that a server answered nor that nothing was sent.
 type PanicError struct {
 	value string
 	at    string // file and line
@@ -18,10 +18,11 @@ func (e *PanicError) Error() string {
 	return "client panicked: " + e.value + " (" + e.at + ")"
 }
 
-// caught is deferred around every call into a Node's code in a goroutine of ours, where a
-// panic would end the process for the fault of one node. It counts as a call that failed,
-// and that may have been executed. Nothing of ours is locked there. A panic in a goroutine
-// that a client starts by itself cannot be caught.
+// RecoverTo turns a panic into a PanicError in *err. It is deferred around every call into a
+// Node's code in a goroutine of this library, where a panic would end the process because
+// of one node. The call counts as failed, and its commands as possibly executed. No lock
+// of this library is held there. A panic in a goroutine that a client starts by itself
+// cannot be recovered.
 func RecoverTo(err *error) {
 	v := recover()
 	if v == nil {

@@ -5,50 +5,52 @@ import (
 	"time"
 )
 
-// A kind is one thing that is asked of a node.
+// A Kind is what a question asks of a node.
 type Kind uint8
 
+// Kinds of questions.
 const (
-	AskAcquire Kind = iota + 1
-	AskRaise
-	AskExtend
-	AskHeal
-	AskRelease
-	AskRollback
-	AskAdopt
-	AskRestore        // a failed adoption: the old value back
-	AskExpireRegister // give the register a life
-	AskInspect
-	AskTurn  // an acquire that minds the queue
-	AskWait  // a place in the queue
-	AskLeave // and off it
-	askLook  // how long is it still held?
+	AskAcquire        Kind = iota + 1 // set the value if the key is free, and the register to a proposal
+	AskRaise                          // raise the register of a lock that is held
+	AskExtend                         // prolong the ttl
+	AskHeal                           // set the value on a node that has lost it
+	AskRelease                        // delete the value and announce that the lock is free
+	AskRollback                       // delete the value of an attempt that failed
+	AskAdopt                          // replace the value of another holder by ours
+	AskRestore                        // undo a failed adoption: put the old value back
+	AskExpireRegister                 // give the register a ttl
+	AskInspect                        // read holder, ttl, register and queue
+	AskTurn                           // an acquire that respects the queue
+	AskWait                           // enter the queue, or refresh the entry
+	AskLeave                          // leave the queue
+	askLook                           // read the remaining ttl
 )
 
-// Stores: the command may leave our value on the node.
+// Stores reports whether the command may leave our value on the node.
 func (k Kind) Stores() bool {
 	return k == AskAcquire || k == AskTurn || k == AskHeal || k == AskAdopt
 }
 
-// Cleans: the command takes what we left from the node or limits its life, and is
-// owed until it is answered.
+// Cleans reports whether the command removes what we left on the node, or makes it expire.
+// Such a command is owed to the node until the node has answered it.
 func (k Kind) Cleans() bool {
 	return k == AskRelease || k == AskRollback || k == AskRestore || k == AskExpireRegister
 }
 
-// A Question is what is asked of every node alike; the nodes share its arguments,
-// which nobody changes.
+// A Question is what is asked of every node alike. The nodes share its arguments, which are
+// immutable.
 type Question struct {
 	Kind     Kind
-	Cmds     [2][]any      // one or two commands, next to each other in one pipeline
-	Script   *script       // of cmds[0], if it is one
+	Cmds     [2][]any      // one or two commands, adjacent in one pipeline
+	Script   *script       // the script of Cmds[0]; nil: a plain command
 	Value    string        // our value
-	Back     string        // restore: the value that it puts back; adopt: the one that it replaces
-	Bytes    int           // about how much goes over the wire
-	TTL      time.Duration // how long what it leaves lives
-	Patience               // for the answer
+	Back     string        // restore: the value that it puts back; adopt: the value that it replaces
+	Bytes    int           // approximate size on the wire
+	TTL      time.Duration // how long what it stores lives
+	Patience               // how long to wait for the answer
 }
 
+// add appends a command.
 func (q *Question) add(args ...any) {
 	for i := range q.Cmds {
 		if q.Cmds[i] == nil {
@@ -64,10 +66,12 @@ func (q *Question) add(args ...any) {
 	}
 }
 
+// eval appends a script on the keys of a lock and its register.
 func (q *Question) eval(s *script, name *LockKey, args ...any) {
 	q.evalOn(s, []any{name.args.full, name.args.fence}, args...)
 }
 
+// evalOn appends a script on any keys.
 func (q *Question) evalOn(s *script, keys []any, args ...any) {
 	q.Script = s
 	all := make([]any, 0, 3+len(keys)+len(args))
@@ -75,10 +79,11 @@ func (q *Question) evalOn(s *script, keys []any, args ...any) {
 	q.add(append(append(all, keys...), args...)...)
 }
 
-// counts are numbers of keys, as arguments.
+// keyCounts has numbers of keys as arguments of EVALSHA.
 var keyCounts = [...]any{"0", "1", "2", "3", "4", "5"}
 
-// evalGrant is evalOn for a script that may grant the lock.
+// evalGrant is evalOn for a script that may grant the lock. If there is a guard, it is the
+// guarded form of the script.
 func (q *Question) evalGrant(g *Guard, s *script, keys []any, args ...any) {
 	if g == nil {
 		q.evalOn(s, keys, args...)
@@ -87,9 +92,10 @@ func (q *Question) evalGrant(g *Guard, s *script, keys []any, args ...any) {
 	q.evalOn(s.guarded, append(keys, g.Mark), append(args, CeilMillis(g.Age), markBelieved)...)
 }
 
-// Args is the j-th command as it is sent; nil: there is none. asText: the script
-// goes with its text, for a node that does not know it. plain: SET NX goes without
-// GET, for a server before 7.0, which has no both. check: see guard.go.
+// Args returns the arguments of the j-th command as it is sent, or nil if there is none. If
+// asText is set, the script is sent as text, for a node that does not know its hash. If
+// plain is set, SET NX is sent without GET, for servers before 7.0, which do not accept
+// both. If check is set, a guarded script compares the node's mark (guard.go).
 func (q *Question) Args(j int, asText, plain, check bool) []any {
 	args := q.Cmds[j]
 	switch {
@@ -109,7 +115,9 @@ func (q *Question) Args(j int, asText, plain, check bool) []any {
 	return args
 }
 
-// AcquireQuestion is two plain commands, or a script where there is a guard.
+// AcquireQuestion sets the value if the key is free, and raises the register to the
+// proposal. It is two plain commands or, under a guard, a script. Without a guard the
+// register is raised even if the key is not free.
 func AcquireQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, proposal int64) Question {
 	q := Question{Kind: AskAcquire, Value: value, TTL: ttl}
 	if g != nil {
@@ -121,26 +129,30 @@ func AcquireQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, p
 	return q
 }
 
+// RaiseQuestion raises the register to the token if the key has our value.
 func RaiseQuestion(name *LockKey, value string, ttl time.Duration, token int64) Question {
 	q := Question{Kind: AskRaise, Value: value, TTL: ttl}
 	q.eval(raiseScript, name, value, token)
 	return q
 }
 
+// ExtendQuestion prolongs the ttl of our value, and raises the register to the fence.
 func ExtendQuestion(name *LockKey, value string, ttl time.Duration, fence int64) Question {
 	q := Question{Kind: AskExtend, Value: value, TTL: ttl}
 	q.eval(extendScript, name, append([]any{value, CeilMillis(ttl), fence}, registerTTLArgs(ttl)...)...)
 	return q
 }
 
+// HealQuestion sets our value on a node that has lost it, if the key is free.
 func HealQuestion(name *LockKey, value string, ttl time.Duration) Question {
 	q := Question{Kind: AskHeal, Value: value, TTL: ttl}
 	q.add("set", name.args.full, value, "nx", "px", CeilMillis(ttl))
 	return q
 }
 
-// ReleaseQuestion tells the first few of the queue; tell says how many. Before that
-// our own place goes to its end; "": we have none.
+// ReleaseQuestion deletes our value and announces it to the first waiters of the queue; tell
+// is their number. Before that, our own entry of the queue, place, moves to its end; "":
+// we have none.
 func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, tell int, place string) Question {
 	q := Question{Kind: AskRelease, Value: value, TTL: ttl}
 	args := []any{value, name.args.channel}
@@ -151,7 +163,7 @@ func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, tell int, p
 	return q
 }
 
-// RollbackQuestion is a release that announces nothing: nobody held the lock.
+// RollbackQuestion deletes our value without an announcement: nobody held the lock.
 func RollbackQuestion(name *LockKey, value string, ttl time.Duration) Question {
 	q := Question{Kind: AskRollback, Value: value, TTL: ttl}
 	args := []any{value}
@@ -162,6 +174,7 @@ func RollbackQuestion(name *LockKey, value string, ttl time.Duration) Question {
 	return q
 }
 
+// AdoptQuestion replaces the value old of another holder by ours, and raises the register.
 func AdoptQuestion(g *Guard, name *LockKey, old, value string, ttl time.Duration, proposal int64) Question {
 	q := Question{Kind: AskAdopt, Value: value, Back: old, TTL: ttl}
 	least, given := registerMillis(ttl)
@@ -169,6 +182,7 @@ func AdoptQuestion(g *Guard, name *LockKey, old, value string, ttl time.Duration
 	return q
 }
 
+// RestoreQuestion undoes an adoption: it puts old back in place of our value.
 func RestoreQuestion(name *LockKey, old, value string, ttl time.Duration) Question {
 	q := Question{Kind: AskRestore, Value: value, Back: old, TTL: ttl}
 	least, given := registerMillis(ttl)
@@ -176,8 +190,8 @@ func RestoreQuestion(name *LockKey, old, value string, ttl time.Duration) Questi
 	return q
 }
 
-// registerTTLArgs is what the scripts that give a register its life are told of it: nothing, if it
-// is the usual.
+// registerTTLArgs returns the arguments with the register's ttl for the scripts that set it,
+// or nil for the usual one, which the scripts know.
 func registerTTLArgs(ttl time.Duration) []any {
 	if ttl <= RegisterSlack {
 		return nil
@@ -186,20 +200,21 @@ func registerTTLArgs(ttl time.Duration) []any {
 	return []any{least, given}
 }
 
-// TouchQuestion gives the register a life.
+// ExpireRegisterQuestion gives the register a ttl.
 func ExpireRegisterQuestion(name *LockKey, ttl time.Duration) Question {
 	q := Question{Kind: AskExpireRegister, TTL: ttl}
 	q.eval(touchScript, name, registerTTLArgs(ttl)...)
 	return q
 }
 
+// InspectQuestion reads the holder, the ttl, the register and the queue, and changes nothing.
 func InspectQuestion(name *LockKey) Question {
 	q := Question{Kind: AskInspect}
 	q.evalOn(inspectScript, name.withQueue())
 	return q
 }
 
-// LookQuestion asks for what is left of the lock's ttl, and nothing else.
+// LookQuestion reads only the remaining ttl of the lock.
 func LookQuestion(name *LockKey) Question {
 	q := Question{Kind: askLook}
 	q.add("pttl", name.args.full)

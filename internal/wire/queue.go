@@ -5,33 +5,34 @@ import (
 	"time"
 )
 
-// The questions about the queue of waiters on the nodes.
+// This file has the questions about the queue of waiters on the nodes.
 
 const (
-	// turnLife is how long a place counts that is not refreshed, where it decides on
-	// turns: so long a waiter that died holds the others up.
+	// TurnLife is how long an entry of the queue counts without a refresh if the queue
+	// decides who is next. A waiter that died delays the others for that time.
 	TurnLife = 2 * time.Second
 
-	// turnEvery is the longest pause between refreshes then: two fit into turnLife, and
-	// what is left is for the way. Shorter, a wait of ten seconds costs more than 25
-	// commands to a node.
+	// TurnEvery is the longest pause between refreshes in that case: two fit into TurnLife,
+	// and the rest is for the network. With a shorter pause a wait of ten seconds costs
+	// more than 25 commands to a node.
 	TurnEvery = 800 * time.Millisecond
 
-	// placeLife is how long a place counts otherwise: two refreshes, at pollHeard. One
-	// whose connection is gone is passed over at once.
+	// entryLife is how long an entry counts otherwise: two refreshes, at the pause of a
+	// subscribed waiter's polls. A waiter whose connection is gone is skipped at once.
 	entryLife = 12 * time.Second
 
-	// queueLife is the ttl of a queue, so that unused names leave nothing behind.
+	// queueLife is the ttl of the queue itself, so that unused names leave nothing behind.
 	queueLife = 15 * time.Second
 
-	// tellWaiters is to how many a release is announced: the first tries at once, the
-	// second looks a moment later, in case that the first is not well. With one, nobody
-	// may be told by a majority: while a place moves, the nodes' queues differ by it.
+	// NotifyCount is the number of waiters to which a release is announced. The first tries
+	// at once; the second looks a moment later, in case the first is not alive. With one,
+	// it could happen that no waiter is notified by a majority: while an entry moves, the
+	// queues of the nodes differ.
 	NotifyCount = 2
 )
 
-// TurnQuestion is an acquire that minds the queue. ticket 0: it does not queue, and may
-// only stand there as place.
+// TurnQuestion is an acquire that respects the queue: it grants only if no other entry is
+// before ours. If ticket is 0, it does not enter the queue; place may be there already.
 func TurnQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, proposal int64, place string, ticket int64) Question {
 	q := Question{Kind: AskTurn, Value: value, TTL: ttl}
 	t := ""
@@ -43,8 +44,8 @@ func TurnQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, prop
 	return q
 }
 
-// WaitQuestion queues a place, or refreshes it; behind: at the end of the queue, also
-// if it has one before.
+// WaitQuestion enters place into the queue, or refreshes it. If behind is set, the entry
+// moves to the end of the queue if it is there already.
 func WaitQuestion(name *LockKey, place string, behind bool) Question {
 	q := Question{Kind: AskWait}
 	t := ""
@@ -55,8 +56,8 @@ func WaitQuestion(name *LockKey, place string, behind bool) Question {
 	return q
 }
 
-// LeaveQuestion takes a place off the queue. value is what is announced where the lock
-// is free: a new one every time, for who hears it acts once for each.
+// LeaveQuestion removes place from the queue and, if the lock is free, announces value to the
+// first waiters. value must be new each time, because waiters act once per value.
 func LeaveQuestion(name *LockKey, place, value string, tell int) Question {
 	q := Question{Kind: AskLeave}
 	q.evalOn(leaveScript, []any{name.args.full, name.args.queue, name.args.expiry}, place, name.args.channel, tell, value)

@@ -9,25 +9,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Reply is what a node's answer to a question means.
+// A Reply is the meaning of a node's answer to a question, or of its absence.
 type Reply struct {
 	Answer  Answer
-	Fenced  bool      // yes, and the register moved from below the proposal to it
+	Fenced  bool      // yes, and the register rose from below the proposal to it
 	Missing bool      // no: nothing is stored there
-	Holder  string    // no: the value that is
-	Score   int64     // raise, inspect: the register as it was met
-	TTL     int64     // inspect, look, turn: milliseconds to live
-	Before  int       // turn, wait: how many queue before us
-	Queue   *[]string // inspect: the places, first to last
+	Holder  string    // no: the value that is stored there
+	Score   int64     // raise, inspect: the register as the node had it
+	TTL     int64     // inspect, look, wait, turn: the remaining ttl, ms; -1: no ttl. turn, if queued: of the entry in front
+	Before  int       // turn, wait: the number of entries before ours
+	Queue   *[]string // inspect: the entries, first to last
 	Clock   int64     // turn, wait: the node's time, µs since 1970
 	Stored  bool      // our value may be on the node because of this
-	Sent    bool      // it left for the node: only then may it have been executed
-	Silent  bool      // it left, and no answer came: it may be executed any time later
+	Sent    bool      // the question was sent; otherwise it was certainly not executed
+	Silent  bool      // it was sent and not answered: it may be executed at any later time
 	Err     *NodeError
 }
 
-// Again reports that the node executed nothing but would in the other form: with
-// the script's text, or without GET.
+// WantsOtherForm reports whether the node executed nothing, but would execute the question in
+// its other form: with the script as text, or SET NX without GET. asText and plain say in
+// which form it was sent.
 func (r Reply) WantsOtherForm(q *Question, asText, plain bool) bool {
 	switch {
 	case r.Err == nil || r.Silent || !r.Sent:
@@ -38,7 +39,8 @@ func (r Reply) WantsOtherForm(q *Question, asText, plain bool) bool {
 	return q.Kind == AskAcquire && !plain && strings.HasPrefix(r.Err.Text, "ERR syntax")
 }
 
-// Read turns the commands' results into a reply. plain: as in args.
+// Read returns the Reply to a question from the results of its commands. plain is as in
+// Args; exec is the error of the whole pipeline.
 func (q *Question) Read(cmds []Command, plain bool, exec error) Reply {
 	v, err := result(&cmds[0], exec)
 	if q.Guarded() {
@@ -76,7 +78,7 @@ func (q *Question) Read(cmds []Command, plain bool, exec error) Reply {
 }
 
 // readAcquire reads SET K v NX GET PX (nil: ours; else the holder's value) and
-// ZADD GT CH (1: the register was below the proposal and is it now).
+// ZADD GT CH (1: the register was below the proposal and equals it now).
 func readAcquire(v any, err error, zadd *Command, plain bool, exec error, value string) Reply {
 	var r Reply
 	switch {
@@ -99,15 +101,15 @@ func readAcquire(v any, err error, zadd *Command, plain bool, exec error, value 
 	}
 	r.Sent = true
 	if r.Answer == No {
-		// Our own value in the way was put there by a second delivery that somebody
-		// else made (a proxy, a server listed twice): never a yes, but ours to remove.
+		// If the value in the way is our own, the command was delivered twice by something
+		// else (a proxy, a server listed twice). That is never a yes, but ours to remove.
 		r.Stored = r.Holder == value
 		return r
 	}
 	r.Stored = true
 	moved, err := result(zadd, exec)
 	switch {
-	case err != nil: // a register of another type, or the connection broke in between
+	case err != nil: // the register is of another type, or the connection broke between the commands
 		e, _ := Explain(err)
 		return Reply{Answer: Unknown, Sent: true, Stored: true, Err: newFenceError(e)}
 	case moved == int64(1):
@@ -116,10 +118,12 @@ func readAcquire(v any, err error, zadd *Command, plain bool, exec error, value 
 	return r
 }
 
+// newFenceError returns e as an error about the fence register.
 func newFenceError(e *NodeError) *NodeError {
 	return &NodeError{Text: "fence register: " + e.Text, Cause: e.Cause, Transient: e.Transient}
 }
 
+// readRaise reads the reply of lua/raise.lua.
 func readRaise(v any, err error) Reply {
 	if err != nil {
 		return failed(AskRaise, err)
@@ -148,7 +152,7 @@ func readRaise(v any, err error) Reply {
 	return unexpected(AskRaise, v)
 }
 
-// readGrant reads what lua/acquire.lua and lua/adopt.lua say.
+// readGrant reads the replies of lua/acquire.lua and lua/adopt.lua.
 func readGrant(k Kind, v any, err error, value string) Reply {
 	if err != nil {
 		return failed(k, err)
@@ -172,7 +176,7 @@ func readGrant(k Kind, v any, err error, value string) Reply {
 	return unexpected(k, v)
 }
 
-// readLook reads PTTL: -2 for what is free, -1 for what has no end.
+// readLook reads PTTL: -2 if there is no key, -1 if the key has no ttl.
 func readLook(v any, err error) Reply {
 	if err != nil {
 		return failed(askLook, err)
@@ -187,7 +191,8 @@ func readLook(v any, err error) Reply {
 	return Reply{Answer: No, TTL: left, Sent: true}
 }
 
-// readWait reads what PTTL says, how many are before us, and the node's time.
+// readWait reads the reply of lua/wait.lua: PTTL, the number of entries before ours, and the
+// node's time.
 func readWait(v any, err error) Reply {
 	if err != nil {
 		return failed(AskWait, err)
@@ -206,6 +211,7 @@ func readWait(v any, err error) Reply {
 	return r
 }
 
+// readTurn reads the reply of lua/turn.lua: granted, held by another, or behind another entry.
 func readTurn(v any, err error, value string) Reply {
 	if err != nil {
 		return failed(AskTurn, err)
@@ -239,18 +245,18 @@ func readTurn(v any, err error, value string) Reply {
 		r.Holder = who
 		r.Stored = who == value // as in readAcquire
 	case int64(2):
-		r.Err = NewNodeError("the turn of "+HolderName(who), nil)
+		r.Err = NewNodeError("queued behind "+HolderName(who), nil)
 	default:
 		return unexpected(AskTurn, v)
 	}
 	return r
 }
 
-// readOwner reads the answer of the scripts that act only on our own value.
+// readOwner reads the replies of the scripts that act only on our own value.
 func readOwner(k Kind, v any, err error) Reply {
 	if err != nil {
 		r := failed(k, err)
-		if strings.HasPrefix(r.Err.Text, "WRONGTYPE") { // surely not our value
+		if strings.HasPrefix(r.Err.Text, "WRONGTYPE") { // certainly not our value
 			r.Answer = No
 		}
 		return r
@@ -266,6 +272,7 @@ func readOwner(k Kind, v any, err error) Reply {
 	return unexpected(k, v)
 }
 
+// readInspect reads the reply of lua/inspect.lua.
 func readInspect(v any, err error) Reply {
 	if err != nil {
 		return failed(AskInspect, err)
@@ -303,19 +310,20 @@ func readInspect(v any, err error) Reply {
 	return r
 }
 
-// MaxToken is the greatest token: 2^53-1, the last integer that a register, a
-// double, counts by ones to.
+// MaxToken is the greatest token, 2^53-1. A register is a double, which has all integers up
+// to 2^53 but not beyond.
 const MaxToken = 1<<53 - 1
 
-// ReadScore reads a register. Redis gives a double: as text below RESP3 and from
-// scripts, with all its digits.
+// ReadScore reads a register. Redis sends it as a double, or below RESP3 and from scripts as
+// text with all digits. It returns an error for what is not a number and for a register from
+// which no greater token can be made.
 func ReadScore(v any) (int64, *NodeError) {
 	var f float64
 	switch v := v.(type) {
 	case string:
 		var err error
 		if f, err = strconv.ParseFloat(v, 64); err != nil {
-			return 0, &NodeError{Text: "fence register is no number: " + strconv.Quote(Clip(v))}
+			return 0, &NodeError{Text: "fence register is not a number: " + strconv.Quote(Clip(v))}
 		}
 	case float64:
 		f = v
@@ -325,7 +333,7 @@ func ReadScore(v any) (int64, *NodeError) {
 		return 0, &NodeError{Text: fmt.Sprintf("fence register is a %T", v)}
 	}
 	if !(f < MaxToken) { // also NaN
-		return 0, &NodeError{Text: fmt.Sprintf("fence register is %v, the last number before 2^53 or beyond: remove it", f)}
+		return 0, &NodeError{Text: fmt.Sprintf("fence register is %v, no greater token is possible below 2^53: delete it", f)}
 	}
 	if f < 0 {
 		return 0, nil // whatever it was, every token is above it

@@ -2,27 +2,28 @@ package wire
 
 import _ "embed"
 
-// A script runs inside a node as one step. The first line of each file states
-// its contract. Scripts must not begin with a #! line: Redis refuses such a
-// script when it is out of memory, and a release must not be refused then.
+// A script runs on a node as one atomic step. The first line of each file states its
+// contract. Scripts must not begin with a #! line: Redis refuses such a script when it is
+// out of memory, and a release must not be refused then.
 type script struct {
 	name       string
 	body       string
 	sha        string
-	shaArg     any     // as an argument
-	guarded    *script // what it is under a restart guard; nil: the same
-	underGuard bool    // it is what another is under a guard
+	shaArg     any     // sha as an argument
+	guarded    *script // its form under a restart guard; nil: it grants nothing and has none
+	underGuard bool    // it is the guarded form of another script
 }
 
+// newScript returns the script of that name, whose SHA-1 must be in scriptSHA.
 func newScript(name, body string) *script {
 	sha := scriptSHA[name]
 	return &script{name: name, body: body, sha: sha, shaArg: sha}
 }
 
-// scriptSHA holds the SHA-1 of each script's text, by which EVALSHA names it. They are
-// constants because a process that runs with GODEBUG=fips140=only may not compute a
-// SHA-1. A wrong one would run an older script that the server still knows:
-// TestScriptSHAs compares them all with the files, and prints the lines to put here.
+// scriptSHA has the SHA-1 of each script's text, by which EVALSHA names it. They are
+// constants because a process that runs with GODEBUG=fips140=only must not compute a
+// SHA-1. With a wrong one a server could run an older script that it still knows:
+// TestScriptSHAs compares all with the files, and prints the lines to put here.
 var scriptSHA = map[string]string{
 	"acquire":         "4bb36acad777aac42c4cf17c88758cfd3151ad2d",
 	"guarded acquire": "903f91a521d2e497f19f561676860e997eee932e",
@@ -40,7 +41,8 @@ var scriptSHA = map[string]string{
 	"leave":           "9b1d671e4ecc91abe07cde69355ecfd38b3826cf",
 }
 
-// newGrant is newScript for one that may grant a lock, which a guard may go before.
+// newGrant is newScript for a script that may grant a lock. Its guarded form has
+// lua/guard.lua in front.
 func newGrant(name, body string) *script {
 	s := newScript(name, body)
 	s.guarded = newScript("guarded "+name, guardLua+body)

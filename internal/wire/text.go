@@ -9,9 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// What texts say of a value, a key and a time; and the errors that no node's error may
-// be taken for.
-
+// The errors of the library that callers match with errors.Is. They are here because no
+// error of a node may match them; the root exports them under the same names.
 var (
 	ErrHeld     = errors.New("redlock: held by another")
 	ErrNoQuorum = errors.New("redlock: no quorum")
@@ -19,7 +18,7 @@ var (
 	ErrClosed   = errors.New("redlock: locker closed")
 )
 
-// Short prints a duration with as many digits as a reader has use for.
+// Short returns a duration as text with the digits that are useful to a reader.
 func Short(d time.Duration) string {
 	switch {
 	case d >= time.Second:
@@ -34,10 +33,11 @@ func Short(d time.Duration) string {
 	return d.String()
 }
 
-// UUIDLen is the length of a uuid's text, which ends every value of ours.
+// UUIDLen is the length of the text of a uuid, with which every value of this library ends.
 const UUIDLen = 36
 
-// LabelOf is the part of a value of ours before its uuid; "": the value is not ours.
+// LabelOf returns the label of a value, or "" if the value does not have the form of this
+// library.
 func LabelOf(value string) string {
 	if IsOurs(value) {
 		return value[:len(value)-UUIDLen-1]
@@ -45,13 +45,13 @@ func LabelOf(value string) string {
 	return ""
 }
 
-// Ours reports whether a value is "label:uuid".
+// IsOurs reports whether a value has the form that this library stores, "label:uuid".
 func IsOurs(value string) bool {
 	i := len(value) - UUIDLen - 1
 	return i >= 0 && value[i] == ':' && uuid.Validate(value[i+1:]) == nil
 }
 
-// HolderName is what texts say of who stored a value: nothing of it but its label.
+// HolderName returns the name of a holder for texts. It reveals only the label of the value.
 func HolderName(value string) string {
 	if IsOurs(value) {
 		return quoteValue(LabelOf(value))
@@ -59,10 +59,10 @@ func HolderName(value string) string {
 	return "another client"
 }
 
-// NoTTL is told of a key that never expires: every lock library sets a ttl.
+// NoTTL is the text for a key that never expires.
 const NoTTL = "no ttl: not set by a lock library"
 
-// Clip bounds what a key or a value takes of an error's text.
+// Clip returns s, shortened to about 200 bytes for use in an error text.
 func Clip(s string) string {
 	const most = 200
 	if len(s) <= most {
@@ -75,7 +75,7 @@ func Clip(s string) string {
 	return s[:cut] + "..."
 }
 
-// quoteValue shows a label plainly where it is plain, and quoted where it is not.
+// quoteValue returns s for use in a text: clipped, and quoted if it is empty or not printable.
 func quoteValue(s string) string {
 	s = Clip(s)
 	for _, r := range s {
@@ -89,7 +89,7 @@ func quoteValue(s string) string {
 	return s
 }
 
-// An Answer is a node's answer. The zero value is none: it has not answered.
+// An Answer is a node's answer. The zero value, Pending, means that there is none yet.
 type Answer uint8
 
 const (

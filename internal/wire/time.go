@@ -5,56 +5,56 @@ import (
 	"time"
 )
 
-// Times as the nodes are told them.
-
 const (
-	// maxTTL keeps px below 2^31 ms (24.8 days), which some proxies parse into 32
-	// bits: a larger one would come out as a lock of a few seconds, or as none.
+	// MaxTTL keeps ttls below 2^31 ms (24.8 days), because some proxies parse them into 32
+	// bits: a larger ttl would become one of a few seconds, or none.
 	MaxTTL = 24 * 24 * time.Hour
 
-	// roundTrips is the least a node is given, in its own measured round trips:
-	// one for the answer, two for a retransmission of the first segment or a
-	// stall of the scheduler. Below that a far node is suspected for its distance.
+	// RoundTrips is the least time that a node is given to answer, in measured round trips:
+	// one for the answer, and two for a retransmission of the first segment or a stall of
+	// the scheduler. With less, a distant node would count as down because of its distance.
 	RoundTrips = 3
 
-	// registerLife is how long a fence register outlives the last word on its
-	// lock. Where it expires, tokens grow only if the clients' wall clocks differ
-	// by less than this. Halved, clocks may differ by half a day, not a whole one.
+	// RegisterLife is how long a fence register outlives the last command about its lock.
+	// After it has expired, tokens grow only if the clients' wall clocks differ by less than
+	// this. If it is halved, they may differ by half a day instead of a whole one.
 	RegisterLife = 24 * time.Hour
 
-	// registerSlack is how much of registerLife may be over before a register is
-	// given all of it anew: not every release of the same lock then has to, which is
-	// a fifth of its cost on the server. It shortens what registerLife allows.
+	// RegisterSlack is how much of RegisterLife may have passed before the register's ttl is
+	// set again. Without it every release would set the ttl, which is a fifth of its cost on
+	// the server. It is subtracted from what RegisterLife allows.
 	RegisterSlack = time.Hour
 )
 
-// A Patience bounds one node's answer: base, or three of its round trips if that
-// is more, but never more than limit, beyond which the answer could not be used.
+// A Patience bounds the wait for one node's answer: Base, or RoundTrips of its round trips if
+// that is more, but in that case at most Limit, beyond which the answer would be useless.
 type Patience struct{ Base, Limit time.Duration }
 
+// With returns the time to wait for a node with this round trip; 0: it is not known.
 func (p Patience) With(rtt time.Duration) time.Duration {
 	return max(p.Base, min(RoundTrips*rtt, p.Limit))
 }
 
-// Px is ttl in whole milliseconds as Redis takes it, rounded up: a key that
-// lives longer than we count on only makes others wait.
+// CeilMillis returns a ttl in whole milliseconds as Redis takes it, rounded up: a key that
+// lives longer than its holder assumes only makes others wait.
 func CeilMillis(ttl time.Duration) int64 {
 	return int64((ttl + time.Millisecond - 1) / time.Millisecond)
 }
 
-// registerPX is the life that a fence register is given, in milliseconds from now,
-// where it has less than least. It is the same for all ttls up to registerSlack, and
-// the scripts know it. Below 2^31 as well, which takes a few hours from the registers
-// of the longest ttls: a proxy that cut it would make PEXPIRE delete the register.
+// registerMillis returns the ttl of a fence register, given, which the scripts set if the
+// remaining one is less than least; both in milliseconds. They are the same for all ttls
+// up to RegisterSlack, and the scripts know these. given stays below 2^31 as well, which
+// takes a few hours from the registers of the longest ttls: if a proxy truncated it,
+// PEXPIRE would delete the register.
 func registerMillis(ttl time.Duration) (least, given int64) {
 	given = min(CeilMillis(max(ttl, RegisterSlack)+RegisterLife), math.MaxInt32)
 	return given - CeilMillis(RegisterSlack), given
 }
 
-// ExpiresIn is for how long a key is there of which PTTL says ms: up to a millisecond
-// more, and without a ttl for ever.
+// ExpiresIn returns the longest time that a key may still exist for which PTTL has replied
+// ms: up to a millisecond more. For a key without a ttl it returns MaxTTL.
 func ExpiresIn(ms int64) time.Duration {
-	if ms < 0 || ms > MaxTTL.Milliseconds() { // no end, or a stranger's that no Duration can say
+	if ms < 0 || ms > MaxTTL.Milliseconds() { // no ttl, or one of a foreign client that is beyond a Duration
 		return MaxTTL
 	}
 	return time.Duration(ms+1) * time.Millisecond

@@ -281,7 +281,7 @@ func TestTryAcquireMindsTheQueueAndIsNotInIt(t *testing.T) {
 		}
 		_, err := other.TryAcquire(s.Ctx, job, time.Second)
 		s.Is("TryAcquire while another waits", err, redlock.ErrHeld)
-		s.Says(err, "the turn of a")
+		s.Says(err, "queued behind a")
 		for i := range 3 {
 			if got := s.queue(i); !slices.Equal(got, []string{"a"}) {
 				s.Errorf("queue of node %d: got %v, want a", i, got)

@@ -264,7 +264,7 @@ func TestValuesOfOtherClientsAreNotTold(t *testing.T) {
 				s.Do(i, "ZADD", jobExpiry, fmt.Sprint(s.Node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits")
 			}
 			if _, err = l.TryAcquire(s.Ctx, job, time.Second); fair {
-				s.Says(err, "the turn of another client")
+				s.Says(err, "queued behind another client")
 				note(err)
 			}
 			for _, text := range printed {

@@ -6,23 +6,21 @@ import (
 	"strings"
 )
 
-// What a node stands for, what its server says of itself, and what to do about it.
-
 // A NodeKind is what a Node stands for.
 type NodeKind uint8
 
 const (
-	KindUnknown   NodeKind = iota // it does not tell
+	KindUnknown   NodeKind = iota // not known
 	KindSingle                    // one server at a time
-	KindCluster                   // a Redis Cluster: it places keys by their hash slots
-	KindRing                      // several servers: it places keys by a hash of its own
-	KindPipeliner                 // an auto-pipeliner, over a client or a cluster; a Ring has none
+	KindCluster                   // a Redis Cluster, which places keys by their hash slots
+	KindRing                      // several servers; the client places keys by a hash of its own
+	KindPipeliner                 // an auto-pipeliner over a client or a cluster; a Ring has none
 )
 
-// An Introduction is what a server tells of itself on first contact.
+// An Identity is what a server says of itself on first contact.
 type Identity struct {
 	RunID   string
-	Replica *NodeError // it is one, of which master; nil: it is none, or does not tell
+	Replica *NodeError // set, with the master's address, if the server is a replica
 }
 
 // IdentifyCommands returns the INFO commands that a lane sends in front of its first
@@ -43,8 +41,8 @@ const SubscribeConfirmed = "subscribe"
 // PingCommand returns a PING, by which a lane finds out whether a node replies again.
 func PingCommand() Command { return NewCommand([]any{"ping"}) }
 
-// Introduce reads INFO server and, if it was asked for, INFO replication; nil: not
-// answered. A server that answers without a run_id, or refuses, is taken as it is.
+// ReadIdentity reads the replies to IdentifyCommands. It returns nil if the server did not
+// answer. A server that refuses INFO, or answers without a run_id, is accepted as it is.
 func ReadIdentity(server, replication *Command, exec error) *Identity {
 	v, err := result(server, exec)
 	if err != nil {
@@ -76,7 +74,7 @@ func ReadIdentity(server, replication *Command, exec error) *Identity {
 
 var errReplica = errors.New("replica")
 
-// infoField is a field of an answer to INFO; "": it is not there.
+// infoField returns a field of a reply to INFO, or "" if there is no such field.
 func infoField(text, name string) string {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {
@@ -86,9 +84,10 @@ func infoField(text, name string) string {
 	return ""
 }
 
-// Advise adds to what a server said what to do about it, where it says that it is no
-// independent master. Time does not heal that; but a cluster's client follows a MOVED
-// itself, as a wrapper of unknown kind may, and what it lets through passes.
+// Advise adds to an error reply what to do about it if the reply shows that the server is
+// not an independent master. Other errors are returned unchanged. A MOVED from a single
+// client is not transient. A cluster's client follows MOVED itself, as a wrapper of
+// unknown kind may, so that a MOVED that they let through is.
 func (k NodeKind) Advise(e *NodeError) *NodeError {
 	if e == nil || k == KindCluster {
 		return e

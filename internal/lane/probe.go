@@ -1,0 +1,178 @@
+package lane
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+)
+
+// This file is the prober: a goroutine that runs while the node is down or anything is
+// owed to it. It sends PINGs until the node answers one. It then sends the owed commands
+// (owed.go) and puts the node back into use.
+
+const (
+	// probeFirst and probeMax are the shortest and the longest pause between PINGs to a
+	// node that is down. They are short because the node should be used again within a
+	// second of coming back.
+	probeFirst = 10 * time.Millisecond
+	probeMax   = 200 * time.Millisecond
+
+	// maxProbes bounds the PINGs without an answer. Each occupies a connection until
+	// the client's own timeout.
+	maxProbes = 3
+)
+
+// ensureProbe starts the prober if it is not running. It needs ln.mu.
+func (ln *Lane) ensureProbe() {
+	if !ln.probing && !ln.closed {
+		ln.probing = true
+		go ln.probeLoop()
+	}
+}
+
+// wakeProbe ends the current pause of the prober, if it is running. It needs ln.mu.
+func (ln *Lane) wakeProbe() {
+	if ln.probing {
+		select {
+		case ln.probeWake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// A pong is the result of one PING.
+type pong struct {
+	sent time.Time
+	err  error
+	took time.Duration
+}
+
+// probeLoop sends PINGs until the node is used and nothing is owed to it, or the lane
+// closes. If a PING hangs, another one is sent beside it, up to maxProbes.
+func (ln *Lane) probeLoop() {
+	pongs := make(chan pong, maxProbes) // room for all, so that no sender blocks
+	open := 0
+	pause := probeFirst
+	for {
+		if open < maxProbes {
+			open++
+			go func(sent time.Time) {
+				err := ping(ln.Node)
+				pongs <- pong{sent: sent, err: err, took: time.Since(sent)}
+			}(time.Now())
+		}
+		p, ok := ln.awaitPong(pongs, max(pause, ln.pingPatience()))
+		if ok {
+			open--
+		}
+		switch {
+		case ok && p.alive():
+			done, wait := ln.resume(p)
+			if done {
+				return
+			}
+			pause = probeFirst
+			ln.probePause(wait)
+		default:
+			pause = min(2*pause, probeMax)
+			if ok { // the PING failed at once; otherwise awaitPong has waited that long
+				ln.probePause(pause)
+			}
+		}
+		select {
+		case <-ln.stopping:
+			return
+		default:
+		}
+	}
+}
+
+// ping sends one PING and waits for its answer.
+func ping(node Client) (err error) {
+	defer wire.RecoverTo(&err)
+	c := wire.PingCommand()
+	if err := node.Process(context.Background(), &c); err != nil {
+		return err
+	}
+	return c.Err() // waits: a deferred auto-pipeliner has only queued the command so far
+}
+
+// alive reports whether the node replied. Error replies such as LOADING and NOAUTH count.
+func (p pong) alive() bool {
+	if p.err == nil {
+		return true
+	}
+	_, said := wire.Explain(p.err)
+	return said
+}
+
+// awaitPong waits for the result of any PING under way. ok is false if there was none
+// within limit (or before a wake-up or the end).
+func (ln *Lane) awaitPong(pongs <-chan pong, limit time.Duration) (p pong, ok bool) {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case p = <-pongs:
+		return p, true
+	case <-t.C:
+	case <-ln.probeWake: // the node answered something else: send another PING now
+	case <-ln.stopping:
+	}
+	return p, false
+}
+
+// pingPatience returns how long to wait for a PING before another one is sent: a few round
+// trips, within the bounds of the pauses.
+func (ln *Lane) pingPatience() time.Duration {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	return min(max(wire.RoundTrips*ln.rtt, probeFirst), probeMax)
+}
+
+// probePause waits until the pause has passed, the node has answered something, or the lane
+// closes.
+func (ln *Lane) probePause(pause time.Duration) {
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ln.probeWake:
+	case <-ln.stopping:
+	}
+}
+
+// resume acts on an answered PING: it sends what became owed before the PING left, and then
+// puts the node back into use. It reports whether the prober is done and, if it is not,
+// how long it has to wait before the next PING.
+func (ln *Lane) resume(p pong) (done bool, wait time.Duration) {
+	for {
+		ln.mu.Lock()
+		batch := ln.dueNow(p.sent, time.Now())
+		ln.mu.Unlock()
+		if len(batch) == 0 {
+			break
+		}
+		if !ln.sendDue(batch) {
+			return false, probeFirst
+		}
+	}
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.down != nil {
+		// The failure may be later than the PING, which then says nothing about it.
+		if ln.stuck >= maxStuck || ln.downSince.After(p.sent) {
+			return false, probeFirst
+		}
+		ln.down = nil
+		if ln.rtt == 0 || p.took < ln.rtt {
+			ln.rtt = max(p.took, 1)
+		}
+	}
+	if ln.owed.len() > 0 { // a repetition, or what became owed since the PING left
+		return false, ln.nextDue(time.Now())
+	}
+	ln.probing = false
+	ln.notifyIdle()
+	return true, 0
+}
