@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -100,7 +101,7 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, 
 	}()
 	for {
 		lock, err := l.attempt(ctx, e)
-		if err != nil && ctx.Err() == nil && e.attempt < maxTies && tied(err) {
+		if err != nil && ctx.Err() == nil && e.attempt < wait.MaxTies && tied(err) {
 			if l.pause(ctx, l.patience(e.ttl).Base/tieSpread) == nil {
 				continue
 			}
@@ -111,21 +112,14 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, 
 	}
 }
 
-const (
-	// maxTies is how often TryAcquire tries where several took parts of a majority
-	// at the same instant, so that nobody has it: without a second try such a tie
-	// reads as held, and the run of a job that all tried for is skipped by all.
-	maxTies = 4
-
-	// tieSpread: the pause after a tie is up to this part of the node timeout, a few
-	// round trips of a near node; with a ttl of 10 s, 10 ms.
-	tieSpread = 100
-)
+// tieSpread: the pause after a tie is up to this part of the node timeout, a few round trips
+// of a near node; with a ttl of 10 s, 10 ms.
+const tieSpread = 100
 
 // tied reports whether an attempt failed though no single holder had a majority.
 func tied(err error) bool {
 	var q *QuorumError
-	return errors.As(err, &q) && q.Err == ErrHeld && isTie(q.Round)
+	return errors.As(err, &q) && q.Err == ErrHeld && wait.IsTie(q.Round.Holder(), votesOf(q.Round))
 }
 
 // Acquire takes the lock key for ttl, waiting for it until ctx is done. The callers
@@ -173,7 +167,6 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 // inLine waits and tries until there is a lock, or an error. vain is for Observe: the wait
 // ended without a try that would tell of it.
 func (l *Locker) inLine(ctx context.Context, e *acquireCall) (lock *Lock, vain *Round, err error) {
-	e.waiter.turn.came = e.began.at
 	l.queues.join(e)
 	defer func() { l.leaveQueue(e, lock != nil) }()
 	for {

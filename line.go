@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/pubsub"
+	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// The lines: who waits in this Locker, in which order, and who speaks for them. What
-// the first of a line waits for is in wait.go.
+// The local queues: which callers of this Locker wait, in which order, and who speaks for
+// them. What the first of them does is in wait.go, and when it does it in internal/wait.
 
 const (
 	// maxHandovers is how often in a row a lock is handed to the next in the same line
@@ -31,6 +32,7 @@ const (
 type waitQueues struct {
 	l           *Locker
 	subscribers []*pubsub.Subscriber // one per node; nil: it can not be heard
+	rules       wait.Rules
 
 	mu        sync.Mutex            // before a subscriber's mu
 	queues    map[string]*waitQueue // by full key
@@ -40,55 +42,32 @@ type waitQueues struct {
 	closed    bool
 }
 
-// A waitQueue is where the line for one key stands, and what is known of the lock.
-// Guarded by waits.mu.
+// A waitQueue is where the callers that wait for one key stand, and the plan of the first of
+// them. Guarded by waitQueues.mu.
 type waitQueue struct {
 	name        *wire.LockKey
 	first, last *waiter
-	label       string      // of its place: that of the first caller to stand here
+	plan        wait.Plan   // when the leader asks again
+	label       string      // of the entry: that of the first caller to stand here
 	entry       string      // in the nodes' queues; "": none yet
-	channel     string      // on which it is told; "": the subscribers were not asked to listen
-	queued      bool        // the place may be in a queue
+	channel     string      // on which the entry is notified; "": the subscribers were not asked to listen
+	queued      bool        // the entry may be in a queue
 	behind      bool        // it is to go to the end of it
 	dequeue     *quorumCall // takes it off; what queues it again goes after that
 	handed      int         // how often in a row the lock was handed on in this line
-	emptySince  time.Time   // when the last one left the line
+	emptySince  time.Time   // when the last caller left
 
-	due             bool      // the lock may be free: the leader is to try
-	at              time.Time // when else the leader acts
-	try             bool      // by trying; else by looking
-	asked           time.Time // when the last question that found it held began
-	foreign         bool      // its holder may not announce the release
-	vain            bool      // the last look told nothing, and so a try follows
-	announced       [maxAnnounced]announcement
-	oldest          int           // which of heard is overwritten next
-	subscribedBy    uint64        // nodes whose announcements are heard, as bits
-	subscribedSince time.Time     // since when these are a majority; zero: they are not
-	pace            time.Duration // how long the last try took
-	lastRound       *QuorumError  // what the line's last decided round came to; nil: none, or has says more
-	wonBy           *quorumCall   // the round by which a caller of the line got the lock; nil: none since
-	freeing         string        // the value of the lock of ours whose release began last
-	clock           int64         // fair: the nodes' time
-	clockReadAt     time.Time     // fair: when it was
+	lastRound *QuorumError // what the line's last decided round came to; nil: none, or wonBy says more
+	wonBy     *quorumCall  // the round by which a caller of the line got the lock; nil: none since
+	freeing   string       // the value of the lock of ours whose release began last
 }
 
-// An announcement is a value whose release some nodes have announced.
-type announcement struct {
-	value    string
-	nodes    uint64   // as bits
-	firsts   uint64   // of these, where we are the first to be told
-	notified notified // what was done about it
+// wake wakes the leader, if yes, and if there is one.
+func (r *waitQueue) wake(yes bool) {
+	if yes && r.first != nil {
+		r.first.poke()
+	}
 }
-
-// notified is how a majority announced a value to us.
-type notified uint8
-
-const (
-	notifiedNone   notified = iota
-	notifiedSome            // not by a majority, yet
-	notifiedSecond          // others are to go before us
-	notifiedFirst
-)
 
 // A waiter is one caller's place in a line. Guarded by waits.mu.
 type waiter struct {
@@ -96,12 +75,11 @@ type waiter struct {
 	prev, next *waiter
 	wake       chan struct{} // made before the first wait
 	trying     bool          // acts on a wake: if it gives up, the next one is to
-	ties       int           // tries in a row that were ties
 	gone       bool          // it has given up
 	call       *acquireCall  // whose name, ttl and label do not change
 	attempt    *quorumCall   // handed to it; it is to be claimed
 	proposal   int64         // of that
-	turn       turn          // fair
+	met        wait.Caller   // its ties and its ticket
 }
 
 func (m *waiter) poke() {
@@ -113,6 +91,7 @@ func (m *waiter) poke() {
 
 func newWaitQueues(l *Locker) *waitQueues {
 	w := &waitQueues{l: l, queues: make(map[string]*waitQueue), byChannel: make(map[string]*waitQueue), subscribers: make([]*pubsub.Subscriber, len(l.lanes))}
+	w.rules = wait.Rules{Need: majority(len(l.lanes)), Fair: l.opt.Fair, OwnRetry: l.opt.Retry != nil, Retry: defaultRetry, RetryFirst: retryFirst, RetryMost: retryMost, Rand: l.rand.float}
 	for i, ln := range l.lanes {
 		if ln.Kind == wire.KindRing {
 			continue // a subscription there is to one shard, and panics without any
@@ -152,16 +131,16 @@ func (w *waitQueues) join(e *acquireCall) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m, name := &e.waiter, e.name
-	m.call = e
+	m.call, m.met = e, wait.NewCaller(e.began.at)
 	r := w.queues[name.Full]
 	if r == nil {
-		r = &waitQueue{name: name, label: e.label}
+		r = &waitQueue{name: name, label: e.label, plan: wait.NewPlan(&w.rules)}
 		w.queues[name.Full] = r
 	}
 	m.queue, m.prev = r, r.last
 	if r.last == nil {
 		r.first = m
-		r.due = true
+		r.plan.Freed()
 	} else {
 		r.last.next = m
 	}
@@ -209,7 +188,9 @@ func (w *waitQueues) leaveQueue(e *acquireCall) *quorumCall {
 		m.next.prev = m.prev
 	}
 	m.prev, m.next = nil, nil
-	r.due = r.due || m.trying
+	if m.trying {
+		r.plan.Freed()
+	}
 	if r.first == nil {
 		r.lastRound, r.wonBy, r.freeing = nil, nil, "" // nobody keeps it up to date from now on
 	}
@@ -220,7 +201,7 @@ func (w *waitQueues) leaveQueue(e *acquireCall) *quorumCall {
 	switch {
 	case r.first != nil && led:
 		if w.l.opt.Fair {
-			w.succeed(r)
+			r.plan.Succeed(&r.first.met, time.Now(), w.l.now().at)
 		}
 		r.first.poke()
 	case r.first != nil:
@@ -308,14 +289,14 @@ func (w *waitQueues) handOver(k *Lock) (next *quorumCall, place string) {
 	shorter := m.call.ttl < k.ttl-start.since(k.start)
 	if m.gone || m.trying || m.wake == nil || proposal == 0 || shorter || r.handed >= maxHandovers {
 		r.handed = 0
-		w.actBy(r, time.Now().Add(tieLook*r.pace+w.l.spread(time.Millisecond)))
+		r.wake(r.plan.AfterOthers(time.Now()))
 		return nil, r.entry
 	}
 	value := m.call.label + ":" + w.l.rand.uuid()
 	b := w.l.newQuorumCall(OpAcquire, r.name, wire.AcquireQuestion(w.l.guard, r.name, value, m.call.ttl, proposal), start, acquireDecided)
 	b.q.Patience = w.l.patience(m.call.ttl)
 	m.attempt, m.proposal, m.trying = b, proposal, true
-	r.due = false
+	r.plan.Handed()
 	r.handed++
 	r.queued = r.entry != "" // nobody else was told: if this fails, leaving tells them
 	return b, ""
@@ -354,7 +335,7 @@ func (w *waitQueues) entry(e *acquireCall) string {
 	return w.entryOf(r)
 }
 
-// entryOf is the room's place, which has a name from now on. Needs w.mu.
+// entryOf returns the local queue's entry, which has a name from now on. Needs w.mu.
 func (w *waitQueues) entryOf(r *waitQueue) string {
 	if r.entry == "" {
 		r.entry = r.label + ":" + w.l.rand.uuid()
