@@ -9,14 +9,15 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// Waiting. Callers of Acquire for one key form a FIFO queue, and its first, the leader,
-// talks to the nodes. It tries, and where the lock is held it takes an entry in the nodes'
-// queues and waits until a majority of them announced the release of one and the same
-// value, whoever stored it, until the ttl that it knows of has passed, or until a pause has
-// passed, for announcements can be lost. Then it tries again, or looks first. The plan of
-// that is internal/wait's; this file asks the questions and reports what happened.
+// Waiting. The callers of Acquire that wait for one key form a FIFO queue. Only its head, the
+// leader, talks to the nodes. It tries to acquire the lock. If the lock is held, the leader
+// takes an entry in the nodes' queues and waits until one of these happens: a majority of the
+// nodes announces the release of the same value, whoever stored it; the ttl that the leader
+// has seen passes; or a pause passes, because announcements can be lost. Then it tries again,
+// or looks first. Package internal/wait decides when; this file asks the nodes and tells the
+// plan what they replied.
 
-// listen has the releases of a key announced to its line. Needs w.mu.
+// listen subscribes to the announcements of a key's releases. Needs w.mu.
 func (w *waitQueues) listen(r *waitQueue) {
 	if r.channel != "" {
 		return
@@ -30,8 +31,8 @@ func (w *waitQueues) listen(r *waitQueue) {
 	}
 }
 
-// Subscribed is told by a subscriber that announcements on a channel are heard from now on, or
-// not any more.
+// Subscribed implements pubsub.Listener: node i's announcements on a channel are heard from now
+// on, or no longer.
 func (w *waitQueues) Subscribed(i int, channel string, yes bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,7 +41,7 @@ func (w *waitQueues) Subscribed(i int, channel string, yes bool) {
 	}
 }
 
-// Announced is told by a subscriber what node i announced on a channel.
+// Announced implements pubsub.Listener: node i announced text on a channel.
 func (w *waitQueues) Announced(i int, channel, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,9 +50,10 @@ func (w *waitQueues) Announced(i int, channel, text string) {
 	}
 }
 
-// released is told that a lock of our own was released. Who waits here is told as
-// everybody is, in turn, unless it cannot hear that; or nobody is, for the lock was
-// handed on, and the attempt was over before: it had overtaken the release.
+// released wakes the leader after a lock of this Locker was released, if no announcement will.
+// That is so where announcements are not heard, and where the release was quiet because the
+// lock was handed on, but the attempt had already failed: it had overtaken the release.
+// Otherwise the leader is told in turn, like every other waiter.
 func (w *waitQueues) released(name *wire.LockKey, quiet bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,8 +64,8 @@ func (w *waitQueues) released(name *wire.LockKey, quiet bool) {
 	}
 }
 
-// next is what a waiter does next, and how long it pauses before; negative: until it
-// is woken.
+// next returns what a waiter does next, and for wait.Wait how long it pauses; a negative pause
+// lasts until it is woken.
 func (w *waitQueues) next(m *waiter) (wait.Act, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,8 +85,8 @@ func (w *waitQueues) next(m *waiter) (wait.Act, time.Duration) {
 	return act, pause
 }
 
-// wait returns when the caller is to try: it is first in line and the lock may be
-// free. An error says that the caller's ctx or Close ended the wait.
+// wait returns nil once the caller is the leader and has to try. An error says that the
+// caller's ctx or Close ended the wait.
 func (l *Locker) wait(ctx context.Context, e *acquireCall) error {
 	var timer *time.Timer
 	var over <-chan time.Time
@@ -98,7 +100,7 @@ func (l *Locker) wait(ctx context.Context, e *acquireCall) error {
 				return err
 			}
 			continue
-		case pause < 0: // somebody else looks at the clock
+		case pause < 0: // the leader has the timer
 		case timer == nil:
 			timer = time.NewTimer(pause)
 			defer timer.Stop()
@@ -117,8 +119,8 @@ func (l *Locker) wait(ctx context.Context, e *acquireCall) error {
 	}
 }
 
-// lookIfFree asks the nodes how long the lock is still held, and takes or keeps a place in
-// their queues, if what is told to it would be heard.
+// lookIfFree asks the nodes how long the lock is still held. If announcements are heard, it
+// also takes or keeps the entry in their queues.
 func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall) error {
 	if err := l.usable(ctx, e); err != nil {
 		return err
@@ -138,8 +140,8 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall) error {
 	return nil
 }
 
-// stillHeld notes for the error of the call what a look knows beside the last try, or
-// without one: whether the lock ever expires. A try knows by whom it is held.
+// stillHeld keeps what a look adds to the error of the call: whether the lock ever expires. A
+// try, if there was one, knows the holder.
 func (l *Locker) stillHeld(e *acquireCall, b *quorumCall) {
 	switch q, _ := l.lastKnown(e); {
 	case q == nil:
@@ -152,8 +154,8 @@ func (l *Locker) stillHeld(e *acquireCall, b *quorumCall) {
 	}
 }
 
-// question is what the leader looks by: from its place in the queues, if it would hear
-// what is announced to that.
+// question returns the leader's look, which queues if announcements to the entry would be
+// heard.
 func (w *waitQueues) question(e *acquireCall) wire.Question {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,7 +168,7 @@ func (w *waitQueues) question(e *acquireCall) wire.Question {
 	return wire.WaitQuestion(e.name, r.entry, behind)
 }
 
-// lookDecided: yes is free, no is held.
+// lookDecided reports whether a majority says the same: yes is free, no is held.
 func lookDecided(t tally) bool { return decide(t.n, t.yes, t.no) != pending || t.open() == 0 }
 
 // looked tells the plan what a look showed.
@@ -177,7 +179,7 @@ func (w *waitQueues) looked(e *acquireCall, b *quorumCall) {
 	defer w.mu.Unlock()
 	r := e.waiter.queue
 	if t.refused() {
-		w.listen(r) // a caller that leads after one that got the lock has not tried yet
+		w.listen(r) // a leader that follows one that won looks before it has tried
 	}
 	r.plan.Looked(&wait.Looked{
 		Start: b.start.at, Held: t.refused(), Free: t.yes >= t.need(), FreeIn: b.freeIn(),
@@ -210,8 +212,8 @@ func (b *quorumCall) replies() []wait.Reply {
 	return all
 }
 
-// endless reports that the key has no ttl on so many nodes that it never becomes free on
-// a majority. Only looks and turns ask for it.
+// endless reports whether the key has no ttl on so many nodes that it never becomes free on a
+// majority. Only looks and turns read the ttl.
 func (b *quorumCall) endless() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -224,9 +226,9 @@ func (b *quorumCall) endless() bool {
 	return b.tally.n-n < b.tally.need()
 }
 
-// tried draws the conclusion from a leader's try. An attempt that its ctx ended came
-// to none: then the next in line is to try, and so it is where time does not heal what
-// stands in the way, for nobody waits for that.
+// tried tells the plan how the leader's try ended. A try that ctx ended has no result, and
+// after an error that time does not heal the caller does not wait. In both cases the caller
+// keeps trying set, so that the next caller tries when this one leaves.
 func (w *waitQueues) tried(ctx context.Context, e *acquireCall, k *Lock, err error) {
 	var q *QuorumError
 	if k == nil && (ctx.Err() != nil || e.permanent || !errors.As(err, &q)) {
@@ -241,7 +243,7 @@ func (w *waitQueues) tried(ctx context.Context, e *acquireCall, k *Lock, err err
 	r := e.waiter.queue
 	e.waiter.trying = false
 	now := time.Now()
-	if k != nil { // for whoever is next
+	if k != nil { // for the next leader
 		if w.l.opt.Fair {
 			r.plan.Learn(e.call.standing())
 		}
@@ -264,7 +266,7 @@ func (w *waitQueues) tried(ctx context.Context, e *acquireCall, k *Lock, err err
 	r.plan.Lost(&e.waiter.met, &lost, now)
 }
 
-// votesOf returns a round's votes as ties are told by them.
+// votesOf returns a round's votes in the form that package wait reads.
 func votesOf(r Round) []wait.Vote {
 	votes := make([]wait.Vote, len(r.Votes))
 	for i, v := range r.Votes {
@@ -273,8 +275,8 @@ func votesOf(r Round) []wait.Vote {
 	return votes
 }
 
-// longestPause is what Options.Retry returns. No lock may be held: it is the caller's
-// function, which may block or panic.
+// longestPause returns what Options.Retry returns, at least a millisecond. No mutex may be
+// held: Retry is the user's function, which may block or panic.
 func (l *Locker) longestPause(e *acquireCall) time.Duration {
 	retry := l.opt.Retry
 	if retry == nil {
@@ -283,8 +285,8 @@ func (l *Locker) longestPause(e *acquireCall) time.Duration {
 	return max(retry(e.attempt+e.looks), time.Millisecond)
 }
 
-// askTurn is the acquire of one attempt with Options.Fair. Without an entry in the nodes'
-// queues it minds those of others.
+// askTurn returns the question of one attempt with Options.Fair. An attempt without an entry
+// in the nodes' queues respects those of others all the same.
 func (l *Locker) askTurn(e *acquireCall, value string, proposal int64) wire.Question {
 	entry := ""
 	queued, ticket := e.waiter.met.Place()
@@ -294,7 +296,7 @@ func (l *Locker) askTurn(e *acquireCall, value string, proposal int64) wire.Ques
 	return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, entry, ticket)
 }
 
-// turnDecided has a majority reply, also where fewer noes would rule a yes out, as half
+// turnDecided waits for the replies of a majority, also where fewer noes rule a yes out, as half
 // of an even number does: only a majority shows a standing.
 func turnDecided(t tally) bool {
 	return acquireDecided(t) && (t.yes+t.no >= t.need() || t.open() == 0)
