@@ -427,7 +427,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-net", rule: "the pause stays as a net under the announcements", why: "others who come announce their releases, too",
-		patches: []patch{{"internal/wait/plan.go", "keep := pollHeard - p.rules.Spread(pollHeard/pollSpread)", "keep := time.Hour"}},
+		patches: []patch{{"internal/wait/plan.go", "keep := pollHeard - p.rules.spread(pollHeard/pollSpread)", "keep := time.Hour"}},
 		test:    "TestNothingDependsOnAnnouncements",
 	},
 	{

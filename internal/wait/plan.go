@@ -65,14 +65,14 @@ type Rules struct {
 
 func (r *Rules) majority(nodes uint64) bool { return bits.OnesCount64(nodes) >= r.Need }
 
-// Spread returns a random part of d.
-func (r *Rules) Spread(d time.Duration) time.Duration {
+// spread returns a random part of d.
+func (r *Rules) spread(d time.Duration) time.Duration {
 	return time.Duration(r.Rand() * float64(d))
 }
 
 // retryPause returns a pause between half of longest and longest.
 func (r *Rules) retryPause(longest time.Duration) time.Duration {
-	return longest - r.Spread(longest/2)
+	return longest - r.spread(longest/2)
 }
 
 // A Plan says when the leader of the callers that wait for a key acts next. It is guarded
@@ -189,7 +189,7 @@ func (p *Plan) Announced(node int, text string, now time.Time) (wake bool) {
 		// that no majority tells any of them, and then these are all that know of the
 		// release. Tickets order every queue alike, so with Fair this cannot happen.
 		if !p.rules.Fair {
-			return p.actBy(now.Add(2*tieLook*p.pace + p.rules.Spread(2*lookSpread)))
+			return p.actBy(now.Add(2*tieLook*p.pace + p.rules.spread(2*lookSpread)))
 		}
 	}
 	return false
@@ -198,7 +198,7 @@ func (p *Plan) Announced(node int, text string, now time.Time) (wake bool) {
 // AfterOthers has the leader look once those that were told first have had time to try. It
 // reports whether the leader is to be woken.
 func (p *Plan) AfterOthers(now time.Time) (wake bool) {
-	return p.actBy(now.Add(tieLook*p.pace + p.rules.Spread(lookSpread)))
+	return p.actBy(now.Add(tieLook*p.pace + p.rules.spread(lookSpread)))
 }
 
 // Won notes a try that got the lock, which began at start, for the next leader. That one takes
@@ -230,9 +230,9 @@ func (p *Plan) Lost(c *Caller, l *Lost, now time.Time) {
 		p.lostTurn(c, l, tie, now)
 	case tie && winsTieBreak(l.Votes, l.Mine):
 		// All who tied see the same votes, and only one of them goes on at once.
-		p.at, p.try = now.Add(p.rules.Spread(took)), true
+		p.at, p.try = now.Add(p.rules.spread(took)), true
 	case tie:
-		p.at, p.try = now.Add(tieLook*took+p.rules.Spread(took)), false
+		p.at, p.try = now.Add(tieLook*took+p.rules.spread(took)), false
 	case !l.Held || c.ties > 0 || p.vain:
 		// Also where looks are refused, because of the queue's type for example: tries and
 		// looks would follow each other without a pause.
@@ -273,7 +273,7 @@ func (p *Plan) Looked(l *Looked, now time.Time) {
 func (p *Plan) poll(longest time.Duration, expiry, now time.Time) {
 	pause := p.rules.retryPause(longest)
 	if p.wasSubscribedAt(p.asked) {
-		keep := pollHeard - p.rules.Spread(pollHeard/pollSpread)
+		keep := pollHeard - p.rules.spread(pollHeard/pollSpread)
 		if !p.rules.OwnRetry && !p.foreign || keep < pause {
 			pause = keep // whoever asks less often loses the entry in the queues, and is not told
 		}

@@ -1,11 +1,11 @@
 package wait
 
-// MaxTies is how often in a row several takers may take parts of a majority at the same
-// instant, so that nobody has it, before that no longer counts as a tie: for TryAcquire in
-// tries, for a waiter in rounds. Without a second try such a tie would read as held, and the
-// run of a job that all tried for would be skipped by all. Halved, two of a few takers may
-// still tie. Without a bound a state that lasts, such as leftovers on a minority beside a
-// node that is down, is retried without a pause.
+// MaxTies bounds ties in a row, in tries. In a tie several callers take parts of a majority at
+// the same instant, so that nobody has it. TryAcquire tries up to MaxTies times: without a
+// second try a tie would read as held, and the run of a job that all tried for would be skipped
+// by all. For a waiter, a tie after MaxTies others no longer counts as one: leftovers on a
+// minority beside a node that is down look like a tie for as long as they last, and would be
+// retried without a pause. Halved, TryAcquire more often reports a free lock as held.
 const MaxTies = 4
 
 // A Vote is what one node replied to a try.
@@ -14,8 +14,8 @@ type Vote struct {
 	Holder string // the value of another that it has; "": none
 }
 
-// IsTie reports that several took parts of a majority, and none has it. holder is the value
-// that a majority has, or "".
+// IsTie reports whether several callers took parts of a majority, and none has it. holder is
+// the value that a majority of the nodes has, or "".
 func IsTie(holder string, votes []Vote) bool {
 	if holder != "" {
 		return false

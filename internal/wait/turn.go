@@ -146,7 +146,7 @@ func (p *Plan) lostTurn(c *Caller, l *Lost, tie bool, now time.Time) {
 	s := l.Standing
 	p.Learn(s)
 	c.answered = s.Answered
-	pause := wire.TurnEvery - p.rules.Spread(wire.TurnEvery/turnSpread)
+	pause := wire.TurnEvery - p.rules.spread(wire.TurnEvery/turnSpread)
 	if !p.wasSubscribedAt(p.asked) || p.rules.OwnRetry || !s.Answered {
 		pause = min(pause, p.rules.retryPause(l.Longest))
 	}
@@ -156,7 +156,7 @@ func (p *Plan) lostTurn(c *Caller, l *Lost, tie bool, now time.Time) {
 		c.ticket = p.ticket(c.came)
 		pause = 0
 	case tie: // the others' rollbacks are on their way
-		pause = min(pause, tieLook*s.Took+p.rules.Spread(s.Took))
+		pause = min(pause, tieLook*s.Took+p.rules.spread(s.Took))
 	case s.FreeIn > 0:
 		c.free = 0
 		pause = min(pause, s.FreeIn)
