@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -106,7 +107,7 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, 
 	}()
 	for {
 		lock, err := l.attempt(ctx, e)
-		if err != nil && ctx.Err() == nil && e.attempt < maxTies && tied(err) {
+		if err != nil && ctx.Err() == nil && e.attempt < wait.MaxTies && tied(err) {
 			if l.pause(ctx, l.patience(e.ttl).Base/tieSpread) == nil {
 				continue
 			}
@@ -117,21 +118,14 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, 
 	}
 }
 
-const (
-	// maxTies bounds the attempts of TryAcquire while several callers split the nodes
-	// so that none has a majority. Without a second attempt such a tie reads as held,
-	// and a job that all of them try to run is skipped by all.
-	maxTies = 4
-
-	// tieSpread divides the node timeout into the longest pause after a tie, a few
-	// round trips of a near node: 10 ms with a ttl of 10 s.
-	tieSpread = 100
-)
+// tieSpread divides the node timeout into the longest pause after a tie, a few round trips
+// of a near node: 10 ms with a ttl of 10 s.
+const tieSpread = 100
 
 // tied reports whether an attempt failed although nobody else had a majority.
 func tied(err error) bool {
 	var q *QuorumError
-	return errors.As(err, &q) && q.Err == ErrHeld && isTie(q.Round)
+	return errors.As(err, &q) && q.Err == ErrHeld && wait.IsTie(q.Round.Holder(), votesOf(q.Round))
 }
 
 // Acquire acquires the lock for ttl, and waits for it until ctx is done.
@@ -179,7 +173,6 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 // inLine waits and tries until it has the lock or an error. vain, if not nil, is a round
 // for Observe: the wait ended without an attempt that reported it.
 func (l *Locker) inLine(ctx context.Context, e *acquireCall) (lock *Lock, vain *Round, err error) {
-	e.waiter.turn.came = e.began.at
 	l.queues.join(e)
 	defer func() { l.leaveQueue(e, lock != nil) }()
 	for {

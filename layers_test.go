@@ -17,12 +17,13 @@ const (
 )
 
 // The layers of the library, by folder: which packages of this module each may import.
-// Imports point one way: wire <- lane <- root, wire <- pubsub <- root.
+// Imports point one way: wire <- lane <- root, wire <- pubsub <- root, wire <- wait <- root.
 var layers = map[string][]string{
 	".":               nil, // not checked: the root stands on top
 	"internal/wire":   {},
 	"internal/lane":   {"internal/wire"},
 	"internal/pubsub": {"internal/wire"},
+	"internal/wait":   {"internal/wire"},
 }
 
 // commandWords are the names of the Redis commands that the library sends. Outside of

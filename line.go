@@ -6,116 +6,97 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/pubsub"
+	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// The lines: who waits in this Locker, in which order, and who speaks for them. What
-// the first of a line waits for is in wait.go.
+// The local queues: which callers of this Locker wait, in which order, and who speaks for
+// them. What the first of them does is in wait.go, and when it does it in internal/wait.
 
 const (
-	// maxHandovers is how often in a row a lock is handed to the next in the same line
-	// before it is released for others. More is faster, for a hand-over takes one round
-	// and a release two; and the others wait longer.
+	// maxHandovers is how often in a row a lock is handed to the next caller in the same
+	// local queue before it is released for other Lockers. A hand-over takes one round, a
+	// release and an acquire take two. Halved, throughput under contention falls; doubled,
+	// other Lockers wait twice as long.
 	maxHandovers = 16
 
-	// linger is how long announcements are listened to after the last waiter left:
-	// under contention another will come soon.
+	// linger is how long a subscription is kept after the last waiter left: under contention
+	// another comes soon. Halved, more waits begin by subscribing.
 	linger = 10 * time.Second
 
-	// maxBefore bounds how many are counted of those who stand before a caller that gives
-	// up: where thousands do so at once, each would walk the whole line.
+	// maxBefore is how many callers at most are counted before one that gives up, for its
+	// error: where thousands give up at once, each would walk the whole queue. Halved, the
+	// error of a caller behind more than 50 is less exact.
 	maxBefore = 100
 )
 
-// A waitQueues is the lines of a Locker, by key, and its subscribers.
+// A waitQueues holds the local queues of a Locker, by key, and its subscribers.
 type waitQueues struct {
 	l           *Locker
-	subscribers []*pubsub.Subscriber // one per node; nil: it can not be heard
+	subscribers []*pubsub.Subscriber // one per node; nil: its client cannot subscribe
+	rules       wait.Rules
 
 	mu        sync.Mutex            // before a subscriber's mu
 	queues    map[string]*waitQueue // by full key
-	byChannel map[string]*waitQueue // by the channel that is listened to
+	byChannel map[string]*waitQueue // by the channel that is subscribed to
 	sweep     *time.Timer
-	sweeping  bool // there are queues without a line
+	sweeping  bool // there are queues without a caller
 	closed    bool
 }
 
-// A waitQueue is where the line for one key stands, and what is known of the lock.
-// Guarded by waits.mu.
+// A waitQueue is the FIFO queue of the callers that wait for one key, with the plan of the
+// first of them, the leader. Guarded by waitQueues.mu.
 type waitQueue struct {
 	name        *wire.LockKey
 	first, last *waiter
-	label       string      // of its place: that of the first caller to stand here
-	entry       string      // in the nodes' queues; "": none yet
-	channel     string      // on which it is told; "": the subscribers were not asked to listen
-	queued      bool        // the place may be in a queue
-	behind      bool        // it is to go to the end of it
-	dequeue     *quorumCall // takes it off; what queues it again goes after that
-	handed      int         // how often in a row the lock was handed on in this line
-	emptySince  time.Time   // when the last one left the line
+	plan        wait.Plan   // when the leader asks again
+	label       string      // of the entry: that of the first caller in this queue
+	entry       string      // the name of our entry in the nodes' queues; "": none yet
+	channel     string      // on which the entry is notified; "": not subscribed to
+	queued      bool        // the entry may be in a node's queue
+	behind      bool        // the next look moves the entry to the end
+	dequeue     *quorumCall // removes the entry; a question that queues it again is sent after it
+	handed      int         // how often in a row the lock was handed on in this queue
+	emptySince  time.Time   // when the last caller left
 
-	due             bool      // the lock may be free: the leader is to try
-	at              time.Time // when else the leader acts
-	try             bool      // by trying; else by looking
-	asked           time.Time // when the last question that found it held began
-	foreign         bool      // its holder may not announce the release
-	vain            bool      // the last look told nothing, and so a try follows
-	announced       [maxAnnounced]announcement
-	oldest          int           // which of heard is overwritten next
-	subscribedBy    uint64        // nodes whose announcements are heard, as bits
-	subscribedSince time.Time     // since when these are a majority; zero: they are not
-	pace            time.Duration // how long the last try took
-	lastRound       *QuorumError  // what the line's last decided round came to; nil: none, or has says more
-	wonBy           *quorumCall   // the round by which a caller of the line got the lock; nil: none since
-	freeing         string        // the value of the lock of ours whose release began last
-	clock           int64         // fair: the nodes' time
-	clockReadAt     time.Time     // fair: when it was
+	lastRound *QuorumError // the result of the queue's last decided round; nil: none, or wonBy says more
+	wonBy     *quorumCall  // the round by which a caller of the queue got the lock; nil: none since
+	freeing   string       // the value of the lock of ours whose release began last
 }
 
-// An announcement is a value whose release some nodes have announced.
-type announcement struct {
-	value    string
-	nodes    uint64   // as bits
-	firsts   uint64   // of these, where we are the first to be told
-	notified notified // what was done about it
+// wake wakes the leader if yes is set and there is one.
+func (r *waitQueue) wake(yes bool) {
+	if yes && r.first != nil {
+		r.first.poke()
+	}
 }
 
-// notified is how a majority announced a value to us.
-type notified uint8
-
-const (
-	notifiedNone   notified = iota
-	notifiedSome            // not by a majority, yet
-	notifiedSecond          // others are to go before us
-	notifiedFirst
-)
-
-// A waiter is one caller's place in a line. Guarded by waits.mu.
+// A waiter is one caller's place in a local queue. Guarded by waitQueues.mu.
 type waiter struct {
 	queue      *waitQueue
 	prev, next *waiter
 	wake       chan struct{} // made before the first wait
-	trying     bool          // acts on a wake: if it gives up, the next one is to
-	ties       int           // tries in a row that were ties
+	trying     bool          // it acts on a wake: if it gives up, the next caller has to
 	gone       bool          // it has given up
 	call       *acquireCall  // whose name, ttl and label do not change
-	attempt    *quorumCall   // handed to it; it is to be claimed
+	attempt    *quorumCall   // handed to it and not claimed yet
 	proposal   int64         // of that
-	turn       turn          // fair
+	met        wait.Caller   // its ties and its ticket
 }
 
 func (m *waiter) poke() {
 	select {
 	case m.wake <- struct{}{}:
-	default: // it will look anyway; also where it has not begun to wait
+	default: // it was woken already, or has not begun to wait: it asks the plan in any case
 	}
 }
 
 func newWaitQueues(l *Locker) *waitQueues {
 	w := &waitQueues{l: l, queues: make(map[string]*waitQueue), byChannel: make(map[string]*waitQueue), subscribers: make([]*pubsub.Subscriber, len(l.lanes))}
+	w.rules = wait.Rules{Need: majority(len(l.lanes)), Fair: l.opt.Fair, OwnRetry: l.opt.Retry != nil, Retry: defaultRetry, RetryFirst: retryFirst, RetryMost: retryMost, Rand: l.rand.float}
 	for i, ln := range l.lanes {
 		if ln.Kind == wire.KindRing {
-			continue // a subscription there is to one shard, and panics without any
+			continue // it would subscribe to one shard, and panics without any
 		}
 		if s, ok := ln.Node.(pubsub.Client); ok {
 			w.subscribers[i] = pubsub.New(i, s, w)
@@ -124,7 +105,7 @@ func newWaitQueues(l *Locker) *waitQueues {
 	return w
 }
 
-// close ends listening. It returns what waits for the subscribers' goroutines.
+// close ends the subscriptions. It returns a function that waits for the subscribers' goroutines.
 func (w *waitQueues) close() (ended func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,35 +127,35 @@ func (w *waitQueues) close() (ended func()) {
 	}
 }
 
-// join puts a caller at the end of the line for a key. Alone there it is to try at
-// once.
+// join puts a caller at the end of the local queue for its key. A caller that is alone there
+// tries at once.
 func (w *waitQueues) join(e *acquireCall) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m, name := &e.waiter, e.name
-	m.call = e
+	m.call, m.met = e, wait.NewCaller(e.began.at)
 	r := w.queues[name.Full]
 	if r == nil {
-		r = &waitQueue{name: name, label: e.label}
+		r = &waitQueue{name: name, label: e.label, plan: wait.NewPlan(&w.rules)}
 		w.queues[name.Full] = r
 	}
 	m.queue, m.prev = r, r.last
 	if r.last == nil {
 		r.first = m
-		r.due = true
+		r.plan.Freed()
 	} else {
 		r.last.next = m
 	}
 	r.last = m
 }
 
-// leaveQueue takes a caller out of the line, wherever it stands. Acquire defers it, so
-// that it runs however Acquire ends: a release can hand an attempt to the caller until
-// the caller is marked as gone here, and an attempt that was handed to it by then and
-// not claimed is undone here.
+// leaveQueue takes a caller out of its local queue, wherever it stands. Acquire defers it, so
+// that it runs however Acquire ends. A release can hand an attempt to the caller until the
+// caller is marked as gone here; an attempt that was handed to it by then and not claimed is
+// undone here.
 //
-// If the caller was woken and did not come to an answer, the wake goes to the next one;
-// if there is none in this line, to the next in the nodes' queues.
+// If the caller was woken and its try has no result, the wake goes to the next caller in this
+// queue, or if there is none, to the next entry in the nodes' queues.
 func (l *Locker) leaveQueue(e *acquireCall, won bool) {
 	handed, _ := l.queues.claimed(e, true)
 	defer func() { // also if Observe panics at what decline sends
@@ -182,16 +163,17 @@ func (l *Locker) leaveQueue(e *acquireCall, won bool) {
 			l.expireRegisters(e)
 		}
 		if b := l.queues.leaveQueue(e); b != nil {
-			// After the last attempt there and its rollback: what may be free is told then.
+			// After the last attempt and its rollback: what is free then is announced.
 			b.send(e.call, l.lastCleanup(e.name))
 		}
 	}()
-	if handed != nil { // before the next one tries: that goes after the rollback
+	if handed != nil { // before the next caller tries, which is sent after the rollback
 		l.decline(e, handed)
 	}
 }
 
-// leaveQueue returns what takes the line's place off the queues, if it was the last one.
+// leaveQueue returns the call that removes the entry from the nodes' queues, if e was the last
+// caller.
 func (w *waitQueues) leaveQueue(e *acquireCall) *quorumCall {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -209,18 +191,20 @@ func (w *waitQueues) leaveQueue(e *acquireCall) *quorumCall {
 		m.next.prev = m.prev
 	}
 	m.prev, m.next = nil, nil
-	r.due = r.due || m.trying
+	if m.trying {
+		r.plan.Freed()
+	}
 	if r.first == nil {
-		r.lastRound, r.wonBy, r.freeing = nil, nil, "" // nobody keeps it up to date from now on
+		r.lastRound, r.wonBy, r.freeing = nil, nil, "" // nobody updates them from now on
 	}
 	if m.trying && r.handed > 0 && r.first == nil {
 		w.entryOf(r)
-		r.queued = true // as in handOver, where it had none yet
+		r.queued = true // handOver told nobody, and there may be no entry yet
 	}
 	switch {
 	case r.first != nil && led:
 		if w.l.opt.Fair {
-			w.succeed(r)
+			r.plan.Succeed(&r.first.met, time.Now(), w.l.now().at)
 		}
 		r.first.poke()
 	case r.first != nil:
@@ -242,7 +226,7 @@ func (w *waitQueues) leaveQueue(e *acquireCall) *quorumCall {
 	return nil
 }
 
-// keepRound has everybody in the line know what a decided round of its leader came to.
+// keepRound keeps the result of a leader's decided round for every caller of its queue.
 func (w *waitQueues) keepRound(e *acquireCall, q *QuorumError) {
 	if e.waiter.queue == nil { // TryAcquire and Adopt
 		return
@@ -252,9 +236,9 @@ func (w *waitQueues) keepRound(e *acquireCall, q *QuorumError) {
 	e.waiter.queue.lastRound, e.waiter.queue.wonBy = q, nil
 }
 
-// lastKnown is what is known in the line of why a caller does not have the lock, and how many
-// stand before the caller there; nil: no round was decided. The wait and the attempt are
-// the caller's own.
+// lastKnown returns why a caller does not have the lock, as far as its queue knows, and how many
+// callers are before it, up to maxBefore. The error is nil if no round was decided; its Wait and
+// Attempt are the caller's own.
 func (w *waitQueues) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -266,7 +250,7 @@ func (w *waitQueues) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 	case r.wonBy != nil:
 		q = &QuorumError{Round: r.wonBy.round(), Err: ErrHeld}
 		for i := range q.Round.Votes {
-			if v := &q.Round.Votes[i]; v.Answer == Yes { // to the one, and a no to the next
+			if v := &q.Round.Votes[i]; v.Answer == Yes { // a yes to the winner is a no to this caller
 				v.Answer, v.Holder = No, r.wonBy.q.Value
 			}
 		}
@@ -283,13 +267,13 @@ func (w *waitQueues) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 	return q, before
 }
 
-// handOver prepares an attempt of the next in line, to be sent right behind the release
-// of a lock of this Locker, so that the lock changes hands in one round; nil: it is
-// to be released for all. Both are what they always are: if the attempt overtakes the
-// release, or somebody comes between, it fails. place is the line's place in the nodes'
-// queues, which goes to their end then: who waited longer goes first.
+// handOver prepares an attempt for the leader, to be sent right behind the release of a lock of
+// this Locker, so that the lock changes hands in one round. It returns nil if the lock has to be
+// released for everybody. Both are an ordinary release and an ordinary attempt: if the attempt
+// overtakes the release, or another client comes between, it fails. place is our entry in the
+// nodes' queues, which the release then moves to their end, behind those who waited longer.
 func (w *waitQueues) handOver(k *Lock) (next *quorumCall, place string) {
-	seen := max(k.fence, w.l.registerAhead(k.name)) // it takes the Locker's mu, which goes before ours
+	seen := max(k.fence, w.l.registerAhead(k.name)) // it takes the Locker's mu, which comes before ours
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.queues[k.name.Full]
@@ -303,25 +287,25 @@ func (w *waitQueues) handOver(k *Lock) (next *quorumCall, place string) {
 	m := r.first
 	start := w.l.now()
 	proposal := propose(start, seen)
-	// Others wait for the end of the ttl that they have seen: nobody tells them of one
-	// that ends before.
+	// Others wait until the ttl that they have seen passes: nobody tells them of one that
+	// passes earlier.
 	shorter := m.call.ttl < k.ttl-start.since(k.start)
 	if m.gone || m.trying || m.wake == nil || proposal == 0 || shorter || r.handed >= maxHandovers {
 		r.handed = 0
-		w.actBy(r, time.Now().Add(tieLook*r.pace+w.l.spread(time.Millisecond)))
+		r.wake(r.plan.AfterOthers(time.Now()))
 		return nil, r.entry
 	}
 	value := m.call.label + ":" + w.l.rand.uuid()
 	b := w.l.newQuorumCall(OpAcquire, r.name, wire.AcquireQuestion(w.l.guard, r.name, value, m.call.ttl, proposal), start, acquireDecided)
 	b.q.Patience = w.l.patience(m.call.ttl)
 	m.attempt, m.proposal, m.trying = b, proposal, true
-	r.due = false
+	r.plan.Handed()
 	r.handed++
-	r.queued = r.entry != "" // nobody else was told: if this fails, leaving tells them
+	r.queued = r.entry != "" // nobody else was told: if this fails, leaveQueue tells them
 	return b, ""
 }
 
-// wakeUp has the leader claim what was handed to it.
+// wakeUp wakes the leader to claim the attempt that was handed to it.
 func (w *waitQueues) wakeUp(b *quorumCall) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -330,8 +314,8 @@ func (w *waitQueues) wakeUp(b *quorumCall) {
 	}
 }
 
-// claimed takes what was handed to a waiter; nil: nothing was. last: nothing is to be
-// handed to it any more.
+// claimed takes the attempt that was handed to a waiter, and returns nil if there is none. With
+// last, nothing is handed to the waiter any more.
 func (w *waitQueues) claimed(e *acquireCall, last bool) (*quorumCall, int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -345,7 +329,7 @@ func (w *waitQueues) claimed(e *acquireCall, last bool) (*quorumCall, int64) {
 	return b, m.proposal
 }
 
-// entry is the line's place in the nodes' queues, which it has from now on.
+// entry returns the name of the entry in the nodes' queues for a question that queues it.
 func (w *waitQueues) entry(e *acquireCall) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -354,7 +338,7 @@ func (w *waitQueues) entry(e *acquireCall) string {
 	return w.entryOf(r)
 }
 
-// entryOf is the room's place, which has a name from now on. Needs w.mu.
+// entryOf returns the name of a queue's entry, and names it if need be. Needs w.mu.
 func (w *waitQueues) entryOf(r *waitQueue) string {
 	if r.entry == "" {
 		r.entry = r.label + ":" + w.l.rand.uuid()
@@ -362,9 +346,9 @@ func (w *waitQueues) entryOf(r *waitQueue) string {
 	return r.entry
 }
 
-// dequeueOf is what a question that queues the line has to go after.
+// dequeueOf returns the call after which a question that queues the entry is sent, or nil.
 func (w *waitQueues) dequeueOf(e *acquireCall) *quorumCall {
-	if e.waiter.queue == nil { // TryAcquire stands in no line, and need not wait for a mutex
+	if e.waiter.queue == nil { // TryAcquire does not wait, and need not lock a mutex
 		return nil
 	}
 	w.mu.Lock()
@@ -372,7 +356,7 @@ func (w *waitQueues) dequeueOf(e *acquireCall) *quorumCall {
 	return e.waiter.queue.dequeue
 }
 
-// clear drops the queues that nobody has come to for a while.
+// clear drops the queues that have had no caller for linger, and their subscriptions.
 func (w *waitQueues) clear() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -611,71 +611,6 @@ func plainPassword(s string) bool {
 	return len(s) >= 4
 }
 
-// listening is a Locker with one waiter, who hears what is announced on the channel.
-func listening(t testing.TB, nodes int) (l *Locker, r *waitQueue, channel string) {
-	var all []Node
-	for range nodes {
-		all = append(all, &deafNode{})
-	}
-	l, err := New(Options{}, all...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := l.newAcquireCall(OpAcquire, "jobs/42", time.Second, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.queues.join(e)
-	l.queues.next(&e.waiter) // its first try
-	r = e.waiter.queue
-	l.queues.mu.Lock()
-	defer l.queues.mu.Unlock()
-	l.queues.listen(r)
-	r.due, e.waiter.trying = false, false
-	return l, r, r.channel
-}
-
-// FuzzAnnounced feeds a waiter with announcements: whoever makes them, it is woken only
-// where a majority of the nodes names it as the first to be told of one value.
-func FuzzAnnounced(f *testing.F) {
-	f.Add([]byte("\x001 a\n\x011 a\n"))
-	f.Add([]byte("\x002 a\n\x011 a\n\x021 a\n"))
-	f.Add([]byte("\x00a\n\x01 \n\x021\n\x001 \n\x011 \n"))
-	f.Add([]byte("\x001 a\n\x011 b\n\x021 c\n\x001 d\n\x011 e\n\x021 f\n\x001 g\n\x011 h\n\x021 i\n\x011 a\n"))
-	f.Add([]byte("\xff1 \xff\x00\r\n"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		const nodes = 3
-		l, r, channel := listening(t, nodes)
-		defer l.Close()
-		named := make(map[string]map[int]bool) // by value: who said that we are the first
-		for line := range strings.SplitSeq(string(b), "\n") {
-			if line == "" {
-				continue
-			}
-			i, text := int(line[0])%nodes, line[1:]
-			on := channel
-			if line[0] > 200 {
-				on = channel + "x" // somebody else's
-			}
-			l.queues.Announced(i, on, text)
-			nth, value, ok := strings.Cut(text, " ")
-			if ok && nth == "1" && on == channel {
-				if named[value] == nil {
-					named[value] = make(map[int]bool)
-				}
-				named[value][i] = true
-			}
-			if r.due {
-				if len(named[value]) < 2 || on != channel {
-					t.Fatalf("woken by %q of node %d, of which %d nodes say that it is the first", text, i, len(named[value]))
-				}
-				r.due = false
-			}
-		}
-		l.queues.Subscribed(0, string(b), true) // a channel that it does not know
-	})
-}
-
 // FuzzStatus has nodes say anything to an inspection, a look, a turn.
 func FuzzStatus(f *testing.F) {
 	for k := range byte(4) {
@@ -688,7 +623,10 @@ func FuzzStatus(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		const nodes = 3
 		d := &wiretest.Feed{Bytes: b}
-		l, _, _ := listening(t, nodes)
+		l, err := New(Options{}, &deafNode{}, &deafNode{}, &deafNode{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer l.Close()
 		name, _ := wire.NameKey("", "jobs/42")
 		q := []wire.Question{
@@ -722,7 +660,7 @@ func FuzzStatus(f *testing.F) {
 			t.Errorf("held %v by %q, which %d of %d nodes say", st.Held, st.Value, values[st.Value], nodes)
 		}
 		bl.freeIn()
-		if s := bl.standing(); s.answered && k != wire.AskTurn && k != wire.AskWait {
+		if s := bl.standing(); s.Answered && k != wire.AskTurn && k != wire.AskWait {
 			t.Errorf("a standing by kind %d: %+v", k, s)
 		}
 		for _, v := range st.Round.Votes {
@@ -731,4 +669,18 @@ func FuzzStatus(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Announcements on a channel that nobody waits on are ignored.
+func TestAnUnknownChannelIsIgnored(t *testing.T) {
+	l, err := New(Options{}, &deafNode{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	l.queues.Announced(0, "x", "1 a")
+	l.queues.Subscribed(0, "x", true)
+	if n := len(l.queues.queues); n != 0 {
+		t.Errorf("got %d queues, want none", n)
+	}
 }

@@ -14,6 +14,13 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
+const (
+	job         = harness.Job
+	jobRegister = harness.JobRegister
+	otherValue  = harness.OtherValue
+	oneTrip     = harness.OneTrip
+)
+
 var profileNames = flag.String("profiles", "", "`names` of the simulation's profiles of which TestSchedules draws, separated by commas; all if empty")
 
 // TestSchedules draws random schedules of calls and faults, executes them in the simulation, and judges the promises I1 to

@@ -3,43 +3,21 @@ package redlock
 import (
 	"context"
 	"errors"
-	"math/bits"
-	"slices"
-	"strings"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// Waiting. The callers of Acquire for one key stand in a line, first come first
-// served, and the first of them, the leader, speaks to the nodes: it tries, and
-// where the lock is held it takes a place in the nodes' queues (fair.go) and waits
-// until a majority of them announced the release of one and the same value, whoever's
-// it is, until what it knows of the ttl is over, or until a pause is over, for
-// announcements can be lost. Then it tries again, or looks first. A wake-up is never
-// a grant: it says when to ask.
+// Waiting. The callers of Acquire that wait for one key form a FIFO queue. Only its head, the
+// leader, talks to the nodes. It tries to acquire the lock. If the lock is held, the leader
+// takes an entry in the nodes' queues and waits until one of these happens: a majority of the
+// nodes announces the release of the same value, whoever stored it; the ttl that the leader
+// has seen passes; or a pause passes, because announcements can be lost. Then it tries again,
+// or looks first. Package internal/wait decides when; this file asks the nodes and tells the
+// plan what they replied.
 
-const (
-	// pollHeard is the longest pause between looks at a held lock while announcements
-	// of a majority are heard: the net under them, and what keeps our place. Halved, a
-	// wait costs a node some 39 commands a minute, not 24.
-	pollHeard = 5 * time.Second
-
-	// tieLook is after how many round trips those who lost a tie look whether the one
-	// that goes first has the lock: one for the rollbacks, one for its try, and as
-	// many again for the scheduler. So does whoever is told as the second.
-	tieLook = 4
-
-	// lookFirst is how long a new leader waits before it takes a place in the queues of
-	// a lock that this Locker holds: held for less, it is handed over before.
-	lookFirst = 5 * time.Millisecond
-
-	// maxHeard bounds the announcements of one key that are kept while no majority
-	// has made them.
-	maxAnnounced = 8
-)
-
-// listen has the releases of a key announced to its line. Needs w.mu.
+// listen subscribes to the announcements of a key's releases. Needs w.mu.
 func (w *waitQueues) listen(r *waitQueue) {
 	if r.channel != "" {
 		return
@@ -53,165 +31,76 @@ func (w *waitQueues) listen(r *waitQueue) {
 	}
 }
 
-// Subscribed is told by a subscriber that announcements on a channel are heard from now on, or
-// not any more.
+// Subscribed implements pubsub.Listener: node i's announcements on a channel are heard from now
+// on, or no longer.
 func (w *waitQueues) Subscribed(i int, channel string, yes bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.byChannel[channel]
-	if r == nil {
-		return
-	}
-	if yes {
-		r.subscribedBy |= 1 << i
-	} else {
-		r.subscribedBy &^= 1 << i
-	}
-	now := time.Now()
-	switch most := bits.OnesCount64(r.subscribedBy) >= w.need(); {
-	case most && r.subscribedSince.IsZero():
-		// What was announced before went unheard: subscribe first, then look.
-		r.subscribedSince = now
-		w.actBy(r, now)
-	case !most && !r.subscribedSince.IsZero():
-		r.subscribedSince = time.Time{}
-		w.actBy(r, now.Add(retryFirst))
+	if r := w.byChannel[channel]; r != nil {
+		r.wake(r.plan.Subscribed(i, yes, time.Now()))
 	}
 }
 
-// actBy sees to it that the leader looks no later than at.
-func (w *waitQueues) actBy(r *waitQueue, at time.Time) {
-	if r.first != nil && at.Before(r.at) {
-		r.at, r.try = at, w.l.opt.Fair
-		r.first.poke()
-	}
-}
-
-func (w *waitQueues) need() int { return majority(len(w.l.lanes)) }
-
-// Announced is told by a subscriber what node i announced: which of those who are told we
-// are, and the value that was released.
+// Announced implements pubsub.Listener: node i announced text on a channel.
 func (w *waitQueues) Announced(i int, channel, text string) {
-	nth, value, ok := strings.Cut(text, " ")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.byChannel[channel]
-	if r == nil || !ok {
-		return
-	}
-	a := r.announcement(value)
-	a.nodes |= 1 << i
-	if nth == "1" {
-		a.firsts |= 1 << i
-	}
-	switch {
-	case a.notified < notifiedFirst && bits.OnesCount64(a.firsts) >= w.need():
-		a.notified = notifiedFirst
-		w.freed(r)
-	case a.notified < notifiedSecond && bits.OnesCount64(a.nodes) >= w.need():
-		a.notified = notifiedSecond
-		w.actBy(r, time.Now().Add(tieLook*r.pace+w.l.spread(time.Millisecond)))
-	case a.notified < notifiedSome && !w.l.opt.Fair:
-		// Those who came at one instant stand in another order on every node: it may be
-		// that nobody is told by a majority, and then these are all who know of it.
-		// Tickets order places alike.
-		a.notified = notifiedSome
-		w.actBy(r, time.Now().Add(2*tieLook*r.pace+w.l.spread(2*time.Millisecond)))
+	if r := w.byChannel[channel]; r != nil {
+		r.wake(r.plan.Announced(i, text, time.Now()))
 	}
 }
 
-// released is told that a lock of our own was released. Who waits here is told as
-// everybody is, in turn, unless it cannot hear that; or nobody is, for the lock was
-// handed on, and the attempt was over before: it had overtaken the release.
+// released wakes the leader after a lock of this Locker was released, if no announcement will.
+// That is so where announcements are not heard, and where the release was quiet because the
+// lock was handed on, but the attempt had already failed: it had overtaken the release.
+// Otherwise the leader is told in turn, like every other waiter.
 func (w *waitQueues) released(name *wire.LockKey, quiet bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.queues[name.Full]
-	if r != nil && (r.subscribedSince.IsZero() || quiet && r.first != nil && !r.first.trying) {
-		w.freed(r)
+	if r != nil && (!r.plan.Hears() || quiet && r.first != nil && !r.first.trying) {
+		r.plan.Freed()
+		r.wake(true)
 	}
 }
 
-// announcement is what is known of a value's release; the oldest is forgotten for a
-// new one.
-func (r *waitQueue) announcement(value string) *announcement {
-	for i := range r.announced {
-		if r.announced[i].value == value {
-			return &r.announced[i]
-		}
-	}
-	a := &r.announced[r.oldest]
-	r.oldest = (r.oldest + 1) % maxAnnounced
-	*a = announcement{value: value}
-	return a
-}
-
-// freed wakes the leader: the lock may be free. Also where nobody waits yet, for
-// somebody may just be about to.
-func (w *waitQueues) freed(r *waitQueue) {
-	r.due = true
-	if r.first != nil {
-		r.first.poke()
-	}
-}
-
-// wasSubscribedAt reports whether a release after that would have been heard. What was asked
-// before says nothing of one in between.
-func (r *waitQueue) wasSubscribedAt(asked time.Time) bool {
-	return !r.subscribedSince.IsZero() && !r.subscribedSince.After(asked)
-}
-
-// An act is what a waiter does next.
-type act uint8
-
-const (
-	actWait act = iota + 1
-	actLook
-	actTry
-)
-
-// next is what a waiter does next, and how long it pauses before; negative: until it
-// is woken.
-func (w *waitQueues) next(m *waiter) (act, time.Duration) {
+// next returns what a waiter does next, and for wait.Wait how long it pauses; a negative pause
+// lasts until it is woken.
+func (w *waitQueues) next(m *waiter) (wait.Act, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if m.wake == nil {
 		m.wake = make(chan struct{}, 1)
 	}
-	r := m.queue
-	if r.first != m {
-		return actWait, -1
-	}
-	pause := time.Until(r.at)
 	switch {
+	case m.queue.first != m:
+		return wait.Wait, -1
 	case m.attempt != nil:
-		return actTry, 0
-	case r.due || pause <= 0 && r.try:
-		r.due = false
-		m.trying = true
-		return actTry, 0
-	case pause <= 0:
-		return actLook, 0
+		return wait.Try, 0
 	}
-	return actWait, pause
+	act, pause := m.queue.plan.Next(time.Now())
+	if act == wait.Try {
+		m.trying = true
+	}
+	return act, pause
 }
 
-// wait returns when the caller is to try: it is first in line and the lock may be
-// free. An error says that the caller's ctx or Close ended the wait.
+// wait returns nil once the caller is the leader and has to try. An error says that the
+// caller's ctx or Close ended the wait.
 func (l *Locker) wait(ctx context.Context, e *acquireCall) error {
 	var timer *time.Timer
 	var over <-chan time.Time
 	for {
 		do, pause := l.queues.next(&e.waiter)
 		switch {
-		case do == actTry:
+		case do == wait.Try:
 			return nil
-		case do == actLook:
+		case do == wait.Look:
 			if err := l.lookIfFree(ctx, e); err != nil {
 				return err
 			}
 			continue
-		case pause < 0: // somebody else looks at the clock
+		case pause < 0: // the leader has the timer
 		case timer == nil:
 			timer = time.NewTimer(pause)
 			defer timer.Stop()
@@ -230,8 +119,8 @@ func (l *Locker) wait(ctx context.Context, e *acquireCall) error {
 	}
 }
 
-// lookIfFree asks the nodes how long the lock is still held, and takes or keeps a place in
-// their queues, if what is told to it would be heard.
+// lookIfFree asks the nodes how long the lock is still held. If announcements are heard, it
+// also takes or keeps the entry in their queues.
 func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall) error {
 	if err := l.usable(ctx, e); err != nil {
 		return err
@@ -251,8 +140,8 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall) error {
 	return nil
 }
 
-// stillHeld notes for the error of the call what a look knows beside the last try, or
-// without one: whether the lock ever expires. A try knows by whom it is held.
+// stillHeld keeps what a look adds to the error of the call: whether the lock ever expires. A
+// try, if there was one, knows the holder.
 func (l *Locker) stillHeld(e *acquireCall, b *quorumCall) {
 	switch q, _ := l.lastKnown(e); {
 	case q == nil:
@@ -265,13 +154,13 @@ func (l *Locker) stillHeld(e *acquireCall, b *quorumCall) {
 	}
 }
 
-// question is what the leader looks by: from its place in the queues, if it would hear
-// what is announced to that.
+// question returns the leader's look, which queues if announcements to the entry would be
+// heard.
 func (w *waitQueues) question(e *acquireCall) wire.Question {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := e.waiter.queue
-	if r.subscribedSince.IsZero() {
+	if !r.plan.Hears() {
 		return wire.LookQuestion(e.name)
 	}
 	behind := r.behind
@@ -279,46 +168,52 @@ func (w *waitQueues) question(e *acquireCall) wire.Question {
 	return wire.WaitQuestion(e.name, r.entry, behind)
 }
 
-// lookDecided: yes is free, no is held.
+// lookDecided reports whether a majority says the same: yes is free, no is held.
 func lookDecided(t tally) bool { return decide(t.n, t.yes, t.no) != pending || t.open() == 0 }
 
-// looked draws the conclusion from a look.
+// looked tells the plan what a look showed.
 func (w *waitQueues) looked(e *acquireCall, b *quorumCall) {
 	t, _, _ := b.result()
 	longest := w.l.longestPause(e)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := e.waiter.queue
-	r.vain = !t.refused() && t.yes < t.need()
-	switch s := b.standing(); {
-	case t.refused():
-		w.listen(r) // who comes after one that got the lock has not tried yet
-		r.asked = b.start.at
-		w.pause(r, longest, b.start.at.Add(b.freeIn()))
-	case s.answered && s.before > 0: // those before us were told first
-		r.at, r.try = time.Now().Add(min(time.Duration(s.before)*(tieLook*r.pace+time.Millisecond), retryMost)), true
-	default: // free, or a try tells why it can not be had
-		r.at, r.try = time.Time{}, true
+	if t.refused() {
+		w.listen(r) // a leader that follows one that won looks before it has tried
 	}
+	r.plan.Looked(&wait.Looked{
+		Start: b.start.at, Held: t.refused(), Free: t.yes >= t.need(), FreeIn: b.freeIn(),
+		Longest: longest, Standing: b.standing(),
+	}, time.Now())
 }
 
-// freeIn is after how long a majority of the nodes may be free: those that have not
-// answered may be now.
+// freeIn returns after how long a majority of the nodes may be free.
 func (b *quorumCall) freeIn() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := make([]time.Duration, len(b.calls))
-	for i := range b.calls {
-		if c := &b.calls[i]; c.Voted && c.Reply.Answer == wire.No && c.Reply.Err == nil {
-			all[i] = wire.ExpiresIn(c.Reply.TTL)
-		}
-	}
-	slices.Sort(all)
-	return all[b.tally.need()-1]
+	return wait.FreeIn(b.tally.need(), b.replies())
 }
 
-// endless reports that the key has no ttl on so many nodes that it never becomes free on
-// a majority. Only looks and turns ask for it.
+// standing returns what the round showed of its caller's entry in the nodes' queues.
+func (b *quorumCall) standing() wait.Standing {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return wait.NewStanding(b.tally.need(), b.replies(), b.start.at, b.took)
+}
+
+// replies returns the replies that were counted. Needs b.mu.
+func (b *quorumCall) replies() []wait.Reply {
+	all := make([]wait.Reply, len(b.calls))
+	for i := range b.calls {
+		if c := &b.calls[i]; c.Voted {
+			all[i] = wait.Reply{Reply: c.Reply, Took: c.Took}
+		}
+	}
+	return all
+}
+
+// endless reports whether the key has no ttl on so many nodes that it never becomes free on a
+// majority. Only looks and turns read the ttl.
 func (b *quorumCall) endless() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -331,9 +226,9 @@ func (b *quorumCall) endless() bool {
 	return b.tally.n-n < b.tally.need()
 }
 
-// tried draws the conclusion from a leader's try. An attempt that its ctx ended came
-// to none: then the next in line is to try, and so it is where time does not heal what
-// stands in the way, for nobody waits for that.
+// tried tells the plan how the leader's try ended. A try that ctx ended has no result, and
+// after an error that time does not heal the caller does not wait. In both cases the caller
+// keeps trying set, so that the next caller tries when this one leaves.
 func (w *waitQueues) tried(ctx context.Context, e *acquireCall, k *Lock, err error) {
 	var q *QuorumError
 	if k == nil && (ctx.Err() != nil || e.permanent || !errors.As(err, &q)) {
@@ -348,106 +243,40 @@ func (w *waitQueues) tried(ctx context.Context, e *acquireCall, k *Lock, err err
 	r := e.waiter.queue
 	e.waiter.trying = false
 	now := time.Now()
-	if k != nil { // for whoever is next
+	if k != nil { // for the next leader
 		if w.l.opt.Fair {
-			r.learn(e.call)
+			r.plan.Learn(e.call.standing())
 		}
-		r.asked, r.foreign, r.behind = k.start.at, false, true
+		r.plan.Won(k.start.at, now)
+		r.behind = true
 		r.lastRound, r.wonBy = nil, e.call
-		// Who is next takes its own place, behind those who waited longer.
-		r.at, r.try = now.Add(lookFirst), false
 		return
 	}
 	w.listen(r)
-	took := max(q.Round.Took, time.Microsecond)
-	r.asked, r.pace = q.Round.Start, took
-	holder := q.Round.Holder()
-	r.foreign = !wire.IsOurs(holder)
-	tie := isTie(q.Round)
-	if tie {
-		// What lasts is no tie. Somebody's remains are on a minority of the nodes, say,
-		// and too few of the others answer: whoever goes on at once does so for ever.
-		e.waiter.ties++
-		tie = e.waiter.ties <= maxTies
-	} else {
-		e.waiter.ties = 0
+	lost := wait.Lost{
+		Start: q.Round.Start, Took: q.Round.Took, Held: q.Err == ErrHeld,
+		Holder: q.Round.Holder(), Votes: votesOf(q.Round), Longest: longest,
 	}
-	switch {
-	case w.l.opt.Fair:
-		w.planTurn(r, e, tie, longest)
-	case tie && winsTieBreak(q.Round, e.call.q.Value):
-		// All who tied see the same votes, and only one of them goes on at once.
-		r.at, r.try = now.Add(w.l.spread(took)), true
-	case tie:
-		r.at, r.try = now.Add(tieLook*took+w.l.spread(took)), false
-	case q.Err != ErrHeld || e.waiter.ties > 0 || r.vain:
-		// Also where looks are refused, for the queue's sake say: try and look would
-		// follow each other without a pause.
-		r.vain = false
-		r.at, r.try = now.Add(w.l.retryPause(longest)), true
-	case !r.subscribedSince.IsZero():
-		r.at, r.try = now, false // a place, and the ttl
-	default:
-		r.at, r.try = now.Add(w.l.retryPause(longest)), false
-	}
-}
-
-// isTie reports that several took parts of a majority, and none has it.
-func isTie(r Round) bool {
-	if r.Holder() != "" {
-		return false
-	}
-	first := ""
-	for _, v := range r.Votes {
-		switch {
-		case v.Holder != "" && first == "":
-			first = v.Holder
-		case v.Holder != "" && v.Holder != first:
-			return true
+	if e.call != nil { // else Close came before its first try, and the round is another caller's
+		lost.Mine = e.call.q.Value
+		if w.l.opt.Fair {
+			lost.Standing = e.call.standing()
 		}
 	}
-	return first != "" && slices.ContainsFunc(r.Votes, func(v Vote) bool { return v.Answer == Yes })
+	r.plan.Lost(&e.waiter.met, &lost, now)
 }
 
-// winsTieBreak reports whether we are the one that goes on after a tie: whose value most
-// nodes have, the smallest such value of several.
-func winsTieBreak(r Round, mine string) bool {
-	count := map[string]int{mine: 0}
-	for _, v := range r.Votes {
-		switch {
-		case v.Answer == Yes:
-			count[mine]++
-		case v.Holder != "":
-			count[v.Holder]++
-		}
+// votesOf returns a round's votes in the form that package wait reads.
+func votesOf(r Round) []wait.Vote {
+	votes := make([]wait.Vote, len(r.Votes))
+	for i, v := range r.Votes {
+		votes[i] = wait.Vote{Yes: v.Answer == Yes, Holder: v.Holder}
 	}
-	for value, n := range count {
-		if n > count[mine] || n == count[mine] && value < mine {
-			return false
-		}
-	}
-	return true
+	return votes
 }
 
-// pause sets when the leader looks again at a held lock: when its ttl is over, and
-// not later than the net under the announcements says.
-func (w *waitQueues) pause(r *waitQueue, longest time.Duration, over time.Time) {
-	pause := w.l.retryPause(longest)
-	if r.wasSubscribedAt(r.asked) {
-		keep := pollHeard - w.l.spread(pollHeard/5)
-		if w.l.opt.Retry == nil && !r.foreign || keep < pause {
-			pause = keep // who asks less often than that loses his place, and is not told
-		}
-	}
-	at := time.Now().Add(pause)
-	if over.Before(at) {
-		at = over
-	}
-	r.at, r.try = at, w.l.opt.Fair
-}
-
-// longestPause is what Options.Retry returns. No lock may be held: it is the caller's
-// function, which may block or panic.
+// longestPause returns what Options.Retry returns, at least a millisecond. No mutex may be
+// held: Retry is the user's function, which may block or panic.
 func (l *Locker) longestPause(e *acquireCall) time.Duration {
 	retry := l.opt.Retry
 	if retry == nil {
@@ -456,12 +285,19 @@ func (l *Locker) longestPause(e *acquireCall) time.Duration {
 	return max(retry(e.attempt+e.looks), time.Millisecond)
 }
 
-// retryPause is a pause between half of the longest and all of it.
-func (l *Locker) retryPause(longest time.Duration) time.Duration {
-	return longest - l.spread(longest/2)
+// askTurn returns the question of one attempt with Options.Fair. An attempt without an entry
+// in the nodes' queues respects those of others all the same.
+func (l *Locker) askTurn(e *acquireCall, value string, proposal int64) wire.Question {
+	entry := ""
+	queued, ticket := e.waiter.met.Place()
+	if queued {
+		entry = l.queues.entry(e)
+	}
+	return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, entry, ticket)
 }
 
-// spread is a random part of d.
-func (l *Locker) spread(d time.Duration) time.Duration {
-	return time.Duration(l.rand.float() * float64(d))
+// turnDecided waits for the replies of a majority, also where fewer noes rule a yes out, as half
+// of an even number does: only a majority shows a standing.
+func turnDecided(t tally) bool {
+	return acquireDecided(t) && (t.yes+t.no >= t.need() || t.open() == 0)
 }

@@ -420,14 +420,14 @@ var mutants = []mutant{
 	{
 		name: "no-look", rule: "subscribe, then look", why: "the release has to fall between a try and the subscription that follows it",
 		patches: []patch{
-			{"wait.go", "\t\tr.subscribedSince = now\n\t\tw.actBy(r, now)", "\t\tr.subscribedSince = now"},
-			{"wait.go", "return !r.subscribedSince.IsZero() && !r.subscribedSince.After(asked)", "return !r.subscribedSince.IsZero()"},
+			{"internal/wait/plan.go", "\t\tp.subscribedSince = now\n\t\treturn p.actBy(now)", "\t\tp.subscribedSince = now"},
+			{"internal/wait/plan.go", "return p.Hears() && !p.subscribedSince.After(asked)", "return p.Hears()"},
 		},
 		test: "TestAReleaseBeforeTheSubscriptionIsFoundByALookAfterIt",
 	},
 	{
 		name: "no-net", rule: "the pause stays as a net under the announcements", why: "others who come announce their releases, too",
-		patches: []patch{{"wait.go", "keep := pollHeard - w.l.spread(pollHeard/5)", "keep := time.Hour"}},
+		patches: []patch{{"internal/wait/plan.go", "keep := pollHeard - p.rules.spread(pollHeard/pollSpread)", "keep := time.Hour"}},
 		test:    "TestNothingDependsOnAnnouncements",
 	},
 	{
@@ -467,7 +467,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "all-tie", rule: "after a tie one goes on", why: "the pauses of those who tied are random, too",
-		patches: []patch{{"wait.go", "case tie && winsTieBreak(q.Round, e.call.q.Value):", "case tie:"}},
+		patches: []patch{{"internal/wait/plan.go", "case tie && winsTieBreak(l.Votes, l.Mine):", "case tie:"}},
 		test:    "TestOfThoseWhoTiedOneGoesOn",
 	},
 	{
@@ -496,15 +496,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "own-clock", rule: "Fair: tickets are in the nodes' time", profiles: "turns",
-		patches: []patch{
-			{"fair.go", "t.ticket = r.ticket(t.came)\n", "t.ticket = w.l.now().wall\n"},
-			{"fair.go", "t.ticket, t.answered = r.ticket(t.came), true", "t.ticket, t.answered = w.l.now().wall, true"},
-		},
-		test: "TestTurnsAreInOrderOfArrival",
+		patches: []patch{{"wait.go", "return wait.NewStanding(b.tally.need(), b.replies(), b.start.at, b.took)", "s := wait.NewStanding(b.tally.need(), b.replies(), b.start.at, b.took)\n\ts.Clock = b.start.wall\n\treturn s"}},
+		test:    "TestTurnsAreInOrderOfArrival",
 	},
 	{
 		name: "new-ticket", rule: "Fair: a ticket stays the same over all tries", profiles: "turns",
-		patches: []patch{{"fair.go", "l.queues.entry(e), t.ticket)", "l.queues.entry(e), e.waiter.queue.ticket(time.Now()))"}},
+		patches: []patch{{"internal/wait/turn.go", "\tc.answered = s.Answered\n", "\tc.answered = s.Answered\n\tif c.ticket != 0 {\n\t\tc.ticket = p.ticket(now)\n\t}\n"}},
 		test:    "TestTurnsAreInOrderOfArrival",
 	},
 	{

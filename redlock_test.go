@@ -1,4 +1,4 @@
-package directed_test
+package redlock_test
 
 import (
 	"context"

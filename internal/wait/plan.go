@@ -1,0 +1,285 @@
+// Package wait decides when a caller that waits for a contended key asks the nodes again.
+//
+// A Plan holds what is known of one key: how a round for it ended, who announced a release,
+// since when announcements are heard. Its methods take an event and the time of it, and
+// Next returns what to do then. The package has no goroutine, no clock and no lock, sends
+// nothing, and takes its randomness from Rules, so that every decision can be tested as a
+// table. The package redlock keeps the queue of callers, the timers and the lanes.
+//
+// A wake-up never grants the lock: it only says when to ask.
+package wait
+
+import (
+	"math/bits"
+	"strings"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+)
+
+const (
+	// pollHeard is the longest pause between two looks at a held lock while a majority's
+	// announcements are heard: it finds a release whose announcement was lost, and keeps
+	// our entry in the nodes' queues. Halved, a wait costs a node some 39 commands a
+	// minute instead of 24. Source: two of them fit into the life of an entry (package wire).
+	pollHeard = 5 * time.Second
+
+	// pollSpread: pollHeard is shortened by a random part of up to one pollSpread-th, so
+	// that waiters that began together do not ask together. Halved, to 2, the shortest pause
+	// is 2.5 s instead of 4, and a wait costs more commands.
+	pollSpread = 5
+
+	// tieLook is how many round trips the losers of a tie, and a waiter that is told as the
+	// second, leave to the one that goes first: one for the rollbacks, one for its try, and
+	// as many again for the scheduler. Halved, a late goroutine is overtaken and the tie is
+	// repeated.
+	tieLook = 4
+
+	// lookSpread is the longest random delay on top of tieLook round trips, so that waiters
+	// in several processes do not ask at once. Halved, near nodes see more ties.
+	lookSpread = time.Millisecond
+
+	// lookFirst is how long a new leader waits before it queues on the nodes for a lock that
+	// its own Locker holds: a lock that is held for less is handed over before that. Halved,
+	// short critical sections cost an entry in the queues each.
+	lookFirst = 5 * time.Millisecond
+
+	// shortestTook is the least that a round counts as in pauses that are multiples of it:
+	// in virtual time a round may take none. Halved, nothing breaks; at 0 there is no pause.
+	shortestTook = time.Microsecond
+
+	// turnSpread: wire.TurnEvery is shortened by a random part of up to one turnSpread-th.
+	// Halved, refreshes are spread twice as wide, and a wait costs more commands.
+	turnSpread = 8
+)
+
+// Rules are what holds for every key of a Locker.
+type Rules struct {
+	Need                  int                             // nodes that make a majority
+	Fair                  bool                            // Options.Fair
+	OwnRetry              bool                            // Options.Retry is set
+	Retry                 func(attempt int) time.Duration // the default of Options.Retry
+	RetryFirst, RetryMost time.Duration                   // its bounds
+	Rand                  func() float64                  // random, in [0,1)
+}
+
+func (r *Rules) majority(nodes uint64) bool { return bits.OnesCount64(nodes) >= r.Need }
+
+// spread returns a random part of d.
+func (r *Rules) spread(d time.Duration) time.Duration {
+	return time.Duration(r.Rand() * float64(d))
+}
+
+// retryPause returns a pause between half of longest and longest.
+func (r *Rules) retryPause(longest time.Duration) time.Duration {
+	return longest - r.spread(longest/2)
+}
+
+// A Plan says when the leader of the callers that wait for a key acts next. It is guarded
+// by the mutex of whoever keeps it.
+type Plan struct {
+	rules *Rules
+
+	// What to do next.
+	due bool      // the lock may be free: try at once
+	at  time.Time // otherwise act then,
+	try bool      // by a try, or else by a look
+
+	// What the last rounds showed.
+	asked   time.Time     // when the last round that found the lock held began
+	pace    time.Duration // how long the last try took
+	foreign bool          // the holder may not announce its release
+	vain    bool          // the last look found neither held nor free, so a try follows
+
+	// What is heard. The lock may have been released unheard before subscribedSince.
+	announced       announcements
+	subscribedBy    uint64    // the nodes whose announcements are heard, as bits
+	subscribedSince time.Time // since when they are a majority; zero: they are not
+
+	// Fair: the nodes' time, in µs, and the moment on the steady clock at which it was read.
+	clock       int64
+	clockReadAt time.Time
+}
+
+// NewPlan returns the plan for a key of which nothing is known.
+func NewPlan(rules *Rules) Plan { return Plan{rules: rules} }
+
+// An Act is what the leader does next.
+type Act uint8
+
+const (
+	Wait Act = iota + 1
+	Look
+	Try
+)
+
+// Next returns what the leader does at now, and for Wait how long it pauses. A Try uses up
+// what Freed noted.
+func (p *Plan) Next(now time.Time) (Act, time.Duration) {
+	pause := p.at.Sub(now)
+	switch {
+	case p.due || pause <= 0 && p.try:
+		p.due = false
+		return Try, 0
+	case pause <= 0:
+		return Look, 0
+	}
+	return Wait, pause
+}
+
+// Freed notes that the lock may be free, also where nobody waits yet: somebody may be about to.
+func (p *Plan) Freed() { p.due = true }
+
+// Handed notes that the lock is being handed to the leader, which is not to try for it.
+func (p *Plan) Handed() { p.due = false }
+
+// actBy has the leader act no later than at, and reports whether that is earlier than before.
+func (p *Plan) actBy(at time.Time) (wake bool) {
+	if !at.Before(p.at) {
+		return false
+	}
+	p.at, p.try = at, p.rules.Fair
+	return true
+}
+
+// Subscribed notes that announcements of a node are heard from now on, or no longer. It
+// reports whether the leader is to be woken.
+func (p *Plan) Subscribed(node int, yes bool, now time.Time) (wake bool) {
+	if yes {
+		p.subscribedBy |= 1 << node
+	} else {
+		p.subscribedBy &^= 1 << node
+	}
+	switch most := p.rules.majority(p.subscribedBy); {
+	case most && !p.Hears():
+		// What was announced before went unheard: subscribe first, then look.
+		p.subscribedSince = now
+		return p.actBy(now)
+	case !most && p.Hears():
+		p.subscribedSince = time.Time{}
+		return p.actBy(now.Add(p.rules.RetryFirst))
+	}
+	return false
+}
+
+// Hears reports whether the announcements of a majority are heard.
+func (p *Plan) Hears() bool { return !p.subscribedSince.IsZero() }
+
+// wasSubscribedAt reports whether a release after asked would have been heard. What was asked
+// before the subscription says nothing of a release in between.
+func (p *Plan) wasSubscribedAt(asked time.Time) bool {
+	return p.Hears() && !p.subscribedSince.After(asked)
+}
+
+// Announced notes what a node announced: the position in its queue at which we were told, a
+// space, and the value that was released. It reports whether the leader is to be woken.
+func (p *Plan) Announced(node int, text string, now time.Time) (wake bool) {
+	nth, value, ok := strings.Cut(text, " ")
+	if !ok {
+		return false
+	}
+	switch p.announced.add(p.rules, node, value, nth == "1") {
+	case notifiedFirst:
+		p.Freed()
+		return true
+	case notifiedSecond:
+		return p.AfterOthers(now)
+	case notifiedSome:
+		// Waiters that came at one instant stand in another order on every node. It may be
+		// that no majority tells any of them, and then these are all that know of the
+		// release. Tickets order every queue alike, so with Fair this cannot happen.
+		if !p.rules.Fair {
+			return p.actBy(now.Add(2*tieLook*p.pace + p.rules.spread(2*lookSpread)))
+		}
+	}
+	return false
+}
+
+// AfterOthers has the leader look once those that were told first have had time to try. It
+// reports whether the leader is to be woken.
+func (p *Plan) AfterOthers(now time.Time) (wake bool) {
+	return p.actBy(now.Add(tieLook*p.pace + p.rules.spread(lookSpread)))
+}
+
+// Won notes a try that got the lock, which began at start, for the next leader. That one takes
+// an entry of its own in the nodes' queues, behind those who waited longer.
+func (p *Plan) Won(start, now time.Time) {
+	p.asked, p.foreign = start, false
+	p.at, p.try = now.Add(lookFirst), false
+}
+
+// A Lost is a try that did not get the lock.
+type Lost struct {
+	Start    time.Time     // when it began
+	Took     time.Duration // until it was decided
+	Held     bool          // the noes ruled a majority out; else too few nodes replied
+	Holder   string        // the value that a majority has; "": none
+	Votes    []Vote
+	Mine     string        // the value that the try stored
+	Longest  time.Duration // what Options.Retry returned
+	Standing Standing      // Fair
+}
+
+// Lost plans what c, the leader, does after a try that did not get the lock.
+func (p *Plan) Lost(c *Caller, l *Lost, now time.Time) {
+	took := max(l.Took, shortestTook)
+	p.asked, p.pace, p.foreign = l.Start, took, !wire.IsOurs(l.Holder)
+	tie := c.countTie(IsTie(l.Holder, l.Votes))
+	switch {
+	case p.rules.Fair:
+		p.lostTurn(c, l, tie, now)
+	case tie && winsTieBreak(l.Votes, l.Mine):
+		// All who tied see the same votes, and only one of them goes on at once.
+		p.at, p.try = now.Add(p.rules.spread(took)), true
+	case tie:
+		p.at, p.try = now.Add(tieLook*took+p.rules.spread(took)), false
+	case !l.Held || c.ties > 0 || p.vain:
+		// Also where looks are refused, because of the queue's type for example: tries and
+		// looks would follow each other without a pause.
+		p.vain = false
+		p.at, p.try = now.Add(p.rules.retryPause(l.Longest)), true
+	case p.Hears():
+		p.at, p.try = now, false // the look takes an entry and reads the ttl
+	default:
+		p.at, p.try = now.Add(p.rules.retryPause(l.Longest)), false
+	}
+}
+
+// A Looked is a look at the lock.
+type Looked struct {
+	Start      time.Time     // when it began
+	Held, Free bool          // what a majority says; neither: too few replied
+	FreeIn     time.Duration // where it is held: see FreeIn
+	Longest    time.Duration // what Options.Retry returned
+	Standing   Standing      // in the nodes' queues
+}
+
+// Looked plans what the leader does after a look.
+func (p *Plan) Looked(l *Looked, now time.Time) {
+	p.vain = !l.Held && !l.Free
+	switch s := l.Standing; {
+	case l.Held:
+		p.asked = l.Start
+		p.poll(l.Longest, l.Start.Add(l.FreeIn), now)
+	case s.Answered && s.Before > 0: // the waiters before us were told first
+		p.at, p.try = now.Add(min(time.Duration(s.Before)*(tieLook*p.pace+lookSpread), p.rules.RetryMost)), true
+	default: // it is free, or a try tells why it cannot be acquired
+		p.at, p.try = time.Time{}, true
+	}
+}
+
+// poll sets when the leader looks again at a held lock: when its ttl has passed, at
+// expiry, and no later than after the pause that is the safety net under the announcements.
+func (p *Plan) poll(longest time.Duration, expiry, now time.Time) {
+	pause := p.rules.retryPause(longest)
+	if p.wasSubscribedAt(p.asked) {
+		keep := pollHeard - p.rules.spread(pollHeard/pollSpread)
+		if !p.rules.OwnRetry && !p.foreign || keep < pause {
+			pause = keep // whoever asks less often loses the entry in the queues, and is not told
+		}
+	}
+	p.at, p.try = now.Add(pause), p.rules.Fair
+	if expiry.Before(p.at) {
+		p.at = expiry
+	}
+}

@@ -1,0 +1,292 @@
+package wait
+
+import (
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+)
+
+var epoch = time.Unix(1_800_000_000, 0)
+
+const (
+	ms   = time.Millisecond
+	ours = "n:6ba7b810-9dad-41d1-80b4-00c04fd430c8" // a value as this library stores it
+)
+
+// rules returns the rules of three nodes, with a random source that always returns half.
+func rules(half float64) *Rules {
+	return &Rules{
+		Need: 2, RetryFirst: 10 * ms, RetryMost: 250 * ms,
+		Retry: func(attempt int) time.Duration { return time.Duration(attempt) * 10 * ms },
+		Rand:  func() float64 { return half },
+	}
+}
+
+func fairRules() *Rules {
+	r := rules(0.5)
+	r.Fair = true
+	return r
+}
+
+// heard returns a plan that has heard a majority since epoch, and whose leader polls far ahead.
+func heard(r *Rules) *Plan {
+	p := NewPlan(r)
+	p.subscribedBy, p.subscribedSince = 3, epoch
+	p.at, p.pace = epoch.Add(time.Minute), ms
+	return &p
+}
+
+// expect checks what a plan says at now. For Wait and pause it has to be neither earlier nor later.
+func expect(t *testing.T, p *Plan, now time.Time, act Act, pause time.Duration) {
+	t.Helper()
+	if got, d := p.Next(now); got != act || d != pause {
+		t.Errorf("got act %d after %v, want %d after %v", got, d, act, pause)
+	}
+}
+
+func TestNext(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		plan  Plan
+		act   Act
+		pause time.Duration
+	}{
+		{"nothing is known", Plan{}, Look, 0},
+		{"it may be free", Plan{due: true, at: epoch.Add(time.Hour)}, Try, 0},
+		{"the pause has passed, by a look", Plan{at: epoch}, Look, 0},
+		{"the pause has passed, by a try", Plan{at: epoch, try: true}, Try, 0},
+		{"the pause has not passed", Plan{at: epoch.Add(7 * ms), try: true}, Wait, 7 * ms},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := c.plan
+			expect(t, &p, epoch, c.act, c.pause)
+			if p.due {
+				t.Error("a try does not use up that the lock may be free")
+			}
+		})
+	}
+	p := Plan{at: epoch.Add(time.Hour)}
+	p.Freed()
+	p.Handed()
+	expect(t, &p, epoch, Wait, time.Hour)
+}
+
+func TestSubscribed(t *testing.T) {
+	p := NewPlan(rules(0.5))
+	p.at = epoch.Add(time.Hour)
+	for i, s := range []struct {
+		node  int
+		yes   bool
+		wake  bool
+		hears bool
+		pause time.Duration // until the next look
+	}{
+		{0, true, false, false, time.Hour},
+		{0, true, false, false, time.Hour}, // the same node counts once
+		{2, true, true, true, 0},           // a majority: subscribe first, then look
+		{1, true, false, true, 0},
+		{1, false, false, true, 0},
+		{0, false, false, false, 0}, // already due
+	} {
+		if wake := p.Subscribed(s.node, s.yes, epoch); wake != s.wake || p.Hears() != s.hears || p.at.Sub(epoch) != s.pause {
+			t.Errorf("step %d: got wake %v, hears %v, pause %v; want %+v", i, wake, p.Hears(), p.at.Sub(epoch), s)
+		}
+	}
+	q := heard(rules(0.5))
+	if wake := q.Subscribed(1, false, epoch); !wake || q.at.Sub(epoch) != 10*ms {
+		t.Errorf("without a majority: got wake %v, a pause of %v; want RetryFirst", wake, q.at.Sub(epoch))
+	}
+	q = heard(fairRules())
+	if q.Subscribed(1, false, epoch); !q.try {
+		t.Error("with Fair a caller tries, for a look does not keep its turn")
+	}
+}
+
+func TestWasSubscribedAt(t *testing.T) {
+	p := heard(rules(0.5))
+	for asked, want := range map[time.Duration]bool{-1: false, 0: true, 1: true} {
+		if got := p.wasSubscribedAt(epoch.Add(asked)); got != want {
+			t.Errorf("asked %v after the subscription: got %v, want %v", asked, got, want)
+		}
+	}
+	if p = new(Plan); p.wasSubscribedAt(epoch) {
+		t.Error("without a subscription nothing is heard")
+	}
+}
+
+func TestAnnounced(t *testing.T) {
+	type told struct {
+		node int
+		text string
+		want string // "": no wake
+	}
+	const try, second, some = "try", "4.5ms", "9ms" // 4 and 8 round trips, and half of the spread
+	for _, c := range []struct {
+		name string
+		fair bool
+		told []told
+	}{
+		{"a majority, first", false, []told{{0, "1 a", some}, {1, "1 a", try}, {2, "1 a", ""}}},
+		{"a majority, second", false, []told{{0, "2 a", some}, {1, "1 a", second}, {2, "2 a", ""}}},
+		{"second, then first", false, []told{{0, "2 a", some}, {1, "1 a", second}, {2, "1 a", try}}},
+		{"one node twice", false, []told{{0, "1 a", some}, {0, "1 a", ""}}},
+		{"two values", false, []told{{0, "1 a", some}, {1, "1 b", ""}, {2, "1 b", try}}},
+		{"no announcement", false, []told{{0, "1", ""}, {1, "", ""}, {2, "a", ""}}},
+		{"fair, by one", true, []told{{0, "1 a", ""}, {1, "1 a", try}}},
+		{"fair, second", true, []told{{0, "2 a", ""}, {1, "2 a", second}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := rules(0.5)
+			r.Fair = c.fair
+			p := heard(r)
+			for i, s := range c.told {
+				got := ""
+				switch wake := p.Announced(s.node, s.text, epoch); {
+				case p.due != (wake && s.want == try):
+					t.Errorf("step %d: due is %v, wake is %v", i, p.due, wake)
+				case p.due:
+					got, p.due = try, false
+				case wake:
+					got = p.at.Sub(epoch).String()
+				}
+				if got != s.want {
+					t.Errorf("step %d, node %d announces %q: got %q, want %q", i, s.node, s.text, got, s.want)
+				}
+			}
+		})
+	}
+}
+
+func TestWon(t *testing.T) {
+	p := heard(rules(0.5))
+	p.foreign = true
+	p.Won(epoch, epoch.Add(ms))
+	expect(t, p, epoch.Add(ms), Wait, lookFirst)
+	expect(t, p, epoch.Add(ms+lookFirst), Look, 0)
+	if p.foreign || !p.asked.Equal(epoch) {
+		t.Errorf("foreign %v, asked %v", p.foreign, p.asked)
+	}
+}
+
+func TestLost(t *testing.T) {
+	held := []Vote{{Holder: ours}, {Holder: ours}, {Yes: true}}
+	tied := []Vote{{Yes: true}, {Holder: "b"}, {Holder: "c"}}
+	for _, c := range []struct {
+		name  string
+		hears bool
+		vain  bool
+		lost  Lost
+		act   Act
+		pause time.Duration
+	}{
+		{"held, heard", true, false, Lost{Held: true, Holder: ours, Votes: held}, Look, 0},
+		{"held, unheard", false, false, Lost{Held: true, Holder: ours, Votes: held}, Look, 75 * ms},
+		{"held, after a look in vain", true, true, Lost{Held: true, Holder: ours, Votes: held}, Try, 75 * ms},
+		{"too few replied", true, false, Lost{Votes: []Vote{{Yes: true}, {}, {}}}, Try, 75 * ms},
+		{"a tie, we go on", true, false, Lost{Held: true, Votes: tied, Mine: "a"}, Try, 3 * ms},
+		{"a tie, another goes on", true, false, Lost{Held: true, Votes: tied, Mine: "d"}, Look, 27 * ms},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := NewPlan(rules(0.5))
+			if c.hears {
+				p = *heard(rules(0.5))
+			}
+			p.vain = c.vain
+			c.lost.Start, c.lost.Took, c.lost.Longest = epoch, 6*ms, 100*ms
+			p.Lost(new(Caller), &c.lost, epoch)
+			if p.at.Sub(epoch) != c.pause {
+				t.Errorf("got a pause of %v, want %v", p.at.Sub(epoch), c.pause)
+			}
+			expect(t, &p, p.at, c.act, 0)
+			if p.foreign != (c.lost.Holder == "") || p.pace != 6*ms || p.vain {
+				t.Errorf("foreign %v, pace %v, vain %v", p.foreign, p.pace, p.vain)
+			}
+		})
+	}
+}
+
+func TestWhatLastsIsNoTie(t *testing.T) {
+	p, c := heard(rules(0.5)), new(Caller)
+	lost := &Lost{Held: true, Votes: []Vote{{Yes: true}, {Holder: "b"}, {}}, Mine: "a", Took: ms, Longest: 100 * ms}
+	for i := range 2 * MaxTies {
+		p.Lost(c, lost, epoch)
+		want := 75 * ms // a pause
+		if i < MaxTies {
+			want = ms / 2 // at once
+		}
+		if p.at.Sub(epoch) != want {
+			t.Errorf("tie %d: got a pause of %v, want %v", i+1, p.at.Sub(epoch), want)
+		}
+	}
+	p.Lost(c, &Lost{Held: true, Holder: "b", Votes: []Vote{{Holder: "b"}, {Holder: "b"}, {}}}, epoch)
+	p.Lost(c, lost, epoch)
+	if p.at.Sub(epoch) != ms/2 {
+		t.Errorf("a tie after a round that was none: got a pause of %v", p.at.Sub(epoch))
+	}
+}
+
+func TestLooked(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		unheard  bool
+		foreign  bool
+		ownRetry bool
+		looked   Looked
+		act      Act
+		pause    time.Duration
+	}{
+		{"held: the poll", false, false, false, Looked{Held: true, FreeIn: time.Hour}, Look, 4500 * ms},
+		{"held: the ttl passes before", false, false, false, Looked{Held: true, FreeIn: time.Second}, Look, time.Second},
+		{"held, unheard", true, false, false, Looked{Held: true, FreeIn: time.Hour}, Look, 75 * ms},
+		{"held by a foreign client", false, true, false, Looked{Held: true, FreeIn: time.Hour}, Look, 75 * ms},
+		{"held, with a Retry", false, false, true, Looked{Held: true, FreeIn: time.Hour}, Look, 75 * ms},
+		{"free", false, false, false, Looked{Free: true, Standing: Standing{Answered: true}}, Try, 0},
+		{"free, two before us", false, false, false, Looked{Free: true, Standing: Standing{Answered: true, Before: 2}}, Try, 10 * ms},
+		{"free, many before us", false, false, false, Looked{Free: true, Standing: Standing{Answered: true, Before: 99}}, Try, 250 * ms},
+		{"too few replied", false, false, false, Looked{}, Try, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := rules(0.5)
+			r.OwnRetry = c.ownRetry
+			p := heard(r)
+			if c.unheard {
+				p.subscribedSince = epoch.Add(1) // it began during the look
+			}
+			p.foreign = c.foreign
+			c.looked.Start, c.looked.Longest = epoch, 100*ms
+			p.Looked(&c.looked, epoch)
+			if pause := max(p.at.Sub(epoch), 0); pause != c.pause {
+				t.Errorf("got a pause of %v, want %v", pause, c.pause)
+			}
+			expect(t, p, epoch.Add(c.pause), c.act, 0)
+			if p.vain != (!c.looked.Held && !c.looked.Free) {
+				t.Errorf("vain is %v", p.vain)
+			}
+		})
+	}
+	p := heard(rules(0.5)) // a Retry that is longer than the poll does not lose the entry
+	p.rules.OwnRetry = true
+	p.Looked(&Looked{Start: epoch, Held: true, FreeIn: time.Hour, Longest: time.Minute}, epoch)
+	if p.at.Sub(epoch) != 4500*ms {
+		t.Errorf("with a long Retry: got a pause of %v", p.at.Sub(epoch))
+	}
+	p = heard(fairRules())
+	if p.Looked(&Looked{Start: epoch, Held: true}, epoch); !p.try {
+		t.Error("with Fair the leader tries")
+	}
+}
+
+func TestConstantsAreInTheRelationsTheirCommentsClaim(t *testing.T) {
+	for claim, holds := range map[string]bool{
+		"the shortest poll is 4 s":                                  pollHeard-pollHeard/pollSpread == 4*time.Second,
+		"with half of pollSpread it is 2.5 s":                       pollHeard-pollHeard/(pollSpread/2) == 2500*ms,
+		"a fair refresh comes twice in the life of an entry":        2*wire.TurnEvery < wire.TurnLife,
+		"no act is the zero value, so that a forgotten one is none": Wait > 0,
+		"a second try is made after a tie, and some more":           MaxTies > 2,
+	} {
+		if !holds {
+			t.Errorf("no longer so: %s", claim)
+		}
+	}
+}
