@@ -684,3 +684,27 @@ func TestAnUnknownChannelIsIgnored(t *testing.T) {
 		t.Errorf("got %d queues, want none", n)
 	}
 }
+
+// Close can come between the wait of a new head of the queue and its first attempt. The
+// error of that call has the last round of the head before it, and the call has none.
+func TestCloseBeforeTheFirstAttemptOfANewHead(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		l, err := New(Options{Fair: fair}, &deafNode{}, &deafNode{}, &deafNode{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := l.newAcquireCall(OpAcquire, "jobs/42", time.Second, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.queues.join(e)
+		votes := []Vote{{Node: "a", Answer: Yes}, {Node: "b", Answer: No, Holder: "x"}, {Node: "c", Answer: No, Holder: "y"}} // a tie
+		l.queues.keepRound(e, &QuorumError{Round: Round{Op: OpAcquire, Key: "jobs/42", Need: 2, Votes: votes}, Err: ErrHeld})
+		l.Close()
+		err = l.ended(t.Context(), e)
+		if !errors.Is(err, ErrClosed) || !errors.Is(err, ErrHeld) {
+			t.Fatalf("the error of the call: got %v, want ErrClosed and the last round", err)
+		}
+		l.queues.tried(t.Context(), e, nil, err) // does not panic
+	}
+}
