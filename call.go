@@ -27,7 +27,7 @@ type quorumCall struct {
 	// not store the value. If it is nil, the vote counts as missing or as no.
 	countMissing func(missing bool) wire.Answer
 
-	lastForLock bool        // the last question about a lock: registers without a ttl count as held
+	lastForLock bool        // the last question about a lock: a node whose register may have been raised counts as one that may hold the value
 	cleanup     bool        // later questions for the key follow it; the Locker remembers it until it is finished
 	previous    *quorumCall // the clean-up of the key that it follows; nil if there is none, or once it is sent
 

@@ -5,7 +5,7 @@ import "github.com/seed-ce352c9b/redlock/internal/wire"
 // undo removes in the background what a quorum call may have stored. On each node it
 // follows that call.
 func (l *Locker) undo(last *quorumCall, q wire.Question) {
-	// In this order, or a yes between the two would be missed.
+	// finished is asked before mayHold: otherwise a yes between the two would be missed.
 	if last.finished() {
 		if holds, _ := last.mayHold(); holds == 0 {
 			return
@@ -20,10 +20,10 @@ func allAnswered(t tally) bool { return t.open() == 0 }
 
 // newCleanup prepares a rollback, a release or a restore. On each node it follows the
 // key's earlier clean-ups, and later attempts follow it, so that the Locker need only
-// remember the last one. Without that order, a longer one would be forgotten, and a
-// release could overtake the restore that puts its value back. holds and doubt have the
-// nodes, as bits, that may hold the value or yet store it, apart from what the calls that
-// the clean-up follows report.
+// remember the last one. Without that order, a clean-up that takes longer than a later
+// one would be forgotten, and a release could overtake the restore that puts its value
+// back. holds and doubt have the nodes, as bits, that may hold the value or yet store it,
+// apart from what the calls that the clean-up follows report.
 func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, holds, doubt uint64, decided func(tally) bool) *quorumCall {
 	q.Patience = l.patience(q.TTL)
 	b := l.newQuorumCall(op, name, q, l.now(), decided)

@@ -8,10 +8,10 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 )
 
-// silentAfter returns how long a node may leave a question unanswered until Close treats
-// it as silent, unless three of its round trips are longer: a quarter of the node timeout.
-// Halved, a node that stalls for a moment keeps locks that it would have released;
-// doubled, a hung node delays the exit of every process by as much.
+// silentAfter returns how long a node may leave a question unanswered before Close treats
+// it as silent, unless three of its round trips are longer: a quarter of the node
+// timeout. Halved, a node that stalls for a moment keeps locks that it would have
+// released; doubled, a hung node delays the exit of every process by as much.
 func (l *Locker) silentAfter() time.Duration { return l.closeWait() / 8 }
 
 // closeWait returns how long Close waits at most: two node timeouts.

@@ -11,20 +11,24 @@
 //
 // The code, the tests and docs/ refer to these guarantees by name.
 //
-// I1, exclusion. Two locks on one key are never both before their Until, provided that
-// until then a majority of the nodes stores the lock: no node that granted it forgets it
-// (by a restart without its data, a flush or a failover, unless every client of the key
-// sets a RestartGuard of at least its longest ttl; or by an eviction), and no node's
-// clock gains on ours, by rate or by a step, more than Options.Drift of the ttl. (Adopt
-// ends the claim of the previous holder; between these two, exclusion is by agreement.)
+// I1, exclusion. No two locks on one key, neither of them released, are both before their
+// Until, provided that until then a majority of the nodes stores the lock: no node that
+// granted it forgets it (by a restart without its data, a flush or a failover, unless
+// every client of the key sets a RestartGuard of at least its longest ttl; or by an
+// eviction), and no node's clock gains on ours, by rate or by a step, more than
+// Options.Drift of the ttl. (Adopt ends the claim of the previous holder; between these
+// two, exclusion is by agreement. If the wall clock of the holder's own machine is set
+// forward past Until, the lock is given up early: Valid is false at once, and contexts
+// end within a second.)
 //
-// I2, fencing. Lock.Fence is strictly greater than that of every holder of the key
-// whose acquisition had returned before the winning attempt of this one sent its first
-// request, whatever clocks, pauses and delays do, provided that one and the same majority
-// of the nodes keeps its registers at or above that holder's fence from then until
-// this acquisition returns. Where registers are lost, fences still grow if the nodes
-// that lost them granted nothing for at least a ttl and the clients' clocks differ by less
-// than the time since that holder's grant.
+// I2, fencing. Lock.Fence is strictly greater than that of every holder of the key whose
+// acquisition had returned before the winning attempt of this one sent its first request,
+// whatever clocks, pauses and delays do, provided that one and the same majority of the
+// nodes keeps its registers at or above that holder's fence from then until this
+// acquisition returns. Registers expire a day after the key was last used. Where they are
+// lost or have expired, fences still grow if the nodes that lost them granted nothing for
+// at least a ttl and the clients' clocks differ by less than the time since that holder's
+// grant.
 //
 // I3, losses are signalled in time. A context from KeepAlive or Run ends no later than
 // Until, even if no node replies any more and even if an extension hangs. If the process

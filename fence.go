@@ -84,7 +84,7 @@ func (l *Locker) noteRegisterAhead(name *wire.LockKey, start instant, token int6
 	l.numAhead.Store(int32(len(l.registersAhead)))
 }
 
-const tokensUsedUp = "fencing tokens exhausted: the registers reached 2^53; delete {K}:fence on every node"
+const tokensUsedUp = "fencing tokens exhausted: the registers reached 2^53; while nobody uses the key, delete {K}:fence on every node, and the greatest fence in your store"
 
 // propose returns the token to propose: the time, which is greater than most earlier
 // proposals without a question, or one above the highest register seen. It returns 0 if

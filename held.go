@@ -161,9 +161,9 @@ func (k *Lock) setRegisterTTL() {
 }
 
 const (
-	// livesFor is the interval in which failed attempts give the registers of one key
+	// registerTTLEvery is the interval in which failed attempts give the registers of one key
 	// a ttl: with each attempt, it would double the commands of a contended key.
-	livesFor = time.Minute
+	registerTTLEvery = time.Minute
 
 	// maxRegisterTTLs bounds the keys that are remembered for that. For others every
 	// failed attempt gives its registers a ttl.
@@ -205,7 +205,7 @@ func (l *Locker) registerTTLDue(e *acquireCall) (todo uint64) {
 		g = &registerTTL{name: e.name}
 		l.registerTTLs[e.name.Full] = g
 		if len(l.registerTTLs) == 1 {
-			l.renew = restart(l.renew, livesFor, l.renewRegisterTTLs)
+			l.renew = restart(l.renew, registerTTLEvery, l.renewRegisterTTLs)
 		}
 	}
 	todo = e.raised &^ g.given
@@ -218,7 +218,7 @@ func (l *Locker) registerTTLDue(e *acquireCall) (todo uint64) {
 	return todo
 }
 
-// renewRegisterTTLs is called every livesFor while registerTTLs is not empty, and by Close.
+// renewRegisterTTLs is called every registerTTLEvery while registerTTLs is not empty, and by Close.
 func (l *Locker) renewRegisterTTLs() {
 	l.mu.Lock()
 	var due []*registerTTL
@@ -235,7 +235,7 @@ func (l *Locker) renewRegisterTTLs() {
 		for _, g := range due {
 			l.registerTTLs[g.name.Full] = &registerTTL{name: g.name, given: g.again}
 		}
-		l.renew = restart(l.renew, livesFor, l.renewRegisterTTLs)
+		l.renew = restart(l.renew, registerTTLEvery, l.renewRegisterTTLs)
 	}
 	l.mu.Unlock()
 	slices.SortFunc(due, func(a, b *registerTTL) int { return strings.Compare(a.name.Full, b.name.Full) }) // so that a simulation can be repeated

@@ -267,11 +267,12 @@ func (w *waitQueues) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 	return q, before
 }
 
-// handOver prepares an attempt for the leader, to be sent right behind the release of a lock of
-// this Locker, so that the lock changes hands in one round. It returns nil if the lock has to be
-// released for everybody. Both are an ordinary release and an ordinary attempt: if the attempt
-// overtakes the release, or another client comes between, it fails. place is our entry in the
-// nodes' queues, which the release then moves to their end, behind those who waited longer.
+// handOver prepares an attempt for the leader, to be sent right behind the release of a
+// lock of this Locker, so that the lock changes hands in one round. It returns nil if the
+// lock has to be released for everybody. They are an ordinary release and an ordinary
+// attempt: if the attempt overtakes the release, or another client gets in between, the
+// attempt fails. place is our entry in the nodes' queues, which the release then moves to
+// their end, behind those who waited longer.
 func (w *waitQueues) handOver(k *Lock) (next *quorumCall, place string) {
 	seen := max(k.fence, w.l.registerAhead(k.name)) // it takes the Locker's mu, which comes before ours
 	w.mu.Lock()

@@ -28,8 +28,8 @@ type Options struct {
 	// often it has asked so far (1 after the first attempt). The actual pause is random,
 	// between half of that and all of it, and ends early when the lock is released or its
 	// ttl ends. If Retry is nil, the pause doubles from 10 ms up to 250 ms. While a
-	// majority of the nodes would announce the release, the default is 5 s, which is then
-	// also the upper limit for Retry: asking keeps the waiter's place in the queue that
+	// majority of the nodes would announce the release, the default is 4 to 5 s, which is
+	// then also the upper limit for Retry: asking keeps the waiter's place in the queue that
 	// releases notify.
 	//
 	// Retry is called from many goroutines; it must be a pure function. A panic in it
@@ -62,15 +62,15 @@ type Options struct {
 	// granted: after a restart, a promotion, a flush. It must be at least the longest ttl
 	// that any client of the key uses (a longer ttl is refused), and every client of the
 	// key must set it. 0 means that nodes grant at once, which breaks I1 unless they
-	// persist every write (appendfsync always) or stay down for the longest ttl after a
-	// crash. (Redis page, Performance, Crash Recovery and fsync: delayed restarts.)
+	// persist every write (appendonly yes, appendfsync always) or stay down for the longest
+	// ttl after a crash. (Redis page, Performance, Crash Recovery and fsync: delayed restarts.)
 	//
 	// The guard uses a script in place of plain commands, the permission to call INFO,
-	// and one key, {redlock}:boot, on each node. A node that is new, or reports nothing
-	// about itself, begins in quarantine: its vote reads "quarantined 12s", but locks that
-	// are held are extended and released there. Rings and Redis Clusters are refused,
-	// since each is several servers; so is a wrapper that does not reveal what it wraps,
-	// see Node. See docs/operations.md.
+	// and one key, {redlock}:boot, on each node. A node that was started less than the
+	// guard ago, or reports nothing about itself, begins in quarantine: its vote reads
+	// "quarantined 12s", but locks that are held are extended and released there. Rings
+	// and Redis Clusters are refused, since each is several servers; so is a wrapper that
+	// does not reveal what it wraps, see Node. See docs/operations.md.
 	RestartGuard time.Duration
 
 	// KeyPrefix is prepended to every key. If it is empty, other Redlock clients that use
@@ -112,7 +112,7 @@ func (opt Options) withDefaults() (Options, error) {
 	case opt.NodeTimeout < 0:
 		return opt, fmt.Errorf("redlock: Options.NodeTimeout is %v: it must not be negative (0 means a tenth of the ttl)", opt.NodeTimeout)
 	case opt.Grace < 0:
-		return opt, fmt.Errorf("redlock: Options.Grace is %v: it must not be negative (0 means that contexts end at Until)", opt.Grace)
+		return opt, fmt.Errorf("redlock: Options.Grace is %v: it must not be negative (0 means a millisecond)", opt.Grace)
 	case opt.RestartGuard < 0:
 		return opt, fmt.Errorf("redlock: Options.RestartGuard is %v: it must not be negative (0 means off)", opt.RestartGuard)
 	case strings.ContainsRune(opt.KeyPrefix, 0):

@@ -102,7 +102,7 @@ func (t tally) acquisition() acquisition {
 	return acquirePending
 }
 
-// An extension has three results, not two: a missing reply is neither yes nor no.
+// An extension or a release has three results, not two: a missing reply is neither yes nor no.
 type extension uint8
 
 const (

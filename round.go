@@ -160,7 +160,8 @@ var (
 	// ErrNoQuorum reports that no majority is possible because too many nodes do not
 	// reply, or reply with errors.
 	ErrNoQuorum = wire.ErrNoQuorum
-	// ErrLost reports that this holder does not have the lock any more. It is final.
+	// ErrLost reports that this holder does not have the lock any more or, with
+	// Options.Grace, that the lock is not renewed any more and ends at Until. It is final.
 	ErrLost = wire.ErrLost
 	// ErrNested reports that the context of the call is that of Run or KeepAlive of the
 	// same lock, which is still held: the call would wait for itself.

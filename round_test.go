@@ -20,7 +20,6 @@ import (
 
 const ms = time.Millisecond
 
-// valueOf is a value of this library with the label.
 // heldVotes are n votes, the first k of which name the holder.
 func heldVotes(n, k int, holder string) []Vote {
 	votes := make([]Vote, n)

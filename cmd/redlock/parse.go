@@ -140,7 +140,7 @@ func (c runConfig) checkTimes() error {
 	case c.try && c.wait > 0:
 		return errors.New("-try and -wait contradict each other: use only one of them")
 	case c.grace < 0:
-		return fmt.Errorf("-grace %v is negative: use 0 to send SIGKILL at once", c.grace)
+		return fmt.Errorf("-grace %v is negative: use 0 to send SIGKILL without SIGTERM", c.grace)
 	}
 	return nil
 }

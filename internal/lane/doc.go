@@ -50,13 +50,14 @@
 // # The order rule
 //
 // A call follows the calls named when it is asked. They are the last calls on the same
-// node for the same lock, so calls for different locks never wait for each other.
-// When such a call is finished, its follower inherits what it left behind (inherit):
-// whether our value may be on the node, whether a command that would put it there may
-// still arrive, whether the register may have been raised, and whether the clean-up is
-// owed already. (AskBoth is the one exception: it queues two calls back to back, so
-// that they travel in one batch and the node executes them in order.) Without the rule, a release on a second connection could overtake the
-// acquire of a slow node; the acquire would then leave a key that nobody holds.
+// node for the same lock, so calls for different locks never wait for each other. When
+// such a call is finished, its follower inherits what it left behind (inherit): whether
+// our value may be on the node, whether a command that would put it there may still
+// arrive, whether the register may have been raised, and whether the clean-up is owed
+// already. (AskBoth is the one exception: it queues two calls back to back, so that they
+// travel in one batch and the node executes them in order.) Without the rule, a release
+// on a second connection could overtake the acquire of a slow node; the acquire would
+// then leave a key that nobody holds.
 //
 // "Finished" does not mean "executed": after a timeout the command may still arrive.
 // Hence a clean-up that follows a silent call is not sent at once. It finishes as
@@ -66,20 +67,22 @@
 //
 // A clean-up (wire.Kind.Cleans) becomes owed when it finishes without an answer, or when
 // it was answered but what it undoes may still arrive. It is sent again only after the
-// node has answered a PING that left later than the clean-up became owed: a stopped server
-// executes, when it wakes, what lies in its sockets, even from closed connections, so that
-// a clean-up sent before could come before what it undoes. The command is paid when the node answers it; if what it undoes may still be under way, it is paid
-// only after every batch that left before has come back, and one more time. A release
-// waits for a restore of the same value, and an adoption of a value whose release is
-// owed counts as missing (owed.go).
+// node has answered a PING that left later than the clean-up became owed: a stopped
+// server executes, when it wakes, what lies in its sockets, even from closed connections,
+// so that a clean-up sent before could come before what it undoes. The command is paid
+// when the node answers it; if what it undoes may still be under way, it is paid only
+// after every batch that left before has come back, and one more time. A release waits
+// for a restore of the same value, and an adoption of a value whose release is owed
+// counts as missing (owed.go).
 //
 // # When a node is down
 //
 // A node is down after a call that was sent had no answer by its deadline, after its
 // client failed before a byte left, or after owed commands had no answer. While it is
-// down, a goroutine sends PINGs (probe.go). The node is used again when it has answered
-// a PING that left after the latest failure, when everything owed that is due has been
-// sent and answered, and when fewer than maxStuck batches are still given up.
+// down or anything is owed to it, a goroutine sends PINGs (probe.go). The node is used
+// again when it has answered a PING that left after the latest failure, when everything
+// owed that is due has been sent and answered, and when fewer than maxStuck batches are
+// still given up.
 //
 // # Locks
 //

@@ -4,7 +4,7 @@
 // since when announcements are heard. Its methods take an event and the time of it, and
 // Next returns what to do then. The package has no goroutine, no clock and no lock, sends
 // nothing, and takes its randomness from Rules, so that every decision can be tested as a
-// table. The package redlock keeps the queue of callers, the timers and the lanes.
+// table. Package redlock keeps the queue of callers, the timers and the lanes.
 //
 // A wake-up never grants the lock: it only says when to ask.
 package wait
@@ -29,19 +29,19 @@ const (
 	// is 2.5 s instead of 4, and a wait costs more commands.
 	pollSpread = 5
 
-	// tieLook is how many round trips the losers of a tie, and a waiter that is told as the
-	// second, leave to the one that goes first: one for the rollbacks, one for its try, and
-	// as many again for the scheduler. Halved, a late goroutine is overtaken and the tie is
-	// repeated.
+	// tieLook is how many round trips the losers of a tie, and a waiter that is not told
+	// first, leave to the one that goes first: one for the rollbacks, one for its try,
+	// and as many again for the scheduler. Halved, a late goroutine is overtaken and the
+	// tie is repeated.
 	tieLook = 4
 
 	// lookSpread is the longest random delay on top of tieLook round trips, so that waiters
 	// in several processes do not ask at once. Halved, near nodes see more ties.
 	lookSpread = time.Millisecond
 
-	// lookFirst is how long a new leader waits before it queues on the nodes for a lock that
-	// its own Locker holds: a lock that is held for less is handed over before that. Halved,
-	// short critical sections cost an entry in the queues each.
+	// lookFirst is how long a new leader waits before it queues on the nodes for a lock
+	// that its own Locker holds: a lock that is held for less is handed over before that.
+	// Halved, more short critical sections each cost an entry in the queues.
 	lookFirst = 5 * time.Millisecond
 
 	// shortestTook is the least that a round counts as in pauses that are multiples of it:
@@ -185,7 +185,7 @@ func (p *Plan) Announced(node int, text string, now time.Time) (wake bool) {
 	case notifiedSecond:
 		return p.AfterOthers(now)
 	case notifiedSome:
-		// Waiters that came at one instant stand in another order on every node. It may be
+		// Waiters that came at one instant may stand in a different order on each node. It may be
 		// that no majority tells any of them, and then these are all that know of the
 		// release. Tickets order every queue alike, so with Fair this cannot happen.
 		if !p.rules.Fair {

@@ -93,8 +93,8 @@ type Standing struct {
 	Took     time.Duration // until it was decided
 }
 
-// NewStanding reads the replies to a round that queues. Those without a time, as of other
-// rounds, count as none.
+// NewStanding reads the replies to a round that queues. Replies without a time, as other
+// rounds have them, do not count.
 func NewStanding(need int, replies []Reply, start time.Time, took time.Duration) Standing {
 	s := Standing{Start: start, Took: took}
 	left := make([]time.Duration, len(replies)) // a node that has not replied may be free

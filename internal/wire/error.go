@@ -41,9 +41,11 @@ var (
 	ErrLaneDone = NewNodeError("closed", nil)          // the lane is closed
 )
 
-// errorCodes lists the codes with which Redis errors begin and whether such an error may go
-// away by itself. (redis-server 7.0. There the code comes first in the errors of a script,
-// too; servers before 7.0 and miniredis put it somewhere in the text.)
+// errorCodes lists the codes with which Redis errors begin and whether such an error may
+// go away by itself. A server gives these errors only for commands that it has not
+// executed: notExecuted relies on it. (redis-server 7.0. There the code comes first in
+// the errors of a script, too; servers before 7.0 and miniredis put it somewhere in the
+// text.)
 var errorCodes = []struct {
 	code  string
 	heals bool

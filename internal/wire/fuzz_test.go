@@ -163,7 +163,7 @@ func FuzzExplain(f *testing.F) {
 	})
 }
 
-func FuzzIntroduce(f *testing.F) {
+func FuzzReadIdentity(f *testing.F) {
 	f.Add("# Server\r\nredis_version:7.0.15\r\nrun_id:0123abc\r\n")
 	f.Add("run_id:\r\n")
 	f.Add("run_id:a\x00\nrun_id:b")

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
-// subscribers is how many connections of a node subscribe to something, and to what.
+// subscriptions is how many channels of a node somebody subscribes to.
 func (s *stage) subscriptions(i int) (channels int) {
 	return len(s.Do(i, "PUBSUB", "CHANNELS").([]any))
 }

@@ -241,7 +241,7 @@ func realGoroutines(t testing.TB, limit time.Duration, baseline int) {
 	}
 }
 
-// must is for calls that have to succeed.
+// realAcquire acquires a lock that must be free within ten seconds.
 func realAcquire(t testing.TB, l *redlock.Locker, key string, ttl time.Duration) *redlock.Lock {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
