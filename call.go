@@ -23,9 +23,9 @@ type quorumCall struct {
 	// decided reports whether the tally decides the question. It is a pure function.
 	decided func(tally) bool
 
-	// countMissing returns how to count a vote that comes now and says that the node does
+	// countAs returns how to count a vote that comes now and says that the node does
 	// not store the value. If it is nil, the vote counts as missing or as no.
-	countMissing func(missing bool) wire.Answer
+	countAs func(missing bool) wire.Answer
 
 	lastForLock bool        // the last question about a lock: a node whose register may have been raised counts as one that may hold the value
 	cleanup     bool        // later questions for the key follow it; the Locker remembers it until it is finished
@@ -148,7 +148,7 @@ func (b *quorumCall) Vote(c *lane.Call) {
 	b.mu.Lock()
 	c.Voted = true
 	switch r := &c.Reply; {
-	case r.Answer == wire.No && b.countMissing != nil:
+	case r.Answer == wire.No && b.countAs != nil:
 		b.countNotOurs(c)
 	case r.Answer == wire.Yes:
 		b.tally.yes++
@@ -186,11 +186,11 @@ func (b *quorumCall) Vote(c *lane.Call) {
 	}
 }
 
-// countNotOurs counts a vote of a node that does not store our value as countMissing says.
+// countNotOurs counts a vote of a node that does not store our value as countAs says.
 // A vote that an earlier quorum call counted keeps its meaning. Needs b.mu.
 func (b *quorumCall) countNotOurs(c *lane.Call) {
 	if c.CountedAs == wire.Pending {
-		c.CountedAs = b.countMissing(c.Reply.Missing)
+		c.CountedAs = b.countAs(c.Reply.Missing)
 	}
 	switch c.CountedAs {
 	case wire.Yes:

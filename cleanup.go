@@ -22,8 +22,11 @@ func allAnswered(t tally) bool { return t.open() == 0 }
 // key's earlier clean-ups, and later attempts follow it, so that the Locker need only
 // remember the last one. Without that order, a clean-up that takes longer than a later
 // one would be forgotten, and a release could overtake the restore that puts its value
-// back. holds and doubt have the nodes, as bits, that may hold the value or yet store it,
-// apart from what the calls that the clean-up follows report.
+// back. holds has the nodes, as bits, that may hold the value, and doubt those that may yet
+// store it. Both add to what the calls report that the clean-up follows.
+//
+// If the holder was released during a failed adoption of its value, the adopter's value is
+// removed instead of replaced: nobody would remove the holder's.
 func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, holds, doubt uint64, decided func(tally) bool) *quorumCall {
 	q.Patience = l.patience(q.TTL)
 	b := l.newQuorumCall(op, name, q, l.now(), decided)

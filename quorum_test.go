@@ -378,7 +378,7 @@ func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 	for means, want := range map[wire.Answer]extension{wire.Yes: extended, wire.No: extensionLost, wire.Unknown: inconclusive} {
 		l := &Locker{lanes: make([]*lane.Lane, 3)}
 		b := l.newQuorumCall(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, realClock(), func(tally) bool { return false })
-		b.countMissing = func(bool) wire.Answer { return means }
+		b.countAs = func(bool) wire.Answer { return means }
 		for i := range 2 {
 			b.calls[i].Reply = wire.Reply{Answer: wire.No, Missing: true, Err: wire.ErrMissing}
 			b.Vote(&b.calls[i])
@@ -393,7 +393,7 @@ func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 			t.Errorf("what a missing vote counted as: got %v, %v; want %v, true", gone, ok, means)
 		}
 		again := l.newQuorumCall(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, realClock(), func(tally) bool { return false })
-		again.countMissing = func(bool) wire.Answer { t.Error("asked anew what it means"); return wire.No }
+		again.countAs = func(bool) wire.Answer { t.Error("asked anew what it means"); return wire.No }
 		again.calls[0].Reply, again.calls[0].CountedAs = b.calls[0].Reply, gone
 		again.Vote(&again.calls[0])
 	}

@@ -103,7 +103,7 @@ func (k *Lock) beginRelease(cause error) *quorumCall {
 		b.q.Patience = patience
 	}
 	asked, again := k.releasedInTime, earlier != nil
-	b.countMissing = func(missing bool) wire.Answer { return notOurs(missing, k.remaining(k.l.now()) > 0, asked, again) } // Until does not move any more
+	b.countAs = func(missing bool) wire.Answer { return notOurs(missing, k.remaining(k.l.now()) > 0, asked, again) } // Until does not move any more
 	b.lastForLock = true
 	b.then = func() {
 		defer k.released(b)
