@@ -181,8 +181,8 @@ func TestValuesAreUniqueOverAllClientsAndAllRequests(t *testing.T) {
 				t.Errorf("value: got %q, want the label, a colon and a uuid", v)
 			}
 		}
-		if len(sets) < 40 {
-			t.Errorf("requests seen: got %d, want 40 and more", len(sets))
+		if len(sets) < 4*7 { // each TryAcquire asks
+			t.Errorf("requests seen: got %d, want at least 28", len(sets))
 		}
 	})
 }
