@@ -33,13 +33,13 @@ type contender struct {
 
 const (
 	nameOurs         = "redlock"
+	nameThree        = "redlock, three nodes"
 	nameFair         = "redlock, fair"
 	nameUnsubscribed = "redlock, unsubscribed" // over nodes that have no Subscribe
 	nameRedsync      = "redsync"
 	nameFailFast     = "redsync, fail-fast"
 	nameFloor        = "bare quorum"
 	nameOurFloor     = "bare quorum, our commands"
-	nameAuto         = "bare quorum, AutoPipeline"
 	nameLock         = "redislock, one node"
 	nameBare         = "SET and DEL, one node"
 	nameRueidis      = "rueidislock, one node"
@@ -49,13 +49,13 @@ const (
 // go-redis's defaults, as a program has that tunes nothing.
 var makers = map[string]func(addrs []string) (*contender, error){
 	nameOurs:         func(addrs []string) (*contender, error) { return newOurs(redlock.Options{}, addrs) },
+	nameThree:        func(addrs []string) (*contender, error) { return newOurs(redlock.Options{}, addrs[:3]) },
 	nameFair:         func(addrs []string) (*contender, error) { return newOurs(redlock.Options{Fair: true}, addrs) },
 	nameUnsubscribed: newUnsubscribed,
 	nameRedsync:      func(addrs []string) (*contender, error) { return newRedsync(addrs), nil },
 	nameFailFast:     func(addrs []string) (*contender, error) { return newRedsync(addrs, redsync.WithFailFast(true)), nil },
 	nameFloor:        func(addrs []string) (*contender, error) { return newFloor(addrs, nearPipelines), nil },
 	nameOurFloor:     newOurFloor,
-	nameAuto:         newAuto,
 	nameLock:         newRedislock,
 	nameBare:         newBare,
 	nameRueidis:      newRueidislock,
@@ -64,7 +64,7 @@ var makers = map[string]func(addrs []string) (*contender, error){
 // contenders makes those that are named, or all that the table of throughput compares.
 func contenders(addrs []string, names ...string) (cs []*contender, err error) {
 	if len(names) == 0 {
-		names = []string{nameOurs, nameRedsync, nameFailFast, nameFloor, nameOurFloor, nameAuto, nameLock, nameBare, nameRueidis}
+		names = []string{nameOurs, nameThree, nameRedsync, nameFailFast, nameFloor, nameOurFloor, nameLock, nameBare, nameRueidis}
 	}
 	for _, name := range names {
 		c, err := makers[name](addrs)
@@ -218,44 +218,6 @@ func newBare(addrs []string) (*contender, error) {
 		},
 		release: func(ctx context.Context, held any) error { return clients[0].Del(ctx, held.(string)).Err() },
 		close:   func() { closeClients(clients) },
-	}, nil
-}
-
-// newAuto is a bare quorum by go-redis's own batching, which checks ours. It cannot wait for any three of five nodes, so it
-// waits for three in turn, since waiting for the same three would leave the others behind.
-func newAuto(addrs []string) (*contender, error) {
-	clients := newClients(addrs)
-	nodes := make([]*redis.AutoPipeliner, len(clients))
-	for i, c := range clients {
-		var err error
-		if nodes[i], err = c.AsyncAutoPipeline(); err != nil {
-			closeClients(clients)
-			return nil, err
-		}
-	}
-	var turn atomic.Uint32
-	ask := func(send func(*redis.AutoPipeliner) redis.Cmder) error {
-		cmds := make([]redis.Cmder, len(nodes))
-		for i, n := range nodes {
-			cmds[i] = send(n)
-		}
-		first := int(turn.Add(1))
-		for i := range len(nodes)/2 + 1 {
-			if err := cmds[(first+i)%len(nodes)].Err(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return &contender{
-		acquire: func(ctx context.Context, key string) (any, error) {
-			value := bareValue()
-			return key, ask(func(n *redis.AutoPipeliner) redis.Cmder { return n.Set(ctx, key, value, ttl) })
-		},
-		release: func(ctx context.Context, held any) error {
-			return ask(func(n *redis.AutoPipeliner) redis.Cmder { return n.Del(ctx, held.(string)) })
-		},
-		close: func() { closeClients(clients) },
 	}, nil
 }
 

@@ -11,7 +11,7 @@ import (
 
 // allTables returns the tables of all sections, the overviews first.
 func (r *report) allTables() []table {
-	tables := []table{r.where(), r.targets(), r.summary()}
+	tables := []table{r.where(), r.targets(), r.summary(), r.servers()}
 	for _, s := range sections {
 		tables = append(tables, s.allTables(r)...)
 	}
@@ -37,7 +37,7 @@ const marker = "<!-- table "
 
 var marked = regexp.MustCompile(`(?s)<!-- table ([^\n]+?) -->\n.*?<!-- end -->`)
 
-// fillPages draws the plots and brings the tables of all pages up to date.
+// fillPages draws the plot and brings the tables of all pages up to date.
 func fillPages(results string) error {
 	r, err := readReport(results)
 	if err != nil {

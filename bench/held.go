@@ -17,6 +17,7 @@ const (
 	mHeldLost    = "lost"
 	mHeldPerLock = "renewals per lock"
 	mHeldHeap    = "heap per lock, bytes"
+	mHeldBusiest = "busiest second, as a multiple of the mean, after two renewals"
 )
 
 // held keeps many locks under KeepAlive. It measures the memory of each lock, counts the renewals, and checks that no lock is
@@ -38,6 +39,8 @@ type holder struct {
 	locks           []holding
 	refused         atomic.Int64
 	renewed, failed atomic.Int64 // renewals
+	start           time.Time    // before the first lock was acquired
+	bySecond        [120]atomic.Int64
 }
 
 type holding struct {
@@ -59,6 +62,9 @@ func (h *holder) observe(r redlock.Round) {
 	}
 	if yes >= r.Need {
 		h.renewed.Add(1)
+		if s := int(time.Since(h.start) / time.Second); s < len(h.bySecond) {
+			h.bySecond[s].Add(1)
+		}
 	} else if h.failed.Add(1) == 1 {
 		h.b.progress("a renewal without a quorum: %v", &redlock.QuorumError{Round: r, Err: redlock.ErrNoQuorum})
 	}
@@ -94,6 +100,19 @@ func (h *holder) hold(ctx context.Context) error {
 	return nil
 }
 
+// busiest returns the greatest number of renewals in a second, as a multiple of the mean, from the second renewal of each
+// lock on, if acquiring them all took so long.
+func (h *holder) busiest(acquiring time.Duration) float64 {
+	from := int((acquiring+2*h.b.heldTTL/3)/time.Second) + 1
+	to := min(int((acquiring+h.b.heldFor)/time.Second), len(h.bySecond))
+	var sum, most int64
+	for s := from; s < to; s++ {
+		n := h.bySecond[s].Load()
+		sum, most = sum+n, max(most, n)
+	}
+	return float64(most) * float64(to-from) / float64(sum)
+}
+
 func (h *holder) lost() (n int) {
 	for _, l := range h.locks {
 		if l.lock != nil && (l.held.Err() != nil || !l.lock.Valid()) {
@@ -125,7 +144,7 @@ func (h *holder) release(ctx context.Context) (failed int64) {
 }
 
 func holdAll(ctx context.Context, b *bench, n int) error {
-	h := &holder{b: b, locks: make([]holding, n)}
+	h := &holder{b: b, locks: make([]holding, n), start: time.Now()}
 	l, done, err := newLocker(redlock.Options{Observe: h.observe}, b.addrs)
 	if err != nil {
 		return err
@@ -165,6 +184,7 @@ func holdAll(ctx context.Context, b *bench, n int) error {
 		{"renewals without a quorum", float64(h.failed.Load())},
 		{mHeldPerLock, renewals / locks},
 		{"renewals per second", renewals / seconds},
+		{mHeldBusiest, h.busiest(acquired.took)},
 		{"scripts per second, each server", held.servers.scripts / seconds / nodes},
 		{"client, % of one core", 100 * held.client.Seconds() / seconds},
 		{"each server, % of one core", 100 * held.servers.cpu.Seconds() / seconds / nodes},
@@ -208,7 +228,7 @@ func heldTables(r *report) []table {
 	metrics := r.names("held", "", func(s *series) string { return s.Metric })
 	return []table{grid("held", "Locks under KeepAlive on five nodes", "locks held", metrics, cases, func(m, n string) string {
 		format := "%.0f"
-		if m == mHeldPerLock {
+		if m == mHeldPerLock || m == mHeldBusiest {
 			format = "%.2f"
 		}
 		return r.find("held", nameOurs, n, m).cell(format)

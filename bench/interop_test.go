@@ -200,52 +200,6 @@ func TestContention(t *testing.T) {
 	}
 }
 
-func TestSetByHand(t *testing.T) {
-	t.Parallel()
-	b := newBoth(t)
-	for held, want := range map[int]error{1: nil, 2: nil, 3: redlock.ErrHeld, 5: redlock.ErrHeld} {
-		key := fmt.Sprint("by hand ", held)
-		for _, c := range b.clients[:held] {
-			if ok, err := c.SetNX(t.Context(), key, "somebody", ttl).Result(); !ok || err != nil {
-				t.Fatal(ok, err)
-			}
-		}
-		k, err := b.ours.TryAcquire(t.Context(), key, ttl)
-		if !errors.Is(err, want) {
-			t.Errorf("held on %d of 5: got %v, want %v", held, err, want)
-		}
-		if err == nil {
-			if err := k.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
-		if got := b.holders(t, key, "somebody"); got != held {
-			t.Errorf("afterwards %d nodes hold somebody's value, want %d", got, held)
-		}
-	}
-
-	k, err := b.ours.TryAcquire(t.Context(), "ours", ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
-	no := 0
-	for _, c := range b.clients {
-		if ok, err := c.SetNX(t.Context(), "ours", "somebody", ttl).Result(); err != nil {
-			t.Fatal(err)
-		} else if !ok {
-			no++
-		}
-	}
-	// Ours is acquired with a majority; the other nodes may follow a moment later.
-	if no < 3 {
-		t.Errorf("held by us: SET NX was refused by %d nodes, want a majority", no)
-	}
-	if got := b.holders(t, "ours", k.Value()); got != no {
-		t.Errorf("%d nodes hold our value, want %d", got, no)
-	}
-	k.Release(t.Context())
-}
-
 // The scripts of node-redlock 5. The one for release is also that of earlier versions and of the Redis documentation.
 var (
 	nodeAcquire = redis.NewScript(`

@@ -3,10 +3,10 @@
 //
 //	go run .                                every section, about twenty minutes
 //	go run . -quick                         every section in a few minutes, with more noise
-//	go run . -only faults,held -out /tmp/x  some sections, with JSON and plots
+//	go run . -only faults,held -out /tmp/x  some sections, with JSON and the plot
 //	go run . -out results                   the run that is checked in
 //	go run . -tables results/results.json   prints its tables as Markdown
-//	go run . -fill results/results.json     puts its tables into the pages and redraws the plots
+//	go run . -fill results/results.json     puts its tables into the pages and redraws the plot
 //
 // The contenders take turns within each repetition, and verdicts are ratios: from one run to the next, everything on a
 // shared machine can be twice as fast.
@@ -59,7 +59,7 @@ var full = plan{
 	faultBlocks: 12, peerCycles: 2, after: 1500 * time.Millisecond,
 	distanceBlock: 700 * time.Millisecond, distanceTrips: 10,
 	held: []int{1000, 10_000, 100_000}, heldFor: 35 * time.Second, heldTTL: 30 * time.Second,
-	handover: 4 * time.Second, crowd: 4 * time.Second,
+	handover: 4 * time.Second, crowd: 2 * time.Second,
 	scaleBlock: 300 * time.Millisecond, keys: []int{64, 10_000, 100_000},
 }
 
@@ -102,7 +102,7 @@ var sections = []section{
 	{"distance", distance, distanceTables, []string{"distance"}},
 	{"waiting", waiting, waitingTables, []string{handoverSection, crowdSection}},
 	{"held", held, heldTables, nil},
-	{"scale", scale, scaleTables, []string{"nodes", "keys", "sets"}},
+	{"scale", scale, scaleTables, []string{"nodes", "keys"}},
 }
 
 func (s *section) allTables(r *report) (tables []table) {
@@ -133,10 +133,10 @@ func mainErr() error {
 	}
 	quick := flag.Bool("quick", false, "run in a few minutes, with more noise")
 	only := flag.String("only", strings.Join(all, ","), "run these `sections`, separated by commas")
-	out := flag.String("out", "", "write results.json, with every repetition, and the plots to this `folder`")
+	out := flag.String("out", "", "write results.json, with every repetition, and the plot to this `folder`")
 	reps := flag.Int("reps", 0, "number of repetitions (default 7, with -quick 3)")
 	tables := flag.String("tables", "", "measure nothing; print the tables of this results `file` as Markdown")
-	fill := flag.String("fill", "", "measure nothing; put the tables of this results `file` into the pages and redraw its plots")
+	fill := flag.String("fill", "", "measure nothing; put the tables of this results `file` into the pages and redraw its plot")
 	flag.Parse()
 
 	switch {

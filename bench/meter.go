@@ -25,7 +25,7 @@ type usage struct {
 // A meter reads servers. Its own traffic is part of what they count, and is subtracted.
 type meter struct {
 	clients []*redis.Client
-	version string // of the first server
+	version string // name and version of the first server
 	own     usage  // of one reading of all servers
 }
 
@@ -35,7 +35,10 @@ func newMeter(ctx context.Context, servers []*realredis.Server) (*meter, error) 
 	if err != nil {
 		return nil, err
 	}
-	m.version = fields["redis_version"]
+	m.version = "redis-server " + fields["redis_version"]
+	if v, ok := fields["valkey_version"]; ok {
+		m.version = "valkey-server " + v
+	}
 	var readings [3]usage // the first one dials
 	for i := range readings {
 		if readings[i], err = m.read(ctx); err != nil {

@@ -115,6 +115,8 @@ type report struct {
 	Load     string    `json:"load"` // average of the machine before the run
 	Notes    []string  `json:"notes"`
 	Series   []*series `json:"series"`
+
+	others []*report // on other servers
 }
 
 func newReport(redisVersion string) *report {
@@ -251,11 +253,11 @@ func (r *report) where() table {
 		{"command", "`" + r.Command + "`"},
 		{"machine", fmt.Sprintf("%d CPUs (%s), %s, shared by client and servers", r.CPUs, r.CPU, r.Platform)},
 		{"load before", r.Load},
-		{"software", r.Go + ", redis-server " + r.Redis},
+		{"software", r.Go + ", " + r.Redis},
 	}}
 }
 
-// write writes results.json and the plots.
+// write writes results.json and the plot.
 func (r *report) write(folder string) error {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return err
@@ -268,11 +270,33 @@ func (r *report) write(folder string) error {
 	return errors.Join(os.WriteFile(filepath.Join(folder, "results.json"), append(b, '\n'), 0o666), r.plot(folder))
 }
 
+// servers returns the table that compares the report with those of other servers in the same folder, one below the other.
+func (r *report) servers() table {
+	t := table{"servers", "64 goroutines on other servers: CPU time of a cycle, client and servers", [][]string{{"servers", "redlock, µs", "redlock, three nodes, µs", "redislock on one node, as a multiple of redlock", "redsync, as a multiple of redlock"}}}
+	for _, r := range append([]*report{r}, r.others...) {
+		ours := r.cpu(nameOurs, "64")
+		t.rows = append(t.rows, []string{r.Redis, ours.spread("%.0f"), r.cpu(nameThree, "64").spread("%.0f"), r.cpu(nameLock, "64").over(ours).spread("%.2f"), r.cpu(nameRedsync, "64").over(ours).spread("%.2f")})
+	}
+	return t
+}
+
+// readReport reads a report. For results.json it reads those of other servers, too: the files beside it in folders of their own.
 func readReport(name string) (*report, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
 	r := new(report)
-	return r, json.Unmarshal(b, r)
+	if err := json.Unmarshal(b, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	others, _ := filepath.Glob(filepath.Join(filepath.Dir(name), "*", filepath.Base(name)))
+	for _, other := range others {
+		o, err := readReport(other)
+		if err != nil {
+			return nil, err
+		}
+		r.others = append(r.others, o)
+	}
+	return r, nil
 }
