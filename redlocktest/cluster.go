@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/seed-ce352c9b/redlock"
 )
 
 // A Cluster is a set of independent masters and the network between them and their clients. Its methods may be called
@@ -21,6 +23,7 @@ type Cluster struct {
 	mu      sync.Mutex
 	sets    int
 	clients []*redis.Client
+	lockers []*redlock.Locker
 	links   map[*redis.Client]*link
 	closed  bool
 }
@@ -168,8 +171,9 @@ func (c *Cluster) Connections() int {
 	return open
 }
 
-// Close closes the clients and the nodes, and waits for the nodes' goroutines. In a bubble it then lets ten seconds pass,
-// in which the background work of go-redis ends. Whatever uses the clients must be closed first. Further calls do nothing.
+// Close closes the Lockers that [Cluster.Locker] returned, the clients and the nodes, and waits for the nodes' goroutines.
+// In a bubble it then lets ten seconds pass, in which the background work of go-redis ends. Whatever else uses the clients
+// must be closed first. Further calls do nothing.
 func (c *Cluster) Close() {
 	c.mu.Lock()
 	if c.closed {
@@ -177,8 +181,9 @@ func (c *Cluster) Close() {
 		return
 	}
 	c.closed = true
-	clients := c.clients
+	clients, lockers := c.clients, c.lockers
 	c.mu.Unlock()
+	closeLockers(lockers)
 	for _, client := range clients {
 		client.Close() // an error means that the test has already closed it
 	}

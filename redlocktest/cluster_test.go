@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -949,6 +950,33 @@ func TestCloseTwiceWithFaultsOn(t *testing.T) {
 		}
 		if _, err := cl.Node(0).Dial(bg); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("dial: got %v, want closed", err)
+		}
+	})
+}
+
+// A Locker of the cluster is closed with it, also if the test has closed it before, and while no node replies.
+func TestLockerIsClosedWithTheCluster(t *testing.T) {
+	redlocktest.Bubble(t, func(t *testing.T) {
+		c := redlocktest.New(t, 3)
+		l, closed := c.Locker(redlock.Options{}), c.Locker(redlock.Options{})
+		if _, err := l.TryAcquire(bg, "jobs/42", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		closed.Close()
+		for i := range c.Len() {
+			c.Node(i).Hang()
+		}
+		c.Close()
+		for _, l := range []*redlock.Locker{l, closed} {
+			if _, err := l.TryAcquire(bg, "jobs/42", time.Minute); !errors.Is(err, redlock.ErrClosed) {
+				t.Errorf("got %v, want ErrClosed", err)
+			}
+		}
+	})
+	redlocktest.BubbleFunc(t, func() { // the bubble does not end while the Locker has goroutines
+		l := redlocktest.New(t, 3).Locker(redlock.Options{})
+		if _, err := l.TryAcquire(bg, "jobs/42", time.Minute); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -8,7 +8,8 @@
 // happen at the same instant, and the order in which the scheduler runs goroutines decides nothing. Outside a bubble
 // nothing is delayed unless [Node.Delay] says so.
 //
-// This test shows what a hung minority costs, and what it does long after its clients have given up:
+// A test of code that locks needs no more than a [Cluster] and its [Cluster.Locker]. The examples below are tests of such
+// code under a lost lock, a hung node and a slow clock. This one looks at the nodes themselves:
 //
 //	func TestHungMinority(t *testing.T) {
 //		redlocktest.Bubble(t, func(t *testing.T) {
