@@ -17,8 +17,8 @@ type acquireCall struct {
 	op    Op
 	name  *wire.LockKey
 	ttl   time.Duration
-	label string
 	began instant
+	acquireOptions
 
 	// Progress. All below is used by the caller's goroutine alone, but for waiter, which
 	// the queues' mu guards.
@@ -37,19 +37,20 @@ type acquireCall struct {
 }
 
 func (l *Locker) newAcquireCall(op Op, key string, ttl time.Duration, opts []AcquireOption) (*acquireCall, error) {
-	o := acquireOptions{label: l.opt.Name}
+	e := &acquireCall{op: op, ttl: ttl, began: l.now(), acquireOptions: acquireOptions{label: l.opt.Name}}
 	for _, f := range opts {
 		if f != nil {
-			f(&o)
+			f(&e.acquireOptions)
 		}
 	}
-	if err := checkLabel("the label", o.label); err != nil {
+	if err := e.check(); err != nil {
 		return nil, err
 	}
 	name, err := wire.NameKey(l.opt.KeyPrefix, key)
 	if err != nil {
 		return nil, err
 	}
+	e.name = name
 	if err := checkTTL(ttl, l.opt.NodeTimeout, l.opt.Drift); err != nil {
 		return nil, err
 	}
@@ -66,7 +67,7 @@ func (l *Locker) newAcquireCall(op Op, key string, ttl time.Duration, opts []Acq
 		}
 		return nil, fmt.Errorf("redlock: the key %q has a brace but no {tag}: a Ring would store it and its fence register on different shards, and node %d (%s) is %s", wire.Clip(key), ln.Index+1, ln.Name, is)
 	}
-	return &acquireCall{op: op, name: name, ttl: ttl, label: o.label, began: l.now()}, nil
+	return e, nil
 }
 
 // newAcquire returns the acquireCall of TryAcquire or Acquire.
@@ -90,15 +91,22 @@ func (l *Locker) newAcquire(ctx context.Context, key string, ttl time.Duration, 
 // anything being sent, it is ErrNested (see Acquire), or says what is wrong with the
 // label, the key, the ttl or the nodes. A ttl that leaves no validity is refused with the
 // smallest usable one, and more than 24 days are refused. Nodes round fractions of a
-// millisecond up.
+// millisecond up. WithWait is refused.
 func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (*Lock, error) {
 	if err := l.admit(ctx, OpAcquire, key); err != nil {
 		return nil, err
 	}
 	e, err := l.newAcquire(ctx, key, ttl, opts)
+	if err == nil {
+		err = e.refuseWait("TryAcquire")
+	}
 	if err != nil {
 		return nil, err
 	}
+	return l.tryAcquire(ctx, e)
+}
+
+func (l *Locker) tryAcquire(ctx context.Context, e *acquireCall) (*Lock, error) {
 	won := false
 	defer func() {
 		if !won {
@@ -128,7 +136,8 @@ func tied(err error) bool {
 	return errors.As(err, &q) && q.Err == ErrHeld && wait.IsTie(q.Round.Holder(), votesOf(q.Round))
 }
 
-// Acquire acquires the lock for ttl, and waits for it until ctx is done.
+// Acquire acquires the lock for ttl, and waits for it until ctx is done or, with WithWait,
+// at most for the given time.
 //
 // Callers of one Locker that wait for the same key form a FIFO queue, of which only the
 // head talks to the nodes. It tries when a majority of the nodes has announced a release,
@@ -159,6 +168,14 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 	if err != nil {
 		return nil, err
 	}
+	switch {
+	case e.limited && e.wait == 0:
+		return l.tryAcquire(ctx, e)
+	case e.limited:
+		limited, stop := context.WithTimeoutCause(ctx, e.wait, errWaited)
+		defer stop()
+		ctx = limited
+	}
 	if !l.begin() {
 		return nil, l.ended(ctx, e)
 	}
@@ -173,7 +190,9 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 // inLine waits and tries until it has the lock or an error. vain, if not nil, is a round
 // for Observe: the wait ended without an attempt that reported it.
 func (l *Locker) inLine(ctx context.Context, e *acquireCall) (lock *Lock, vain *Round, err error) {
-	l.queues.join(e)
+	if err := l.queues.join(e); err != nil {
+		return nil, nil, err
+	}
 	defer func() { l.leaveQueue(e, lock != nil) }()
 	for {
 		if err := l.wait(ctx, e); err != nil {
@@ -205,14 +224,10 @@ func (l *Locker) inVain(e *acquireCall) *Round {
 	if l.opt.Observe == nil {
 		return nil
 	}
-	r := Round{Key: e.name.Key, Need: majority(len(l.lanes)), Start: e.began.at}
+	r := l.unasked(e)
 	if q, _ := l.lastKnown(e); q != nil {
 		r = q.Round
 		r.Votes = slices.Clone(r.Votes) // the error keeps the original
-	} else {
-		for _, ln := range l.lanes {
-			r.Votes = append(r.Votes, Vote{Node: ln.Name})
-		}
 	}
 	r.Op, r.Wait, r.Attempt = e.op, l.now().since(e.began), 0
 	return &r

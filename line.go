@@ -49,6 +49,7 @@ type waitQueues struct {
 type waitQueue struct {
 	name        *wire.LockKey
 	first, last *waiter
+	n           int         // the callers
 	plan        wait.Plan   // when the leader asks again
 	label       string      // of the entry: that of the first caller in this queue
 	entry       string      // the name of our entry in the nodes' queues; "": none yet
@@ -128,14 +129,17 @@ func (w *waitQueues) close() (ended func()) {
 }
 
 // join puts a caller at the end of the local queue for its key. A caller that is alone there
-// tries at once.
-func (w *waitQueues) join(e *acquireCall) {
+// tries at once. The error says that Options.MaxWaiters allows no more callers.
+func (w *waitQueues) join(e *acquireCall) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m, name := &e.waiter, e.name
 	m.call, m.met = e, wait.NewCaller(e.began.at)
 	r := w.queues[name.Full]
-	if r == nil {
+	switch most := w.l.opt.MaxWaiters; {
+	case r != nil && most > 0 && r.n >= most:
+		return tooManyWaiters(e, most)
+	case r == nil:
 		r = &waitQueue{name: name, label: e.label, plan: wait.NewPlan(&w.rules)}
 		w.queues[name.Full] = r
 	}
@@ -147,6 +151,8 @@ func (w *waitQueues) join(e *acquireCall) {
 		r.last.next = m
 	}
 	r.last = m
+	r.n++
+	return nil
 }
 
 // leaveQueue takes a caller out of its local queue, wherever it stands. Acquire defers it, so
@@ -191,6 +197,7 @@ func (w *waitQueues) leaveQueue(e *acquireCall) *quorumCall {
 		m.next.prev = m.prev
 	}
 	m.prev, m.next = nil, nil
+	r.n--
 	if m.trying {
 		r.plan.Freed()
 	}

@@ -43,6 +43,12 @@ type Options struct {
 	// every node a command each 0.8 s. See docs/waiting.md.
 	Fair bool
 
+	// MaxWaiters is how many callers of this Locker may be in Acquire or Run for one key at
+	// once, the one that is trying included; 0 means any number. Further callers fail at
+	// once with ErrTooManyWaiters, so that a key that stays held costs latency and memory for
+	// a bounded number of them. TryAcquire and WithWait(0) do not wait and are not counted.
+	MaxWaiters int
+
 	// Grace is how long before Until the contexts of KeepAlive and Run end if the lock
 	// could not be renewed; 0 means a millisecond, or a twentieth of the validity if that
 	// is less. It is the time in which the work can stop while the lock still excludes
@@ -113,6 +119,8 @@ func (opt Options) withDefaults() (Options, error) {
 		return opt, fmt.Errorf("redlock: Options.NodeTimeout is %v: it must not be negative (0 means a tenth of the ttl)", opt.NodeTimeout)
 	case opt.Grace < 0:
 		return opt, fmt.Errorf("redlock: Options.Grace is %v: it must not be negative (0 means a millisecond)", opt.Grace)
+	case opt.MaxWaiters < 0:
+		return opt, fmt.Errorf("redlock: Options.MaxWaiters is %d: it must not be negative (0 means no limit)", opt.MaxWaiters)
 	case opt.RestartGuard < 0:
 		return opt, fmt.Errorf("redlock: Options.RestartGuard is %v: it must not be negative (0 means off)", opt.RestartGuard)
 	case strings.ContainsRune(opt.KeyPrefix, 0):
@@ -141,18 +149,6 @@ func checkLabel(what, label string) error {
 		return fmt.Errorf("redlock: %s %q must not contain a NUL byte", what, label)
 	}
 	return nil
-}
-
-// An AcquireOption changes one acquisition.
-type AcquireOption func(*acquireOptions)
-
-type acquireOptions struct{ label string }
-
-// WithLabel sets the part before the uuid in the lock's value, which Inspect and the
-// errors of others show as the holder, or as a waiter (see Status.Queue). The default is
-// Options.Name. It has at most 1 KiB and must not contain a NUL byte.
-func WithLabel(label string) AcquireOption {
-	return func(o *acquireOptions) { o.label = label }
 }
 
 // newGuard returns the restart guard, or nil if Options.RestartGuard is 0.

@@ -166,6 +166,9 @@ var (
 	// ErrNested reports that the context of the call is that of Run or KeepAlive of the
 	// same lock, which is still held: the call would wait for itself.
 	ErrNested = errors.New("redlock: held by this call chain")
+	// ErrTooManyWaiters reports that as many callers of this Locker wait for the key as
+	// Options.MaxWaiters allows. Nothing was sent.
+	ErrTooManyWaiters = errors.New("redlock: too many waiters")
 	// ErrClosed reports that the Locker is closed.
 	ErrClosed = wire.ErrClosed
 )
@@ -174,7 +177,8 @@ var (
 //
 // It wraps Err and the errors of the votes. It never matches a context error because a
 // node timed out. If the caller's own context ends a call, the error of the call wraps
-// the context error and the QuorumError of the last round.
+// the context error and the QuorumError of the last round. If the limit of WithWait ends
+// it, the error is the QuorumError alone.
 type QuorumError struct {
 	Round Round
 	Err   error // ErrHeld, ErrNoQuorum or ErrLost
@@ -233,8 +237,12 @@ func (e *QuorumError) Unwrap() []error {
 func Label(value string) string { return wire.LabelOf(value) }
 
 // ended returns the error of a call that the caller's ctx or Close ended. It wraps the
-// ctx's error and cause, or ErrClosed, and the error of the last decided round.
+// ctx's error and cause, or ErrClosed, and the error of the last decided round. If the limit
+// of WithWait ended it, it is only the error of that round.
 func (l *Locker) ended(ctx context.Context, e *acquireCall) error {
+	if context.Cause(ctx) == errWaited {
+		return l.waited(e)
+	}
 	err := &endedError{what: fmt.Sprintf("redlock: %s %q", e.op, wire.Clip(e.name.Key)), after: l.now().since(e.began), attempts: e.attempt}
 	if ctx.Err() != nil {
 		err.why = append(err.why, ctx.Err())
@@ -247,6 +255,16 @@ func (l *Locker) ended(ctx context.Context, e *acquireCall) error {
 	err.last, err.before = l.lastKnown(e)
 	err.inLine = e.waiter.queue != nil
 	return err
+}
+
+// unasked returns the Round of a call for which no round was decided: all votes are Pending.
+func (l *Locker) unasked(e *acquireCall) Round {
+	took := l.now().since(e.began)
+	r := Round{Op: e.op, Key: e.name.Key, Need: majority(len(l.lanes)), Start: e.began.at, Took: took, Wait: took, Attempt: e.attempt}
+	for _, ln := range l.lanes {
+		r.Votes = append(r.Votes, Vote{Node: ln.Name})
+	}
+	return r
 }
 
 // An endedError says that ctx or Close ended a call, and how far it had come.
@@ -270,20 +288,23 @@ func (e *endedError) Error() string {
 	if e.last == nil {
 		return s
 	}
-	s += " after " + wire.Short(e.after)
-	switch {
-	case e.attempts > 0 || !e.inLine:
-		s += fmt.Sprintf(", attempt %d", e.attempts)
-	case e.before == 0:
-		s += ", without an attempt"
-	case e.before == 1:
-		s += ", behind 1 caller of this process"
-	case e.before < maxBefore:
-		s += fmt.Sprintf(", behind %d callers of this process", e.before)
-	default:
-		s += fmt.Sprintf(", behind %d or more callers of this process", e.before)
-	}
+	s += " after " + wire.Short(e.after) + progress(e.attempts, e.before, e.inLine)
 	return s + ": " + e.last.reason() + " (" + e.last.Round.votes() + ")"
+}
+
+// progress says how far a call had come when it was ended.
+func progress(attempts, before int, inLine bool) string {
+	switch {
+	case attempts > 0 || !inLine:
+		return fmt.Sprintf(", attempt %d", attempts)
+	case before == 0:
+		return ", without an attempt"
+	case before == 1:
+		return ", behind 1 caller of this process"
+	case before < maxBefore:
+		return fmt.Sprintf(", behind %d callers of this process", before)
+	}
+	return fmt.Sprintf(", behind %d or more callers of this process", before)
 }
 
 func (e *endedError) Unwrap() []error {

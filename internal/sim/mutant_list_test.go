@@ -553,4 +553,19 @@ var mutants = []mutant{
 		patches: []patch{{"internal/wire/lua/guard.lua", "if not held or held == ARGV[1] then", "if not held then"}},
 		test:    "TestAnAdoptionIsAGrant",
 	},
+	{
+		name: "wait-is-deadline", rule: "the limit of a wait is told as the verdict of the last round alone", why: "no judge looks at how a wait in vain is told",
+		patches: []patch{{"round.go", "if context.Cause(ctx) == errWaited {", "if false {"}},
+		test:    "TestEveryWaiterIsToldTheHolderWhenItsLimitHasPassed",
+	},
+	{
+		name: "wait-limits-work", rule: "the limit of a wait is not that of the work", why: "no profile works for longer than it waits",
+		patches: []patch{{"redlock.go", "	lock, err := l.Acquire(ctx, key, ttl, opts...)", "	ctx, cut := context.WithTimeout(ctx, 200*time.Millisecond)\n	defer cut()\n	lock, err := l.Acquire(ctx, key, ttl, opts...)"}},
+		test:    "TestWithWaitDoesNotLimitTheWork",
+	},
+	{
+		name: "waiters-uncapped", rule: "no more callers wait than Options.MaxWaiters allows", why: "no profile sets it",
+		patches: []patch{{"line.go", "case r != nil && most > 0 && r.n >= most:", "case r != nil && most > 0 && r.n > most:"}},
+		test:    "TestMaxWaitersBoundsTheCallersOfEachKey",
+	},
 }
