@@ -169,7 +169,7 @@ func TestRealLostUpdates(t *testing.T) {
 	r := realStart(t, 5, "--appendonly", "yes", "--appendfsync", "always")
 	rnd := realSeed(t)
 	const lockers, workers, ttl = 4, 5, 5 * time.Second
-	lasts := time.Duration(harness.Rounds(3, 20)) * time.Second / 2
+	lasts := time.Duration(harness.Rounds(1, 10)) * time.Second
 	var ls []*redlock.Locker
 	for i := range lockers {
 		ls = append(ls, r.open(t, redlock.Options{Name: fmt.Sprint(i)}))
@@ -543,7 +543,8 @@ func TestRealHungNodeIsBounded(t *testing.T) {
 		})
 	}
 	most := 0
-	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
+	lasts := time.Duration(harness.Rounds(7, 15)) * time.Second / 10
+	for end := time.Now().Add(lasts); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
 		most = max(most, runtime.NumGoroutine())
 	}
 	close(done)
@@ -572,7 +573,7 @@ func TestRealHungNodeIsBounded(t *testing.T) {
 // Attack 93.
 func TestRealNamesUsedOnce(t *testing.T) {
 	t.Parallel()
-	names := harness.Rounds(4000, 100_000)
+	names := harness.Rounds(1000, 100_000)
 	r := realStart(t, 3)
 	l := r.open(t, redlock.Options{})
 	other := r.open(t, redlock.Options{})
