@@ -159,6 +159,7 @@ func (n *Node) start() {
 		return
 	}
 	n.tick()
+	clear(n.noted)
 	if _, err := n.do("SCRIPT", "FLUSH"); err != nil {
 		panic("redlocktest: SCRIPT FLUSH: " + err.Error())
 	}

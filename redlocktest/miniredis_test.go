@@ -198,3 +198,37 @@ func TestExpire(t *testing.T) {
 		}
 	})
 }
+
+// A script that one node has parsed is only noted by the next, which must not show.
+func TestAScriptIsLoadedUntilItIsFlushed(t *testing.T) {
+	redlocktest.Bubble(t, func(t *testing.T) {
+		cl := redlocktest.New(t, 3)
+		for i, c := range cl.Clients() {
+			n := cl.Node(i)
+			sha, err := n.Do("SCRIPT", "LOAD", "return 42")
+			want(t, "error of SCRIPT LOAD", err, nil)
+			switch i {
+			case 0:
+				want(t, "EXISTS", c.ScriptExists(bg, sha.(string)).Val()[0], true)
+			case 1:
+				cmds, err := c.TxPipelined(bg, func(p redis.Pipeliner) error {
+					p.EvalSha(bg, sha.(string), nil)
+					return nil
+				})
+				want(t, "error of a transaction", err, nil)
+				want(t, "in a transaction", cmds[0].(*redis.Cmd).Val(), any(int64(42)))
+			}
+			want(t, "EVALSHA", c.EvalSha(bg, sha.(string), nil).Val(), any(int64(42)))
+			n.Do("SCRIPT", "LOAD", "return 42")
+			want(t, "FLUSH", c.ScriptFlush(bg).Val(), "OK")
+			want(t, "EXISTS after FLUSH", c.ScriptExists(bg, sha.(string)).Val()[0], false)
+			n.Do("SCRIPT", "LOAD", "return 42")
+			n.Restart(true)
+			c.Ping(bg) // over the lost connection
+			err = c.EvalSha(bg, sha.(string), nil).Err()
+			want(t, "NOSCRIPT after a restart", redis.HasErrorPrefix(err, "NOSCRIPT"), true)
+		}
+		_, err := cl.Node(0).Do("SCRIPT", "LOAD", "return (")
+		want(t, "a script with a fault is refused", err != nil, true)
+	})
+}

@@ -36,6 +36,7 @@ type Node struct {
 	operator *server.Peer // for commands of Do, which bypass the network; under exec
 	output   bytes.Buffer // the reply to operator; under exec
 	disk     map[string]saved
+	noted    map[string]string // scripts that the node knows and miniredis does not, by SHA-1; under exec
 
 	// mu guards the fields below, all links and all connections. miniredis is never called while mu is held: a script that
 	// calls INFO gets here with miniredis locked.
@@ -74,6 +75,7 @@ func newNode(index int, seed uint64) (*Node, error) {
 		clock:       newClock(),
 		conns:       map[*conn]struct{}{},
 		failCommand: map[string]string{},
+		noted:       map[string]string{},
 	}
 	n.dialers = sync.NewCond(&n.mu)
 	n.dialed = &link{node: n}
@@ -130,6 +132,19 @@ func (n *Node) Do(args ...string) (any, error) {
 
 // do executes a command as the operator. The caller holds exec.
 func (n *Node) do(args ...string) (any, error) {
+	if sha, ok := n.loadNoted(args); ok {
+		return sha, nil
+	}
+	n.giveNoted(args)
+	v, err := n.doNow(args...)
+	if sha, ok := v.(string); ok && err == nil && isLoad(args) {
+		parsed.Store(args[2], sha)
+	}
+	return v, err
+}
+
+// doNow has miniredis execute a command as the operator. The caller holds exec.
+func (n *Node) doNow(args ...string) (any, error) {
 	n.output.Reset()
 	n.current = n.operator
 	n.srv.Dispatch(n.operator, args)

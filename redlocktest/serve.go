@@ -242,6 +242,7 @@ func (s *session) applyReplyFaults(cmd string) {
 
 // dispatch executes a command for p. The caller holds exec.
 func (n *Node) dispatch(p *server.Peer, args []string) {
+	n.giveNoted(args)
 	n.current = p
 	n.srv.Dispatch(p, args)
 	n.current = nil

@@ -24,8 +24,10 @@ func (s *session) twin(args []string) bool {
 		return false
 	}
 	// A node that was restarted has forgotten the script and must say so.
-	if known, err := n.do("SCRIPT", "EXISTS", args[1]); err != nil || !isOne(known) {
-		return false
+	if _, noted := n.noted[args[1]]; !noted {
+		if known, err := n.doNow("SCRIPT", "EXISTS", args[1]); err != nil || !isOne(known) {
+			return false
+		}
 	}
 	reply, ok := f(n.callTwin, args[3:3+keys], args[3+keys:])
 	if ok {
