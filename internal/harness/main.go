@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,6 +22,9 @@ func Main(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); !Sparing && f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
 		f.Value.Set(strconv.Itoa(4 + runtime.GOMAXPROCS(0))) // parallel tests mostly wait for real servers
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400) // the tests make much garbage, and little of it stays
 	}
 	code := m.Run()
 	const clients = 6 * time.Second

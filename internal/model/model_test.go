@@ -87,6 +87,9 @@ func TestBrokenWorldsAreFoundBroken(t *testing.T) {
 			continue
 		}
 		seen[w.Broken] = true
+		if w.Long && !long() {
+			continue
+		}
 		t.Run(w.Title(), func(t *testing.T) {
 			t.Parallel()
 			r := search(t, w)

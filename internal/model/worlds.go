@@ -75,12 +75,12 @@ func broken() []World {
 		{Broken: RegisterDies, Finds: F2, Roles: []Role{plain, plain}, Fences: 2, Checks: F2},
 		{Broken: NoMeasure, Finds: V, Roles: []Role{raiser, raiser}, Clocks: true, Fences: 2, Checks: V},
 		{Broken: HalfQuorum, Finds: I1, Roles: []Role{plain, plain}, Clocks: true, Fences: 2, Checks: I1},
-		{Broken: BlindRelease, Finds: I1, Roles: []Role{plain, plain, plain}, Clocks: true, Truth: true, Checks: I1},
+		{Broken: BlindRelease, Finds: I1, Roles: []Role{plain, plain, plain}, Clocks: true, Truth: true, Checks: I1, Long: true},
 		{Broken: BlindExtend, Finds: I1, Roles: []Role{holder, plain}, Clocks: true, Fences: 2, Checks: I1},
 		{Broken: ShorterTTL, Finds: I1, Roles: []Role{keeper, plain}, Clocks: true, Truth: true, Checks: I1},
 		{Broken: LateExtension, Finds: H, Roles: []Role{holder, plain}, Clocks: true, Truth: true, Checks: H},
 		{Broken: ExtendKeepsFence, Finds: F2, Roles: []Role{holder, plain}, Fences: 1, Crashes: 1, Asks: AskCarriers, Checks: F2},
-		{Broken: HealAlone, Finds: H, Roles: []Role{keeper, plain}, Clocks: true, Fences: 1, Crashes: 1, Crash: CrashEarly, Checks: H},
+		{Broken: HealAlone, Finds: H, Roles: []Role{keeper, plain}, Clocks: true, Fences: 1, Crashes: 1, Crash: CrashEarly, Checks: H, Long: true},
 		{Broken: HealCountsAtOnce, Finds: H, Roles: []Role{holder, plain}, Clocks: true, Fences: 1, Crashes: 1, Crash: CrashEarly, Checks: H},
 		{Broken: BlindAdopt, Finds: I1, Roles: []Role{plain, adopter, plain}, Clocks: true, Truth: true, Checks: I1},
 		{Broken: AdoptDeletes, Finds: I1, Roles: []Role{plain, adopter, plain}, Clocks: true, Truth: true, Checks: I1},
@@ -90,7 +90,7 @@ func broken() []World {
 		{Name: "at-once-noclocks", Finds: F2, Doc: "the same without clocks", Roles: []Role{plain, plain}, Fences: 2, Crashes: 1, Checks: F2},
 		{Name: "late-set", Finds: H, Doc: "a node loses its memory, and a late SET of the acquire stores the lock on another", Roles: []Role{holder, plain}, Clocks: true, Truth: true, Crashes: 1, Crash: CrashHeld, Checks: H},
 		{Name: "any-majority", Finds: F2, Doc: "at every moment a majority keeps its registers, but not always the same one", Roles: []Role{holder, plain}, Fences: 2, Crashes: 1, Asks: AskAnyMajority, Checks: F2},
-		{Name: "adopt-early", Finds: I1, Doc: "a value is adopted before its lock was returned", Roles: []Role{plain, adopter, plain}, Clocks: true, Truth: true, Checks: I1, Early: true},
+		{Name: "adopt-early", Finds: I1, Doc: "a value is adopted before its lock was returned", Roles: []Role{plain, adopter, plain}, Clocks: true, Truth: true, Checks: I1, Early: true, Long: true},
 	}
 }
 

@@ -8,12 +8,16 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
-// TestReal runs rounds of faults on real servers, in real time: one, or as many as fit into REDLOCK_REAL ("10m").
-// REDLOCK_SEED draws the same faults and tasks again, but real time repeats itself only roughly.
+// TestReal runs rounds of faults on real servers, in real time: with REDLOCK_LONG one, of ten seconds, or as many as fit
+// into REDLOCK_REAL ("10m"). REDLOCK_SEED draws the same faults and tasks again, but real time repeats itself only roughly.
 func TestReal(t *testing.T) {
+	if os.Getenv("REDLOCK_REAL") == "" && harness.Rounds(0, 1) == 0 {
+		t.Skip("REDLOCK_LONG=1 or REDLOCK_REAL=10m runs it")
+	}
 	limit := time.Duration(0)
 	if text := os.Getenv("REDLOCK_REAL"); text != "" {
 		var err error
@@ -25,7 +29,7 @@ func TestReal(t *testing.T) {
 		realredis.Start(t, realNodes-realDurable)...)
 	logging.Disable() // go-redis logs every dial that fails
 	t.Cleanup(logging.Enable)
-	seed := baseSeed(t)
+	seed := baseSeed(t, "REDLOCK_REAL")
 	t.Logf("seed %d (again: REDLOCK_SEED=%d go test ./internal/sim -run 'TestReal$')", seed, seed)
 	tardy := watchTardiness()
 	defer tardy.close()

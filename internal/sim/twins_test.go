@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/twin"
 )
 
@@ -39,7 +40,7 @@ func TestTwins(t *testing.T) {
 			twin.Enable(twins)
 			return runRecorded(t, Generate(&p, 100+seed))
 		}
-		for seed := range uint64(3) {
+		for seed := range uint64(harness.Rounds(1, 3)) {
 			fast, one := play(seed, true)
 			slow, other := play(seed, false)
 			// Where two events happen at one instant, a run may differ from a repetition of itself (docs/design/verification.md,

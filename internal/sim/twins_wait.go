@@ -13,6 +13,7 @@ var waitTwins = []scriptTwin{
 	{"turn", "dcd2c4017576bdce378113d8f9596d794c1e523d", turnTwin},
 	{"wait", "9bf11a58f375f73ae25fc17f536c259cd76731ea", waitTwin},
 	{"leave", "9b1d671e4ecc91abe07cde69355ecfd38b3826cf", leaveTwin},
+	{"inspect", "8dd22fd38579b74e66584e9a1ceceaa31d2d71ab", inspectTwin},
 }
 
 // A scriptQueue is a queue of waiters, with the expiry of each entry.
@@ -175,4 +176,28 @@ func (q scriptQueue) notify(channel, value string, most int) {
 			}
 		}
 	}
+}
+
+func inspectTwin(call twin.Call, keys, _ []string) (any, bool) {
+	held, ok := check(call, keys)
+	q, isQueue := openQueue(call, keys[2], keys[3])
+	if !ok || !isQueue {
+		return nil, false
+	}
+	var waiting []any
+	for _, entry := range q.list("ZRANGE", q.queue, "0", "99") {
+		if ms, ok := q.expiresAt(entry); ok && ms >= float64(q.ms) {
+			waiting = append(waiting, entry)
+		}
+	}
+	left, _ := call("PTTL", keys[0])
+	score, _ := call("ZSCORE", keys[1], "f")
+	return []any{orEmpty(held), left, orEmpty(score), waiting}, true
+}
+
+func orEmpty(v any) any {
+	if v == nil {
+		return ""
+	}
+	return v
 }

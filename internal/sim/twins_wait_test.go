@@ -57,7 +57,7 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 			var sha string
 			var keys []string
 			var args []any
-			switch r.IntN(6) {
+			switch r.IntN(7) {
 			case 0, 1:
 				sha, keys = shas["turn"], []string{"k0", "{k0}:fence", queue, expiry}
 				args = []any{pick("v1", "v2"), "1500", fmt.Sprint(r.IntN(1000)), place, pick("", "3", "5", fmt.Sprint(n.Now().UnixMicro())), "2000", "15000", "ch"}
@@ -67,6 +67,8 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 			case 3:
 				sha, keys = shas["leave"], []string{"k0", queue, expiry}
 				args = []any{place, "ch", pick("0", "1", "2"), fmt.Sprint("value", r.IntN(100))}
+			case 6:
+				sha, keys = shas["inspect"], []string{"k0", "{k0}:fence", queue, expiry}
 			case 4:
 				n.Evict(pick("k0", queue, expiry))
 				continue
