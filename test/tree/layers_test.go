@@ -1,4 +1,5 @@
-package redlock_test
+// Package tree_test checks the repository: the imports of the layers, and that README and docs/ name what exists.
+package tree_test
 
 import (
 	"go/ast"
@@ -12,6 +13,7 @@ import (
 )
 
 const (
+	root       = "../.." // of the repository
 	modulePath = "github.com/seed-ce352c9b/redlock"
 	goRedis    = "github.com/redis/go-redis/v9"
 )
@@ -39,7 +41,7 @@ var commandWords = []string{
 // names no client type of go-redis, and wire alone names Redis commands.
 func TestLayers(t *testing.T) {
 	for folder, allowed := range layers {
-		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 		if err != nil {
 			t.Fatal(err)
 		}

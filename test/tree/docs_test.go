@@ -1,4 +1,4 @@
-package redlock_test
+package tree_test
 
 import (
 	"io/fs"
@@ -57,8 +57,7 @@ func TestDocsNameWhatExists(t *testing.T) {
 	files := make(map[string]bool) // by path and by name
 	tests := make(map[string]bool)
 	test := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		path = filepath.ToSlash(path)
+	err := fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil || d.IsDir():
 			return err
@@ -105,7 +104,7 @@ func TestDocsNameWhatExists(t *testing.T) {
 
 func readText(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {
 		t.Fatal(err)
 	}
