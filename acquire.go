@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
@@ -32,8 +33,8 @@ type acquireCall struct {
 	// What the attempts may have left on the nodes.
 	call   *quorumCall // the last attempt's
 	tail   *quorumCall // its last question, which is the raise if there was one
-	raised uint64      // nodes whose register an attempt may have raised, as bits
-	before uint64      // those of the attempts before the last
+	raised lane.Nodes  // those whose register an attempt may have raised
+	before lane.Nodes  // those of the attempts before the last
 }
 
 func (l *Locker) newAcquireCall(op Op, key string, ttl time.Duration, opts []AcquireOption) (*acquireCall, error) {

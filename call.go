@@ -307,9 +307,9 @@ func (b *quorumCall) finished() bool {
 	return b.open == 0
 }
 
-// mayHold returns which nodes may store our value, and which may yet execute a command that
-// stores it, according to the calls finished so far, as bits in New's order.
-func (b *quorumCall) mayHold() (holds, doubt uint64) {
+// left returns what the calls finished so far, and those before them about the same value,
+// may have left on the nodes.
+func (b *quorumCall) left() (left lane.Residues) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.calls {
@@ -317,41 +317,30 @@ func (b *quorumCall) mayHold() (holds, doubt uint64) {
 		if !c.Voted {
 			continue
 		}
-		if f := c.Follow.Load(); f != nil {
-			holds |= 1 << i // whatever the result of the heal
-			if b.open == 0 && f.MayArriveLate {
-				doubt |= 1 << i
+		left.Add(1<<i, c.Residue)
+		if heal := c.Follow.Load(); heal != nil {
+			left.Add(1<<i, lane.Holds) // whatever its result
+			if b.open == 0 {
+				left.Add(1<<i, heal.Residue)
 			}
 		}
-		if c.MayHold {
-			holds |= 1 << i
-		}
-		if c.MayArriveLate {
-			doubt |= 1 << i
-		}
 	}
-	return holds, doubt
+	return left
 }
 
-// mayHaveExecuted returns the nodes that the question may have reached, as bits.
-func (b *quorumCall) mayHaveExecuted() (nodes uint64) {
+// inherit makes the calls follow what lies on the nodes already. It is called before send.
+func (b *quorumCall) inherit(left *lane.Residues) {
+	for i := range b.calls {
+		b.calls[i].Residue = left.On(i)
+	}
+}
+
+// mayHaveExecuted returns the nodes that the question may have reached.
+func (b *quorumCall) mayHaveExecuted() (nodes lane.Nodes) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.calls {
 		if c := &b.calls[i]; !c.Voted || c.Reply.Sent {
-			nodes |= 1 << i
-		}
-	}
-	return nodes
-}
-
-// raisedRegisters returns the nodes on which a finished call may have raised the register
-// for our value, as bits.
-func (b *quorumCall) raisedRegisters() (nodes uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i := range b.calls {
-		if c := &b.calls[i]; c.Voted && c.Raised {
 			nodes |= 1 << i
 		}
 	}

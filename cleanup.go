@@ -1,17 +1,20 @@
 package redlock
 
-import "github.com/seed-ce352c9b/redlock/internal/wire"
+import (
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+)
 
 // undo removes in the background what a quorum call may have stored. On each node it
 // follows that call.
 func (l *Locker) undo(last *quorumCall, q wire.Question) {
-	// finished is asked before mayHold: otherwise a yes between the two would be missed.
+	// finished is asked before left: otherwise a yes between the two would be missed.
 	if last.finished() {
-		if holds, _ := last.mayHold(); holds == 0 {
+		if left := last.left(); left.Any(lane.Holds) == 0 {
 			return
 		}
 	}
-	b := l.newCleanup(OpRollback, last.name, q, 0, 0, allAnswered)
+	b := l.newCleanup(OpRollback, last.name, q, new(lane.Residues), allAnswered)
 	b.then = func() { l.observe(b, nil) }
 	b.send(last)
 }
@@ -22,18 +25,15 @@ func allAnswered(t tally) bool { return t.open() == 0 }
 // key's earlier clean-ups, and later attempts follow it, so that the Locker need only
 // remember the last one. Without that order, a clean-up that takes longer than a later
 // one would be forgotten, and a release could overtake the restore that puts its value
-// back. holds has the nodes, as bits, that may hold the value, and doubt those that may yet
-// store it. Both add to what the calls report that the clean-up follows.
+// back. left has what finished calls may have left on the nodes; the clean-up adds what the calls
+// report that it follows.
 //
 // If the holder was released during a failed adoption of its value, the adopter's value is
 // removed instead of replaced: nobody would remove the holder's.
-func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, holds, doubt uint64, decided func(tally) bool) *quorumCall {
+func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, left *lane.Residues, decided func(tally) bool) *quorumCall {
 	q.Patience = l.patience(q.TTL)
 	b := l.newQuorumCall(op, name, q, l.now(), decided)
-	for i := range b.calls {
-		b.calls[i].MayHold = holds&(1<<i) != 0
-		b.calls[i].MayArriveLate = doubt&(1<<i) != 0
-	}
+	b.inherit(left)
 	b.cleanup = true
 	l.mu.Lock()
 	defer l.mu.Unlock()

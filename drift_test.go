@@ -645,7 +645,7 @@ func TestRememberedLivesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	due := func(i int) uint64 {
+	due := func(i int) lane.Nodes {
 		name, _ := wire.NameKey("", fmt.Sprint("jobs/", i))
 		l.mu.Lock()
 		defer l.mu.Unlock()

@@ -94,10 +94,7 @@ func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error
 	}
 	b := k.l.newQuorumCall(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, k.ttl, k.fence), now, func(t tally) bool { return t.extension() != extendPending })
 	b.q.Patience = k.l.patience(k.ttl)
-	for i := range b.calls {
-		b.calls[i].MayHold = k.mayHold&(1<<i) != 0
-		b.calls[i].MayArriveLate = k.mayArriveLate&(1<<i) != 0
-	}
+	b.inherit(&k.left)
 	x = &extending{b: b, done: make(chan struct{})}
 	b.then = func() {
 		k.extended(x)

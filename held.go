@@ -134,17 +134,21 @@ func (l *Locker) look() {
 	}
 }
 
-// setRegisterTTL gives the fence registers of a lock on the given nodes (as bits) a ttl if
-// they have none: those of a lock that may be left to expire, and those that a failed
-// attempt has raised. On each node the command follows the call of prev, and is sent again
-// if it is not answered. With unless, it is skipped where a rollback of that call does the
-// same; before has the nodes whose registers earlier attempts may have raised.
-func (l *Locker) setRegisterTTL(name *wire.LockKey, ttl time.Duration, nodes uint64, unless bool, before uint64, prev *quorumCall) {
+// setRegisterTTL gives the fence registers of a lock on the given nodes a ttl if they have
+// none: those of a lock that may be left to expire, and those that a failed attempt has
+// raised. On each node the command follows the call of prev, and is sent again if it is not
+// answered. raised has the nodes whose registers are known to be raised; on the others the
+// call of prev, a failed attempt, shows it.
+func (l *Locker) setRegisterTTL(name *wire.LockKey, ttl time.Duration, nodes, raised lane.Nodes, attempt bool, prev *quorumCall) {
 	q := wire.ExpireRegisterQuestion(name, ttl)
 	q.Patience = l.patience(ttl)
 	for i, ln := range l.lanes {
-		if nodes&(1<<i) != 0 {
-			ln.Ask(&lane.Call{Lane: ln, Question: &q, Index: i, MayHold: true, SkipIfRolledBack: unless, RaisedBefore: before&(1<<i) != 0}, prev.lastCall(i))
+		if nodes.Has(i) {
+			c := &lane.Call{Lane: ln, Question: &q, Index: i, AfterAttempt: attempt}
+			if raised.Has(i) {
+				c.Residue = lane.Raised
+			}
+			ln.Ask(c, prev.lastCall(i))
 		}
 	}
 }
@@ -152,12 +156,12 @@ func (l *Locker) setRegisterTTL(name *wire.LockKey, ttl time.Duration, nodes uin
 // setRegisterTTL gives the fence registers of a lock a ttl.
 func (k *Lock) setRegisterTTL() {
 	k.mu.Lock()
-	nodes, prev := k.raised|k.mayHold, k.last
+	nodes, prev := k.left.Any(lane.Holds|lane.Raised), k.last
 	k.mu.Unlock()
 	if prev != nil {
 		nodes |= prev.mayHaveExecuted()
 	}
-	k.l.setRegisterTTL(k.name, k.ttl, nodes, false, 0, prev)
+	k.l.setRegisterTTL(k.name, k.ttl, nodes, nodes, false, prev)
 }
 
 const (
@@ -175,8 +179,8 @@ const (
 // flushed in between has made new registers. So renewRegisterTTLs gives them a ttl again.
 type registerTTL struct {
 	name  *wire.LockKey
-	given uint64        // nodes, as bits
-	again uint64        // of these, the nodes whose registers were raised since
+	given lane.Nodes    // where
+	again lane.Nodes    // of these, the nodes whose registers were raised since
 	ttl   time.Duration // the longest of the attempts that raised them
 	after []*quorumCall // the questions of these attempts that are not finished
 }
@@ -191,12 +195,12 @@ func (l *Locker) expireRegisters(e *acquireCall) {
 	l.mu.Lock()
 	todo := l.registerTTLDue(e)
 	l.mu.Unlock()
-	l.setRegisterTTL(e.name, e.ttl, todo, true, e.before, e.call)
+	l.setRegisterTTL(e.name, e.ttl, todo, e.before, true, e.call)
 }
 
-// registerTTLDue returns the nodes, as bits, on which the registers that the call has
+// registerTTLDue returns the nodes on which the registers that the call has
 // raised need a ttl now; on the others renewRegisterTTLs gives them one. Needs l.mu.
-func (l *Locker) registerTTLDue(e *acquireCall) (todo uint64) {
+func (l *Locker) registerTTLDue(e *acquireCall) (todo lane.Nodes) {
 	g := l.registerTTLs[e.name.Full]
 	if g == nil {
 		if l.closed || len(l.registerTTLs) >= maxRegisterTTLs {
@@ -253,8 +257,8 @@ func (l *Locker) sendRegisterTTLs(due []*registerTTL) {
 		var calls []*lane.Call
 		var keys []*registerTTL
 		for n, g := range due {
-			if g.again&(1<<i) != 0 {
-				calls = append(calls, &lane.Call{Lane: ln, Question: &qs[n], Index: i, MayHold: true})
+			if g.again.Has(i) {
+				calls = append(calls, &lane.Call{Lane: ln, Question: &qs[n], Index: i, Residue: lane.Raised})
 				keys = append(keys, g)
 			}
 		}

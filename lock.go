@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -29,11 +30,9 @@ type Lock struct {
 	state lockState
 
 	// Every command that may have stored the value or raised a register is in last or in
-	// these bits, one per node. A rollback or release goes after last, to the nodes in them.
-	last          *quorumCall // the last question about this lock, while any of its calls is in progress
-	mayHold       uint64      // nodes that may hold the value
-	raised        uint64      // nodes whose register the acquisition may have raised
-	mayArriveLate uint64      // nodes that may yet execute a command that stores the value
+	// left. A rollback or release goes after last, to the nodes in left.
+	last *quorumCall   // the last question about this lock, while any of its calls is in progress
+	left lane.Residues // by the questions whose calls are finished, and by the attempts before
 
 	// Renewal. The timers run while there are contexts; the loss timer also from the end of
 	// the contexts to Until, with Options.Grace.
@@ -126,7 +125,7 @@ func (l *Locker) hold(e *acquireCall, b, last *quorumCall, token int64, valid ti
 	if !l.addHeld(k) {
 		return nil
 	}
-	k.raised = e.raised
+	k.left.Add(e.raised, lane.Raised)
 	k.follow(last)
 	return k
 }
@@ -143,10 +142,7 @@ func (k *Lock) follow(b *quorumCall) {
 
 // note records which nodes a finished quorum call may have changed. Needs k.mu.
 func (k *Lock) note(b *quorumCall) {
-	holds, doubt := b.mayHold()
-	k.mayHold |= holds
-	k.raised |= b.raisedRegisters()
-	k.mayArriveLate |= doubt
+	k.left.Join(b.left())
 }
 
 // forget drops a quorum call whose calls are all finished.
@@ -180,12 +176,12 @@ func (k *Lock) lose(b *quorumCall) (after func()) {
 	k.failed = failedExtension{}
 	k.state, k.result = stateLost, q
 	tell := k.tellLoss(q)
-	holds, doubt, prev := k.mayHold|k.raised, k.mayArriveLate, k.last
+	prev := k.last
 	early := time.Duration(0)
 	if b == nil {
 		early = k.remaining(k.l.now())
 	}
-	undo := k.l.newCleanup(OpRollback, k.name, wire.RollbackQuestion(k.name, k.value, k.ttl), holds, doubt, allAnswered)
+	undo := k.l.newCleanup(OpRollback, k.name, wire.RollbackQuestion(k.name, k.value, k.ttl), &k.left, allAnswered)
 	undo.lastForLock = true
 	undo.then = func() { k.l.observe(undo, nil) }
 	return func() {

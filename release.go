@@ -88,7 +88,7 @@ func (k *Lock) beginRelease(cause error) *quorumCall {
 	ended := k.endKeepAlives()
 	// The clean-up is registered before the lock is handed over: if the waiter has just
 	// given up, the rollback of its attempt has to follow the release, not precede it.
-	b := k.l.newCleanup(OpRelease, k.name, wire.ReleaseQuestion(k.name, k.value, k.ttl, wire.NotifyCount, ""), k.mayHold|k.raised, k.mayArriveLate,
+	b := k.l.newCleanup(OpRelease, k.name, wire.ReleaseQuestion(k.name, k.value, k.ttl, wire.NotifyCount, ""), &k.left,
 		func(t tally) bool { return t.extension() != extendPending })
 	tell, place := wire.NotifyCount, ""
 	var next *quorumCall

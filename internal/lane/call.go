@@ -45,19 +45,16 @@ type Call struct {
 	unfinishedBefore int32
 	phase            phase
 
-	// What this call, and the calls before it about the same value, may have left on the
-	// node. Guarded by Lane.mu until the call is finished, constant from then on.
-	// They err on the side of true: a needless clean-up does no harm.
-	MayHold        bool // our value may be on the node
-	MayArriveLate  bool // a command that stores our value may still be executed
-	Raised         bool // the register may have been raised for our value
-	mayBeOvertaken bool // a call before this one was silent, and may be executed after it
-	owed           bool // the clean-up is in the lane's list of owed commands
+	// What a clean-up has to do. Guarded by Lane.mu until the call is finished, constant from
+	// then on.
+	Residue        Residue // of this call and those before it about the same value
+	mayBeOvertaken bool    // a call before this one was silent, and may be executed after it
+	owed           bool    // the clean-up is in the lane's list of owed commands
 
-	// For AskExpireRegister, set by its maker: the call is pointless after a rollback, which
-	// makes the register expire as well.
-	SkipIfRolledBack bool // do not send if the call before this one was, or will be, rolled back
-	RaisedBefore     bool // an attempt before that call has raised the register already
+	// AfterAttempt is set by the maker of an AskExpireRegister that follows an attempt. The
+	// call is needless if the attempt is rolled back, which gives the register a ttl as well,
+	// or if neither it nor an attempt before it has reached the register.
+	AfterAttempt bool
 
 	// The form in which the command is sent. Guarded by Lane.mu until the call is sent, and
 	// after that used by its batch alone.
@@ -108,21 +105,32 @@ func (c *Call) waitFor(before *Call) {
 // inherit takes over what a finished call before this one left behind on the node, if both
 // are about the same value. It needs ln.mu.
 //
-// MayHold and MayArriveLate tell a clean-up whether there is anything to undo; owed keeps
-// the same clean-up from becoming owed twice; predecessor tells a raise whether the
-// acquire succeeded.
+// The Residue tells a clean-up whether there is anything to undo; owed keeps the same
+// clean-up from becoming owed twice; predecessor tells a raise whether the acquire succeeded.
 func (c *Call) inherit(before *Call) {
 	if before.Question.Value == c.Question.Value {
-		c.MayHold = c.MayHold || before.MayHold
-		c.MayArriveLate = c.MayArriveLate || before.MayArriveLate
+		c.Residue |= before.Residue
 		c.mayBeOvertaken = c.mayBeOvertaken || before.Reply.Silent
-		c.Raised = c.Raised || before.Raised
 		c.owed = c.owed || before.owed && before.Question.Kind == c.Question.Kind
 		c.predecessor = before
 	}
-	if c.SkipIfRolledBack && (before.MayHold || !before.Reply.Sent && !c.RaisedBefore) {
-		c.MayHold = false
+	switch {
+	case !c.AfterAttempt:
+	case before.Residue.Has(Holds): // the rollback does the same
+		c.Residue = 0
+	case before.Reply.Sent:
+		c.Residue |= Raised
 	}
+}
+
+// hasWork reports whether a clean-up has anything to undo on its node. The register of an
+// attempt that has left nothing else is no work for its rollback, but for an
+// AskExpireRegister; the last question about a lock gives it a ttl.
+func (c *Call) hasWork() bool {
+	if c.Residue.Has(Raised) && (c.Question.Kind == wire.AskExpireRegister || c.Voter != nil && c.Voter.IsFinal()) {
+		return true
+	}
+	return c.Residue.Has(Holds)
 }
 
 // deliver casts the votes of finished calls. The caller must hold no lock: a vote may

@@ -51,10 +51,8 @@
 //
 // A call follows the calls named when it is asked. They are the last calls on the same
 // node for the same lock, so calls for different locks never wait for each other. When
-// such a call is finished, its follower inherits what it left behind (inherit): whether
-// our value may be on the node, whether a command that would put it there may still
-// arrive, whether the register may have been raised, and whether the clean-up is owed
-// already. (AskBoth is the one exception: it queues two calls back to back, so that they
+// such a call is finished, its follower inherits what it left behind (Residue), and
+// whether the clean-up is owed already (inherit). (AskBoth is the one exception: it queues two calls back to back, so that they
 // travel in one batch and the node executes them in order.) Without the rule, a release
 // on a second connection could overtake the acquire of a slow node; the acquire would
 // then leave a key that nobody holds.

@@ -35,10 +35,9 @@ func (ln *Lane) begin(c *Call, ready []*Call) []*Call {
 	c.predecessor = nil // otherwise each call would keep all those before it in memory
 	switch {
 	case c.Question.Kind.Cleans():
-		c.MayHold = c.MayHold || c.Raised && c.Voter != nil && c.Voter.IsFinal()
 		// There is nothing to undo on a node to which nothing was sent. A release is sent
 		// nevertheless, because it also announces that the lock is free.
-		if !c.MayHold && c.Question.Kind != wire.AskRelease {
+		if !c.hasWork() && c.Question.Kind != wire.AskRelease {
 			return ln.finish(c, wire.Reply{Answer: wire.No, Err: wire.ErrNotAsked}, ready)
 		}
 		// If the command that it undoes has had no answer, the clean-up could overtake that
@@ -92,28 +91,13 @@ func (ln *Lane) finish(c *Call, rep wire.Reply, ready []*Call) []*Call {
 	if c.Voter != nil {
 		c.Took = time.Since(c.Voter.Began())
 	}
-	k := c.Question.Kind
-	switch { // has the register been raised?
-	case k == wire.AskAdopt || k == wire.AskAcquire && c.Question.Script == nil:
-		c.Raised = c.Raised || rep.Sent
-	case k == wire.AskTurn || k == wire.AskAcquire:
-		c.Raised = c.Raised || rep.Stored // unlike the former, these do not touch the register unless they grant the lock
-	}
-	switch { // is our value on the node, and may it get there later?
-	case k.Stores():
-		c.MayHold = c.MayHold || rep.Stored
-		c.MayArriveLate = c.MayArriveLate || rep.Stored && rep.Silent
-	case k == wire.AskExtend && rep.Answer == wire.Yes:
-		// MayArriveLate stays as it is: a heal may have stored the value, while the silent
-		// acquire is still to come.
-		c.MayHold = true
-	}
-	if k.Cleans() && c.MayHold && ln.duplicate == nil {
+	c.Residue = c.Residue.Settle(c.Question, &c.Reply)
+	if c.Question.Kind.Cleans() && c.hasWork() && ln.duplicate == nil {
 		switch {
 		case c.owed: // an earlier release of the same value made it owed
 		case rep.Answer == wire.Unknown:
 			ln.owe(c, 0)
-		case c.MayArriveLate: // answered, but the command that it undoes may still arrive
+		case c.Residue.Has(Late): // answered, but the command that it undoes may still arrive
 			ln.owe(c, lookAgain)
 		}
 	}

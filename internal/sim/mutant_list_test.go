@@ -80,7 +80,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "rollback-yes-only", rule: "also where no answer came", profiles: "network,life",
-		patches: []patch{{"internal/lane/order.go", "c.MayHold = c.MayHold || rep.Stored\n", "c.MayHold = c.MayHold || rep.Stored && !rep.Silent\n"}},
+		patches: []patch{{"internal/lane/residue.go", "case k.Stores() && rep.Stored:", "case k.Stores() && rep.Stored && !rep.Silent:"}},
 		test:    "TestAbandonedAttemptIsOwedAlthoughTheContextIsDone",
 	},
 	{
