@@ -302,6 +302,12 @@ func (yesHook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipel
 			switch args := c.Args(); args[0] {
 			case "set":
 				c.SetErr(redis.Nil) // nothing was there
+			case "evalsha":
+				if locks, joint := jointLocks(args); joint {
+					c.SetVal(strings.Repeat("1", locks)) // all deleted
+				} else {
+					c.SetVal(int64(1))
+				}
 			case "info":
 				c.SetVal("")
 			default:
@@ -310,6 +316,13 @@ func (yesHook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipel
 		}
 		return nil
 	}
+}
+
+// jointLocks returns how many locks a joint release is for: it has as many values, behind
+// the number of releases, which is the only integer behind the keys.
+func jointLocks(args []any) (locks int, joint bool) {
+	keys, ok := args[2].(int)
+	return len(args) - keys - 4, ok
 }
 
 func yesLocker(b *testing.B, nodes int) *Locker {

@@ -14,6 +14,11 @@ import (
 
 func init() {
 	seam.NewLocker, seam.MinBatches = seamed, &lane.MinBatches
+	seam.JoinFrom = func(locker any, n int) {
+		for _, ln := range locker.(*Locker).lanes {
+			ln.JoinFrom(n)
+		}
+	}
 	seam.Peek = func(locker any) seam.State { return locker.(*Locker).peek() }
 	seam.Unlocked = func(locker any) bool { return locker.(*Locker).unlocked() }
 }

@@ -23,6 +23,9 @@ type batch struct {
 	results  []result          // for each call
 	cmds     []redis.Cmder     // all commands, in the order of the calls
 	ready    []*Call           // the calls that complete finished, to be delivered
+	joint    wire.Joint        // the calls that travel in one script (joint.go)
+	joins    bool              // calls may travel so
+	asText   bool              // that script goes as text
 	pipe     redis.Pipeliner
 	sent     time.Time // when it left
 	number   uint64    // consecutive, 1 for the lane's first
@@ -97,6 +100,7 @@ func (ln *Lane) nextBatch() *batch {
 		ln.armTimer(b.sent, c.deadline)
 	}
 	ln.batches = append(ln.batches, b)
+	ln.allowJoint(b)
 	return b
 }
 
@@ -110,6 +114,7 @@ func (ln *Lane) recycle(b *batch, ready []*Call) {
 	clear(b.asked)
 	clear(b.results)
 	clear(b.cmds)
+	b.joint.Reset()
 	b.calls, b.asked, b.results, b.cmds, b.ready, b.stuck = b.calls[:0], b.asked[:0], b.results[:0], b.cmds[:0], ready[:0], false
 	if len(ln.spare) < maxBatches {
 		ln.spare = append(ln.spare, b)
@@ -120,7 +125,7 @@ func (ln *Lane) recycle(b *batch, ready []*Call) {
 // because the deadline may finish the call in the meantime.
 type result struct {
 	reply wire.Reply
-	again bool // the node executed nothing: send the command again in its other form
+	again bool // the node has done nothing for the call: send it again, in its other form
 }
 
 // exec sends the batch to the lane's node and reads all replies into results. If identify
@@ -139,8 +144,12 @@ func (b *batch) exec(ln *Lane, identify bool) (info *wire.Identity, err error) {
 	if ln.guarded {
 		b.chooseComparing(ln.Direct)
 	}
+	b.join(ln.minJoint)
 	b.asked = slices.Grow(b.asked, len(b.calls))[:len(b.calls)] // at once: go-redis gets pointers into it
 	for i, c := range b.calls {
+		if c.joined {
+			continue
+		}
 		for j := range c.Question.Cmds {
 			if args := c.Question.Args(j, c.asText, c.plainSet, c.comparesMark); args != nil {
 				b.asked[i][j] = wire.NewCommand(args)
@@ -153,10 +162,17 @@ func (b *batch) exec(ln *Lane, identify bool) (info *wire.Identity, err error) {
 	if identify {
 		info = wire.ReadIdentity(&who[0], &who[1], err)
 	}
+	next := b.jointReplies(err)
 	for i, c := range b.calls {
+		if c.joined {
+			b.results = append(b.results, next(c))
+			continue
+		}
 		rep := c.Question.Read(b.asked[i][:], c.plainSet, err)
-		rep.Err = ln.Kind.Advise(rep.Err)
 		b.results = append(b.results, result{reply: rep, again: rep.WantsOtherForm(c.Question, c.asText, c.plainSet)})
+	}
+	for i := range b.results {
+		b.results[i].reply.Err = ln.Kind.Advise(b.results[i].reply.Err)
 	}
 	if ln.guarded {
 		b.revokeUncompared()
@@ -204,6 +220,7 @@ func (ln *Lane) complete(b *batch, info *wire.Identity, err error, took time.Dur
 			ln.duplicate = ln.servers.add(ln, info.RunID)
 		}
 	}
+	ln.jointAnswered(b)
 	var again []*Call
 	for i, c := range b.calls {
 		if c.phase == finished {
@@ -216,8 +233,12 @@ func (ln *Lane) complete(b *batch, info *wire.Identity, err error, took time.Dur
 			rep := b.results[i].reply // a replica that accepts writes has executed it
 			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Sent: rep.Sent, Silent: rep.Silent, Stored: rep.Stored, Err: replica}, ready)
 		case b.results[i].again && !ln.closed:
-			c.asText, c.plainSet = c.Question.Script != nil, c.Question.Script == nil
-			ln.plainSet = ln.plainSet || c.plainSet
+			if c.joined {
+				c.joined, c.alone = false, true
+			} else {
+				c.asText, c.plainSet = c.Question.Script != nil, c.Question.Script == nil
+				ln.plainSet = ln.plainSet || c.plainSet
+			}
 			c.phase = queued
 			again = append(again, c)
 		default:

@@ -61,6 +61,8 @@ type Call struct {
 	asText       bool // the script goes as text: the node does not know its hash
 	comparesMark bool // the script compares the node's mark with the server (guard.go)
 	plainSet     bool // SET NX goes without GET
+	joined       bool // it travels in one script with others (joint.go)
+	alone        bool // it has, and has to be asked by its own script now
 
 	// The Voter's. Voted and CountedAs are guarded by the quorum call's mutex.
 	Voted     bool

@@ -40,9 +40,10 @@
 //	                      the time in our own queue says nothing about the node
 //	queued  -> finished   deadline, node down, lane closed
 //	sent    -> finished   reply (complete), deadline (expireCalls), lane closed
-//	sent    -> queued     the node executed nothing and needs the other form of the
-//	                      command: the script as text, or SET NX without GET. This
-//	                      happens at most once per call.
+//	sent    -> queued     the node has done nothing for the call and needs the other form
+//	                      of the command: its own script instead of the joint one, the
+//	                      script as text, or SET NX without GET. Each happens at most once
+//	                      per call.
 //
 // A call that never left has Reply.Sent false. A call that left and had no answer has
 // Reply.Silent true: the node may execute it at any later time.

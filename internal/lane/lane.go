@@ -81,6 +81,11 @@ type Lane struct {
 	plainSet   bool            // the server has no SET NX GET (before Redis 7.0)
 	duplicate  *wire.NodeError // set if another lane leads to the same server
 
+	// How the server takes the joint script (joint.go).
+	minJoint    int       // so many calls of a batch that may join do; 0: none ever
+	jointAsText bool      // it does not know the script: the next one is sent as text
+	noJointTill time.Time // it has refused it
+
 	// Health. The prober runs (probing) while the node is down or anything is owed.
 	// downSince is the latest failure: only a PING that left later makes the node usable.
 	down      *wire.NodeError // why the node is not used; nil: it is used
@@ -100,10 +105,14 @@ type Lane struct {
 func New(i int, node Client, servers *Servers, guarded bool) *Lane {
 	// Any other client may split a pipeline, even a wrapper of a plain client.
 	_, direct := node.(*redis.Client)
-	return &Lane{
+	ln := &Lane{
 		Name: NodeName(i, node), Node: node, Kind: KindOf(node), Direct: direct, guarded: guarded, Index: i, servers: servers,
 		probeWake: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
+	if direct {
+		ln.minJoint = minJoint
+	}
+	return ln
 }
 
 // Ask sends a call to the node once the calls in after, on the same node, are finished;

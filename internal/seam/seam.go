@@ -15,6 +15,10 @@ var NewLocker any
 // while a Locker exists.
 var MinBatches *int
 
+// JoinFrom sets for all nodes of a *redlock.Locker, which must not have been used yet, how many releases of a batch have to
+// be able to travel in one script before they do; 0: none ever do. Otherwise it depends on the kind of client.
+var JoinFrom func(locker any, n int)
+
 // Peek returns the state of a *redlock.Locker.
 var Peek func(locker any) State
 

@@ -47,6 +47,58 @@ var mutants = []mutant{
 		test: "TestScriptRelease",
 	},
 	{
+		name: "joint-any", rule: "a joint release acts on our values only", profiles: "calm,network",
+		patches: []patch{{"internal/wire/lua/releases.lua", "if held[i] == ARGV[i + 1] then", "if held[i] then"}},
+		test:    "TestScriptReleases",
+	},
+	{
+		name: "joint-believed", rule: "of a joint release only a deletion in that step is believed", profiles: "calm,skew",
+		patches: []patch{{"internal/wire/joint.go", "return Reply{Answer: Yes, Sent: true}, j.done[n] != '1'", "return Reply{Answer: Yes, Sent: true}, false"}},
+		test:    "TestVerdictOfARelease",
+	},
+	{
+		name: "joint-refused-after", rule: "what a joint release may be refused comes before the deletion", why: "the locks are asked again one by one, and are missing, which before Until counts as released",
+		patches: []patch{
+			{"internal/wire/lua/releases.lua", "local queued = queues > 0", "for i = 1, locks do if held[i] == ARGV[i + 1] then redis.call('DEL', KEYS[i]) end end\nlocal queued = queues > 0"},
+		},
+		test: "TestScriptReleases",
+	},
+	{
+		name: "joint-refusal-believed", rule: "a joint release is asked again only if the node has certainly executed nothing", why: "no simulated node gives an error for what it has executed",
+		patches: []patch{{"internal/wire/joint.go", "return rep, rep.Sent && !rep.Silent && notExecuted(rep.Err.Text)", "return rep, rep.Sent && !rep.Silent"}},
+		test:    "TestJointReleases",
+	},
+	{
+		name: "joint-lost", rule: "a joint release without a reply is owed", profiles: "network,crash,minority",
+		patches: []patch{{"internal/wire/joint.go", "rep = failed(j.questions[n].Kind, j.err)\n", "if rep = failed(j.questions[n].Kind, j.err); rep.Silent {\n\t\trep = Reply{Answer: Yes, Sent: true}\n\t}\n"}},
+		test:    "TestJointReleases",
+	},
+	{
+		name: "joint-immortal", rule: "a joint release gives the registers a life", profiles: "calm,skew",
+		patches: []patch{{"internal/wire/lua/releases.lua", "if redis.call('PTTL', KEYS[i]) < 86400000 then", "if false then"}},
+		test:    "TestScriptReleases",
+	},
+	{
+		name: "joint-last", rule: "the joint script goes first in its pipeline", why: "an attempt that leaves with the release would fail, and is repeated",
+		patches: []patch{{"internal/lane/joint.go", "\tb.cmds = append(b.cmds, b.joint.Command(b.asText))\n", ""}, {"internal/lane/batch.go", "\terr = b.exchange(ln.Node)\n", "\tif b.joint.Len() > 0 {\n\t\tb.cmds = append(b.cmds, b.joint.Command(b.asText))\n\t}\n\terr = b.exchange(ln.Node)\n"}},
+		test:    "TestAJointReleaseGoesBeforeWhatWasQueuedEarlier",
+	},
+	{
+		name: "joint-quiet", rule: "a joint release tells the first two of a queue", why: "waiters look all the same, later",
+		patches: []patch{{"internal/wire/lua/releases.lua", "if done[i] == '1' then announce(", "if false then announce("}},
+		test:    "TestScriptReleases",
+	},
+	{
+		name: "joint-unbounded", rule: "a joint script is for so many locks", why: "it takes so many releases at one instant",
+		patches: []patch{{"internal/lane/joint.go", " && b.joint.Len() < wire.MaxJoint {", " {"}},
+		test:    "TestAJointScriptIsBounded",
+	},
+	{
+		name: "joint-split", rule: "releases join only where a script goes to one server", why: "its nodes are single servers",
+		patches: []patch{{"internal/lane/lane.go", "\tif direct {\n\t\tln.minJoint", "\tif true {\n\t\tln.minJoint"}},
+		test:    "TestOnlyPlainClientsJoin",
+	},
+	{
 		name: "extend-any", rule: "an extension acts on our value only", profiles: "extend,slow",
 		patches: []patch{{"internal/wire/lua/extend.lua", "if held ~= ARGV[1] then return 0 end", ""}},
 		test:    "TestAnothersKeyIsNeverExtended",

@@ -26,6 +26,7 @@ func init() {
 
 var lockTwins = []scriptTwin{
 	{"release", "4a8b01145bde25d87fd1d3ab3891deb7bbc63773", releaseTwin},
+	{"releases", "e956dde27b8468bf8c65edf2a94081f93bf20c37", releasesTwin},
 	{"extend", "65708e478ffcd0bc773d14377dda89f560efae60", extendTwin},
 	{"raise", "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc", raiseTwin},
 	{"adopt", "c7198562638d34363ce0252a880e7a4fb519005b", adoptTwin},
@@ -89,6 +90,31 @@ func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
 		call("PUBLISH", argv[1], argv[0])
 	}
 	return verdict, true
+}
+
+func releasesTwin(call twin.Call, keys, argv []string) (any, bool) {
+	locks, queues := len(argv)-1, number(argv[0])
+	if queues > 0 { // waiters are notified one by one: only handled if there are none
+		if n, err := call(append([]string{"EXISTS"}, keys[locks:locks+queues]...)...); err != nil || n != 0 {
+			return nil, false
+		}
+	}
+	all, err := call(append([]string{"MGET"}, keys[:locks]...)...)
+	if err != nil {
+		return nil, false
+	}
+	for _, register := range keys[locks+queues:] {
+		expireRegister(call, register, nil, 0)
+	}
+	done := make([]byte, locks)
+	for i, held := range all.([]any) {
+		done[i] = '0'
+		if held == argv[i+1] {
+			done[i] = '1'
+			call("DEL", keys[i])
+		}
+	}
+	return string(done), true
 }
 
 func extendTwin(call twin.Call, keys, argv []string) (any, bool) {

@@ -693,7 +693,7 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 		}
 		if q.Script != nil {
 			text := q.Args(0, true, false, false)
-			if text[0] != "eval" || text[1] != q.Script.body || spoken(text[2:]) != spoken(q.Cmds[0][2:]) {
+			if text[0] != "eval" || text[1] != q.Script.body || spoken(text[2:]) != spoken(q.Args(0, false, false, false)[2:]) {
 				t.Errorf("kind %d: as text it is %q", k, spoken(text)[:40])
 			}
 		}
@@ -941,7 +941,7 @@ func TestAdvice(t *testing.T) {
 
 // TestScriptSHAs: the constants by which EVALSHA names the scripts are those of their texts.
 func TestScriptSHAs(t *testing.T) {
-	all := []*script{acquireScript, extendScript, releaseScript, raiseScript, adoptScript, restoreScript, touchScript, inspectScript, turnScript, waitScript, leaveScript}
+	all := []*script{acquireScript, extendScript, releaseScript, releasesScript, raiseScript, adoptScript, restoreScript, touchScript, inspectScript, turnScript, waitScript, leaveScript}
 	for _, s := range all {
 		if s.guarded != nil {
 			all = append(all, s.guarded)

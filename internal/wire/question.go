@@ -48,6 +48,9 @@ type Question struct {
 	Bytes    int           // approximate size on the wire
 	TTL      time.Duration // how long what it stores lives
 	Patience               // how long to wait for the answer
+
+	joins *LockKey // the lock that it deletes, if it may join others in one script (joint.go); nil: it may not
+	value any      // Value as an argument; set with joins
 }
 
 // add appends a command.
@@ -98,6 +101,9 @@ func (q *Question) evalGrant(g *Guard, s *script, keys []any, args ...any) {
 // both. If check is set, a guarded script compares the node's mark (guard.go).
 func (q *Question) Args(j int, asText, plain, check bool) []any {
 	args := q.Cmds[j]
+	if j == 0 && q.joins != nil {
+		args = q.alone()
+	}
 	switch {
 	case j > 0:
 		return args
@@ -155,6 +161,10 @@ func HealQuestion(name *LockKey, value string, ttl time.Duration) Question {
 // we have none.
 func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, tell int, place string) Question {
 	q := Question{Kind: AskRelease, Value: value, TTL: ttl}
+	if ttl <= RegisterSlack && place == "" && tell == NotifyCount {
+		q.join(name)
+		return q
+	}
 	args := []any{value, name.args.channel}
 	if life := registerTTLArgs(ttl); life != nil || place != "" || tell != NotifyCount {
 		args = append(append(args, place, tell), life...)
@@ -166,11 +176,12 @@ func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, tell int, p
 // RollbackQuestion deletes our value without an announcement: nobody held the lock.
 func RollbackQuestion(name *LockKey, value string, ttl time.Duration) Question {
 	q := Question{Kind: AskRollback, Value: value, TTL: ttl}
-	args := []any{value}
-	if life := registerTTLArgs(ttl); life != nil {
-		args = append(append(args, "", "", ""), life...)
+	life := registerTTLArgs(ttl)
+	if life == nil {
+		q.join(name)
+		return q
 	}
-	q.eval(releaseScript, name, args...)
+	q.eval(releaseScript, name, append([]any{value, "", "", ""}, life...)...)
 	return q
 }
 

@@ -29,6 +29,7 @@ var scriptSHA = map[string]string{
 	"guarded acquire": "903f91a521d2e497f19f561676860e997eee932e",
 	"extend":          "65708e478ffcd0bc773d14377dda89f560efae60",
 	"release":         "4a8b01145bde25d87fd1d3ab3891deb7bbc63773",
+	"releases":        "e956dde27b8468bf8c65edf2a94081f93bf20c37",
 	"raise":           "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc",
 	"adopt":           "c7198562638d34363ce0252a880e7a4fb519005b",
 	"guarded adopt":   "f6e1ee31587f46fa3d7df57f43283fad2b0672f6",
@@ -59,6 +60,8 @@ var (
 	extendLua string
 	//go:embed lua/release.lua
 	releaseLua string
+	//go:embed lua/releases.lua
+	releasesLua string
 	//go:embed lua/raise.lua
 	raiseLua string
 	//go:embed lua/adopt.lua
@@ -76,15 +79,16 @@ var (
 	//go:embed lua/leave.lua
 	leaveLua string
 
-	acquireScript = newGrant("acquire", acquireLua) // only under a guard
-	extendScript  = newScript("extend", extendLua)
-	releaseScript = newScript("release", releaseLua)
-	raiseScript   = newScript("raise", raiseLua)
-	adoptScript   = newGrant("adopt", adoptLua)
-	restoreScript = newScript("restore", restoreLua)
-	touchScript   = newScript("touch", touchLua)
-	inspectScript = newScript("inspect", inspectLua)
-	turnScript    = newGrant("turn", turnLua)
-	waitScript    = newScript("wait", waitLua)
-	leaveScript   = newScript("leave", leaveLua)
+	acquireScript  = newGrant("acquire", acquireLua) // only under a guard
+	extendScript   = newScript("extend", extendLua)
+	releaseScript  = newScript("release", releaseLua)
+	releasesScript = newScript("releases", releasesLua)
+	raiseScript    = newScript("raise", raiseLua)
+	adoptScript    = newGrant("adopt", adoptLua)
+	restoreScript  = newScript("restore", restoreLua)
+	touchScript    = newScript("touch", touchLua)
+	inspectScript  = newScript("inspect", inspectLua)
+	turnScript     = newGrant("turn", turnLua)
+	waitScript     = newScript("wait", waitLua)
+	leaveScript    = newScript("leave", leaveLua)
 )

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -60,9 +61,11 @@ func TestVerdictOfARelease(t *testing.T) {
 		if tc.late {
 			name += " after Until"
 		}
-		t.Run(name, func(t *testing.T) {
+		verdict := func(t *testing.T, join int) {
 			staged(t, len(tc.nodes), func(t *testing.T, c *redlocktest.Cluster) {
-				l := warmLocker(t, c, redlock.Options{})
+				l := lockerOn(t, redlock.Options{}, c.Clients())
+				seam.JoinFrom(l, join)
+				warmUp(t, c, l)
 				k := harness.Try(t, l, "jobs/42", time.Second)
 				time.Sleep(time.Millisecond)
 				if tc.late {
@@ -111,7 +114,9 @@ func TestVerdictOfARelease(t *testing.T) {
 				}
 				harness.CheckClean(t, c, l)
 			})
-		})
+		}
+		t.Run(name, func(t *testing.T) { verdict(t, 0) })
+		t.Run(name+", joint", func(t *testing.T) { verdict(t, 1) })
 	}
 }
 

@@ -1,0 +1,43 @@
+-- Releases many locks in one step: KEYS are #ARGV - 1 locks, the queues of the first ARGV[1] of them, and registers, each of which, with less than a day to live, gets 25 hours; ARGV[2], ...: our values. A lock that holds its value is deleted, and if it has a queue, the value is announced to the first two who hear it, as in lua/release.lua. One character for each lock: 1: deleted in this step, 0: nothing was done, for whatever reason.
+local locks, queues = #ARGV - 1, tonumber(ARGV[1])
+local held = redis.call('MGET', unpack(KEYS, 1, locks))
+-- All that may be refused comes before the deletion: an error must not come from locks that are released.
+local queued = queues > 0 and redis.call('EXISTS', unpack(KEYS, locks + 1, locks + queues)) or 0
+for i = locks + queues + 1, #KEYS do
+  if redis.call('PTTL', KEYS[i]) < 86400000 then redis.call('PEXPIRE', KEYS[i], '90000000') end
+end
+local gone, done = {}, {}
+for i = 1, locks do
+  done[i] = '0'
+  if held[i] == ARGV[i + 1] then
+    done[i] = '1'
+    gone[#gone + 1] = KEYS[i]
+  end
+end
+if #gone > 0 then redis.call('DEL', unpack(gone)) end
+-- Not call from here on: who may not publish, or not ask for the time, has released all the same.
+local time = queued > 0 and redis.pcall('TIME')
+if not time or time.err then return table.concat(done) end
+local ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local function announce(places, value)
+  -- {K}:queue, and {K}:release:place is the channel of a place.
+  local channel = string.sub(places, 1, -6) .. 'release:'
+  local told, from = 0, 0
+  local queue = redis.pcall('ZRANGE', places, '0', '15')
+  while queue[1] and from < 512 do
+    for _, place in ipairs(queue) do
+      local over = redis.pcall('ZSCORE', places .. ':expiry', place)
+      if type(over) == 'string' and tonumber(over) >= ms then
+        local heard = redis.pcall('PUBLISH', channel .. place, (told + 1) .. ' ' .. value)
+        if heard ~= 0 and type(heard) == 'number' then told = told + 1 end
+        if told == 2 then return end
+      end
+    end
+    from = from + 16
+    queue = redis.pcall('ZRANGE', places, from, from + 15)
+  end
+end
+for i = 1, queues do
+  if done[i] == '1' then announce(KEYS[locks + i], ARGV[i + 1]) end
+end
+return table.concat(done)

@@ -1,0 +1,360 @@
+package directed_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
+)
+
+// The joint script, lua/releases.lua, alone and in the lane. The verdicts of releases that travel in it are those of
+// TestVerdictOfARelease.
+
+// joint runs lua/releases.lua on the stage's only node for locks with these names, of which the first releases are released
+// and the others rolled back, all with the value "ours" and with a register that is to be given a ttl.
+func (s *stage) joint(releases int, names ...string) (any, error) {
+	s.Helper()
+	args := []string{"EVAL", harness.Script("releases"), fmt.Sprint(2*len(names) + releases)}
+	args = append(args, names...)
+	for _, name := range names[:releases] {
+		args = append(args, "{"+name+"}:queue")
+	}
+	for _, name := range names {
+		args = append(args, "{"+name+"}:fence")
+	}
+	args = append(args, fmt.Sprint(releases))
+	for range names {
+		args = append(args, "ours")
+	}
+	return s.Node(0).Do(args...)
+}
+
+func TestScriptReleases(t *testing.T) {
+	names := []string{"a", "b", "c", "d", "e"}
+	set := func(s *stage) {
+		for i, value := range []string{"ours", "theirs", "", "ours", "a list"} {
+			switch value {
+			case "":
+			case "a list":
+				s.Do(0, "RPUSH", names[i], "ours")
+			default:
+				s.Node(0).Set(names[i], value, time.Minute)
+			}
+			s.Do(0, "ZADD", "{"+names[i]+"}:fence", "77", "f")
+		}
+	}
+	onScript(t, "deletes ours and nothing else", func(s *stage) {
+		set(s)
+		got, err := s.joint(3, names...)
+		if err != nil || got != "10010" {
+			s.Errorf("joint: got %v, %v; want 10010", got, err)
+		}
+		var left []string
+		for _, key := range s.Node(0).Keys() {
+			if !strings.HasPrefix(key, "{") {
+				left = append(left, key)
+			}
+		}
+		if want := []string{"b", "e"}; !slices.Equal(left, want) {
+			s.Errorf("afterwards: got the locks %v, want %v", left, want)
+		}
+		for _, name := range names {
+			if got := s.Node(0).TTL("{" + name + "}:fence"); got != 25*time.Hour {
+				s.Errorf("the register of %s lives for %v, want 25 hours", name, got)
+			}
+		}
+		if got, err := s.joint(3, names...); err != nil || got != "00000" {
+			s.Errorf("again: got %v, %v; want 00000", got, err)
+		}
+	})
+	// An error in place of an answer means that all locks are as they were.
+	for _, refused := range []string{"mget", "exists", "pttl", "pexpire", "del"} {
+		onScript(t, "who may not "+refused+" has released nothing", func(s *stage) {
+			set(s)
+			s.Node(0).FailCommand(refused, "NOPERM User locks has no permissions to run the '"+refused+"' command")
+			if got, err := s.joint(3, names...); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+				s.Errorf("joint: got %v, %v; want the error", got, err)
+			}
+			s.Node(0).FailCommand(refused, "")
+			for i, want := range []string{"ours", "theirs", "", "ours"} {
+				if got, _ := s.Node(0).Get(names[i]); got != want {
+					s.Errorf("afterwards: %s holds %q, want %q", names[i], got, want)
+				}
+			}
+		})
+	}
+	queue := func(s *stage, name string) {
+		for i, place := range []string{"x", "y", "z"} {
+			s.Do(0, "ZADD", "{"+name+"}:queue", fmt.Sprint(i), place)
+			s.Do(0, "ZADD", "{"+name+"}:queue:expiry", fmt.Sprint(s.ms()+5000), place)
+		}
+		s.Do(0, "ZADD", "{"+name+"}:queue", "0", "expired")
+		s.Do(0, "ZADD", "{"+name+"}:queue:expiry", fmt.Sprint(s.ms()-1), "expired")
+	}
+	for _, refused := range []string{"time", "zrange", "zscore", "publish"} {
+		onScript(t, "who may not "+refused+" has released all the same", func(s *stage) {
+			set(s)
+			queue(s, "a")
+			s.Node(0).FailCommand(refused, "NOPERM")
+			if got, err := s.joint(3, names...); err != nil || got != "10010" {
+				s.Errorf("joint: got %v, %v; want 10010", got, err)
+			}
+		})
+	}
+	onScript(t, "tells the first two of a queue, of what was released only", func(s *stage) {
+		set(s)
+		for _, name := range []string{"a", "b", "c", "d"} {
+			queue(s, name)
+		}
+		var channels []string
+		for _, name := range []string{"a", "b", "c", "d"} {
+			for _, place := range []string{"expired", "x", "y", "z"} {
+				channels = append(channels, "{"+name+"}:release:"+place)
+			}
+		}
+		heard := s.listening(channels...)
+		if got, err := s.joint(3, names...); err != nil || got != "10010" {
+			s.Errorf("joint: got %v, %v; want 10010", got, err)
+		}
+		got := heard()
+		if want := []string{"{a}:release:x=1 ours", "{a}:release:y=2 ours"}; !slices.Equal(got, want) {
+			s.Errorf("announced: got %q, want %q", got, want)
+		}
+	})
+}
+
+// onJoint runs f with a Locker whose releases travel in the joint script even alone, on three nodes.
+func onJoint(t *testing.T, name string, f func(s *harness.Stage, l *redlock.Locker)) {
+	t.Run(name, func(t *testing.T) {
+		harness.OnStage(t, 3, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{})
+			seam.JoinFrom(l, 1)
+			f(s, l)
+		})
+	})
+}
+
+// takeTwo acquires two locks, and returns a function that releases both at one instant.
+func takeTwo(s *harness.Stage, l *redlock.Locker) (release func() [2]error) {
+	locks := [2]*redlock.Lock{harness.Try(s, l, "a", 10*time.Second), harness.Try(s, l, "b", 10*time.Second)}
+	time.Sleep(time.Millisecond)
+	return func() (errs [2]error) {
+		first := harness.Background(func() error { return locks[0].Release(s.Ctx) })
+		errs[1] = locks[1].Release(s.Ctx)
+		errs[0] = <-first
+		return errs
+	}
+}
+
+func verbsOf(s *harness.Stage, i int) []string {
+	vs := harness.Verbs(s.Node(i).Log())
+	return slices.DeleteFunc(vs, func(v string) bool { return v == "info" || v == "ping" })
+}
+
+func TestJointReleases(t *testing.T) {
+	free := func(s *harness.Stage) {
+		s.Helper()
+		for i := range s.Cluster.Len() {
+			for _, key := range []string{"a", "b"} {
+				if got, ok := s.Node(i).Get(key); ok {
+					s.Errorf("node %d: %s holds %q", i, key, got)
+				}
+			}
+		}
+	}
+	record := func(s *harness.Stage) {
+		for i := range s.Cluster.Len() {
+			s.Node(i).Record(true)
+		}
+	}
+	onJoint(t, "a release in one trip", func(s *harness.Stage, l *redlock.Locker) {
+		release := takeTwo(s, l)
+		record(s)
+		for _, err := range release() {
+			s.Is("Release", err, nil)
+		}
+		time.Sleep(time.Millisecond)
+		free(s)
+		for i := range 3 {
+			for _, v := range verbsOf(s, i) {
+				if v != "releases" {
+					s.Errorf("node %d got %q, want only the joint script", i, v)
+				}
+			}
+		}
+	})
+	for _, refused := range []string{"mget", "exists"} { // the single script does without
+		onJoint(t, "a node that refuses "+refused+" is asked by the single script, and by no joint one for a minute", func(s *harness.Stage, l *redlock.Locker) {
+			s.Node(1).FailCommand(refused, "NOPERM User locks has no permissions to run the '"+refused+"' command")
+			for range 2 {
+				release := takeTwo(s, l)
+				record(s)
+				for _, err := range release() {
+					s.Is("Release", err, nil)
+				}
+				time.Sleep(time.Millisecond)
+				free(s)
+			}
+			if got := verbsOf(s, 1); slices.Contains(got, "releases") || !slices.Contains(got, "release") {
+				s.Errorf("the second time: got %q, want single releases only", got)
+			}
+			if got := verbsOf(s, 0); !slices.Contains(got, "releases") {
+				s.Errorf("on another node: got %q, want the joint script", got)
+			}
+			s.Node(1).FailCommand(refused, "")
+			time.Sleep(time.Minute)
+			release := takeTwo(s, l)
+			record(s)
+			release()
+			time.Sleep(time.Millisecond)
+			if got := verbsOf(s, 1); !slices.Contains(got, "releases") {
+				s.Errorf("after a minute: got %q, want the joint script", got)
+			}
+		})
+	}
+	onJoint(t, "a node that does not know the script is sent its text, once", func(s *harness.Stage, l *redlock.Locker) {
+		s.Do(1, "SCRIPT", "FLUSH")
+		for n := range 3 {
+			release := takeTwo(s, l)
+			record(s)
+			for _, err := range release() {
+				s.Is("Release", err, nil)
+			}
+			time.Sleep(time.Millisecond)
+			free(s)
+			texts := 0
+			for _, c := range s.Node(1).Log() {
+				if strings.EqualFold(c.Args[0], "eval") && harness.Verb(c.Args) == "releases" {
+					texts++
+				}
+			}
+			if n == 2 && texts > 0 {
+				s.Errorf("the third time: got %d texts of the joint script, want none", texts)
+			}
+		}
+		if got := verbsOf(s, 1); !slices.Contains(got, "releases") {
+			s.Errorf("in the end: got %q, want the joint script", got)
+		}
+	})
+	onJoint(t, "what got no reply is owed", func(s *harness.Stage, l *redlock.Locker) {
+		release := takeTwo(s, l)
+		for i := range 2 {
+			s.Node(i).Hang()
+		}
+		for _, err := range release() {
+			s.Is("Release", err, redlock.ErrNoQuorum)
+		}
+		for i := range 2 {
+			if got := seam.Peek(l).Nodes[i].Owed; got != 2 {
+				s.Errorf("owed to node %d: got %d, want 2", i, got)
+			}
+			s.Node(i).Resume()
+		}
+		time.Sleep(2 * time.Second)
+		free(s)
+	})
+	onJoint(t, "an answer that no server gives is no answer, and the last", func(s *harness.Stage, l *redlock.Locker) {
+		for i := range 2 {
+			s.Node(i).FailCommand("mget", "ERR the proxy lost the reply")
+		}
+		for _, err := range takeTwo(s, l)() {
+			s.Is("Release", err, redlock.ErrNoQuorum)
+		}
+		time.Sleep(2 * time.Minute)
+		free(s)
+		for _, err := range takeTwo(s, l)() {
+			s.Is("Release, the second time", err, nil)
+		}
+	})
+}
+
+// TestAJointReleaseGoesBeforeWhatWasQueuedEarlier: another caller's attempt that is queued while the lock is held, and leaves
+// together with the release, finds the lock free.
+func TestAJointReleaseGoesBeforeWhatWasQueuedEarlier(t *testing.T) {
+	harness.OnStage(t, 1, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		seam.JoinFrom(l, 1)
+		k := s.Take(l, 10*time.Second)
+		var tries []<-chan error
+		for i := range 2 { // all that may be under way
+			tries = append(tries, harness.Background(func() error { return harness.Second(l.Inspect(s.Ctx, fmt.Sprint("x", i))) }))
+			time.Sleep(20 * time.Microsecond)
+		}
+		second := harness.Background(func() error { return harness.Second(l.TryAcquire(s.Ctx, harness.Job, 10*time.Second)) })
+		time.Sleep(20 * time.Microsecond)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Is("TryAcquire", <-second, nil)
+		for _, err := range tries {
+			<-err
+		}
+	})
+}
+
+func TestAJointScriptIsBounded(t *testing.T) {
+	const most = 64 // locks
+	harness.OnStage(t, 1, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		seam.JoinFrom(l, 2)
+		var locks []*redlock.Lock
+		for i := range 3 * most {
+			locks = append(locks, harness.Try(s, l, fmt.Sprint("bounded/", i), 10*time.Second))
+		}
+		time.Sleep(time.Millisecond)
+		s.Node(0).Record(true)
+		var released []<-chan error
+		for _, k := range locks {
+			released = append(released, harness.Background(func() error { return k.Release(s.Ctx) }))
+		}
+		for _, err := range released {
+			s.Is("Release", <-err, nil)
+		}
+		largest := 0
+		for _, c := range s.Node(0).Log() {
+			if harness.Verb(c.Args) == "releases" {
+				keys, _ := strconv.Atoi(c.Args[2])
+				largest = max(largest, len(c.Args)-keys-4)
+			}
+		}
+		if largest < 2 || largest > most {
+			s.Errorf("the largest joint script was for %d locks, want 2 to %d", largest, most)
+		}
+	})
+}
+
+// TestOnlyPlainClientsJoin: any other client may split a pipeline or a script, even a wrapper of a plain one.
+func TestOnlyPlainClientsJoin(t *testing.T) {
+	type wrapper struct{ *redis.Client }
+	for name, wrap := range map[string]func(c *redis.Client) redlock.Node{
+		"plain":   func(c *redis.Client) redlock.Node { return c },
+		"wrapped": func(c *redis.Client) redlock.Node { return wrapper{c} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			harness.OnStage(t, 1, func(s *harness.Stage) {
+				l := s.LockerWith(redlock.Options{}, nil, []redlock.Node{wrap(s.Cluster.Clients()[0])})
+				var locks []*redlock.Lock
+				for i := range 64 {
+					locks = append(locks, harness.Try(s, l, fmt.Sprint("jobs/", i), 10*time.Second))
+				}
+				s.Node(0).Record(true)
+				var released []<-chan error
+				for _, k := range locks {
+					released = append(released, harness.Background(func() error { return k.Release(s.Ctx) }))
+				}
+				for _, err := range released {
+					s.Is("Release", <-err, nil)
+				}
+				if got, want := slices.Contains(harness.Verbs(s.Node(0).Log()), "releases"), name == "plain"; got != want {
+					s.Errorf("a joint script was sent: got %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
