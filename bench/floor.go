@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,16 +10,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // The bare quorum is the floor that no quorum lock can go below: one request to all nodes, in batches that callers share, and
 // a wait for the first majority of replies. It has no owner, no rollback, no timeout and no fence, and it does not handle lost
 // replies: it is no lock.
 
-// The number of pipelines that may be under way to a node. Two are enough on the loopback, where the server is the bottleneck;
-// at a distance, callers would wait for a round trip that has just begun.
+// The number of pipelines that may be under way to a node. One is enough on the loopback, where the server is the bottleneck,
+// and makes the largest batches; at a distance, callers would wait for a round trip that has just begun.
 const (
-	nearPipelines = 2
+	nearPipelines = 1
 	farPipelines  = 16
 )
 
@@ -39,20 +37,13 @@ type pipe struct {
 	underWay int // pipelines
 }
 
-// A request is what one node is asked.
+// A request is what one node is asked: a question of the library, or one plain command.
 type request struct {
-	count *count
-	cmds  []nilCmd
-}
-
-// A nilCmd is a command for which nil is an ordinary reply.
-type nilCmd struct{ *redis.Cmd }
-
-func (c *nilCmd) SetErr(err error) {
-	if errors.Is(err, redis.Nil) {
-		err = nil
-	}
-	c.Cmd.SetErr(err)
+	count  *count
+	q      *wire.Question
+	plain  []any
+	joined bool // in one script with other releases of the batch, as the library sends them
+	cmds   [2]wire.Command
 }
 
 // A count counts replies and closes done with the one that decides.
@@ -89,6 +80,7 @@ func (p *pipe) send(r *request) {
 func (p *pipe) sendLoop() {
 	ctx := context.Background()
 	pipeline := p.client.Pipeline()
+	var joint wire.Joint
 	var batch []*request
 	var cmds []redis.Cmder
 	for {
@@ -102,18 +94,66 @@ func (p *pipe) sendLoop() {
 		batch = append(batch[:0], p.queue[:n]...)
 		p.queue = p.queue[:copy(p.queue, p.queue[n:])]
 		p.mu.Unlock()
+		var releases *wire.Command
+		joint.Reset()
 		cmds = cmds[:0]
+		if joinReleases(batch, &joint) {
+			releases = joint.Command(false)
+			cmds = append(cmds, releases)
+		}
 		for _, r := range batch {
-			for i := range r.cmds {
-				cmds = append(cmds, &r.cmds[i])
-			}
+			cmds = r.append(cmds)
 		}
 		pipeline.BatchProcess(ctx, cmds...)
 		pipeline.Exec(ctx)
 		for _, r := range batch {
-			r.count.vote(r.cmds[0].Err())
+			if r.joined {
+				r.count.vote(releases.Err())
+			} else {
+				r.count.vote(r.cmds[0].Err())
+			}
 		}
 	}
+}
+
+// joinReleases puts the releases of a batch into one script if there are at least two.
+func joinReleases(batch []*request, joint *wire.Joint) bool {
+	n := 0
+	for _, r := range batch {
+		if r.q != nil && r.q.Joins() {
+			n++
+		}
+	}
+	if n < 2 {
+		return false
+	}
+	for _, r := range batch {
+		if r.q != nil && r.q.Joins() && joint.Len() < wire.MaxJoint {
+			r.joined = true
+			joint.Add(r.q)
+		}
+	}
+	return true
+}
+
+// append appends the request's own commands.
+func (r *request) append(cmds []redis.Cmder) []redis.Cmder {
+	if r.joined {
+		return cmds
+	}
+	for j := range r.cmds {
+		args := r.plain
+		if r.q != nil {
+			args = r.q.Args(j, false, false, false)
+		} else if j > 0 {
+			break
+		}
+		if args != nil {
+			r.cmds[j] = wire.NewCommand(args)
+			cmds = append(cmds, &r.cmds[j])
+		}
+	}
+	return cmds
 }
 
 type pipes []*pipe
@@ -125,15 +165,12 @@ func newPipes(addrs []string, pipelines int) (ps pipes) {
 	return ps
 }
 
-// ask sends the commands to all nodes and waits for a majority.
-func (ps pipes) ask(cmds ...[]any) error {
+// ask sends a question or a plain command to all nodes and waits for a majority.
+func (ps pipes) ask(q *wire.Question, plain ...any) error {
 	c := &count{need: int32(len(ps)/2 + 1), all: int32(len(ps)), done: make(chan struct{})}
 	requests := make([]request, len(ps))
 	for i, p := range ps {
-		requests[i] = request{c, make([]nilCmd, len(cmds))}
-		for j, args := range cmds {
-			requests[i].cmds[j] = nilCmd{redis.NewCmd(context.Background(), args...)}
-		}
+		requests[i] = request{count: c, q: q, plain: plain}
 		p.send(&requests[i])
 	}
 	<-c.done
@@ -156,123 +193,46 @@ func newFloor(addrs []string, pipelines int) *contender {
 	return &contender{
 		name: nameFloor,
 		acquire: func(_ context.Context, key string) (any, error) {
-			return key, ps.ask([]any{"set", key, bareValue(), "px", ttl.Milliseconds()})
+			return key, ps.ask(nil, "set", key, bareValue(), "px", ttl.Milliseconds())
 		},
-		release: func(_ context.Context, held any) error { return ps.ask([]any{"del", held}) },
+		release: func(_ context.Context, held any) error { return ps.ask(nil, "del", held) },
 		close:   ps.close,
 	}
 }
 
-// newOurFloor sends the commands of the library and only counts the replies. The commands are recorded from a real cycle, so
-// that they cannot be out of date.
+// newOurFloor sends the commands of the library, the releases of a batch in one script as the library does, and only counts the
+// replies.
 func newOurFloor(addrs []string) (*contender, error) {
-	recorded, err := record(addrs)
+	// The library loads the scripts.
+	l, done, err := newLocker(redlock.Options{}, addrs)
 	if err != nil {
 		return nil, err
 	}
-	ps := newPipes(addrs, nearPipelines)
-	var made sync.Map // key → *commands
-	return &contender{
-		acquire: func(_ context.Context, key string) (any, error) {
-			c, ok := made.Load(key)
-			if !ok {
-				c, _ = made.LoadOrStore(key, recorded.with(key))
-			}
-			return c, ps.ask(c.(*commands).acquireNow()...)
-		},
-		release: func(_ context.Context, held any) error { return ps.ask(held.(*commands).release...) },
-		close:   ps.close,
-	}, nil
-}
-
-// recordedKey is the key of the recorded cycle. It must not be part of a command's name or of a value.
-const recordedKey = "bench:record"
-
-// commands are what one cycle sends to a node.
-type commands struct{ acquire, release [][]any }
-
-// with returns the commands for another key.
-func (c *commands) with(key string) *commands {
-	replaced := func(cmds [][]any) (out [][]any) {
-		for _, args := range cmds {
-			args = slices.Clone(args)
-			for i, a := range args {
-				if s, ok := a.(string); ok {
-					args[i] = strings.ReplaceAll(s, recordedKey, key)
-				}
-			}
-			out = append(out, args)
-		}
-		return out
-	}
-	return &commands{replaced(c.acquire), replaced(c.release)}
-}
-
-// acquireNow proposes a fence of now: with an old one the register would not change, which costs less.
-func (c *commands) acquireNow() [][]any {
-	zadd := slices.Clone(c.acquire[1])
-	zadd[4] = time.Now().UnixMicro()
-	return [][]any{c.acquire[0], zadd}
-}
-
-// A recorder is a hook that keeps the pipelines that name recordedKey.
-type recorder struct {
-	mu        sync.Mutex
-	pipelines [][][]any
-}
-
-func (r *recorder) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		var about [][]any
-		for _, c := range cmds {
-			if strings.Contains(fmt.Sprint(c.Args()...), recordedKey) {
-				about = append(about, slices.Clone(c.Args()))
-			}
-		}
-		if about != nil {
-			r.mu.Lock()
-			r.pipelines = append(r.pipelines, about)
-			r.mu.Unlock()
-		}
-		return next(ctx, cmds)
-	}
-}
-
-// record returns what one cycle of the library sends to the first node. It takes the last of several cycles, since the first
-// ones send the scripts' text.
-func record(addrs []string) (*commands, error) {
-	clients := newClients(addrs)
-	rec := new(recorder)
-	clients[0].AddHook(rec)
-	l, done, err := lockerOver(redlock.Options{}, clients, asNodes(clients))
-	if err != nil {
-		return nil, err
-	}
-	ours := lockerContender(l, done)
-	t := load{c: ours, g: 1, key: func(int, int) string { return recordedKey }}.runCycles(context.Background(), 10)
-	ours.close() // completes what is under way
+	t := load{c: lockerContender(l, done), keys: "scripts", g: 64}.runCycles(context.Background(), 20)
+	done()
 	if t.err != nil {
 		return nil, t.err
 	}
-	// A node need not get the commands of every cycle, so the pair is matched by the lock's value.
-	var last commands
-	acquired := map[any][][]any{}
-	for _, cmds := range rec.pipelines {
-		switch cmds[0][0] {
-		case "set":
-			acquired[cmds[0][2]] = cmds
-		case "evalsha":
-			for _, arg := range cmds[0] {
-				if acquire, ok := acquired[arg]; ok {
-					last = commands{acquire, cmds}
-				}
+	ps := newPipes(addrs, nearPipelines)
+	type held struct {
+		name  *wire.LockKey
+		value string
+	}
+	return &contender{
+		acquire: func(_ context.Context, key string) (any, error) {
+			name, err := wire.NameKey("", key)
+			if err != nil {
+				return nil, err
 			}
-		}
-	}
-	if len(last.acquire) != 2 || last.acquire[1][0] != "zadd" || len(last.release) != 1 {
-		return nil, fmt.Errorf("unexpected commands of a cycle: %q", rec.pipelines)
-	}
-	return &last, nil
+			h := &held{name, bareValue()}
+			// With an old fence the register would not change, which costs less.
+			q := wire.AcquireQuestion(nil, name, h.value, ttl, time.Now().UnixMicro())
+			return h, ps.ask(&q)
+		},
+		release: func(_ context.Context, h any) error {
+			q := wire.ReleaseQuestion(h.(*held).name, h.(*held).value, ttl, wire.NotifyCount, "")
+			return ps.ask(&q)
+		},
+		close: ps.close,
+	}, nil
 }
