@@ -82,6 +82,42 @@ const (
 	day = 24 * time.Hour
 )
 
+// A scriptState is what a node stores of the lock: its value ("": none) and ttl (0: it does not expire), the score of its
+// register ("": none) and the register's ttl.
+type scriptState struct {
+	value    string
+	ttl      time.Duration
+	register string
+	life     time.Duration
+}
+
+// A scriptCase is one call of a script: what the node stores before and afterwards, and the reply.
+type scriptCase struct {
+	name   string
+	before scriptState
+	reply  []any
+	after  scriptState
+}
+
+func onScriptCases(t *testing.T, call func(s *stage) any, cases []scriptCase) {
+	t.Helper()
+	for _, c := range cases {
+		onScript(t, c.name, func(s *stage) {
+			if c.before.value != "" {
+				s.Node(0).Set(job, c.before.value, c.before.ttl)
+			}
+			if c.before.register != "" {
+				s.Do(0, "ZADD", jobRegister, c.before.register, "f")
+			}
+			if c.before.life > 0 {
+				s.Do(0, "PEXPIRE", jobRegister, fmt.Sprint(c.before.life.Milliseconds()))
+			}
+			s.answers("the reply", call(s), c.reply...)
+			s.leaves("afterwards", c.after.value, c.after.ttl, c.after.register, c.after.life)
+		})
+	}
+}
+
 func TestEveryScriptStatesItsContractAndRunsWithoutMemory(t *testing.T) {
 	files, _ := filepath.Glob(filepath.Join(harness.ScriptDir(), "*.lua"))
 	if len(files) != len(harness.Scripts()) {
@@ -108,51 +144,16 @@ func TestEveryScriptStatesItsContractAndRunsWithoutMemory(t *testing.T) {
 
 func TestScriptExtend(t *testing.T) {
 	extend := func(s *stage) any { return s.eval("extend", "ours", "5000", "77", "86000000", "86400000") }
-	onScript(t, "ours: a new ttl, the register at our fence with a life", func(s *stage) {
-		s.Node(0).Set(job, "ours", sec)
-		s.answers("extend", extend(s), 1)
-		s.leaves("afterwards", "ours", 5*sec, "77", day)
-	})
-	onScript(t, "never shortens a ttl", func(s *stage) {
-		s.Node(0).Set(job, "ours", 9*sec)
-		s.Do(0, "ZADD", jobRegister, "77", "f")
-		s.Do(0, "PEXPIRE", jobRegister, "90000000")
-		s.answers("extend", extend(s), 1)
-		s.leaves("afterwards", "ours", 9*sec, "77", 25*time.Hour)
-	})
-	onScript(t, "gives an end to a key that has none", func(s *stage) {
-		s.Node(0).Set(job, "ours", 0)
-		s.answers("extend", extend(s), 1)
-		s.leaves("afterwards", "ours", 5*sec, "77", day)
-	})
-	onScript(t, "never lowers the register", func(s *stage) {
-		s.Node(0).Set(job, "ours", sec)
-		s.Do(0, "ZADD", jobRegister, "78", "f")
-		s.answers("extend", extend(s), 1)
-		s.leaves("afterwards", "ours", 5*sec, "78", day)
-	})
-	onScript(t, "raises a register that is behind", func(s *stage) {
-		s.Node(0).Set(job, "ours", sec)
-		s.Do(0, "ZADD", jobRegister, "76", "f")
-		s.answers("extend", extend(s), 1)
-		s.leaves("afterwards", "ours", 5*sec, "77", day)
-	})
-	onScript(t, "a life that is long enough is left alone", func(s *stage) {
-		s.Node(0).Set(job, "ours", sec)
-		s.Do(0, "ZADD", jobRegister, "77", "f")
-		s.Do(0, "PEXPIRE", jobRegister, "86100000")
-		s.answers("extend", extend(s), 1)
-		s.leaves("afterwards", "ours", 5*sec, "77", 86100*sec)
-	})
-	onScript(t, "another's: nothing is touched", func(s *stage) {
-		s.Node(0).Set(job, "theirs", sec)
-		s.Do(0, "ZADD", jobRegister, "5", "f")
-		s.answers("extend", extend(s), 0)
-		s.leaves("afterwards", "theirs", sec, "5", 0)
-	})
-	onScript(t, "missing: nothing is made", func(s *stage) {
-		s.answers("extend", extend(s), -1)
-		s.leaves("afterwards", "", 0, "", 0)
+	onScriptCases(t, extend, []scriptCase{
+		{"ours: a new ttl, the register at our fence, with a ttl", scriptState{"ours", sec, "", 0}, []any{1}, scriptState{"ours", 5 * sec, "77", day}},
+		{"no ttl is shortened", scriptState{"ours", 9 * sec, "77", 25 * time.Hour}, []any{1}, scriptState{"ours", 9 * sec, "77", 25 * time.Hour}},
+		{"a key without a ttl gets one", scriptState{"ours", 0, "", 0}, []any{1}, scriptState{"ours", 5 * sec, "77", day}},
+		{"the register is not lowered", scriptState{"ours", sec, "78", 0}, []any{1}, scriptState{"ours", 5 * sec, "78", day}},
+		{"a register that is behind is raised", scriptState{"ours", sec, "76", 0}, []any{1}, scriptState{"ours", 5 * sec, "77", day}},
+		{"a register's ttl that is long enough stays", scriptState{"ours", sec, "77", 86100 * sec}, []any{1}, scriptState{"ours", 5 * sec, "77", 86100 * sec}},
+		{"another's: nothing changes", scriptState{"theirs", sec, "5", 0}, []any{0}, scriptState{"theirs", sec, "5", 0}},
+		{"missing: nothing is made", scriptState{}, []any{-1}, scriptState{}},
+		{"a value that only begins like ours is another's", scriptState{"ours2", sec, "", 0}, []any{0}, scriptState{"ours2", sec, "", 0}},
 	})
 	onScript(t, "a register of another type is told apart from a lock of another type", func(s *stage) {
 		s.Node(0).Set(job, "ours", sec)
@@ -162,54 +163,18 @@ func TestScriptExtend(t *testing.T) {
 			s.Errorf("got %v, want an error that says FENCE", err)
 		}
 	})
-	onScript(t, "a value that only begins like ours is another's", func(s *stage) {
-		s.Node(0).Set(job, "ours2", sec)
-		s.answers("extend", extend(s), 0)
-	})
 }
 
 func TestScriptRaise(t *testing.T) {
-	const token, above = "1800000000123457", "1800000000123458"
+	const below, token, above = "1800000000123456", "1800000000123457", "1800000000123458"
 	raise := func(s *stage) any { return s.eval("raise", "ours", token) }
-	onScript(t, "below: it is the token now", func(s *stage) {
-		s.Node(0).Set(job, "ours", sec)
-		s.Do(0, "ZADD", jobRegister, "1800000000123456", "f")
-		s.answers("raise", raise(s), 1)
-		s.answers("the register", s.Do(0, "ZSCORE", jobRegister, "f"), token)
-	})
-	onScript(t, "no register yet: it is the token now", func(s *stage) {
-		s.Node(0).Set(job, "ours", sec)
-		s.answers("raise", raise(s), 1)
-		s.answers("the register", s.Do(0, "ZSCORE", jobRegister, "f"), token)
-	})
-	onScript(t, "equal: it was not below, and is told with all its digits", func(s *stage) {
-		s.Node(0).Set(job, "ours", sec)
-		s.Do(0, "ZADD", jobRegister, token, "f")
-		s.answers("raise", raise(s), 2, token)
-		s.answers("the second delivery", raise(s), 2, token)
-	})
-	onScript(t, "above: it was not below, is told and not lowered", func(s *stage) {
-		s.Node(0).Set(job, "ours", sec)
-		s.Do(0, "ZADD", jobRegister, above, "f")
-		s.answers("raise", raise(s), 2, above)
-		s.answers("the register", s.Do(0, "ZSCORE", jobRegister, "f"), above)
-	})
-	onScript(t, "another's: nothing is touched", func(s *stage) {
-		s.Node(0).Set(job, "theirs", sec)
-		s.Do(0, "ZADD", jobRegister, "5", "f")
-		s.answers("raise", raise(s), 0)
-		s.leaves("afterwards", "theirs", sec, "5", 0)
-	})
-	onScript(t, "missing: nothing is made", func(s *stage) {
-		s.answers("raise", raise(s), -1)
-		s.leaves("afterwards", "", 0, "", 0)
-	})
-	onScript(t, "the lock's ttl is left alone", func(s *stage) {
-		s.Node(0).Set(job, "ours", 3*sec)
-		raise(s)
-		if got := s.Node(0).TTL(job); got != 3*sec {
-			s.Errorf("ttl: got %v, want 3s", got)
-		}
+	onScriptCases(t, raise, []scriptCase{
+		{"below: it is the token now, and the lock's ttl stays", scriptState{"ours", sec, below, 0}, []any{1}, scriptState{"ours", sec, token, 0}},
+		{"no register yet: it is the token now", scriptState{"ours", sec, "", 0}, []any{1}, scriptState{"ours", sec, token, 0}},
+		{"equal, as after a second delivery: it was not below, and the reply has all its digits", scriptState{"ours", sec, token, 0}, []any{2, token}, scriptState{"ours", sec, token, 0}},
+		{"above: it was not below, and is not lowered", scriptState{"ours", sec, above, 0}, []any{2, above}, scriptState{"ours", sec, above, 0}},
+		{"another's: nothing changes", scriptState{"theirs", sec, "5", 0}, []any{0}, scriptState{"theirs", sec, "5", 0}},
+		{"missing: nothing is made", scriptState{}, []any{-1}, scriptState{}},
 	})
 }
 
@@ -217,34 +182,12 @@ func TestScriptRelease(t *testing.T) {
 	release := func(s *stage, channel string) any {
 		return s.evalQueue("release", "ours", channel, "", "2", "86000000", "86400000")
 	}
-	onScript(t, "ours: deleted, the register kept with a life", func(s *stage) {
-		s.Node(0).Set(job, "ours", sec)
-		s.Do(0, "ZADD", jobRegister, "77", "f")
-		s.answers("release", release(s, "{jobs/42}:release"), 1)
-		s.leaves("afterwards", "", 0, "77", day)
-		s.answers("again", release(s, "{jobs/42}:release"), -1)
-	})
-	onScript(t, "another's: not deleted, the register with a life", func(s *stage) {
-		s.Node(0).Set(job, "theirs", sec)
-		s.Do(0, "ZADD", jobRegister, "77", "f")
-		s.answers("release", release(s, "x"), 0)
-		s.leaves("afterwards", "theirs", sec, "77", day)
-	})
-	onScript(t, "missing: the register with a life all the same", func(s *stage) {
-		s.Do(0, "ZADD", jobRegister, "77", "f")
-		s.answers("release", release(s, "x"), -1)
-		s.leaves("afterwards", "", 0, "77", day)
-	})
-	onScript(t, "missing, and no register: nothing is made", func(s *stage) {
-		s.answers("release", release(s, "x"), -1)
-		s.leaves("afterwards", "", 0, "", 0)
-	})
-	onScript(t, "a longer life is not shortened", func(s *stage) {
-		s.Node(0).Set(job, "ours", sec)
-		s.Do(0, "ZADD", jobRegister, "77", "f")
-		s.Do(0, "PEXPIRE", jobRegister, "90000000")
-		release(s, "x")
-		s.leaves("afterwards", "", 0, "77", 25*time.Hour)
+	onScriptCases(t, func(s *stage) any { return release(s, "x") }, []scriptCase{
+		{"ours: deleted, the register kept with a ttl", scriptState{"ours", sec, "77", 0}, []any{1}, scriptState{"", 0, "77", day}},
+		{"another's: not deleted, the register with a ttl", scriptState{"theirs", sec, "77", 0}, []any{0}, scriptState{"theirs", sec, "77", day}},
+		{"missing, as after a second delivery: the register with a ttl all the same", scriptState{"", 0, "77", 0}, []any{-1}, scriptState{"", 0, "77", day}},
+		{"missing, and no register: nothing is made", scriptState{}, []any{-1}, scriptState{}},
+		{"a longer ttl is not shortened", scriptState{"ours", sec, "77", 25 * time.Hour}, []any{1}, scriptState{"", 0, "77", 25 * time.Hour}},
 	})
 	onScript(t, "a key of another type is another's", func(s *stage) {
 		s.Do(0, "RPUSH", job, "a list")
@@ -635,6 +578,12 @@ func TestScriptAdopt(t *testing.T) {
 	adopt := func(s *stage, ms, token string) any {
 		return s.eval("adopt", "theirs", "ours", ms, token, "86000000", "86400000")
 	}
+	onScriptCases(t, func(s *stage) any { return adopt(s, "5000", "77") }, []scriptCase{
+		{"the register stands at the token: done, and the reply says that it was not below", scriptState{"theirs", sec, "77", 0}, []any{1, 0}, scriptState{"ours", 5 * sec, "77", day}},
+		{"the register stands above: the same", scriptState{"theirs", sec, "78", 0}, []any{1, 0}, scriptState{"ours", 5 * sec, "78", day}},
+		{"a register's ttl that is long enough stays", scriptState{"theirs", sec, "76", 86100 * sec}, []any{1, 1}, scriptState{"ours", 5 * sec, "77", 86100 * sec}},
+		{"missing: nothing is made", scriptState{}, []any{-1}, scriptState{}},
+	})
 	// notes checks the members of the register but f, with their scores.
 	notes := func(s *stage, want ...any) {
 		s.Helper()
@@ -655,14 +604,7 @@ func TestScriptAdopt(t *testing.T) {
 		s.leaves("afterwards", "ours", 5*sec, "77", day)
 		notes(s, "ours", fmt.Sprint(s.ms()+1000))
 	})
-	for _, at := range []string{"77", "78"} {
-		onScript(t, "the register stands at "+at+": done, and says that it was not below", func(s *stage) {
-			s.Node(0).Set(job, "theirs", sec)
-			s.Do(0, "ZADD", jobRegister, at, "f")
-			s.answers("adopt", adopt(s, "5000", "77"), 1, 0)
-			s.leaves("afterwards", "ours", 5*sec, at, day)
-		})
-	}
+
 	onScript(t, "never shortens a ttl", func(s *stage) {
 		s.Node(0).Set(job, "theirs", 9*sec)
 		adopt(s, "5000", "77")
@@ -684,13 +626,6 @@ func TestScriptAdopt(t *testing.T) {
 		s.leaves("afterwards", "ours", 5*sec, "77", day)
 		notes(s, "ours", "0")
 	})
-	onScript(t, "a register's life that is long enough is left alone", func(s *stage) {
-		s.Node(0).Set(job, "theirs", sec)
-		s.Do(0, "ZADD", jobRegister, "76", "f")
-		s.Do(0, "PEXPIRE", jobRegister, "86100000")
-		adopt(s, "5000", "77")
-		s.leaves("afterwards", "ours", 5*sec, "77", 86100*sec)
-	})
 	onScript(t, "of earlier notes only that of the value that is replaced stays", func(s *stage) {
 		s.Node(0).Set(job, "theirs", 9*sec)
 		for i, m := range []string{"older", "theirs", "oldest"} {
@@ -706,10 +641,6 @@ func TestScriptAdopt(t *testing.T) {
 		s.answers("adopt", adopt(s, "5000", "77"), 0, "a third")
 		s.leaves("afterwards", "a third", sec, "5", 0)
 		notes(s)
-	})
-	onScript(t, "missing: nothing is made", func(s *stage) {
-		s.answers("adopt", adopt(s, "5000", "77"), -1)
-		s.leaves("afterwards", "", 0, "", 0)
 	})
 	onScript(t, "a second delivery finds the new value, and touches nothing", func(s *stage) {
 		s.Node(0).Set(job, "theirs", sec)
@@ -802,16 +733,9 @@ func TestScriptRestore(t *testing.T) {
 			}
 		})
 	}
-	onScript(t, "another's: the register gets a life", func(s *stage) {
-		s.Node(0).Set(job, "a third", sec)
-		s.Do(0, "ZADD", jobRegister, "5", "f")
-		s.answers("restore", restore(s), 0)
-		s.leaves("afterwards", "a third", sec, "5", day)
-	})
-	onScript(t, "missing: the same, and nothing is made", func(s *stage) {
-		s.Do(0, "ZADD", jobRegister, "5", "f")
-		s.answers("restore", restore(s), -1)
-		s.leaves("afterwards", "", 0, "5", day)
+	onScriptCases(t, restore, []scriptCase{
+		{"another's: the register gets a ttl", scriptState{"a third", sec, "5", 0}, []any{0}, scriptState{"a third", sec, "5", day}},
+		{"missing: the same, and nothing is made", scriptState{"", 0, "5", 0}, []any{-1}, scriptState{"", 0, "5", day}},
 	})
 	for _, refused := range []string{"pexpireat", "set"} {
 		onScript(t, "refused "+refused+": never a value without an end, and done by the next", func(s *stage) {
@@ -833,20 +757,11 @@ func TestScriptRestore(t *testing.T) {
 func TestScriptInspect(t *testing.T) {
 	none := []any(nil)
 	inspect := func(s *stage) any { return s.evalQueue("inspect") }
-	onScript(t, "nothing there", func(s *stage) { s.answers("inspect", inspect(s), "", -2, "", none) })
-	onScript(t, "held", func(s *stage) {
-		s.Node(0).Set(job, "ours", 5*sec)
-		s.Do(0, "ZADD", jobRegister, "1800000000123457", "f")
-		s.answers("inspect", inspect(s), "ours", 5000, "1800000000123457", none)
-		s.leaves("afterwards", "ours", 5*sec, "1800000000123457", 0)
-	})
-	onScript(t, "held for ever", func(s *stage) {
-		s.Node(0).Set(job, "theirs", 0)
-		s.answers("inspect", inspect(s), "theirs", -1, "", none)
-	})
-	onScript(t, "free, the register stands", func(s *stage) {
-		s.Do(0, "ZADD", jobRegister, "77", "f")
-		s.answers("inspect", inspect(s), "", -2, "77", none)
+	onScriptCases(t, inspect, []scriptCase{
+		{"nothing there", scriptState{}, []any{"", -2, "", none}, scriptState{}},
+		{"held", scriptState{"ours", 5 * sec, "1800000000123457", 0}, []any{"ours", 5000, "1800000000123457", none}, scriptState{"ours", 5 * sec, "1800000000123457", 0}},
+		{"held without a ttl", scriptState{"theirs", 0, "", 0}, []any{"theirs", -1, "", none}, scriptState{"theirs", 0, "", 0}},
+		{"free, the register stands", scriptState{"", 0, "77", 0}, []any{"", -2, "77", none}, scriptState{"", 0, "77", 0}},
 	})
 	onScript(t, "who queues, in order, but nobody whose place is over", func(s *stage) {
 		now := s.Node(0).Now().UnixMilli()
@@ -860,34 +775,12 @@ func TestScriptInspect(t *testing.T) {
 }
 
 func TestScriptTouch(t *testing.T) {
-	touch := func(s *stage) any { return s.eval("touch", "86000000", "86400000") }
-	onScript(t, "a register without a life", func(s *stage) {
-		s.Node(0).Set(job, "anybody's", sec)
-		s.Do(0, "ZADD", jobRegister, "77", "f")
-		s.answers("touch", touch(s), 1)
-		s.leaves("afterwards", "anybody's", sec, "77", day)
-	})
-	onScript(t, "a life that is nearly over", func(s *stage) {
-		s.Do(0, "ZADD", jobRegister, "77", "f")
-		s.Do(0, "PEXPIRE", jobRegister, "85999999")
-		s.answers("touch", touch(s), 1)
-		s.leaves("afterwards", "", 0, "77", day)
-	})
-	onScript(t, "a life that is long enough is left alone", func(s *stage) {
-		s.Do(0, "ZADD", jobRegister, "77", "f")
-		s.Do(0, "PEXPIRE", jobRegister, "86000000")
-		s.answers("touch", touch(s), 1)
-		s.leaves("afterwards", "", 0, "77", 86000*sec)
-	})
-	onScript(t, "a longer one, too", func(s *stage) {
-		s.Do(0, "ZADD", jobRegister, "77", "f")
-		s.Do(0, "PEXPIRE", jobRegister, "90000000")
-		s.answers("touch", touch(s), 1)
-		s.leaves("afterwards", "", 0, "77", 25*time.Hour)
-	})
-	onScript(t, "no register: nothing is made", func(s *stage) {
-		s.answers("touch", touch(s), 1)
-		s.leaves("afterwards", "", 0, "", 0)
+	onScriptCases(t, func(s *stage) any { return s.eval("touch", "86000000", "86400000") }, []scriptCase{
+		{"a register without a ttl", scriptState{"anybody's", sec, "77", 0}, []any{1}, scriptState{"anybody's", sec, "77", day}},
+		{"a ttl that is too short by a millisecond", scriptState{"", 0, "77", 86000*sec - time.Millisecond}, []any{1}, scriptState{"", 0, "77", day}},
+		{"a ttl that is long enough", scriptState{"", 0, "77", 86000 * sec}, []any{1}, scriptState{"", 0, "77", 86000 * sec}},
+		{"a longer one", scriptState{"", 0, "77", 25 * time.Hour}, []any{1}, scriptState{"", 0, "77", 25 * time.Hour}},
+		{"no register: nothing is made", scriptState{}, []any{1}, scriptState{}},
 	})
 }
 
@@ -1058,20 +951,10 @@ func TestScriptTurn(t *testing.T) {
 
 func TestScriptAcquire(t *testing.T) {
 	acquire := func(s *stage) any { return s.eval("acquire", "ours", "5000", "77") }
-	onScript(t, "free: ours, and the register at the proposal", func(s *stage) {
-		s.answers("acquire", acquire(s), 1, 1)
-		s.leaves("free", "ours", 5*sec, "77", 0)
-	})
-	onScript(t, "free, the register not below: ours without the fence", func(s *stage) {
-		s.Do(0, "ZADD", jobRegister, "77", "f")
-		s.Do(0, "PEXPIRE", jobRegister, "90000000")
-		s.answers("acquire", acquire(s), 1, 0)
-		s.leaves("free", "ours", 5*sec, "77", 25*time.Hour)
-	})
-	onScript(t, "held: the holder, and nothing changes", func(s *stage) {
-		s.Node(0).Set(job, "theirs", sec)
-		s.answers("acquire", acquire(s), 0, "theirs")
-		s.leaves("held", "theirs", sec, "", 0)
+	onScriptCases(t, acquire, []scriptCase{
+		{"free: ours, and the register at the proposal", scriptState{}, []any{1, 1}, scriptState{"ours", 5 * sec, "77", 0}},
+		{"free, the register not below: ours without the fence", scriptState{"", 0, "77", 25 * time.Hour}, []any{1, 0}, scriptState{"ours", 5 * sec, "77", 25 * time.Hour}},
+		{"held: the holder, and nothing changes", scriptState{"theirs", sec, "", 0}, []any{0, "theirs"}, scriptState{"theirs", sec, "", 0}},
 	})
 	onScript(t, "a register of another type: FENCE, and nothing is stored", func(s *stage) {
 		s.Do(0, "SET", jobRegister, "word")
