@@ -192,6 +192,9 @@ func TestHeldIsToldFromUnreachable(t *testing.T) {
 		{"ny", redlock.ErrHeld, 0, true},
 		{"nnyy", redlock.ErrHeld, 0, true},
 		{"ddyy", redlock.ErrNoQuorum, 0, false},
+		{"nh", redlock.ErrHeld, 0, false},
+		{"nnhh", redlock.ErrHeld, 0, false},
+		{"nnnhhh", redlock.ErrHeld, 0, false},
 		{"n", redlock.ErrHeld, 0, false},
 		{"d", redlock.ErrNoQuorum, 0, false},
 	} {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -36,17 +35,10 @@ func (s *stage) cycle(l *redlock.Locker, ttl time.Duration) (took [3]time.Durati
 	return took, left
 }
 
-// redsync: TryLock 0.4 s, Unlock and Extend 1.7 s.
-func TestPeers_OneOfFiveRefuses(t *testing.T) {
-	asIfAllWereUp(t, func(s *stage) { s.Node(1).Refuse(true) })
-}
-
 // redsync: 5 s each, 2.9 s of a validity of 8 s left.
 func TestPeers_OneOfFiveNeverAnswers(t *testing.T) {
 	asIfAllWereUp(t, func(s *stage) { s.Node(1).Hang() })
-}
-
-func TestPeers_OneOfFiveIsCutOff(t *testing.T) {
+	asIfAllWereUp(t, func(s *stage) { s.Node(1).Refuse(true) })
 	asIfAllWereUp(t, func(s *stage) { s.Node(1).Partition() })
 }
 
@@ -86,68 +78,6 @@ func asIfAllWereUp(t *testing.T, fault func(s *stage)) {
 	}
 }
 
-// redsync: sends 64 commands to every node in 4.8 s and gives up.
-func TestPeers_WaitingForAHeldLock(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
-		k := s.Take(a, time.Hour)
-		for i := range 5 {
-			s.Node(i).Record(true)
-		}
-		ctx, cancel := context.WithTimeout(s.Ctx, 4800*time.Millisecond)
-		defer cancel()
-		began := time.Now()
-		_, err := b.Acquire(ctx, job, time.Second)
-		if took := time.Since(began); took != 4800*time.Millisecond {
-			t.Errorf("gave up after %v, want 4.8s, when its context ended", took)
-		}
-		s.Is("Acquire", err, context.DeadlineExceeded)
-		s.Is("Acquire", err, redlock.ErrHeld)
-		if got := len(s.Told(0, "acquire")); got > 40 {
-			t.Errorf("attempts: got %d, want at most 40", got)
-		}
-		time.Sleep(time.Second)
-		s.Carry("the holder's", k.Value(), s.All()...)
-	})
-}
-
-// redsync, redislock: found at the next poll, 50 to 250 ms.
-func TestPeers_ReleasedWhileOthersWait(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
-		k := s.Take(a, time.Hour)
-		got := make(chan time.Time, 1)
-		go func() {
-			if _, err := b.Acquire(s.Ctx, job, time.Second); err != nil {
-				t.Errorf("Acquire: got %v, want the lock", err)
-			}
-			got <- time.Now()
-		}()
-		time.Sleep(10 * time.Second)
-		released := time.Now()
-		s.Is("Release", k.Release(s.Ctx), nil)
-		if late := (<-got).Sub(released); late > 250*time.Millisecond+2*oneTrip {
-			t.Errorf("found %v after the release, want within a pause of 250ms", late)
-		}
-	})
-}
-
-// redsync: keys stay for the full ttl, and the error is "failed to acquire".
-func TestPeers_ContextCancelledMidAttempt(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		l := s.Locker(redlock.Options{})
-		s.Slow(50*time.Millisecond, 2, 3, 4)
-		ctx, cancel := context.WithTimeout(s.Ctx, 30*time.Millisecond)
-		defer cancel()
-		_, err := l.Acquire(ctx, job, time.Hour)
-		s.Is("Acquire", err, context.DeadlineExceeded)
-		s.Says(err, "node-a:6379 yes", "node-c:6379 pending", "3 of 5 votes needed")
-		time.Sleep(200 * time.Millisecond)
-		s.Carry("a moment later", "", s.All()...)
-		s.Clean(l)
-	})
-}
-
 // redsync: "already taken", by itself. rueidislock: waits for its own orphan.
 //
 // Attack 20.
@@ -184,32 +114,6 @@ func TestPeers_AcquireReplyLost(t *testing.T) {
 	}
 }
 
-// rueidislock: key gone at 5.0 s, holder told at 7.5 s. redsync, Redisson: never.
-func TestPeers_NetworkStallsWhileHeld(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		clients := s.Cluster.Clients()
-		l := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
-		k := s.Take(l, 5*time.Second)
-		held, stop := k.KeepAlive(s.Ctx)
-		defer stop()
-		time.Sleep(17 * time.Second)
-		s.Cluster.Cut(clients...)
-		at := s.Ended(held, time.Minute)
-		s.Is("the cause", context.Cause(held), redlock.ErrLost)
-		gone := 0
-		for i := range 5 {
-			if _, ok := s.Node(i).Get(job); !ok {
-				gone++
-			}
-		}
-		if gone > 0 || at.After(k.Until()) {
-			t.Errorf("told with %d keys gone and %v after Until, want before", gone, at.Sub(k.Until()))
-		}
-		s.Cluster.Mend(clients...)
-		s.Clean(l)
-	})
-}
-
 // Redisson, redsync: long-held locks erode to a bare majority, and the next client
 // may take what is left.
 //
@@ -242,26 +146,6 @@ func TestPeers_NodesRestartWithoutTheirDataDuringALongHold(t *testing.T) {
 		}
 		s.Is("Release", k.Release(s.Ctx), nil)
 		s.Clean(a, b)
-	})
-}
-
-// RedLock.net, redlock-rb, redsync with SetNXOnExtend: silently retaken.
-//
-// Attack 82.
-func TestPeers_ExpiredTakenAndFreedThenExtended(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
-		old := s.Take(a, time.Second)
-		time.Sleep(1100 * time.Millisecond)
-		between := s.Take(b, time.Second)
-		s.Is("Release", between.Release(s.Ctx), nil)
-		time.Sleep(oneTrip)
-		s.Is("Extend", old.Extend(s.Ctx), redlock.ErrLost)
-		if old.Valid() {
-			t.Errorf("valid after that")
-		}
-		time.Sleep(time.Second)
-		s.Carry("afterwards", "", s.All()...)
 	})
 }
 
@@ -302,67 +186,6 @@ func TestPeers_SameServerListedTwice(t *testing.T) {
 	})
 }
 
-// node-redlock: the promise never settles.
-func TestPeers_EvenSplit(t *testing.T) {
-	for _, n := range []int{2, 4, 6} {
-		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
-			onStage(t, n, func(s *stage) {
-				l := s.Locker(redlock.Options{})
-				for i := range n / 2 {
-					s.Foreign(time.Hour, i)
-				}
-				for i := n / 2; i < n; i++ {
-					s.Node(i).Hang() // as if they never said
-				}
-				s.Lasts("TryAcquire", 0, func() {
-					_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-					s.Is("TryAcquire", err, redlock.ErrHeld)
-				})
-				s.Clean(l)
-			})
-		})
-	}
-	t.Run("between two that both try", func(t *testing.T) {
-		onStage(t, 2, func(s *stage) {
-			a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
-			var wg sync.WaitGroup
-			for i, l := range []*redlock.Locker{a, b} {
-				wg.Go(func() {
-					s.Slow(time.Millisecond, i)
-					k, err := l.Acquire(s.Ctx, job, 10*time.Second)
-					if err != nil {
-						t.Errorf("Acquire: got %v, want the lock", err)
-						return
-					}
-					k.Release(s.Ctx)
-				})
-			}
-			wg.Wait()
-			s.Clean(a, b)
-		})
-	})
-}
-
-// node-redlock, RedissonRedLock: returned as held.
-//
-// Attack 1.
-func TestPeers_ValidityOverWhenTheQuorumIsComplete(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		var h harness.Clocks
-		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
-		b := s.Locker(redlock.Options{})
-		s.Once(1, "acquire", func() { s.Suspend(&h, 11*time.Second) })
-		k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-		s.Is("TryAcquire", err, redlock.ErrNoQuorum)
-		if k != nil {
-			t.Errorf("got a lock whose validity is over")
-		}
-		time.Sleep(time.Second)
-		s.Is("another's Acquire", s.Take(b, time.Second).Release(s.Ctx), nil)
-		s.Clean(l, b)
-	})
-}
-
 // All others: none, or a counter on one master.
 //
 // Attack 68.
@@ -389,27 +212,6 @@ func TestPeers_FencingTokenGrowsAcrossQuorums(t *testing.T) {
 			}
 			time.Sleep(3 * time.Second)
 		}
-	})
-}
-
-// None in the family tells.
-func TestPeers_WhoHoldsItAndForHowLong(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
-		k, err := a.TryAcquire(s.Ctx, job, 10*time.Second, redlock.WithLabel("nightly"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Second)
-		s.Node(0).Stop()
-		st, err := b.Inspect(s.Ctx, job)
-		s.Is("Inspect", err, nil)
-		if !st.Held || st.Holder != "nightly" || st.Fence != k.Fence() || st.Left > 8*time.Second || st.Left < 7*time.Second {
-			t.Errorf("got %+v, want held by nightly for 8s", st)
-		}
-		_, err = b.TryAcquire(s.Ctx, job, time.Second)
-		s.Is("TryAcquire", err, redlock.ErrHeld)
-		s.Says(err, "held by nightly")
 	})
 }
 
