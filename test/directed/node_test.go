@@ -160,35 +160,6 @@ func TestLargeBatchesAreSplit(t *testing.T) {
 	})
 }
 
-func TestNodeIsGivenUpExactlyAtItsTimeout(t *testing.T) {
-	for _, tc := range []struct {
-		ttl, timeout, want time.Duration
-	}{
-		{time.Second, 0, 100 * time.Millisecond},
-		{30 * time.Millisecond, 0, 3 * time.Millisecond},
-		{time.Minute, 0, time.Second},
-		{time.Minute, 35 * time.Millisecond, 35 * time.Millisecond},
-	} {
-		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			l := warmLocker(t, c, redlock.Options{NodeTimeout: tc.timeout})
-			c.Node(1).Hang()
-			c.Node(2).Partition()
-			var err error
-			d := took(func() { _, err = l.TryAcquire(t.Context(), "jobs/42", tc.ttl) })
-			harness.Check(t, fmt.Sprintf("time of an acquire with two of three nodes silent, ttl %v, node timeout %v", tc.ttl, tc.timeout), d, tc.want)
-			harness.CheckIs(t, "TryAcquire", err, redlock.ErrNoQuorum)
-			harness.CheckIsNot(t, "TryAcquire", err, redlock.ErrHeld, context.DeadlineExceeded, context.Canceled)
-			harness.Check(t, "votes", answersOf(err), "yes unknown unknown")
-			if err == nil || !strings.Contains(err.Error(), "timeout") {
-				t.Errorf("TryAcquire: got %v, want a text that says timeout", err)
-			}
-			c.Node(1).Resume()
-			c.Node(2).Heal()
-			harness.CheckClean(t, c, l)
-		})
-	}
-}
-
 func TestFarNodesWarmUpAndAreUsed(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		for i := range c.Len() {
@@ -303,22 +274,6 @@ func TestOnlyAPingSentAfterTheLastTimeoutClearsANode(t *testing.T) {
 		over.Store(true)
 		_, up := within(time.Second, func() bool { return !seam.Peek(l).Nodes[2].Down })
 		harness.Check(t, "the node is used again when a later PING is answered", up, true)
-	})
-}
-
-func TestDownNodeFailsCallsAtOnce(t *testing.T) {
-	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		c.Node(0).Hang()
-		l.TryAcquire(t.Context(), "jobs/1", time.Second)
-		var err error
-		d := took(func() { _, err = l.TryAcquire(t.Context(), "jobs/2", time.Second) })
-		harness.Check(t, "time of an acquire on a node that is known to be down", d, 0)
-		harness.CheckIs(t, "TryAcquire", err, redlock.ErrNoQuorum)
-		if err == nil || !strings.Contains(err.Error(), "down: timeout") {
-			t.Errorf("TryAcquire: got %v, want a text that says down and why", err)
-		}
-		c.Node(0).Resume()
 	})
 }
 

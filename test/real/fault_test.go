@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
-	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
@@ -99,50 +98,6 @@ func TestRealHealthy(t *testing.T) {
 	r.mortal(t, 10*time.Second)
 }
 
-func TestRealKeepAliveOverManyTTLs(t *testing.T) {
-	t.Parallel()
-	r := realStart(t, 5)
-	opt := redlock.Options{NodeTimeout: 500 * time.Millisecond}
-	a, b := r.open(t, opt), r.open(t, opt)
-	const ttl, times, tries = 2 * time.Second, 2, 3
-	hold := func(key string) error {
-		k := realAcquire(t, a, key, ttl)
-		held, stop := k.KeepAlive(t.Context())
-		defer stop()
-		defer k.Release(t.Context())
-		start := time.Now()
-		for time.Since(start) < times*ttl {
-			other, err := b.TryAcquire(t.Context(), key, ttl)
-			if err == nil {
-				if k.Valid() {
-					t.Errorf("two holders after %v", time.Since(start))
-				}
-				other.Release(t.Context())
-			}
-			if !k.Valid() || held.Err() != nil {
-				return fmt.Errorf("lost after %v: %w", time.Since(start), context.Cause(held))
-			}
-			<-time.After(ttl / 15)
-		}
-		realRelease(t, k)
-		if held.Err() == nil || errors.Is(context.Cause(held), redlock.ErrLost) {
-			t.Errorf("after Release: got %v", context.Cause(held))
-		}
-		return nil
-	}
-	var err error
-	for n := range tries { // a machine that stalls for more than a second may lose it
-		if err = hold(fmt.Sprintf("job/%d", n)); err == nil {
-			break
-		}
-		t.Log(err)
-	}
-	if err != nil {
-		t.Error(err)
-	}
-	r.clean(t, 2*time.Second)
-}
-
 // Attack 36.
 func TestRealMinorityDoesNotMatter(t *testing.T) {
 	aof := []string{"--appendonly", "yes", "--appendfsync", "always"}
@@ -192,56 +147,6 @@ func TestRealMinorityDoesNotMatter(t *testing.T) {
 			r.mortal(t, time.Minute)
 		})
 	}
-}
-
-func TestRealMajorityGone(t *testing.T) {
-	r := realStart(t, 5)
-	l := r.open(t, redlock.Options{NodeTimeout: 300 * time.Millisecond})
-	held := realAcquire(t, l, "held", time.Minute)
-	for _, i := range []int{0, 2} {
-		r.servers[i].Stop()
-	}
-	r.servers[4].Kill()
-	for n := range 5 {
-		start := time.Now()
-		_, err := l.TryAcquire(t.Context(), fmt.Sprintf("job/%d", n), time.Minute)
-		realIs(t, "TryAcquire", err, redlock.ErrNoQuorum)
-		limit := 450 * time.Millisecond // a node timeout, until it is known which nodes hang
-		if n > 0 {
-			limit = 150 * time.Millisecond
-		}
-		if d := time.Since(start); d > realSlack(limit) {
-			t.Errorf("try %d: took %v, want at most %v: %v", n, d, limit, err)
-		}
-	}
-	err := held.Extend(t.Context())
-	realIs(t, "Extend", err, redlock.ErrNoQuorum)
-	if !held.Valid() {
-		t.Error("an extension without a quorum ended the lock")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	start := time.Now()
-	_, err = l.Acquire(ctx, "wait", time.Minute)
-	realIs(t, "Acquire", err, redlock.ErrNoQuorum, context.DeadlineExceeded)
-	if d := time.Since(start); d < 250*time.Millisecond || d > 300*time.Millisecond+realSlack(300*time.Millisecond) {
-		t.Errorf("Acquire took %v, want the 300ms of its ctx", d)
-	}
-	_, err = l.Inspect(t.Context(), "held")
-	realIs(t, "Inspect", err, redlock.ErrNoQuorum)
-	err = held.Release(t.Context())
-	realIs(t, "Release", err, redlock.ErrNoQuorum)
-	r.servers[0].Cont()
-	r.servers[2].Cont()
-	r.servers[4].Restart()
-	realUntil(t, 2*time.Second, "use of the healed nodes", func() bool {
-		return !seam.Peek(l).Nodes[0].Down && !seam.Peek(l).Nodes[2].Down && !seam.Peek(l).Nodes[4].Down
-	})
-	if err := held.Release(t.Context()); err != nil {
-		t.Errorf("Release again: %v", err)
-	}
-	realTour(t, l, l, "after", time.Second)
-	r.clean(t, 2*time.Second)
 }
 
 // Every node forgets, one after the other, during one long hold.
@@ -394,82 +299,4 @@ func TestRealPoisonedBatch(t *testing.T) {
 	}
 	r.do(t, nil, "del", "bad/lock", "{bad/register}:fence")
 	r.clean(t, 2*time.Second)
-}
-
-func TestRealClientKill(t *testing.T) {
-	t.Parallel()
-	r := realStart(t, 5)
-	l := r.open(t, redlock.Options{})
-	rnd := realSeed(t)
-	// No machine is too busy for that: the locks are extended beside the kills.
-	const ttl = time.Minute
-	lasts := time.Duration(harness.Rounds(5, 20)) * time.Second / 10
-	type holder struct {
-		k    *redlock.Lock
-		held context.Context
-	}
-	var hs []holder
-	for i := range 20 {
-		k := realAcquire(t, l, fmt.Sprintf("held/%d", i), ttl)
-		held, stop := k.KeepAlive(context.Background())
-		defer stop()
-		hs = append(hs, holder{k, held})
-	}
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	var cycles, failed, kills atomic.Int64
-	wg.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-done:
-				return
-			default:
-			}
-			if err := hs[i%len(hs)].k.Extend(context.Background()); err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
-				t.Errorf("Extend: %v", err)
-			}
-		}
-	})
-	for w := range 8 {
-		wg.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				k, err := l.TryAcquire(context.Background(), fmt.Sprintf("job/%d/%d", w, i), time.Minute)
-				if err != nil {
-					failed.Add(1)
-					if !errors.Is(err, redlock.ErrNoQuorum) {
-						t.Errorf("got %v", err)
-					}
-					continue
-				}
-				cycles.Add(1)
-				if err := k.Release(context.Background()); err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
-					t.Errorf("Release: %v", err)
-				}
-			}
-		})
-	}
-	for end := time.Now().Add(lasts); time.Now().Before(end); {
-		if err := r.admin[rnd.IntN(5)].Do(context.Background(), "client", "kill", "type", "normal", "skipme", "yes").Err(); err != nil {
-			t.Error(err)
-		}
-		kills.Add(1)
-		<-time.After(time.Duration(rnd.IntN(40)) * time.Millisecond)
-	}
-	close(done)
-	wg.Wait()
-	t.Logf("%d cycles, %d without quorum, %d kills", cycles.Load(), failed.Load(), kills.Load())
-	for _, h := range hs {
-		if h.held.Err() != nil || !h.k.Valid() {
-			t.Errorf("%s was lost: %v", h.k.Key(), context.Cause(h.held))
-		}
-		realExtend(t, "Extend of "+h.k.Key(), h.k)
-		realRelease(t, h.k)
-	}
-	r.clean(t, 3*time.Second)
-	r.mortal(t, time.Minute)
 }

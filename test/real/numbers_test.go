@@ -269,66 +269,6 @@ func TestRealClocks(t *testing.T) {
 	}
 }
 
-func TestRealRegisterAhead(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		on   []int
-	}{{"all", []int{0, 1, 2, 3, 4}}, {"a majority", []int{0, 2, 4}}, {"a minority", []int{1, 3}}, {"one", []int{2}}} {
-		t.Run(tt.name, func(t *testing.T) {
-			r := realStart(t, 5)
-			rounds := make(chan redlock.Op, 1000)
-			l := r.open(t, redlock.Options{Observe: func(r redlock.Round) { rounds <- r.Op }})
-			ahead := time.Now().Add(time.Hour).UnixMicro()
-			r.do(t, tt.on, "zadd", "{job}:fence", strconv.FormatInt(ahead, 10), "f")
-			last := int64(0)
-			if len(tt.on) >= 3 {
-				last = ahead
-			}
-			for i := range 5 {
-				k, err := l.TryAcquire(t.Context(), "job", time.Minute)
-				if err != nil {
-					t.Fatalf("try %d: %v", i, err)
-				}
-				if k.Fence() <= last {
-					t.Errorf("try %d: token %d, want more than %d", i, k.Fence(), last)
-				}
-				last = k.Fence()
-				realRelease(t, k)
-				realUntil(t, time.Second, "rest", func() bool { return realAtRest(l, 5) })
-				n := map[redlock.Op]int{}
-				for len(rounds) > 0 {
-					n[<-rounds]++
-				}
-				raises := n[redlock.OpRaise]
-				// The first learns how far ahead they are, and the next ones remember.
-				if n[redlock.OpAcquire] != 1 || raises > 2 || len(tt.on) >= 3 && (raises == 0) != (i > 0) {
-					t.Errorf("try %d: rounds %v", i, n)
-				}
-			}
-			r.mortal(t, time.Minute)
-		})
-	}
-}
-
-func TestRealTokensGrow(t *testing.T) {
-	r := realStart(t, 5)
-	ls := []*redlock.Locker{
-		realSeamed(t, r, redlock.Options{}, realAhead(2*time.Second)),
-		realSeamed(t, r, redlock.Options{}, realAhead(-2*time.Second)),
-	}
-	rnd := realSeed(t)
-	var last int64
-	for i := range 200 {
-		k := realAcquire(t, ls[rnd.IntN(2)], "job", time.Minute)
-		if k.Fence() <= last {
-			t.Errorf("acquisition %d: token %d after %d", i, k.Fence(), last)
-		}
-		last = k.Fence()
-		realRelease(t, k)
-	}
-	r.clean(t, 2*time.Second)
-}
-
 func TestRealExpiry(t *testing.T) {
 	t.Parallel()
 	r := realStart(t, 5)

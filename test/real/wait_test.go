@@ -199,38 +199,6 @@ func TestRealSubscriptionKilled(t *testing.T) {
 	realRelease(t, got)
 }
 
-func TestRealStoppedServerDoesNotHoldWaitersUp(t *testing.T) {
-	t.Parallel()
-	r := realStart(t, 5)
-	late := realStarved(t)
-	for _, fair := range []bool{false, true} {
-		opt := redlock.Options{Fair: fair, NodeTimeout: 100 * time.Millisecond}
-		a, b := r.open(t, opt), r.open(t, opt)
-		key := fmt.Sprint("job fair ", fair)
-		k := realAcquire(t, a, key, time.Minute)
-		next := realWaiter(t, b, key, time.Minute)
-		for i := range 5 {
-			r.realListening(t, i, 1)
-		}
-		r.realQueued(t, key, 0, 1, 2, 3, 4)
-		r.servers[2].Stop()
-		got, d := realHandOver(t, k, next)
-		if bound := woken + 4*late(); d > bound {
-			t.Errorf("fair %v, one of five stopped: woken after %v, want at most %v", fair, d, bound)
-		}
-		next = realWaiter(t, a, key, time.Minute) // comes while it is stopped
-		r.realQueued(t, key, 0, 1, 3, 4)
-		got, d = realHandOver(t, got, next)
-		if bound := woken + 4*late(); d > bound {
-			t.Errorf("fair %v, came while one was stopped: woken after %v, want at most %v", fair, d, bound)
-		}
-		r.servers[2].Cont()
-		realRelease(t, got)
-		a.Close()
-		b.Close()
-	}
-}
-
 // A user who may not subscribe polls.
 //
 // Attack 88.
