@@ -303,7 +303,6 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 		q, decided = l.askTurn(e, value, proposal), turnDecided
 	}
 	b := l.newQuorumCall(OpAcquire, e.name, q, start, decided)
-	b.q.Patience = l.patience(e.ttl)
 	undo := func() wire.Question { return wire.RollbackQuestion(e.name, value, e.ttl) }
 	// On each node after the clean-up of the attempt before, whose key would otherwise
 	// be in the way.

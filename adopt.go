@@ -56,7 +56,6 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 	start := l.now()
 	proposal := propose(start, e.seen)
 	b := l.newQuorumCall(OpAdopt, e.name, wire.AdoptQuestion(l.guard, e.name, value, mine, ttl, proposal), start, acquireDecided)
-	b.q.Patience = l.patience(ttl)
 	e.call = b
 	b.send(l.lastCleanup(e.name))
 	won := false

@@ -46,8 +46,11 @@ type quorumCall struct {
 	lock      *Lock              // whose last quorum call this is
 }
 
+// newQuorumCall makes a quorum call that is not sent yet. The nodes have the patience for
+// the question's ttl; a question without one gets its Patience from the caller.
 func (l *Locker) newQuorumCall(op Op, name *wire.LockKey, q wire.Question, start instant, decided func(tally) bool) *quorumCall {
 	b := &quorumCall{l: l, op: op, name: name, q: q, start: start, decided: decided, open: len(l.lanes), done: make(chan struct{})}
+	b.q.Patience = l.patience(q.TTL)
 	b.tally.n = len(l.lanes)
 	b.calls = make([]lane.Call, len(l.lanes))
 	for i := range b.calls {
@@ -57,58 +60,42 @@ func (l *Locker) newQuorumCall(op Op, name *wire.LockKey, q wire.Question, start
 	return b
 }
 
+// ask makes q the question of a quorum call that is not sent yet.
+func (b *quorumCall) ask(q wire.Question) {
+	q.Patience = b.q.Patience
+	b.q = q
+}
+
 // send sends the question to all nodes. On each node it follows the last calls of the
 // quorum calls before, if there are any. The caller must hold no lock that a vote takes.
-func (b *quorumCall) send(before ...*quorumCall) {
-	before = b.takePrevious(before)
-	lane.Each(0, len(b.calls), func(i int) { b.sendOne(i, before) })
-}
+func (b *quorumCall) send(before ...*quorumCall) { b.sendRelease(nil, nil, before...) }
 
-// takePrevious adds the clean-up that b follows, and forgets it, since a chain of quorum
-// calls that keep the previous one would never be freed.
-func (b *quorumCall) takePrevious(before []*quorumCall) []*quorumCall {
-	if b.previous != nil {
-		before = append(before, b.previous)
-		b.previous = nil
-	}
-	return before
-}
-
-func (b *quorumCall) sendOne(i int, before []*quorumCall) {
-	var room [4]*lane.Call
-	b.calls[i].Lane.Ask(&b.calls[i], lastCalls(room[:0], i, before)...)
-}
-
-// lastCalls appends the calls that the next call to node i has to follow.
-func lastCalls(calls []*lane.Call, i int, before []*quorumCall) []*lane.Call {
-	for _, p := range before {
-		calls = append(calls, p.lastCall(i))
-	}
-	return calls
-}
-
-// sendAgain is like send, but nodes that answered the earlier quorum call are not asked again.
-func (b *quorumCall) sendAgain(earlier *quorumCall, before ...*quorumCall) {
-	before = b.takePrevious(before)
+// sendRelease is like send, but nodes that answered the earlier quorum call, if there is
+// one, are not asked again. The question of next, if there is one, goes right behind on
+// each node.
+func (b *quorumCall) sendRelease(earlier, next *quorumCall, before ...*quorumCall) {
+	previous := b.previous
+	b.previous = nil // a chain of quorum calls that keep the previous one would never be freed
 	lane.Each(0, len(b.calls), func(i int) {
+		c := &b.calls[i]
 		if earlier != nil {
 			if rep, gone, ok := earlier.answered(i); ok {
-				b.calls[i].CountedAs = gone
-				b.calls[i].Lane.FinishKnown(&b.calls[i], rep)
+				c.CountedAs = gone
+				c.Lane.FinishKnown(c, rep)
 				return
 			}
-			b.calls[i].Lane.InheritOwed(&b.calls[i], &earlier.calls[i])
+			c.Lane.InheritOwed(c, &earlier.calls[i])
 		}
-		b.sendOne(i, before)
-	})
-}
-
-// sendBoth is like send, with the question of next right behind on each node.
-func (b *quorumCall) sendBoth(next *quorumCall, before ...*quorumCall) {
-	before = b.takePrevious(before)
-	lane.Each(0, len(b.calls), func(i int) {
 		var room [4]*lane.Call
-		b.calls[i].Lane.AskBoth(&b.calls[i], &next.calls[i], lastCalls(room[:0], i, before)...)
+		after := append(room[:0], previous.LastCall(i))
+		for _, p := range before {
+			after = append(after, p.LastCall(i))
+		}
+		if next != nil {
+			c.Lane.AskBoth(c, &next.calls[i], after...)
+		} else {
+			c.Lane.Ask(c, after...)
+		}
 	})
 }
 
@@ -128,8 +115,8 @@ func (b *quorumCall) mayHeal(c *lane.Call) bool {
 	return c.Voted && c.Reply.Missing && b.tally.extension() == extended
 }
 
-// lastCall returns the call that the next call to node i has to follow.
-func (b *quorumCall) lastCall(i int) *lane.Call {
+// LastCall returns the call that the next call to node i has to follow.
+func (b *quorumCall) LastCall(i int) *lane.Call {
 	if b == nil {
 		return nil
 	}
@@ -300,8 +287,8 @@ func (b *quorumCall) Began() time.Time { return b.start.at }
 // IsFinal reports whether this is the last question about a lock.
 func (b *quorumCall) IsFinal() bool { return b.lastForLock }
 
-// finished reports whether all calls are finished.
-func (b *quorumCall) finished() bool {
+// Finished reports whether all calls are finished.
+func (b *quorumCall) Finished() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.open == 0

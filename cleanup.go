@@ -8,8 +8,8 @@ import (
 // undo removes in the background what a quorum call may have stored. On each node it
 // follows that call.
 func (l *Locker) undo(last *quorumCall, q wire.Question) {
-	// finished is asked before left: otherwise a yes between the two would be missed.
-	if last.finished() {
+	// Finished is asked before left: otherwise a yes between the two would be missed.
+	if last.Finished() {
 		if left := last.left(); left.Any(lane.Holds) == 0 {
 			return
 		}
@@ -31,7 +31,6 @@ func allAnswered(t tally) bool { return t.open() == 0 }
 // If the holder was released during a failed adoption of its value, the adopter's value is
 // removed instead of replaced: nobody would remove the holder's.
 func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, left *lane.Residues, decided func(tally) bool) *quorumCall {
-	q.Patience = l.patience(q.TTL)
 	b := l.newQuorumCall(op, name, q, l.now(), decided)
 	b.inherit(left)
 	b.cleanup = true
@@ -45,8 +44,7 @@ func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, left *la
 			a.ended = true
 		}
 	case l.adoptions[q.Back].ended:
-		b.q = wire.ReleaseQuestion(name, q.Value, q.TTL, wire.NotifyCount, "")
-		b.q.Patience = q.Patience
+		b.ask(wire.ReleaseQuestion(name, q.Value, q.TTL, wire.NotifyCount, ""))
 	default:
 		l.restores[name.Full] = b
 	}

@@ -60,7 +60,7 @@ func (l *Locker) Close() (err error) {
 	case <-limit.C:
 		limit.Reset(0)
 	}
-	l.renewRegisterTTLs()
+	l.registers.Close()
 	l.awaitIdle(limit)
 	// Deferred, since the caller's Observe may panic on a release.
 	var released []*quorumCall

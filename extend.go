@@ -93,7 +93,6 @@ func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error
 		return nil, false, err
 	}
 	b := k.l.newQuorumCall(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, k.ttl, k.fence), now, func(t tally) bool { return t.extension() != extendPending })
-	b.q.Patience = k.l.patience(k.ttl)
 	b.inherit(&k.left)
 	x = &extending{b: b, done: make(chan struct{})}
 	b.then = func() {

@@ -111,7 +111,6 @@ func (l *Locker) raise(ctx context.Context, e *acquireCall, b *quorumCall) (toke
 			return 0, l.notAcquired(e, e.tail, ErrNoQuorum, tokensUsedUp)
 		}
 		r := l.newQuorumCall(OpRaise, b.name, wire.RaiseQuestion(b.name, b.q.Value, b.q.TTL, token), l.now(), raiseDecided)
-		r.q.Patience = b.q.Patience
 		prev := e.tail
 		e.tail = r
 		r.send(prev)

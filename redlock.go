@@ -19,15 +19,16 @@ import (
 // The methods of a Locker and of a Lock panic for programming errors: a nil ctx, a
 // nil fn, or a Locker or a Lock that this package did not return.
 type Locker struct {
-	opt     Options
-	lanes   []*lane.Lane
-	servers lane.Servers
-	queues  *waitQueues
-	now     clock
-	rand    *source
-	split   *lane.Lane  // a node that may be a Ring, or nil
-	guard   *wire.Guard // nil without Options.RestartGuard
-	owned   []io.Closer // the clients that Open made
+	opt       Options
+	lanes     []*lane.Lane
+	servers   lane.Servers
+	registers *lane.Registers
+	queues    *waitQueues
+	now       clock
+	rand      *source
+	split     *lane.Lane  // a node that may be a Ring, or nil
+	guard     *wire.Guard // nil without Options.RestartGuard
+	owned     []io.Closer // the clients that Open made
 
 	closing chan struct{}  // closed by Close
 	busy    sync.WaitGroup // calls that may yet send something
@@ -36,13 +37,11 @@ type Locker struct {
 	mu             sync.Mutex
 	closed         bool
 	held           heldList
-	cleanups       map[string]*quorumCall  // the last clean-up of a key; it finishes after those before it (newCleanup)
-	restores       map[string]*quorumCall  // the last of these that undoes a failed adoption
-	adoptions      map[string]*adoption    // in progress, by the value that they replace
-	registerTTLs   map[string]*registerTTL // registers that were recently given a ttl (expireRegisters)
-	renew          *time.Timer             // runs while registerTTLs is not empty
-	registersAhead map[string]int64        // registers ahead of our clock (registerAhead)
-	numAhead       atomic.Int32            // len(registersAhead), also read without mu
+	cleanups       map[string]*quorumCall // the last clean-up of a key; it finishes after those before it (newCleanup)
+	restores       map[string]*quorumCall // the last of these that undoes a failed adoption
+	adoptions      map[string]*adoption   // in progress, by the value that they replace
+	registersAhead map[string]int64       // registers ahead of our clock (registerAhead)
+	numAhead       atomic.Int32           // len(registersAhead), also read without mu
 }
 
 // New returns a Locker over the nodes, each an independent master. Votes in errors and
@@ -80,7 +79,7 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 			}
 		}
 	}
-	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), cleanups: make(map[string]*quorumCall), restores: make(map[string]*quorumCall), adoptions: make(map[string]*adoption), registerTTLs: make(map[string]*registerTTL)}
+	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), cleanups: make(map[string]*quorumCall), restores: make(map[string]*quorumCall), adoptions: make(map[string]*adoption)}
 	if l.guard, err = newGuard(opt, nodes); err != nil {
 		return nil, err
 	}
@@ -91,6 +90,7 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 		}
 		l.lanes = append(l.lanes, ln)
 	}
+	l.registers = lane.NewRegisters(l.lanes, l.patience)
 	l.queues = newWaitQueues(l)
 	return l, nil
 }

@@ -87,8 +87,9 @@ func (k *Lock) beginRelease(cause error) *quorumCall {
 	k.state = stateReleasing
 	ended := k.endKeepAlives()
 	// The clean-up is registered before the lock is handed over: if the waiter has just
-	// given up, the rollback of its attempt has to follow the release, not precede it.
-	b := k.l.newCleanup(OpRelease, k.name, wire.ReleaseQuestion(k.name, k.value, k.ttl, wire.NotifyCount, ""), &k.left,
+	// given up, the rollback of its attempt has to follow the release, not precede it. Its
+	// question is complete after that.
+	b := k.l.newCleanup(OpRelease, k.name, wire.Question{Kind: wire.AskRelease, Value: k.value, TTL: k.ttl}, &k.left,
 		func(t tally) bool { return t.extension() != extendPending })
 	tell, place := wire.NotifyCount, ""
 	var next *quorumCall
@@ -97,11 +98,7 @@ func (k *Lock) beginRelease(cause error) *quorumCall {
 			tell, k.quiet = 0, true
 		}
 	}
-	if tell != wire.NotifyCount || place != "" {
-		patience := b.q.Patience
-		b.q = wire.ReleaseQuestion(k.name, k.value, k.ttl, tell, place)
-		b.q.Patience = patience
-	}
+	b.ask(wire.ReleaseQuestion(k.name, k.value, k.ttl, tell, place))
 	asked, again := k.releasedInTime, earlier != nil
 	b.countAs = func(missing bool) wire.Answer { return notOurs(missing, k.remaining(k.l.now()) > 0, asked, again) } // Until does not move any more
 	b.lastForLock = true
@@ -117,10 +114,8 @@ func (k *Lock) beginRelease(cause error) *quorumCall {
 	ended.cancel(cause)
 	if next != nil {
 		defer k.l.queues.wakeUp(next)
-		b.sendBoth(next, prev)
-		return b
 	}
-	b.sendAgain(earlier, prev)
+	b.sendRelease(earlier, next, prev)
 	return b
 }
 

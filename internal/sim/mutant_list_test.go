@@ -155,7 +155,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "release-overtakes", rule: "a release goes after what was asked there before", profiles: "network",
-		patches: []patch{{"release.go", "b.sendAgain(earlier, prev)", "_ = prev; b.sendAgain(earlier)"}},
+		patches: []patch{{"release.go", "b.sendRelease(earlier, next, prev)", "_ = prev; b.sendRelease(earlier, next)"}},
 		test:    "TestReleaseGoesToASlowNodeAfterItsAcquireWasAnswered",
 	},
 	{
@@ -285,18 +285,24 @@ var mutants = []mutant{
 	},
 	{
 		name: "lives-once", rule: "registers that failed attempts raise again get another life", profiles: "edges",
-		patches: []patch{{"held.go", "\t\tif g.again != 0 {\n", "\t\tif false {\n"}},
+		patches: []patch{{"internal/lane/registers.go", "\t\tif g.again != 0 {\n", "\t\tif false {\n"}},
 		test:    "TestRegistersThatAreMadeAnewHaveALife",
 	},
 	{
 		name: "lives-at-close", rule: "at Close, too", why: "nodes have to forget registers between two failed attempts at one key, with a Close right after",
-		patches: []patch{{"close.go", "\tl.renewRegisterTTLs()\n", ""}},
+		patches: []patch{{"close.go", "\tl.registers.Close()\n", ""}},
 		test:    "TestRegistersThatAreMadeAnewHaveALife",
 	},
 	{
 		name: "lives-unbounded", rule: "of so many keys that are remembered", why: "it takes thousands of keys",
-		patches: []patch{{"held.go", "if l.closed || len(l.registerTTLs) >= maxRegisterTTLs {", "if l.closed {"}},
+		patches: []patch{{"internal/lane/registers.go", "if r.closed || len(r.keys) >= maxRegisters {", "if r.closed {"}},
 		test:    "TestRememberedLivesAreBounded",
+	},
+	{
+		name: "asked-apart", rule: "what is asked of a node for several keys at once travels together", why: "how many pipelines there are is not judged",
+		patches: []patch{{"internal/lane/lane.go", "\t\tready = append(ready, ln.start(c, prior(n))...)", "\t\tln.mu.Unlock()\n\t\tafter := prior(n)\n\t\tln.mu.Lock()\n\t\tready = append(ready, ln.start(c, after)...)"}},
+		test:    "TestAskAllQueuesBeforeItSends",
+		pkg:     "./internal/lane",
 	},
 	{
 		name: "leads-unbounded", rule: "so many keys are remembered as ahead of our clock", why: "the same",
@@ -421,7 +427,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "restore-handed", rule: "also the release of a lock that is handed on", why: "the giver has to be in the Locker whose adoption fails, with somebody in line",
-		patches: []patch{{"call.go", "func (b *quorumCall) sendBoth(next *quorumCall, before ...*quorumCall) {\n\tbefore = b.takePrevious(before)\n", "func (b *quorumCall) sendBoth(next *quorumCall, before ...*quorumCall) {\n"}},
+		patches: []patch{{"call.go", "\tb.previous = nil // a chain", "\tif next != nil {\n\t\tprevious = nil\n\t}\n\tb.previous = nil // a chain"}},
 		test:    "TestAHandOverWaitsForTheRestore",
 	},
 	{

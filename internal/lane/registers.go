@@ -1,0 +1,178 @@
+package lane
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+)
+
+const (
+	// registerTTLEvery is the interval in which failed attempts give the registers of one key
+	// a ttl: with each attempt, it would double the commands of a contended key.
+	registerTTLEvery = time.Minute
+
+	// maxRegisters bounds the keys that are remembered for that. For others every failed
+	// attempt gives its registers a ttl.
+	maxRegisters = 4096
+)
+
+// Registers gives the fence registers a ttl that no release or rollback gives one: those of
+// locks that may be left to expire, and those that failed attempts have raised.
+//
+// It remembers for each key where attempts gave the registers a ttl since the last renewal.
+// Attempts that fail after that send nothing there, but a node that was flushed in between
+// has made new registers. So the renewal, once in registerTTLEvery, gives them a ttl again.
+type Registers struct {
+	lanes    []*Lane
+	patience func(ttl time.Duration) wire.Patience
+
+	// Guarded by mu, under which no mutex is taken but that of an Attempt.
+	mu     sync.Mutex
+	keys   map[string]*register // by full key
+	timer  *time.Timer          // runs while keys is not empty
+	closed bool
+}
+
+// A register is what is remembered of the registers of one key.
+type register struct {
+	name  *wire.LockKey
+	given Nodes         // where they were given a ttl since the last renewal
+	again Nodes         // of these, where they were raised since
+	ttl   time.Duration // the longest of the attempts that raised them
+	after []Attempt     // those of these attempts that were not finished
+}
+
+// An Attempt is a question to all nodes that other calls follow.
+type Attempt interface {
+	Finished() bool       // reports whether all its calls are finished
+	LastCall(i int) *Call // returns the call that the next call to the i-th node has to follow, or nil
+}
+
+// NewRegisters returns the Registers of these nodes. patience returns how long the nodes may
+// take to answer.
+func NewRegisters(lanes []*Lane, patience func(ttl time.Duration) wire.Patience) *Registers {
+	return &Registers{lanes: lanes, patience: patience, keys: make(map[string]*register)}
+}
+
+func (r *Registers) question(name *wire.LockKey, ttl time.Duration) *wire.Question {
+	q := wire.ExpireRegisterQuestion(name, ttl)
+	q.Patience = r.patience(ttl)
+	return &q
+}
+
+// Expire gives the registers of a lock on the nodes a ttl. On each node the command follows
+// the last call of prev, and is sent again if it is not answered.
+func (r *Registers) Expire(name *wire.LockKey, ttl time.Duration, nodes Nodes, prev Attempt) {
+	r.send(name, ttl, nodes, nodes, false, prev)
+}
+
+// ExpireFailed makes sure that the registers that failed attempts have raised expire. They
+// have raised them even where another holds the lock, possibly a foreign client that does
+// not know about registers. last is the last of the attempts; raised has the nodes where one
+// of them may have raised the register, and before those of the attempts before the last.
+func (r *Registers) ExpireFailed(name *wire.LockKey, ttl time.Duration, raised, before Nodes, last Attempt) {
+	r.mu.Lock()
+	nodes := r.due(name, ttl, raised, last)
+	r.mu.Unlock()
+	r.send(name, ttl, nodes, before, true, last)
+}
+
+func (r *Registers) send(name *wire.LockKey, ttl time.Duration, nodes, raised Nodes, failed bool, prev Attempt) {
+	q := r.question(name, ttl)
+	for i, ln := range r.lanes {
+		if nodes.Has(i) {
+			c := &Call{Lane: ln, Question: q, Index: i, AfterAttempt: failed}
+			if raised.Has(i) {
+				c.Residue = Raised
+			}
+			ln.Ask(c, prev.LastCall(i))
+		}
+	}
+}
+
+// due returns the nodes on which registers that were raised need a ttl now; on the others the
+// renewal gives them one. It needs r.mu.
+func (r *Registers) due(name *wire.LockKey, ttl time.Duration, raised Nodes, last Attempt) (now Nodes) {
+	g := r.keys[name.Full]
+	if g == nil {
+		if r.closed || len(r.keys) >= maxRegisters {
+			return raised
+		}
+		g = &register{name: name}
+		r.keys[name.Full] = g
+		if len(r.keys) == 1 {
+			r.restart()
+		}
+	}
+	now = raised &^ g.given
+	g.given |= now
+	if again := raised &^ now; again != 0 {
+		g.again |= again
+		g.ttl = max(g.ttl, ttl)
+		g.after = append(slices.DeleteFunc(g.after, Attempt.Finished), last)
+	}
+	return now
+}
+
+// restart starts the time to the next renewal. It needs r.mu.
+func (r *Registers) restart() {
+	if r.timer == nil {
+		r.timer = time.AfterFunc(registerTTLEvery, r.renew)
+	} else {
+		r.timer.Reset(registerTTLEvery)
+	}
+}
+
+// Close makes the last renewal. What fails later gives its registers a ttl at once.
+func (r *Registers) Close() {
+	r.mu.Lock()
+	r.closed = true
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	r.mu.Unlock()
+	r.renew()
+}
+
+// renew gives registers a ttl again that were raised since they were given one.
+func (r *Registers) renew() {
+	r.mu.Lock()
+	var due []*register
+	for key, g := range r.keys {
+		delete(r.keys, key)
+		if g.again != 0 {
+			due = append(due, g)
+		}
+	}
+	if len(due) > 0 && !r.closed {
+		for _, g := range due {
+			r.keys[g.name.Full] = &register{name: g.name, given: g.again}
+		}
+		r.restart()
+	}
+	r.mu.Unlock()
+	slices.SortFunc(due, func(a, b *register) int { return strings.Compare(a.name.Full, b.name.Full) }) // so that a simulation can be repeated
+	questions := make([]*wire.Question, len(due))
+	for n, g := range due {
+		questions[n] = r.question(g.name, g.ttl)
+	}
+	for i, ln := range r.lanes {
+		var calls []*Call
+		var keys []*register
+		for n, g := range due {
+			if g.again.Has(i) {
+				calls = append(calls, &Call{Lane: ln, Question: questions[n], Index: i, Residue: Raised})
+				keys = append(keys, g)
+			}
+		}
+		ln.AskAll(calls, func(n int) (prior []*Call) {
+			for _, a := range keys[n].after {
+				prior = append(prior, a.LastCall(i))
+			}
+			return prior
+		})
+	}
+}
