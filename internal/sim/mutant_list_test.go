@@ -70,7 +70,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "joint-lost", rule: "a joint release without a reply is owed", profiles: "network,crash,minority",
-		patches: []patch{{"internal/wire/joint.go", "rep = failed(j.questions[n].Kind, j.err)\n", "if rep = failed(j.questions[n].Kind, j.err); rep.Silent {\n\t\trep = Reply{Answer: Yes, Sent: true}\n\t}\n"}},
+		patches: []patch{{"internal/wire/joint.go", "rep = failed(j.questions[n].Kind, j.err)\n", "if rep = failed(j.questions[n].Kind, j.err); rep.Silent {\n\t\treturn Reply{Answer: Yes, Sent: true}, false\n\t}\n"}},
 		test:    "TestJointReleases",
 	},
 	{

@@ -25,7 +25,7 @@ func init() {
 }
 
 var lockTwins = []scriptTwin{
-	{"release", "4a8b01145bde25d87fd1d3ab3891deb7bbc63773", releaseTwin},
+	{"release", "83a2e52384ad394bd6e5d8e1f1335c509c571ed2", releaseTwin},
 	{"releases", "e956dde27b8468bf8c65edf2a94081f93bf20c37", releasesTwin},
 	{"extend", "65708e478ffcd0bc773d14377dda89f560efae60", extendTwin},
 	{"raise", "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc", raiseTwin},
@@ -85,9 +85,6 @@ func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
 	case nil:
 	default:
 		verdict = 0
-	}
-	if announces {
-		call("PUBLISH", argv[1], argv[0])
 	}
 	return verdict, true
 }

@@ -551,9 +551,14 @@ func TestReleaseIsAnnouncedAndRollbackIsNot(t *testing.T) {
 		var wg sync.WaitGroup
 		var subs []*redis.PubSub
 		for i, client := range c.Clients() {
-			sub := client.Subscribe(t.Context(), "{jobs/42}:release")
+			sub := client.Subscribe(t.Context(), "{jobs/42}:release:watcher")
 			if _, err := sub.Receive(t.Context()); err != nil {
 				t.Fatal(err)
+			}
+			for key, score := range map[string]int64{"{jobs/42}:queue": 1, "{jobs/42}:queue:expiry": c.Node(i).Now().Add(time.Hour).UnixMilli()} {
+				if _, err := c.Node(i).Do("ZADD", key, fmt.Sprint(score), "watcher"); err != nil {
+					t.Fatal(err)
+				}
 			}
 			said[i] = make(chan string, 10)
 			wg.Go(func() {
@@ -587,7 +592,7 @@ func TestReleaseIsAnnouncedAndRollbackIsNot(t *testing.T) {
 		for i := range said {
 			harness.Check(t, "announcements on node "+c.Node(i).Name(), len(said[i]), 1)
 			if len(said[i]) > 0 {
-				harness.Check(t, "what was announced on node "+c.Node(i).Name(), <-said[i], k.Value())
+				harness.Check(t, "what was announced on node "+c.Node(i).Name(), <-said[i], "1 "+k.Value())
 			}
 		}
 	})

@@ -205,6 +205,7 @@ func TestScriptRelease(t *testing.T) {
 		if _, err := sub.Receive(s.Ctx); err != nil {
 			s.Fatal(err)
 		}
+		s.place("w", 1, s.ms()+5000)
 		release(s, channel)
 		var got []string
 		for {
@@ -221,7 +222,7 @@ func TestScriptRelease(t *testing.T) {
 			if value != "" {
 				s.Node(0).Set(job, value, time.Minute)
 			}
-			if got := announced(s, "{jobs/42}:release"); len(got) != 1 || got[0] != "{jobs/42}:release ours" {
+			if got := announced(s, "{jobs/42}:release"); len(got) != 1 || got[0] != "{jobs/42}:release:w 1 ours" {
 				s.Errorf("announced: got %q, want the value once", got)
 			}
 		})
@@ -344,33 +345,33 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 			s.place(place, 10+i, s.ms()+5000)
 		}
 	}
-	tells("nobody queues", "", "2", func(*stage) {}, "=ours")
-	tells("the first two, in order", "", "2", four, "=ours :b=2 ours :d=1 ours", "d", "b", "c", "a")
-	tells("the first", "", "1", four, "=ours :d=1 ours", "d", "b", "c", "a")
-	tells("all, where there are no more", "", "9", four, "=ours :a=4 ours :b=2 ours :c=3 ours :d=1 ours", "d", "b", "c", "a")
-	tells("nobody, though somebody queues", "", "0", four, "=ours", "d", "b", "c", "a")
+	tells("nobody queues", "", "2", func(*stage) {}, "")
+	tells("the first two, in order", "", "2", four, ":b=2 ours :d=1 ours", "d", "b", "c", "a")
+	tells("the first", "", "1", four, ":d=1 ours", "d", "b", "c", "a")
+	tells("all, where there are no more", "", "9", four, ":a=4 ours :b=2 ours :c=3 ours :d=1 ours", "d", "b", "c", "a")
+	tells("nobody, though somebody queues", "", "0", four, "", "d", "b", "c", "a")
 	tells("those whose time is over are passed over", "", "2", func(s *stage) {
 		four(s)
 		s.place("d", 10, s.ms()-1)
 		s.place("b", 11, s.ms()) // its last millisecond
 		s.Do(0, "ZREM", jobExpiry, "c")
 		s.place("e", 1, s.ms()-1000)
-	}, "=ours :a=2 ours :b=1 ours")
+	}, ":a=2 ours :b=1 ours")
 	tells("those whom nobody hears are passed over", "", "2", func(s *stage) {
 		four(s)
 		s.place("e", 1, s.ms()+5000)
 		s.place("f", 12, s.ms()+5000)
-	}, "=ours :b=2 ours :d=1 ours", "e", "d", "b", "c", "f", "a")
+	}, ":b=2 ours :d=1 ours", "e", "d", "b", "c", "f", "a")
 	tells("however many", "", "2", func(s *stage) {
 		four(s)
 		for i := range 100 {
 			s.place(fmt.Sprint("dead", i), 1, s.ms()+5000)
 		}
-	}, "=ours :b=2 ours :d=1 ours")
-	tells("our place goes to the end, and the others are told", "d", "2", four, "=ours :b=1 ours :c=2 ours", "b", "c", "a", "d")
-	tells("our place alone is told", "d", "2", func(s *stage) { s.place("d", 10, s.ms()+5000) }, "=ours :d=1 ours", "d")
-	tells("a place that is not there is not made", "e", "2", four, "=ours :b=2 ours :d=1 ours", "d", "b", "c", "a")
-	tells("ours is moved, nobody told", "d", "0", four, "=ours", "d", "b", "c", "a")
+	}, ":b=2 ours :d=1 ours")
+	tells("our place goes to the end, and the others are told", "d", "2", four, ":b=1 ours :c=2 ours", "b", "c", "a", "d")
+	tells("our place alone is told", "d", "2", func(s *stage) { s.place("d", 10, s.ms()+5000) }, ":d=1 ours", "d")
+	tells("a place that is not there is not made", "e", "2", four, ":b=2 ours :d=1 ours", "d", "b", "c", "a")
+	tells("ours is moved, nobody told", "d", "0", four, "", "d", "b", "c", "a")
 	onScript(t, "our place gets the node's time", func(s *stage) {
 		s.place("d", 10, s.ms()+5000)
 		s.place("b", 11, s.ms()+5000)

@@ -1,4 +1,4 @@
--- Deletes the lock K if it holds our value, deleted or not gives a register with less than ARGV[5] ms to live (absent: a day) ARGV[6] ms (25 hours), and, unless ARGV[2] is empty or absent, announces the value: on channel ARGV[2], and with their number before it on ARGV[2] .. ':' .. place to the first ARGV[4] (2) of the queue that hear it; place ARGV[3], if there is one, goes to its end before. 1: deleted, 0: another's value, -1: nothing there.
+-- Deletes the lock K if it holds our value, deleted or not gives a register with less than ARGV[5] ms to live (absent: a day) ARGV[6] ms (25 hours), and, unless ARGV[2] is empty or absent, announces the value to the first ARGV[4] (2) of the queue that hear it, with their number before it, on channel ARGV[2] .. ':' .. place; place ARGV[3], if there is one, goes to its end before. 1: deleted, 0: another's value, -1: nothing there.
 -- Not call: a key of another type is another's, and its register is to get a life, too. Any other error says nothing about whose the key is.
 local held = redis.pcall('GET', KEYS[1])
 if type(held) == 'table' and not string.find(held.err, '^%-?WRONGTYPE') then return held end
@@ -13,7 +13,6 @@ elseif held then
 end
 if (ARGV[2] or '') == '' then return verdict end
 -- Not call from here on: who may not publish, or not ask for the time, has released all the same.
-redis.pcall('PUBLISH', ARGV[2], ARGV[1])
 local most = tonumber(ARGV[4]) or 2
 if most == 0 or redis.pcall('ZCARD', KEYS[3]) == 0 then return verdict end
 local time = redis.pcall('TIME')
