@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/lane"
@@ -25,6 +24,7 @@ type acquireCall struct {
 	// the queues' mu guards.
 	attempt   int
 	looks     int          // while waiting
+	ahead     int          // callers before this one when it joined the queue
 	waiter    waiter       // in the queue; only Acquire uses it
 	seen      int64        // the highest fence register seen
 	permanent bool         // the errors of the last attempt do not heal with time
@@ -93,7 +93,7 @@ func (l *Locker) newAcquire(ctx context.Context, key string, ttl time.Duration, 
 // label, the key, the ttl or the nodes. A ttl that leaves no validity is refused with the
 // smallest usable one, and more than 24 days are refused. Nodes round fractions of a
 // millisecond up. WithWait is refused.
-func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (*Lock, error) {
+func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (lock *Lock, err error) {
 	if err := l.admit(ctx, OpAcquire, key); err != nil {
 		return nil, err
 	}
@@ -104,13 +104,16 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, 
 	if err != nil {
 		return nil, err
 	}
+	ctx, traced := l.traceCall(ctx, "TryAcquire", key, ttl, nil)
+	err = ErrPanicked // until it returns
+	defer func() { traced.end(lock, e, err) }()
 	return l.tryAcquire(ctx, e)
 }
 
-func (l *Locker) tryAcquire(ctx context.Context, e *acquireCall) (*Lock, error) {
-	won := false
+func (l *Locker) tryAcquire(ctx context.Context, e *acquireCall) (lock *Lock, err error) {
+	err = ErrPanicked // until it returns
 	defer func() {
-		if !won {
+		if err != nil {
 			l.expireRegisters(e)
 		}
 	}()
@@ -122,7 +125,6 @@ func (l *Locker) tryAcquire(ctx context.Context, e *acquireCall) (*Lock, error) 
 			}
 			err = l.ended(ctx, e)
 		}
-		won = err == nil
 		return lock, err
 	}
 }
@@ -161,7 +163,7 @@ func tied(err error) bool {
 // itself. (Each acquisition has its own fencing token, and the inner release would take
 // the lock from the outer call.) Only the context shows this: a call with another context,
 // or by another Locker, waits like any other.
-func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (*Lock, error) {
+func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (lock *Lock, err error) {
 	if err := l.admit(ctx, OpAcquire, key); err != nil {
 		return nil, err
 	}
@@ -169,6 +171,9 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 	if err != nil {
 		return nil, err
 	}
+	ctx, traced := l.traceCall(ctx, "Acquire", key, ttl, nil)
+	err = ErrPanicked                           // until it returns
+	defer func() { traced.end(lock, e, err) }() // after leaving the queue, so that nobody waits for it
 	switch {
 	case e.limited && e.wait == 0:
 		return l.tryAcquire(ctx, e)
@@ -181,57 +186,33 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 		return nil, l.ended(ctx, e)
 	}
 	defer l.end() // Close waits for all below, leaving the queue included
-	lock, vain, err := l.inLine(ctx, e)
-	if vain != nil { // after leaving the queue, so that nobody else waits for Observe
-		l.opt.Observe(*vain)
-	}
-	return lock, err
+	return l.inLine(ctx, e)
 }
 
-// inLine waits and tries until it has the lock or an error. vain, if not nil, is a round
-// for Observe: the wait ended without an attempt that reported it.
-func (l *Locker) inLine(ctx context.Context, e *acquireCall) (lock *Lock, vain *Round, err error) {
+// inLine waits and tries until it has the lock or an error.
+func (l *Locker) inLine(ctx context.Context, e *acquireCall) (lock *Lock, err error) {
 	if err := l.queues.join(e); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer func() { l.leaveQueue(e, lock != nil) }()
 	for {
 		if err := l.wait(ctx, e); err != nil {
-			return nil, l.inVain(e), err
+			return nil, err
 		}
-		tries := e.attempt
 		lock, err = l.try(ctx, e)
 		l.queues.tried(ctx, e, lock, err)
 		var missed *QuorumError
 		switch {
 		case err == nil:
-			return lock, nil, nil
+			return lock, nil
 		case !errors.As(err, &missed) || e.permanent:
 		case ctx.Err() != nil || l.isClosed():
 			err = l.ended(ctx, e) // even if that came after the verdict
 		default:
 			continue
 		}
-		if e.attempt == tries {
-			vain = l.inVain(e)
-		}
-		return nil, vain, err
+		return nil, err
 	}
-}
-
-// inVain returns the Round that reports a wait without a lock, with the last known votes,
-// or nil without Options.Observe.
-func (l *Locker) inVain(e *acquireCall) *Round {
-	if l.opt.Observe == nil {
-		return nil
-	}
-	r := l.unasked(e)
-	if q, _ := l.lastKnown(e); q != nil {
-		r = q.Round
-		r.Votes = slices.Clone(r.Votes) // the error keeps the original
-	}
-	r.Op, r.Wait, r.Attempt = e.op, l.now().since(e.began), 0
-	return &r
 }
 
 // lastKnown returns the last known reason why the call has no lock, and how many callers
@@ -352,7 +333,7 @@ func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorumCall, propo
 			err = l.notAcquired(e, b, ErrNoQuorum, "")
 		}
 	}
-	l.observe(b, e) // while there is no lock yet: whoever panics here never gets it
+	l.observe(ctx, b, e) // while there is no lock yet: whoever panics here never gets it
 	if err == nil {
 		err = l.servers.Duplicates()
 	}
@@ -402,12 +383,6 @@ func (l *Locker) round(b *quorumCall, e *acquireCall) Round {
 		r.Wait, r.Attempt = l.now().since(e.began), e.attempt
 	}
 	return r
-}
-
-func (l *Locker) observe(b *quorumCall, e *acquireCall) {
-	if l.opt.Observe != nil {
-		l.opt.Observe(l.round(b, e))
-	}
 }
 
 func (l *Locker) patience(ttl time.Duration) wire.Patience {

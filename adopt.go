@@ -32,7 +32,7 @@ import (
 // the adopter's ttl. The previous holder should not release a lock that it hands over: if
 // it does so during an adoption by another Locker that then fails, its value is put back
 // for the rest of its ttl, and nobody removes it.
-func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration) (*Lock, error) {
+func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration) (k *Lock, err error) {
 	if err := l.admit(ctx, OpAdopt, key); err != nil {
 		return nil, err
 	}
@@ -43,6 +43,9 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 	if err != nil {
 		return nil, err
 	}
+	ctx, traced := l.traceCall(ctx, "Adopt", key, ttl, nil)
+	err = ErrPanicked // until it returns
+	defer func() { traced.end(k, e, err) }()
 	if err := l.usable(ctx, e); err != nil {
 		return nil, err
 	}
@@ -58,14 +61,12 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 	b := l.newQuorumCall(OpAdopt, e.name, wire.AdoptQuestion(l.guard, e.name, value, mine, ttl, proposal), start, acquireDecided)
 	e.call = b
 	b.send(l.lastCleanup(e.name))
-	won := false
 	defer func() {
-		if !won {
+		if err != nil {
 			l.expireRegisters(e)
 		}
 	}()
-	k, err := l.claim(ctx, e, b, proposal, func() wire.Question { return wire.RestoreQuestion(e.name, value, mine, ttl) })
-	won = err == nil
+	k, err = l.claim(ctx, e, b, proposal, func() wire.Question { return wire.RestoreQuestion(e.name, value, mine, ttl) })
 	var missed *QuorumError
 	if errors.As(err, &missed) && missed.Err == ErrHeld {
 		missed.Err = ErrLost

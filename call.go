@@ -129,7 +129,7 @@ func (b *quorumCall) LastCall(i int) *lane.Call {
 // Vote counts a finished call. Lanes call it once per call and hold no lock.
 func (b *quorumCall) Vote(c *lane.Call) {
 	if c.Question.Kind == wire.AskHeal {
-		b.callDone()
+		b.healed(c)
 		return
 	}
 	b.mu.Lock()
@@ -164,7 +164,7 @@ func (b *quorumCall) Vote(c *lane.Call) {
 		then, late = nil, nil
 	}
 	b.mu.Unlock()
-	defer b.callDone() // also if the user's Observe panics
+	defer b.callDone() // also if the user's Trace panics
 	if then != nil {
 		then()
 	}
@@ -203,6 +203,17 @@ func (b *quorumCall) unclear() (silent, late int) {
 		}
 	}
 	return silent, late
+}
+
+// healed reports a finished heal.
+func (b *quorumCall) healed(c *lane.Call) {
+	b.mu.Lock()
+	k := b.lock
+	b.mu.Unlock()
+	defer b.callDone()
+	if k != nil && c.Reply.Answer == wire.Yes {
+		b.l.event(Event{Kind: EventHealed, Lock: k, Node: c.Lane.Name})
+	}
 }
 
 // callDone records that a call is finished, including what follows from its vote.

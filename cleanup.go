@@ -1,6 +1,8 @@
 package redlock
 
 import (
+	"context"
+
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
@@ -15,7 +17,7 @@ func (l *Locker) undo(last *quorumCall, q wire.Question) {
 		}
 	}
 	b := l.newCleanup(OpRollback, last.name, q, new(lane.Residues), allAnswered)
-	b.then = func() { l.observe(b, nil) }
+	b.then = func() { l.observe(context.Background(), b, nil) }
 	b.send(last)
 }
 

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -62,11 +63,11 @@ func (l *Locker) Close() (err error) {
 	}
 	l.registers.Close()
 	l.awaitIdle(limit)
-	// Deferred, since the caller's Observe may panic on a release.
+	// Deferred, since the caller's Trace may panic on a release.
 	var released []*quorumCall
 	defer func() { err = l.shutDown(released, limit) }()
 	lane.Each(0, len(held), func(i int) {
-		if b := held[i].beginRelease(ErrClosed); b != nil {
+		if b := held[i].beginRelease(context.Background(), ErrClosed); b != nil {
 			released = append(released, b)
 		}
 	})

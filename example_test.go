@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -384,24 +386,95 @@ func Example_quiet() {
 	logging.Disable() // github.com/redis/go-redis/v9/logging; or redis.SetLogger
 }
 
-// Figures for a dashboard. Observe is called from many goroutines and must not block.
-func Example_metrics() {
-	rounds := expvar.NewMap("redlock_rounds")   // by what was asked
-	unknown := expvar.NewMap("redlock_unknown") // by node: votes that were no answer
-	vain := expvar.NewInt("redlock_vain")       // waits without a lock
-	opt := redlock.Options{Observe: func(r redlock.Round) {
-		if r.Op == redlock.OpAcquire && r.Attempt == 0 {
-			vain.Add(1)
-			return
+// A log of what went wrong, and of how long each lock was held. Values are secrets; a Lock prints its key and fence.
+func ExampleTrace() {
+	plain := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Value.Kind() == slog.KindDuration {
+			return slog.Attr{} // differs from run to run
 		}
-		rounds.Add(r.Op.String(), 1)
-		for _, v := range r.Votes {
-			if v.Answer == redlock.Unknown {
-				unknown.Add(v.Node, 1)
+		return a
+	}
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: plain}))
+	trace := redlock.Trace{
+		End: func(ctx context.Context, call redlock.Call, err error) {
+			if err != nil {
+				logger.WarnContext(ctx, call.Method, "key", call.Key, "took", call.Took, "attempts", call.Attempts, "held", errors.Is(err, redlock.ErrHeld))
+			}
+		},
+		Event: func(e redlock.Event) {
+			switch {
+			case e.Kind == redlock.EventRenewed && e.Err == nil: // routine
+			case e.Lock == nil:
+				logger.Warn(e.Kind.String(), "node", e.Node, "err", e.Err, "down", e.Down)
+			default:
+				logger.Info(e.Kind.String(), "key", e.Lock.Key(), "held", e.Held, "left", e.Left, "err", e.Err)
+			}
+		},
+	}
+
+	l, stop := exampleLocker(redlock.Options{Trace: trace})
+	defer stop()
+	err := l.Run(context.Background(), "jobs/42", 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+		_, err := l.TryAcquire(context.Background(), "jobs/42", 10*time.Second)
+		return err
+	})
+	fmt.Println(errors.Is(err, redlock.ErrHeld))
+	// Output:
+	// level=WARN msg=TryAcquire key=jobs/42 attempts=1 held=true
+	// level=INFO msg=released key=jobs/42 err=<nil>
+	// level=WARN msg=Run key=jobs/42 attempts=0 held=true
+	// true
+}
+
+// Figures for a dashboard; with a metrics library each line is one counter or histogram.
+func ExampleTrace_metrics() {
+	calls, seconds := expvar.NewMap("redlock_calls"), expvar.NewMap("redlock_seconds") // by method and outcome: Acquire's are the waits
+	attempts, behind := expvar.NewInt("redlock_attempts"), expvar.NewInt("redlock_behind")
+	rounds, answers := expvar.NewMap("redlock_rounds"), expvar.NewMap("redlock_answers") // by what was asked; by node and answer
+	roundTrips := expvar.NewMap("redlock_round_trips")                                   // by node, in seconds
+	events, held := expvar.NewMap("redlock_events"), expvar.NewMap("redlock_held")       // by kind; seconds, by how it ended
+	outcome := func(err error) string {
+		for _, e := range []error{redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrLost, redlock.ErrClosed} {
+			if errors.Is(err, e) {
+				return e.Error()
 			}
 		}
-	}}
-	_ = opt
+		return fmt.Sprint(err == nil)
+	}
+	trace := redlock.Trace{
+		End: func(_ context.Context, call redlock.Call, err error) {
+			calls.Add(call.Method+" "+outcome(err), 1)
+			seconds.AddFloat(call.Method+" "+outcome(err), call.Took.Seconds())
+			attempts.Add(int64(call.Attempts)) // more than one: contention
+			behind.Add(int64(call.Ahead))      // the length of the queue in this process
+		},
+		Round: func(_ context.Context, r redlock.Round) {
+			rounds.Add(r.Op.String(), 1) // raises and rollbacks included
+			for _, v := range r.Votes {
+				answers.Add(v.Node+" "+v.Answer.String(), 1)
+				roundTrips.AddFloat(v.Node, v.Took.Seconds())
+			}
+		},
+		Event: func(e redlock.Event) {
+			events.Add(e.Kind.String()+" "+outcome(e.Err), 1) // extensions, heals, losses, nodes
+			held.AddFloat(e.Kind.String(), e.Held.Seconds())
+		},
+	}
+	l, stop := exampleLocker(redlock.Options{Trace: trace})
+	defer stop()
+	lock, err := l.Acquire(context.Background(), "jobs/42", 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lock.Extend(context.Background())
+	lock.Release(context.Background())
+	fmt.Println(calls)
+	fmt.Println(rounds)
+	fmt.Println(events)
+	// Output:
+	// {"Acquire true": 1, "Extend true": 1, "Release true": 1}
+	// {"acquire": 1, "extend": 1, "release": 1}
+	// {"released true": 1, "renewed true": 1}
 }
 
 // A Locker for a test of one's own.
@@ -426,14 +499,14 @@ func Example_inProcess() {
 }
 
 // exampleLocker is a Locker over three masters in this process.
-func exampleLocker() (l *redlock.Locker, stop func()) {
-	l, other, stop := exampleLockers()
+func exampleLocker(opt ...redlock.Options) (l *redlock.Locker, stop func()) {
+	l, other, stop := exampleLockers(opt...)
 	_ = other
 	return l, stop
 }
 
 // exampleLockers are those of two processes over the same three masters.
-func exampleLockers() (a, b *redlock.Locker, stop func()) {
+func exampleLockers(opt ...redlock.Options) (a, b *redlock.Locker, stop func()) {
 	var stops []func()
 	var urls []string
 	for range 3 {
@@ -446,7 +519,7 @@ func exampleLockers() (a, b *redlock.Locker, stop func()) {
 		urls = append(urls, m.Addr())
 	}
 	open := func() *redlock.Locker {
-		l, err := redlock.Open(redlock.Options{}, urls...)
+		l, err := redlock.Open(append(opt, redlock.Options{})[0], urls...)
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -34,16 +34,19 @@ type failedExtension struct {
 // ErrNoQuorum, too few nodes replied, and the lock is still held until the old Until. If
 // ctx ends the wait, Extend returns its error, and the extension goes on and may still
 // succeed. On a closed Locker, it returns ErrClosed.
-func (k *Lock) Extend(ctx context.Context) error {
+func (k *Lock) Extend(ctx context.Context) (err error) {
 	if err := k.acquired().l.admit(ctx, OpExtend, k.name.Key); err != nil {
 		return err
 	}
+	ctx, traced := k.l.traceCall(ctx, "Extend", k.name.Key, 0, k)
+	err = ErrPanicked // until it returns
+	defer func() { traced.end(nil, nil, err) }()
 	asked := k.l.now()
 	for {
 		if ctx.Err() != nil {
 			return k.l.ended(ctx, &acquireCall{op: OpExtend, name: k.name, began: k.l.now()})
 		}
-		x, mine, err := k.beginExtend(nil)
+		x, mine, err := k.beginExtend(ctx, nil)
 		if err != nil {
 			return err
 		}
@@ -61,8 +64,9 @@ func (k *Lock) Extend(ctx context.Context) error {
 }
 
 // beginExtend sends an extension and calls then with its result. If one is in progress,
-// it returns that one instead, mine is false, and then is not called.
-func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error) {
+// it returns that one instead, mine is false, and then is not called. ctx is only for
+// Trace.Round.
+func (k *Lock) beginExtend(ctx context.Context, then func(error)) (x *extending, mine bool, err error) {
 	if !k.l.begin() {
 		return nil, false, ErrClosed
 	}
@@ -95,11 +99,9 @@ func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error
 	b := k.l.newQuorumCall(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, k.ttl, k.fence), now, func(t tally) bool { return t.extension() != extendPending })
 	b.inherit(&k.left)
 	x = &extending{b: b, done: make(chan struct{})}
-	b.then = func() {
-		k.extended(x)
-		if then != nil {
-			then(x.err)
-		}
+	b.then = func() { k.extended(context.Background(), x, then) }
+	if k.l.opt.Trace.Round != nil {
+		b.then = func() { k.extended(ctx, x, then) }
 	}
 	b.late = func(c *lane.Call) { k.heal(b, c) }
 	prev := k.last
@@ -111,13 +113,15 @@ func (k *Lock) beginExtend(then func(error)) (x *extending, mine bool, err error
 	return x, true, nil
 }
 
-// extended applies the result of a decided extension to the lock.
-func (k *Lock) extended(x *extending) {
+// extended applies the result of a decided extension to the lock, reports it, and calls
+// then, if it is not nil.
+func (k *Lock) extended(ctx context.Context, x *extending, then func(error)) {
 	b := x.b
 	t, _, _ := b.result()
 	var after func()
 	k.mu.Lock()
 	now := k.l.now()
+	left := k.remaining(now)
 	switch {
 	case k.state == stateLost || k.state == stateReleased && k.result != nil:
 		x.err = k.result
@@ -135,6 +139,7 @@ func (k *Lock) extended(x *extending) {
 	case k.lossTold != nil && t.extension() != extensionLost:
 		x.err = k.lossTold // too late: the contexts have ended
 	case t.extension() == extended:
+		k.renewed += b.start.at.Sub(k.start.at)
 		k.start, k.valid = b.start, validity(k.ttl, k.l.opt.Drift) // later than before, since b began later
 		k.failed = failedExtension{}
 	case t.extension() == extensionLost:
@@ -148,7 +153,7 @@ func (k *Lock) extended(x *extending) {
 	k.ext = nil
 	k.mu.Unlock()
 	close(x.done)
-	defer func() { // also if the user's Observe panics
+	defer func() { // also if the user's Trace panics
 		if after != nil {
 			after()
 		}
@@ -157,8 +162,12 @@ func (k *Lock) extended(x *extending) {
 				k.heal(b, &b.calls[i])
 			}
 		}
+		if then != nil {
+			then(x.err)
+		}
 	}()
-	k.l.observe(b, nil)
+	k.l.observe(ctx, b, nil)
+	k.l.event(Event{Kind: EventRenewed, Lock: k, Err: x.err, Left: left})
 }
 
 // heal stores the value again on a node that has forgotten it. If a majority of this
@@ -315,14 +324,14 @@ func (k *Lock) renewNow() {
 	if k.dropKeepAlives() == 0 {
 		return
 	}
-	_, mine, err := k.beginExtend(k.renewed)
+	_, mine, err := k.beginExtend(context.Background(), k.renewAgain)
 	if err == nil && !mine { // the holder's own Extend is under way
 		k.renewIn(k.again)
 	}
 }
 
-// renewed restarts the renew timer after an extension.
-func (k *Lock) renewed(err error) {
+// renewAgain restarts the renew timer after an extension.
+func (k *Lock) renewAgain(err error) {
 	k.renewIn(func(now instant) time.Duration {
 		if err == nil {
 			return renewAfter(k.window(), k.l.rand.float()) - now.since(k.start)

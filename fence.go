@@ -119,7 +119,7 @@ func (l *Locker) raise(ctx context.Context, e *acquireCall, b *quorumCall) (toke
 		}
 		t, hard, score := r.result()
 		e.permanent = t.n-hard < t.need()
-		l.observe(r, e)
+		l.observe(ctx, r, e)
 		e.seen = max(e.seen, score, token)
 		if raised(t) == won {
 			return token, nil

@@ -86,7 +86,7 @@ func leftText(left time.Duration) string {
 // fewer than a majority replied; the error of ctx; ErrClosed; or says that the key is
 // invalid or that one server has two names. With ErrNoQuorum, the Status has what the
 // other nodes reported.
-func (l *Locker) Inspect(ctx context.Context, key string) (Status, error) {
+func (l *Locker) Inspect(ctx context.Context, key string) (status Status, err error) {
 	if err := l.admit(ctx, OpInspect, key); err != nil {
 		return Status{Key: key}, err
 	}
@@ -94,7 +94,10 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
+	ctx, traced := l.traceCall(ctx, "Inspect", key, 0, nil)
+	err = ErrPanicked // until it returns
 	e := &acquireCall{op: OpInspect, name: name, began: l.now(), attempt: 1}
+	defer func() { traced.end(nil, e, err) }()
 	if err := l.usable(ctx, e); err != nil {
 		return Status{}, err
 	}
@@ -104,7 +107,7 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Status, error) {
 	if err := l.await(ctx, e, b); err != nil {
 		return Status{Key: key}, err
 	}
-	l.observe(b, e)
+	l.observe(ctx, b, e)
 	s := b.status()
 	if err := l.servers.Duplicates(); err != nil {
 		return s, err

@@ -143,6 +143,7 @@ func (w *waitQueues) join(e *acquireCall) error {
 		r = &waitQueue{name: name, label: e.label, plan: wait.NewPlan(&w.rules)}
 		w.queues[name.Full] = r
 	}
+	e.ahead = r.n
 	m.queue, m.prev = r, r.last
 	if r.last == nil {
 		r.first = m
@@ -164,7 +165,7 @@ func (w *waitQueues) join(e *acquireCall) error {
 // queue, or if there is none, to the next entry in the nodes' queues.
 func (l *Locker) leaveQueue(e *acquireCall, won bool) {
 	handed, _ := l.queues.claimed(e, true)
-	defer func() { // also if Observe panics at what decline sends
+	defer func() { // also if the user's Trace panics at what decline sends
 		if handed != nil || !won {
 			l.expireRegisters(e)
 		}

@@ -29,6 +29,9 @@ type Lock struct {
 	valid time.Duration
 	state lockState
 
+	renewed     time.Duration // how far extensions have moved start
+	endReported bool          // to Trace.Event
+
 	// Every command that may have stored the value or raised a register is in last or in
 	// left. A rollback or release goes after last, to the nodes in left.
 	last *quorumCall   // the last question about this lock, while any of its calls is in progress
@@ -183,9 +186,9 @@ func (k *Lock) lose(b *quorumCall) (after func()) {
 	}
 	undo := k.l.newCleanup(OpRollback, k.name, wire.RollbackQuestion(k.name, k.value, k.ttl), &k.left, allAnswered)
 	undo.lastForLock = true
-	undo.then = func() { k.l.observe(undo, nil) }
+	undo.then = func() { k.l.observe(context.Background(), undo, nil) }
 	return func() {
-		// Deferred: also if the caller's Observe panics.
+		// Deferred: also if the caller's Trace panics.
 		defer func() {
 			if early <= 0 {
 				undo.send(prev)
@@ -211,18 +214,13 @@ func (k *Lock) warn() (after func()) {
 }
 
 // tellLoss takes KeepAlive's contexts off the lock. The caller runs after once it has
-// unlocked: it cancels them and, the first time, calls the observer. Needs k.mu.
+// unlocked: it cancels them and, the first time, reports the loss. Needs k.mu.
 func (k *Lock) tellLoss(q *QuorumError) (after func()) {
-	first := k.lossTold == nil
 	k.lossTold = q
-	ended := k.endKeepAlives()
+	ended, lost := k.endKeepAlives(), k.ending(EventLost, q)
 	return func() {
 		ended.cancel(q)
-		if first && k.l.opt.Observe != nil {
-			r := q.Round
-			r.Op = OpLost
-			k.l.opt.Observe(r)
-		}
+		k.l.reportEnd(lost)
 	}
 }
 

@@ -88,17 +88,9 @@ type Options struct {
 	// 1 KiB and must not contain a NUL byte.
 	Name string
 
-	// Observe, if not nil, is called after every round with the question and the votes,
-	// and after every call of Acquire that waited in vain, including those that queued
-	// behind others and sent nothing (see Round). It is called from many goroutines, must
-	// not block and must not call the Locker or its Locks.
-	//
-	// Rounds that a call waits for (OpAcquire, OpRaise, OpAdopt, OpLook and OpInspect) are
-	// observed on the goroutine of that call, before it returns. A panic there reaches the
-	// caller, and what the call has acquired is undone. All other rounds are observed where
-	// they are decided, mostly on goroutines of the Locker, where a panic ends the process
-	// as on any goroutine.
-	Observe func(Round)
+	// Trace follows calls, rounds, and what happens to locks and nodes. Without it nothing
+	// is recorded, and nothing costs more.
+	Trace Trace
 }
 
 const (

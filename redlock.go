@@ -88,6 +88,9 @@ func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, err
 		if ln.Kind == wire.KindRing || ln.Kind == wire.KindUnknown {
 			l.split = ln
 		}
+		if opt.Trace.Event != nil {
+			ln.Report = l.nodeEvent
+		}
 		l.lanes = append(l.lanes, ln)
 	}
 	l.registers = lane.NewRegisters(l.lanes, l.patience)
@@ -129,9 +132,15 @@ func (l *Locker) made() {
 // If fn calls lock.LeaveToExpire while the lock is held, fn's context ends, and Run does
 // not release the lock and counts it as held to the end. The lock then protects fn until
 // the Until that it had, and nothing signals the end of that time.
-func (l *Locker) Run(ctx context.Context, key string, ttl time.Duration, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
+func (l *Locker) Run(ctx context.Context, key string, ttl time.Duration, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) (err error) {
 	if fn == nil {
 		panic("redlock: Run with a nil fn")
+	}
+	if l.made(); ctx != nil {
+		var traced *tracedCall
+		ctx, traced = l.traceCall(ctx, "Run", key, ttl, nil)
+		err = ErrPanicked // until it returns
+		defer func() { traced.end(nil, nil, err) }()
 	}
 	lock, err := l.Acquire(ctx, key, ttl, opts...)
 	if err != nil {

@@ -255,7 +255,7 @@ func TestUntilCountsFromBeforeTheFirstRequest(t *testing.T) {
 	t.Run("also in a later attempt of Acquire, from that one", func(t *testing.T) {
 		harness.OnStage(t, 3, func(s *harness.Stage) {
 			var seen harness.Observer
-			l := s.Locker(redlock.Options{Observe: seen.Observe})
+			l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
 			s.Foreign(time.Second, 0, 1)
 			k, err := l.Acquire(s.Ctx, job, 10*time.Second)
 			if err != nil {
@@ -530,7 +530,7 @@ func TestAPauseBeforeTheNextAttemptIsRandom(t *testing.T) {
 func TestTheNextAttemptComesAfterItsOwnRollback(t *testing.T) {
 	harness.OnStage(t, 5, func(s *harness.Stage) {
 		var seen harness.Observer
-		l := s.Locker(redlock.Options{Observe: seen.Observe, Retry: func(int) time.Duration { return time.Millisecond }})
+		l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}, Retry: func(int) time.Duration { return time.Millisecond }})
 		// Three nodes are held by another, which is decided at once. The answers of
 		// the two slow ones and their rollbacks take a while.
 		s.Foreign(time.Minute, 0, 1, 2)

@@ -35,11 +35,17 @@ import (
 // If ctx is already done, Release waits all the same; the node timeout bounds that wait.
 // If ctx ends during the wait, Release returns its error, and the release goes on in the
 // background.
-func (k *Lock) Release(ctx context.Context) error {
+func (k *Lock) Release(ctx context.Context) (err error) {
 	if k.acquired(); ctx == nil {
 		panic("redlock: Release with a nil ctx: pass context.Background(), or a context with a deadline")
 	}
-	asked := k.beginRelease(nil)
+	var traced *tracedCall
+	if !k.isFinal() { // else nothing is sent
+		ctx, traced = k.l.traceCall(ctx, "Release", k.name.Key, 0, k)
+		err = ErrPanicked // until it returns
+		defer func() { traced.end(nil, nil, err) }()
+	}
+	asked := k.beginRelease(ctx, nil)
 	if asked == nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -62,8 +68,8 @@ func (k *Lock) Release(ctx context.Context) error {
 }
 
 // beginRelease sends the release, or returns the one in progress. It returns nil if the
-// lock's state is final. cause ends KeepAlive's contexts.
-func (k *Lock) beginRelease(cause error) *quorumCall {
+// lock's state is final. cause ends KeepAlive's contexts. ctx is only for Trace.Round.
+func (k *Lock) beginRelease(ctx context.Context, cause error) *quorumCall {
 	if k.l.begin() {
 		defer k.l.end()
 	}
@@ -102,9 +108,10 @@ func (k *Lock) beginRelease(cause error) *quorumCall {
 	asked, again := k.releasedInTime, earlier != nil
 	b.countAs = func(missing bool) wire.Answer { return notOurs(missing, k.remaining(k.l.now()) > 0, asked, again) } // Until does not move any more
 	b.lastForLock = true
-	b.then = func() {
-		defer k.released(b)
-		k.l.observe(b, nil)
+	b.then = func() { k.released(b) }
+	if t := &k.l.opt.Trace; t.Round != nil || t.Event != nil {
+		end := k.ending(EventReleased, nil)
+		b.then = func() { k.tellReleased(ctx, b, end) }
 	}
 	prev := k.last
 	k.release = b
@@ -117,6 +124,20 @@ func (k *Lock) beginRelease(cause error) *quorumCall {
 	}
 	b.sendRelease(earlier, next, prev)
 	return b
+}
+
+// isFinal reports whether a release would send nothing.
+func (k *Lock) isFinal() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state == stateReleased || k.state == stateLost
+}
+
+// tellReleased reports a decided release, and the end of the lock if end has a kind.
+func (k *Lock) tellReleased(ctx context.Context, b *quorumCall, end Event) {
+	end.Err = k.released(b) // before the callbacks, which may panic
+	defer k.l.reportEnd(end)
+	k.l.observe(ctx, b, nil)
 }
 
 // released returns the result of a decided release. It is final unless too few nodes
@@ -180,9 +201,10 @@ func (k *Lock) LeaveToExpire() {
 		return
 	}
 	k.state, k.abandoned = stateReleased, true
-	ended := k.endKeepAlives()
+	ended, left := k.endKeepAlives(), k.ending(EventLeft, nil)
 	k.mu.Unlock()
 	k.l.removeHeld(k)
 	ended.cancel(nil)
 	k.setRegisterTTL() // since no release will
+	k.l.reportEnd(left)
 }

@@ -101,12 +101,8 @@ func (v Vote) String() string {
 }
 
 // A Round is one question to all nodes at once, and their votes. Errors have the round
-// that decided them; Options.Observe gets all rounds. Package fmt prints no Vote's Holder,
+// that decided them; Trace.Round gets all rounds. Package fmt prints no Vote's Holder,
 // but encodings such as JSON contain it.
-//
-// A Round of OpAcquire with Attempt 0 reports that a call of Acquire waited in vain. Wait
-// says how long, and the votes are the last known ones, possibly of a round that another
-// caller asked for, or all Pending if none are known.
 type Round struct {
 	Op      Op
 	Key     string

@@ -136,7 +136,7 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall) error {
 		l.stillHeld(e, b)
 	}
 	l.queues.looked(e, b)
-	l.observe(b, e)
+	l.observe(ctx, b, e)
 	return nil
 }
 

@@ -51,7 +51,7 @@ func BenchmarkCall(b *testing.B) {
 		return l
 	}
 	plain, other, fair := locker(redlock.Options{}), locker(redlock.Options{}), locker(redlock.Options{Fair: true})
-	observed := locker(redlock.Options{Observe: func(redlock.Round) {}})
+	observed := locker(redlock.Options{Trace: redlock.Trace{Round: func(_ context.Context, _ redlock.Round) {}}})
 	ctx := context.Background()
 	// Each call gets the key, and a lock on it if held is true.
 	bench := func(name string, held bool, call func(key string, k *redlock.Lock) error) {

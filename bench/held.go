@@ -50,7 +50,7 @@ type holding struct {
 }
 
 // observe counts renewals.
-func (h *holder) observe(r redlock.Round) {
+func (h *holder) observe(_ context.Context, r redlock.Round) {
 	if r.Op != redlock.OpExtend {
 		return
 	}
@@ -145,7 +145,7 @@ func (h *holder) release(ctx context.Context) (failed int64) {
 
 func holdAll(ctx context.Context, b *bench, n int) error {
 	h := &holder{b: b, locks: make([]holding, n), start: time.Now()}
-	l, done, err := newLocker(redlock.Options{Observe: h.observe}, b.addrs)
+	l, done, err := newLocker(redlock.Options{Trace: redlock.Trace{Round: h.observe}}, b.addrs)
 	if err != nil {
 		return err
 	}

@@ -381,13 +381,62 @@ func (s *Stage) Suspend(c *Clocks, d time.Duration) {
 	}
 }
 
-// An Observer keeps the rounds that Options.Observe is given.
+// An Observer keeps what a Trace is given.
 type Observer struct {
 	mu     sync.Mutex
 	rounds []redlock.Round
+	ends   []EndedCall
+	events []redlock.Event
 }
 
-func (o *Observer) Observe(round redlock.Round) {
+// An EndedCall is what Trace.End is given.
+type EndedCall struct {
+	redlock.Call
+	Err error
+}
+
+// Trace returns the Trace that the Observer keeps.
+func (o *Observer) Trace() redlock.Trace {
+	return redlock.Trace{Round: o.Observe, End: o.end, Event: o.event}
+}
+
+func (o *Observer) end(_ context.Context, call redlock.Call, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ends = append(o.ends, EndedCall{call, err})
+}
+
+func (o *Observer) event(e redlock.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.events = append(o.events, e)
+}
+
+// Ends returns the calls of a method that have ended.
+func (o *Observer) Ends(method string) (ends []EndedCall) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, e := range o.ends {
+		if e.Method == method {
+			ends = append(ends, e)
+		}
+	}
+	return ends
+}
+
+// Events returns the events of the given kinds, or all.
+func (o *Observer) Events(kinds ...redlock.EventKind) (events []redlock.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, e := range o.events {
+		if len(kinds) == 0 || slices.Contains(kinds, e.Kind) {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+func (o *Observer) Observe(_ context.Context, round redlock.Round) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.rounds = append(o.rounds, round)

@@ -55,6 +55,7 @@ func (ln *Lane) sendLoop() {
 		ready := ln.complete(b, info, err, took)
 		ln.mu.Unlock()
 		deliver(ready)
+		ln.tell()
 
 		ln.mu.Lock()
 		stuck := b.stuck
@@ -217,7 +218,10 @@ func (ln *Lane) complete(b *batch, info *wire.Identity, err error, took time.Dur
 		replica = info.Replica
 		ln.identified = replica == nil // a replica is asked again, until it is promoted
 		if info.RunID != "" {
-			ln.duplicate = ln.servers.add(ln, info.RunID)
+			was := ln.duplicate
+			if ln.duplicate = ln.servers.add(ln, info.RunID); was == nil && ln.duplicate != nil {
+				ln.note(Duplicate, ln.duplicate, time.Time{})
+			}
 		}
 	}
 	ln.jointAnswered(b)
@@ -242,6 +246,7 @@ func (ln *Lane) complete(b *batch, info *wire.Identity, err error, took time.Dur
 			c.phase = queued
 			again = append(again, c)
 		default:
+			ln.noteQuarantine(c, &b.results[i].reply)
 			ready = ln.finish(c, b.results[i].reply, ready)
 		}
 	}

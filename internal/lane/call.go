@@ -164,7 +164,7 @@ func (c *Call) superseded() bool {
 }
 
 // Each calls f(i) to f(n-1). If one of the calls panics, or ends the goroutine, the rest
-// are still made: f may cast a vote, a vote may decide a round, and then the user's Observe
+// are still made: f may cast a vote, a vote may decide a round, and then the user's Trace
 // may panic. The caller may recover from that panic, and nothing must be left half done.
 func Each(i, n int, f func(i int)) {
 	defer func() {

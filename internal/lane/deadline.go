@@ -86,6 +86,7 @@ func (ln *Lane) expireCalls() {
 	}
 	ln.notifyIdle()
 	ln.mu.Unlock()
+	defer ln.tell()
 	deliver(ready)
 }
 
@@ -98,6 +99,8 @@ func (ln *Lane) markDown(why *wire.NodeError, ready []*Call) []*Call {
 	}
 	ln.downSince = time.Now()
 	if ln.down == nil {
+		ln.downAt = ln.downSince
+		ln.note(Down, why, time.Time{})
 		ln.down = wire.NewNodeError("down: "+why.Text, why.Cause)
 	}
 	queue := ln.queue

@@ -4,8 +4,8 @@
 // repeats clean-ups until the node has answered them.
 //
 // The package knows go-redis clients and the questions and replies of package wire.
-// It knows nothing of quorums, rounds, holders or waiters: it reports each finished
-// call to a Voter and never calls anything else of the layer above. Imports point one
+// It knows nothing of quorums, rounds, holders or waiters: it reports each finished call to
+// a Voter and what happens to the node to Report, and calls nothing else of the layer above. Imports point one
 // way: wire <- lane <- redlock. Package wire alone names Redis commands; a lane only
 // sends what wire has built.
 //

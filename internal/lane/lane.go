@@ -53,6 +53,7 @@ type Lane struct {
 	Direct  bool          // a pipeline goes over one connection to one server
 	guarded bool          // grants are made under a restart guard
 	servers *Servers      // shared by all lanes of a Locker
+	Report  func(News)    // called with no lock held; nil: nobody wants to know
 
 	mu sync.Mutex // guards everything below, except where a channel is used
 
@@ -93,6 +94,8 @@ type Lane struct {
 	owed      owedCommands
 	probing   bool
 	probeWake chan struct{} // wakes the prober from its pause; has room for one
+
+	news // what Report has not been told yet
 
 	// The end. After closed is set nothing is queued and nothing becomes owed.
 	closed   bool

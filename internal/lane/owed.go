@@ -181,6 +181,7 @@ func (ln *Lane) sendDue(batch []*owedCommand) bool {
 	ln.stuck++
 	ready := ln.markDown(wire.TimeoutError(drainTimeout), nil)
 	ln.mu.Unlock()
+	defer ln.tell()
 	deliver(ready)
 	return false
 }

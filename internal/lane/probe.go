@@ -69,6 +69,7 @@ func (ln *Lane) probeLoop() {
 		switch {
 		case ok && p.alive():
 			done, wait := ln.resume(p)
+			ln.tell()
 			if done {
 				return
 			}
@@ -165,6 +166,7 @@ func (ln *Lane) resume(p pong) (done bool, wait time.Duration) {
 			return false, probeFirst
 		}
 		ln.down = nil
+		ln.note(Up, nil, ln.downAt)
 		if ln.rtt == 0 || p.took < ln.rtt {
 			ln.rtt = max(p.took, 1)
 		}

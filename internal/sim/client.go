@@ -62,7 +62,7 @@ func (c *client) start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.life++
-	opt := redlock.Options{Name: fmt.Sprintf("c%d.%d", c.i, c.life), Observe: c.observe, Fair: c.w.s.Fair, RestartGuard: c.w.s.Guard, Grace: c.w.s.Grace}
+	opt := redlock.Options{Name: fmt.Sprintf("c%d.%d", c.i, c.life), Trace: c.trace(), Fair: c.w.s.Fair, RestartGuard: c.w.s.Guard, Grace: c.w.s.Grace}
 	if c.i < len(c.w.s.Clients) {
 		opt.NodeTimeout = c.w.s.Clients[c.i].NodeTimeout
 		opt.Fair = opt.Fair || c.w.s.Clients[c.i].Fair
@@ -136,11 +136,8 @@ func (c *client) stoodStill(since time.Time) bool {
 // It sleeps for a short time of its own, because several rounds of a Locker can end at the same instant: with the timeout of
 // a node for which all of them wait, or in one batch. Otherwise the scheduler would choose the goroutine that draws the
 // Locker's next random number.
-func (c *client) observe(r redlock.Round) {
+func (c *client) observe(_ context.Context, r redlock.Round) {
 	defer c.maybePanic(uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key))
-	if r.Op == redlock.OpAcquire && r.Attempt == 0 {
-		return // no attempt was made
-	}
 	switch r.Op {
 	case redlock.OpAcquire, redlock.OpRaise:
 		c.waitWhilePaused()

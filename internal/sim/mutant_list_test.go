@@ -143,13 +143,33 @@ var mutants = []mutant{
 	{
 		name: "observed-late", rule: "no callback runs once there is a lock", profiles: "edges",
 		patches: []patch{
-			{"acquire.go", "\tl.observe(b, e) // while there is no lock yet: whoever panics here never gets it\n", ""},
-			{"acquire.go", "\tl.noteRegisterAhead(e.name, b.start, token)\n\treturn k, nil\n", "\tl.noteRegisterAhead(e.name, b.start, token)\n\tl.observe(b, e)\n\treturn k, nil\n"},
+			{"acquire.go", "\tl.observe(ctx, b, e) // while there is no lock yet: whoever panics here never gets it\n", ""},
+			{"acquire.go", "\tl.noteRegisterAhead(e.name, b.start, token)\n\treturn k, nil\n", "\tl.noteRegisterAhead(e.name, b.start, token)\n\tl.observe(ctx, b, e)\n\treturn k, nil\n"},
 		},
 		test: "TestAPanicInACallbackLeavesNoLock",
 	},
 	{
-		name: "half-asked", rule: "a panic in Observe does not keep a question from the other nodes", why: "a callback that runs in the caller of a release or an extension is rare: nodes have to be down for that, and to answer at once",
+		name: "unowned", rule: "a lock whose Trace.End panics is released", profiles: "edges",
+		patches: []patch{{"trace.go", "if !returned && c.call.Lock == nil {", "if !returned && false {"}},
+		test:    "TestAPanicInATraceLeavesNoLock",
+	},
+	{
+		name: "traced-ctx", rule: "the caller's ctx alone ends a call, not the tracer's", profiles: "edges",
+		patches: []patch{{"trace.go", "c.ctx = tracedCtx{ctx, traced}", "c.ctx = traced"}},
+		test:    "TestATracerNeitherEndsNorProlongsACall",
+	},
+	{
+		name: "ends-twice", rule: "the end of a lock is reported once", why: "the judges do not look at events",
+		patches: []patch{{"trace.go", "if k.endReported ||", "if"}},
+		test:    "TestEvents",
+	},
+	{
+		name: "told-under-mutex", rule: "what happens to a node is told with no mutex held", why: "simulated callbacks never call the Locker",
+		patches: []patch{{"internal/lane/news.go", "\t\tln.mu.Unlock()\n\t\tfunc() {\n\t\t\tdefer func() { ln.mu.Lock(); ln.telling = false }()\n\t\t\tln.Report(n)\n\t\t}()\n", "\t\tln.Report(n)\n\t\tln.telling = false\n"}},
+		test:    "TestEvents",
+	},
+	{
+		name: "half-asked", rule: "a panic in a callback does not keep a question from the other nodes", why: "a callback that runs in the caller of a release or an extension is rare: nodes have to be down for that, and to answer at once",
 		patches: []patch{{"internal/lane/call.go", "\t\tif i < n {\n\t\t\tEach(i, n, f)\n\t\t}\n", ""}},
 		test:    "TestAPanicInObserveDoesNotStopAQuestionHalfWay",
 	},

@@ -61,6 +61,24 @@ func recoverable() bool {
 	}
 }
 
+// trace returns an Options.Trace. Where callbacks panic, all of its functions do, and the contexts of Start never end.
+func (c *client) trace() redlock.Trace {
+	t := redlock.Trace{Round: c.observe}
+	if c.i >= len(c.w.s.Clients) || c.w.s.Clients[c.i].Panics == 0 {
+		return t
+	}
+	boom := func(what uint64, key string) {
+		c.maybePanic(what, uint64(time.Now().UnixNano()), hashOf(key))
+	}
+	t.Start = func(ctx context.Context, call redlock.Call) context.Context {
+		boom(1, call.Key)
+		return context.WithoutCancel(ctx)
+	}
+	t.End = func(_ context.Context, call redlock.Call, _ error) { boom(2, call.Key) }
+	t.Event = func(e redlock.Event) { boom(3, e.Node) }
+	return t
+}
+
 // retry is an Options.Retry that resembles the default.
 func (c *client) retry(attempt int) time.Duration {
 	c.maybePanic(uint64(attempt), uint64(time.Now().UnixNano()))

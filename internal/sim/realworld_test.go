@@ -176,7 +176,7 @@ func (c *realClient) start() {
 		}
 	}
 	for i := range c.lockers {
-		opt := redlock.Options{Name: c.labelLocked(), NodeTimeout: conf.NodeTimeout, Fair: i == 1, Observe: c.observer(c.labelLocked())}
+		opt := redlock.Options{Name: c.labelLocked(), NodeTimeout: conf.NodeTimeout, Fair: i == 1, Trace: redlock.Trace{Round: c.observer(c.labelLocked())}}
 		var err error
 		if nodes == nil {
 			c.lockers[i], err = redlock.Open(opt, urls...)
@@ -203,8 +203,8 @@ func (c *realClient) locker(key int) *redlock.Locker {
 }
 
 // observer records when extensions are decided: the claim's Until has moved by then.
-func (c *realClient) observer(label string) func(redlock.Round) {
-	return func(r redlock.Round) {
+func (c *realClient) observer(label string) func(context.Context, redlock.Round) {
+	return func(_ context.Context, r redlock.Round) {
 		if r.Op != redlock.OpExtend {
 			return
 		}

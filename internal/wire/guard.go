@@ -72,6 +72,9 @@ func readQuarantine(v any) (*NodeError, bool) {
 	return NewNodeError("quarantined "+Short(d), nil), true
 }
 
+// IsQuarantine reports whether a node refused a grant because it is quarantined.
+func (e *NodeError) IsQuarantine() bool { return e != nil && strings.HasPrefix(e.Text, "quarantined ") }
+
 // IsPastGuard reports whether a guarded script failed after it had compared the mark,
 // because a key or a register is of another type. Such an error must not invalidate the
 // other grants of its batch.

@@ -577,12 +577,12 @@ func TestALockThatIsReturnedTooLateIsNotValid(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		const ttl, pause = 10 * time.Second, 11 * time.Second
 		var observed, stood atomic.Bool
-		var readings atomic.Int32 // of the clock, behind Observe: the first is the last look
-		l, err := harness.NewSeamed(redlock.Options{Observe: func(r redlock.Round) {
+		var readings atomic.Int32 // of the clock, behind Trace: redlock.Trace{Round: the} first is the last look
+		l, err := harness.NewSeamed(redlock.Options{Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) {
 			if r.Op == redlock.OpAcquire {
 				observed.Store(true)
 			}
-		}}, func() time.Time {
+		}}}, func() time.Time {
 			now := time.Now()
 			if observed.Load() && !stood.Load() && readings.Add(1) > 1 {
 				now = now.Add(pause)

@@ -497,11 +497,11 @@ func TestCloseWaitsForWhatCallsHaveToUndo(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		const pause = 5 * time.Millisecond
 		stand := false
-		l := warmLocker(t, c, redlock.Options{Observe: func(r redlock.Round) {
+		l := warmLocker(t, c, redlock.Options{Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) {
 			if stand && r.Op == redlock.OpAcquire {
 				time.Sleep(pause) // the attempt has failed, and is not undone yet
 			}
-		}})
+		}}})
 		for i := range 2 {
 			c.Node(i).Set("jobs/42", "a stranger", time.Hour)
 		}

@@ -46,7 +46,7 @@ func TestATokenThatAMajorityCarriesCostsNoFurtherRound(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			harness.OnStage(t, 5, func(s *harness.Stage) {
 				var seen harness.Observer
-				l := s.Locker(redlock.Options{Observe: seen.Observe})
+				l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
 				high := harness.Micros() + c.by
 				s.SetRegister(high, c.ahead...)
 				s.Slow(far, s.All()...)
@@ -196,7 +196,7 @@ func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			harness.OnStage(t, 3, func(s *harness.Stage) {
 				var seen harness.Observer
-				l := s.Locker(redlock.Options{Observe: seen.Observe})
+				l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
 				s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
 				var met atomic.Int64
 				for _, i := range []int{1, 2} {
@@ -225,7 +225,7 @@ func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 	t.Run("who comes between again and again fails an attempt, and the next one starts above", func(t *testing.T) {
 		harness.OnStage(t, 3, func(s *harness.Stage) {
 			var seen harness.Observer
-			l := s.Locker(redlock.Options{Observe: seen.Observe})
+			l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
 			s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
 			for _, i := range []int{1, 2} {
 				s.On(i, "raise", func(n int, args []string) {
@@ -306,7 +306,7 @@ func TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired(t *testing.T) {
 func TestValueAndTokenAreCountedOnTheSameNodes(t *testing.T) {
 	harness.OnStage(t, 5, func(s *harness.Stage) {
 		var seen harness.Observer
-		l := s.Locker(redlock.Options{Observe: seen.Observe})
+		l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
 		high := harness.Micros() + 1e9
 		s.SetRegister(high, 1, 2)    // ours, but ahead
 		s.Foreign(time.Minute, 3, 4) // not ours, and their registers move
@@ -586,7 +586,7 @@ func TestARegisterOutlivesTheLastWordOnItsLockByAboutADay(t *testing.T) {
 func TestALeadOfTheRegistersIsNotPaidForTwice(t *testing.T) {
 	harness.OnStage(t, 3, func(s *harness.Stage) {
 		var seen harness.Observer
-		l := s.Locker(redlock.Options{Observe: seen.Observe})
+		l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
 		high := harness.Micros() + 1e6
 		s.SetRegister(high, 0, 1, 2)
 		last := high

@@ -685,7 +685,7 @@ func TestAFairLineHasOnePlace(t *testing.T) {
 func TestNothingIsHandedOnOnceCloseHasBegun(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		stand := make(chan struct{}, 1)
-		l := s.Locker(redlock.Options{Observe: func(r redlock.Round) {
+		l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) {
 			if r.Op == redlock.OpLook {
 				select {
 				case <-stand:
@@ -693,7 +693,7 @@ func TestNothingIsHandedOnOnceCloseHasBegun(t *testing.T) {
 				default:
 				}
 			}
-		}})
+		}}})
 		k := s.Take(l, heldLong)
 		next := s.settled(l, heldLong)
 		other := s.settled(s.Locker(redlock.Options{}), heldLong)

@@ -229,7 +229,7 @@ func TestValuesOfOtherClientsAreNotTold(t *testing.T) {
 				defer mu.Unlock()
 				printed = append(printed, fmt.Sprintf("%v %+v", v, v))
 			}
-			l := s.Locker(redlock.Options{Fair: fair, Observe: func(r redlock.Round) { note(r) }})
+			l := s.Locker(redlock.Options{Fair: fair, Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) { note(r) }}})
 			for i := range 3 {
 				s.Node(i).Set(job, secret, time.Hour)
 				s.Do(i, "ZADD", jobQueue, fmt.Sprint(s.Node(i).Now().UnixMicro()), secret+"-waits")

@@ -91,7 +91,7 @@ func TestTheLossIsToldNoLaterThanUntil(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, ttl %v", name, ttl), func(t *testing.T) {
 				onStage(t, 3, func(s *stage) {
 					var seen harness.Observer
-					l := s.Locker(redlock.Options{Observe: seen.Observe})
+					l := s.Locker(redlock.Options{Trace: seen.Trace()})
 					k := s.Take(l, ttl)
 					held, stop := k.KeepAlive(s.Ctx)
 					defer stop()
@@ -118,7 +118,7 @@ func TestTheLossIsToldNoLaterThanUntil(t *testing.T) {
 					if k.Valid() {
 						t.Errorf("valid after the loss was told")
 					}
-					if got := seen.Count(redlock.OpLost); got != 1 {
+					if got := len(seen.Events(redlock.EventLost)); got != 1 {
 						t.Errorf("losses observed: got %d, want 1", got)
 					}
 					s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
@@ -153,10 +153,10 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 		return q.Round
 	}
 	const ended = `lost "jobs/42": its validity of 1.48s ended`
-	t.Run("KeepAlive, Extend, Release and Observe", func(t *testing.T) {
+	t.Run("KeepAlive, Extend, Release and Trace", func(t *testing.T) {
 		onStage(t, 3, func(s *stage) {
 			var seen harness.Observer
-			l := s.Locker(redlock.Options{Observe: seen.Observe})
+			l := s.Locker(redlock.Options{Trace: seen.Trace()})
 			k := s.Take(l, 1500*time.Millisecond)
 			held, stop := k.KeepAlive(s.Ctx)
 			defer stop()
@@ -173,10 +173,8 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 					t.Errorf("%s: got the votes %v", what, round.Votes)
 				}
 			}
-			for _, round := range seen.Rounds() {
-				if round.Op == redlock.OpLost && len(round.Votes) != 3 {
-					t.Errorf("Observe: got %+v, want the votes", round)
-				}
+			for _, e := range seen.Events(redlock.EventLost) {
+				tells(s, e.Err, 3, want...)
 			}
 		})
 	})
@@ -566,7 +564,7 @@ func TestContextsEndGraceBeforeUntil(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, ttl %v, grace %v", name, ttl, grace), func(t *testing.T) {
 				onStage(t, 3, func(s *stage) {
 					var seen harness.Observer
-					l := s.Locker(redlock.Options{Grace: grace, Observe: seen.Observe})
+					l := s.Locker(redlock.Options{Grace: grace, Trace: seen.Trace()})
 					k := s.Take(l, ttl)
 					held, stop := k.KeepAlive(s.Ctx)
 					defer stop()
@@ -608,7 +606,7 @@ func TestContextsEndGraceBeforeUntil(t *testing.T) {
 					if k.Valid() {
 						t.Errorf("valid at Until")
 					}
-					if got := seen.Count(redlock.OpLost); got != 1 {
+					if got := len(seen.Events(redlock.EventLost)); got != 1 {
 						t.Errorf("losses observed: got %d, want 1", got)
 					}
 					s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)

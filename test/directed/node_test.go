@@ -670,11 +670,11 @@ func TestAnswerAfterTheTimeoutIsIgnoredAndCleanedUp(t *testing.T) {
 	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
 		var rounds []redlock.Round
 		var mu sync.Mutex
-		l := warmLocker(t, c, redlock.Options{Observe: func(r redlock.Round) {
+		l := warmLocker(t, c, redlock.Options{Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) {
 			mu.Lock()
 			defer mu.Unlock()
 			rounds = append(rounds, r)
-		}})
+		}}})
 		c.Node(0).Delay(0, 300*time.Millisecond)
 		k, err := l.TryAcquire(t.Context(), "jobs/42", time.Second)
 		c.Node(0).Delay(0, 0)

@@ -17,12 +17,12 @@ import (
 func TestAPanicInObserveDoesNotStopTheRollback(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		boom := false
-		l := warmLocker(t, c, redlock.Options{Observe: func(redlock.Round) {
+		l := warmLocker(t, c, redlock.Options{Trace: redlock.Trace{Round: func(_ context.Context, _ redlock.Round) {
 			if boom {
 				boom = false
 				panic("boom")
 			}
-		}})
+		}}})
 		c.Node(1).Set("k", "x", time.Minute)
 		c.Node(2).Set("k", "x", time.Minute)
 		func() {
@@ -81,9 +81,9 @@ func TestAPanicInACallbackLeavesNoLock(t *testing.T) {
 					}
 				}
 				l := s.Locker(redlock.Options{
-					Fair:    fair,
-					Observe: func(r redlock.Round) { boom(r.Op) },
-					Retry:   func(int) time.Duration { boom(retry); return 10 * time.Millisecond },
+					Fair:  fair,
+					Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) { boom(r.Op) }},
+					Retry: func(int) time.Duration { boom(retry); return 10 * time.Millisecond },
 				})
 				if c.held {
 					s.Foreign(time.Minute, s.All()...)
@@ -141,8 +141,8 @@ func TestAPanicInACallbackDoesNotStopTheLine(t *testing.T) {
 				}
 			}
 			l := s.Locker(redlock.Options{
-				Observe: func(r redlock.Round) { boom(r.Op) },
-				Retry:   func(int) time.Duration { boom(0); return 10 * time.Millisecond },
+				Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) { boom(r.Op) }},
+				Retry: func(int) time.Duration { boom(0); return 10 * time.Millisecond },
 			})
 			k := s.Take(s.Locker(redlock.Options{}), heldLong)
 			first := make(chan bool)
@@ -175,11 +175,11 @@ func TestAPanicInObserveDoesNotStopAQuestionHalfWay(t *testing.T) {
 	for _, at := range []redlock.Op{redlock.OpRelease, redlock.OpExtend} {
 		onStage(t, 3, func(s *stage) {
 			var armed atomic.Bool
-			l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
+			l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) {
 				if r.Op == at && armed.CompareAndSwap(true, false) {
 					panic("the caller's own")
 				}
-			}})
+			}}})
 			k := s.Take(l, heldLong)
 			for i := range 2 {
 				s.Node(i).Hang()
@@ -209,11 +209,11 @@ func TestAPanicInObserveDoesNotStopAQuestionHalfWay(t *testing.T) {
 func TestAPanicInObserveDoesNotStopClose(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		var armed atomic.Bool
-		l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
+		l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) {
 			if r.Op == redlock.OpRelease && armed.CompareAndSwap(true, false) {
 				panic("the caller's own")
 			}
-		}})
+		}}})
 		keys := []string{"a", "b", "c"}
 		var k *redlock.Lock
 		for _, key := range keys {

@@ -90,7 +90,7 @@ func TestPeers_AcquireReplyLost(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, on %d of 3", name, lost), func(t *testing.T) {
 				onStage(t, 3, func(s *stage) {
 					var seen harness.Observer
-					l := s.Locker(redlock.Options{Observe: seen.Observe})
+					l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
 					for i := range lost {
 						s.Once(i, "acquire", func() { lose(s, i) })
 					}

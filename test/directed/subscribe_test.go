@@ -293,11 +293,11 @@ func TestNothingIsListenedToAfterClose(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		s.Foreign(heldLong, s.All()...)
 		var d dialled
-		l := s.LockerWith(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
+		l := s.LockerWith(redlock.Options{NodeTimeout: 50 * time.Millisecond, Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) {
 			if r.Op == redlock.OpAcquire {
 				time.Sleep(time.Second) // ten times as long as Close waits
 			}
-		}}, nil, s.earsBy(&d))
+		}}}, nil, s.earsBy(&d))
 		w := s.waiter(l, heldLong)
 		time.Sleep(time.Millisecond)
 		s.Is("Close", l.Close(), nil)

@@ -916,7 +916,7 @@ func TestRoundsTellHowLongAWaiterHasWaited(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		k := s.Take(s.Locker(redlock.Options{}), heldLong)
 		var rec harness.Observer
-		w := s.waiter(s.Locker(redlock.Options{Observe: rec.Observe, Retry: func(int) time.Duration { return time.Second }}), heldLong)
+		w := s.waiter(s.Locker(redlock.Options{Trace: redlock.Trace{Round: rec.Observe}, Retry: func(int) time.Duration { return time.Second }}), heldLong)
 		began := time.Now()
 		for range 3 {
 			time.Sleep(2 * time.Second)
@@ -1017,11 +1017,11 @@ func TestAThousandWaiters(t *testing.T) {
 func TestAcquireThatCloseMeetsAtItsVerdictIsErrClosed(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		s.Foreign(heldLong, s.All()...)
-		l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
+		l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) {
 			if r.Op == redlock.OpAcquire {
 				time.Sleep(10 * time.Millisecond)
 			}
-		}})
+		}}})
 		w := s.waiter(l, heldLong)
 		time.Sleep(time.Millisecond)
 		l.Close()
@@ -1034,11 +1034,11 @@ func TestAcquireWhoseContextEndsBehindItsVerdictSaysSo(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		s.Foreign(heldLong, s.All()...)
 		ctx, cancel := context.WithCancel(s.Ctx)
-		l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Observe: func(r redlock.Round) {
+		l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) {
 			if r.Op == redlock.OpAcquire {
 				cancel()
 			}
-		}})
+		}}})
 		_, err := l.Acquire(ctx, job, time.Second)
 		harness.CheckIs(s.T, "Acquire", err, context.Canceled, redlock.ErrHeld)
 	})
@@ -1087,9 +1087,9 @@ func TestNoCallbackRunsUnderALockOfOurs(t *testing.T) {
 					}
 				}
 				l = s.LockerWith(redlock.Options{
-					Fair:    fair,
-					Retry:   func(int) time.Duration { free("Retry", &retries); return 100 * time.Millisecond },
-					Observe: func(redlock.Round) { free("Observe", &rounds) },
+					Fair:  fair,
+					Retry: func(int) time.Duration { free("Retry", &retries); return 100 * time.Millisecond },
+					Trace: redlock.Trace{Round: func(_ context.Context, _ redlock.Round) { free("Observe", &rounds) }},
 				}, nil, nodes)
 				k := s.Take(s.Locker(redlock.Options{}), heldLong)
 				first := s.waiter(l, heldLong)
@@ -1114,17 +1114,8 @@ func TestEveryCallerOfALineIsToldWhatTheLeaderSaw(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		onStage(t, 3, func(s *stage) {
 			const callers, patience = 50, time.Second
-			var mu sync.Mutex
-			var vain []redlock.Round
-			longest := time.Duration(0)
-			l := s.Locker(redlock.Options{Fair: fair, Observe: func(r redlock.Round) {
-				mu.Lock()
-				defer mu.Unlock()
-				longest = max(longest, r.Wait)
-				if r.Op == redlock.OpAcquire && r.Attempt == 0 {
-					vain = append(vain, r)
-				}
-			}})
+			var seen harness.Observer
+			l := s.Locker(redlock.Options{Fair: fair, Trace: seen.Trace()})
 			k := s.Take(s.Locker(redlock.Options{Name: "the-holder"}), heldLong)
 			ctx, cancel := context.WithTimeout(s.Ctx, patience)
 			defer cancel()
@@ -1156,15 +1147,22 @@ func TestEveryCallerOfALineIsToldWhatTheLeaderSaw(t *testing.T) {
 			if leaders != 1 {
 				t.Errorf("%d callers say that they have asked, want one", leaders)
 			}
-			mu.Lock()
-			defer mu.Unlock()
+			vain, ahead := seen.Ends("Acquire"), 0
 			if len(vain) != callers {
-				t.Errorf("fair %v: %d waits in vain were observed, want %d", fair, len(vain), callers)
+				t.Errorf("fair %v: %d waits in vain were traced, want %d", fair, len(vain), callers)
 			}
-			for _, r := range vain {
-				if r.Wait != patience || r.Holder() != k.Value() || len(r.Votes) != 3 || r.Need != 2 || r.Key != job {
-					t.Errorf("observed %+v, want a wait of %v for %s", r, patience, k.Value())
+			for _, c := range vain {
+				ahead += c.Ahead
+				var q *redlock.QuorumError
+				if c.Took != patience || c.Key != job || c.Lock != nil || !errors.Is(c.Err, context.DeadlineExceeded) || !errors.As(c.Err, &q) || q.Round.Holder() != k.Value() {
+					t.Errorf("traced %+v, want a wait of %v for %s", c, patience, k.Value())
 				}
+				if (c.Attempts > 0) != (c.Ahead == 0) {
+					t.Errorf("traced %d attempts of a caller behind %d others, want them of the first alone", c.Attempts, c.Ahead)
+				}
+			}
+			if want := callers * (callers - 1) / 2; ahead != want {
+				t.Errorf("callers before each, in sum: got %d, want %d", ahead, want)
 			}
 		})
 	}
@@ -1212,17 +1210,9 @@ func TestAnErrorSaysWhatItsCallerWaitedFor(t *testing.T) {
 // is long gone.
 func TestNothingIsToldOfALockThatNobodyCouldAskFor(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		vain := make(chan redlock.Round, 3)
-		l := s.Locker(redlock.Options{NodeTimeout: 10 * time.Second, Observe: func(r redlock.Round) {
-			if r.Op == redlock.OpAcquire && r.Attempt == 0 {
-				vain <- r
-			}
-		}})
+		l := s.Locker(redlock.Options{NodeTimeout: 10 * time.Second})
 		s.Foreign(time.Second, s.All()...)
 		s.settled(l, heldLong).gives(redlock.ErrHeld)
-		if r := <-vain; r.Holder() != otherValue {
-			t.Errorf("observed %+v, want the other's lock", r)
-		}
 		time.Sleep(2 * time.Second)
 		for i := range 3 {
 			s.Node(i).Hang()
@@ -1235,15 +1225,6 @@ func TestNothingIsToldOfALockThatNobodyCouldAskFor(t *testing.T) {
 		harness.CheckIsNot(t, "Acquire behind one that has no answer", second.err, redlock.ErrHeld, redlock.ErrNoQuorum)
 		if got, want := second.err.Error(), `redlock: acquire "jobs/42": context canceled`; got != want {
 			t.Errorf("got %q, want %q", got, want)
-		}
-		r := <-vain
-		if len(r.Votes) != 3 || r.Need != 2 || r.Wait != time.Second {
-			t.Errorf("observed %+v, want three votes and the wait of a second", r)
-		}
-		for _, v := range r.Votes {
-			if v.Node == "" || v.Answer != redlock.Pending || v.Holder != "" {
-				t.Errorf("observed %v, want a vote that is pending", v)
-			}
 		}
 	})
 }

@@ -93,7 +93,7 @@ func (s *state) add(e event) {
 	}
 }
 
-// observe is the Options.Observe of a worker's Locker.
+// observe is the Trace.Round of a worker's Locker.
 func (s *state) observe(worker int, r redlock.Round) {
 	switch r.Op {
 	case redlock.OpAcquire, redlock.OpExtend:

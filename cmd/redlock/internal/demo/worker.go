@@ -67,8 +67,8 @@ func (w *worker) run(ctx context.Context) {
 func (w *worker) start() bool {
 	name := w.d.state.workers[w.i].name
 	l, err := redlock.Open(redlock.Options{
-		Name:    name,
-		Observe: func(r redlock.Round) { w.d.state.observe(w.i, r) },
+		Name:  name,
+		Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) { w.d.state.observe(w.i, r) }},
 	}, w.d.cluster.addrs()...)
 	if err != nil {
 		w.d.state.trouble(name, err)

@@ -1,0 +1,344 @@
+package directed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
+)
+
+type spanKey struct{}
+
+// spans is a Trace that notes what it is called with, below the span of the context.
+func spans(note func(text string)) redlock.Trace {
+	span := func(ctx context.Context) string { s, _ := ctx.Value(spanKey{}).(string); return s }
+	return redlock.Trace{
+		Start: func(ctx context.Context, call redlock.Call) context.Context {
+			return context.WithValue(ctx, spanKey{}, span(ctx)+"/"+call.Method)
+		},
+		Round: func(ctx context.Context, r redlock.Round) { note(span(ctx) + " asks " + r.Op.String()) },
+		End: func(ctx context.Context, call redlock.Call, err error) {
+			note(fmt.Sprintf("%s ends %s %v", span(ctx), call.Method, err == nil))
+		},
+	}
+}
+
+// Every round belongs to the call that asked for it, and every call that begins ends.
+func TestATraceFollowsEveryCall(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var got []string
+		l := s.Cold(redlock.Options{Trace: spans(func(text string) { got = append(got, text) })}, nil, s.Cluster.Nodes())
+		err := l.Run(s.Ctx, job, heldLong, func(ctx context.Context, k *redlock.Lock) error {
+			s.Is("Extend", k.Extend(ctx), nil)
+			_, err := l.TryAcquire(context.Background(), job, heldLong)
+			s.Is("TryAcquire", err, redlock.ErrHeld)
+			return nil
+		})
+		s.Is("Run", err, nil)
+		l.Inspect(s.Ctx, job)
+		time.Sleep(time.Second)
+		want := []string{
+			"/Run/Acquire asks acquire", "/Run/Acquire ends Acquire true",
+			"/Run/Extend asks extend", "/Run/Extend ends Extend true",
+			"/TryAcquire asks acquire", "/TryAcquire ends TryAcquire false",
+			"/Run/Release asks release", "/Run/Release ends Release true", "/Run ends Run true",
+			"/Inspect asks inspect", "/Inspect ends Inspect true",
+		}
+		got = slices.DeleteFunc(got, func(s string) bool { return s == " asks rollback" })
+		if !slices.Equal(got, want) {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+// Start may return a context that ends, or none at all: the caller's alone ends the call.
+func TestATracerNeitherEndsNorProlongsACall(t *testing.T) {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, traced := range map[string]context.Context{"nil": nil, "ended": over, "endless": context.Background()} {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{Trace: redlock.Trace{Start: func(context.Context, redlock.Call) context.Context { return traced }}})
+			k := s.Take(l, heldLong)
+			s.Is(name+": Extend", k.Extend(s.Ctx), nil)
+			ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
+			defer cancel()
+			s.Lasts(name+": Acquire", time.Second, func() {
+				_, err := l.Acquire(ctx, job, heldLong)
+				harness.CheckIs(t, name+": Acquire", err, context.DeadlineExceeded, redlock.ErrHeld)
+			})
+			s.Is(name+": Release", k.Release(s.Ctx), nil)
+			err := l.Run(s.Ctx, job, heldLong, func(ctx context.Context, k *redlock.Lock) error { return ctx.Err() })
+			s.Is(name+": Run", err, nil)
+			s.Clean(l)
+		})
+	}
+}
+
+// A call that a panic in Start or End ends leaves nothing, and the Locker goes on.
+func TestAPanicInATraceLeavesNoLock(t *testing.T) {
+	calls := map[string]func(s *stage, l *redlock.Locker, k *redlock.Lock){
+		"TryAcquire": func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.TryAcquire(s.Ctx, "free", heldLong) },
+		"Acquire":    func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Acquire(s.Ctx, "free", heldLong) },
+		"Run": func(s *stage, l *redlock.Locker, _ *redlock.Lock) {
+			l.Run(s.Ctx, "free", heldLong, func(context.Context, *redlock.Lock) error { return nil })
+		},
+		"Adopt":   func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Adopt(s.Ctx, "free", otherValue, heldLong) },
+		"Inspect": func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Inspect(s.Ctx, job) },
+		"Extend":  func(s *stage, _ *redlock.Locker, k *redlock.Lock) { k.Extend(s.Ctx) },
+		"Release": func(s *stage, _ *redlock.Locker, k *redlock.Lock) { k.Release(s.Ctx) },
+	}
+	for method, call := range calls {
+		for _, at := range []string{"Start", "Round", "End"} {
+			onStage(t, 3, func(s *stage) {
+				armed, ended := "", error(nil)
+				var l *redlock.Locker
+				boom := func(what, method string) {
+					if !seam.Unlocked(l) {
+						t.Errorf("%s of %s runs under a mutex", what, method)
+					}
+					if armed == what+method {
+						armed = ""
+						panic("the caller's own")
+					}
+				}
+				l = s.Locker(redlock.Options{Trace: redlock.Trace{
+					Start: func(ctx context.Context, c redlock.Call) context.Context {
+						if l != nil {
+							boom("Start", c.Method)
+						}
+						return ctx
+					},
+					End: func(_ context.Context, c redlock.Call, err error) {
+						if ended = err; l != nil {
+							boom("End", c.Method)
+						}
+					},
+					Round: func(_ context.Context, r redlock.Round) {
+						if want := map[string]redlock.Op{"TryAcquire": redlock.OpAcquire, "Acquire": redlock.OpAcquire, "Adopt": redlock.OpAdopt, "Inspect": redlock.OpInspect}; l != nil && r.Op == want[method] {
+							boom("Round", method)
+						}
+					},
+				}})
+				k := s.Take(l, heldLong)
+				if method == "Adopt" {
+					for i := range 3 {
+						s.Node(i).Set("free", otherValue, heldLong)
+					}
+				}
+				if armed = at + method; at == "Round" && (method == "Extend" || method == "Release" || method == "Run") {
+					return // these are observed elsewhere
+				}
+				if !panics(func() { call(s, l, k) }) {
+					t.Fatalf("%s in %s: no panic, want it to go on to the caller", at, method)
+				}
+				if at == "Round" && !errors.Is(ended, redlock.ErrPanicked) {
+					t.Errorf("End of %s after a panic: got %v, want ErrPanicked", method, ended)
+				}
+				time.Sleep(time.Second)
+				want := ""
+				if method == "Adopt" && at != "End" {
+					want = otherValue
+				}
+				for i := range 3 {
+					if got, _ := s.Node(i).Get("free"); got != want {
+						t.Errorf("%s in %s: node %d has %q, want %q", at, method, i, got, want)
+					}
+					s.Node(i).Evict("free")
+				}
+				s.Is("Release", k.Release(s.Ctx), nil)
+				s.Clean(l)
+			})
+		}
+	}
+}
+
+// Each event, and what comes with it.
+func TestEvents(t *testing.T) {
+	const ttl = 3 * time.Second
+	for _, c := range []struct {
+		name  string
+		nodes int
+		opt   redlock.Options
+		do    func(s *stage, l *redlock.Locker)
+		want  []redlock.EventKind
+		check func(s *stage, es []redlock.Event)
+	}{
+		{"released", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
+			k := s.Take(l, ttl)
+			time.Sleep(time.Second)
+			s.Is("Extend", k.Extend(s.Ctx), nil)
+			time.Sleep(500 * time.Millisecond)
+			k.Release(s.Ctx)
+			k.Release(s.Ctx)
+		}, []redlock.EventKind{redlock.EventRenewed, redlock.EventReleased}, func(s *stage, es []redlock.Event) {
+			s.near("left when it was renewed", es[0].Left, harness.ValidFor(ttl, 1)-time.Second)
+			s.near("held", es[1].Held, 1500*time.Millisecond)
+			s.near("left", es[1].Left, harness.ValidFor(ttl, 1)-500*time.Millisecond)
+			s.Is("renewed", es[0].Err, nil)
+			s.Is("released", es[1].Err, nil)
+		}},
+		{"released by Close", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
+			s.Take(l, ttl)
+			l.Close()
+		}, []redlock.EventKind{redlock.EventReleased}, nil},
+		{"released too late", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
+			k := s.Take(l, ttl)
+			time.Sleep(2 * ttl)
+			s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
+		}, []redlock.EventKind{redlock.EventReleased}, func(s *stage, es []redlock.Event) {
+			s.Is("released", es[0].Err, redlock.ErrLost)
+			s.near("held", es[0].Held, 2*ttl)
+			if es[0].Left > 0 {
+				s.Errorf("left: got %v, want nothing", es[0].Left)
+			}
+		}},
+		{"left", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
+			k := s.Take(l, ttl)
+			k.LeaveToExpire()
+			k.Release(s.Ctx)
+		}, []redlock.EventKind{redlock.EventLeft}, nil},
+		{"renewed and lost", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
+			held, stop := s.Take(l, ttl).KeepAlive(s.Ctx)
+			defer stop()
+			for i := range 2 {
+				s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
+			}
+			s.Ended(held, time.Minute)
+		}, nil, func(s *stage, es []redlock.Event) {
+			at := slices.IndexFunc(es, func(e redlock.Event) bool { return e.Kind == redlock.EventLost })
+			if at < 3 {
+				s.Fatalf("got a loss after %d renewals that failed, want several", at)
+			}
+			lost := es[at]
+			s.Is("lost", lost.Err, redlock.ErrLost)
+			s.near("held", lost.Held, harness.ValidFor(ttl, 1))
+			for _, e := range es[:at] {
+				s.Is("a renewal", e.Err, redlock.ErrNoQuorum)
+			}
+		}},
+		{"lost within the grace, and released", 3, redlock.Options{Grace: time.Second}, func(s *stage, l *redlock.Locker) {
+			k := s.Take(l, ttl)
+			held, stop := k.KeepAlive(s.Ctx)
+			defer stop()
+			for i := range 3 {
+				s.Once(i, "extend", func() {})
+				s.Node(i).FailCommand("evalsha", "ERR no")
+			}
+			s.Ended(held, time.Minute)
+			for i := range 3 {
+				s.Node(i).FailCommand("evalsha", "")
+			}
+			s.Is("Release", k.Release(s.Ctx), nil)
+		}, nil, func(s *stage, es []redlock.Event) {
+			if n := len(slices.DeleteFunc(es, func(e redlock.Event) bool { return e.Kind == redlock.EventRenewed })); n != 1 {
+				s.Errorf("ends of the lock: got %d, want 1", n)
+			}
+		}},
+		{"healed", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
+			k := s.Take(l, ttl)
+			s.Node(1).Evict(job)
+			s.Is("Extend", k.Extend(s.Ctx), nil)
+			time.Sleep(time.Second)
+		}, []redlock.EventKind{redlock.EventRenewed, redlock.EventHealed}, func(s *stage, es []redlock.Event) {
+			harness.Check(s, "the node", es[1].Node, s.Node(1).Addr())
+		}},
+		{"a node is down, and up again", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
+			s.Node(2).Hang()
+			k := s.Take(l, heldLong)
+			time.Sleep(5 * time.Second)
+			s.Node(2).Resume()
+			time.Sleep(5 * time.Second)
+			k.LeaveToExpire()
+		}, []redlock.EventKind{redlock.EventNodeDown, redlock.EventNodeUp, redlock.EventLeft}, func(s *stage, es []redlock.Event) {
+			harness.Check(s, "the node", es[0].Node, s.Node(2).Addr())
+			harness.Check(s, "the node", es[1].Node, s.Node(2).Addr())
+			s.Says(es[0].Err, "timeout 1s")
+			if d := es[1].Down; d < 4*time.Second || d > 5*time.Second {
+				s.Errorf("down for %v, want some 4s", d)
+			}
+		}},
+		{"a node is quarantined", 3, redlock.Options{RestartGuard: 10 * time.Second}, func(s *stage, l *redlock.Locker) {
+			s.Take(l, ttl).LeaveToExpire()
+			s.Node(0).Restart(false)
+			s.Reconnect(l)
+			for range 3 {
+				time.Sleep(4 * time.Second)
+				s.Take(l, ttl).LeaveToExpire()
+			}
+		}, nil, func(s *stage, es []redlock.Event) {
+			es = slices.DeleteFunc(es, func(e redlock.Event) bool { return e.Node != s.Node(0).Addr() })
+			var kinds []redlock.EventKind
+			for _, e := range es {
+				kinds = append(kinds, e.Kind)
+			}
+			at := slices.Index(kinds, redlock.EventNodeQuarantined)
+			if at < 0 || len(es) != at+2 || es[at+1].Kind != redlock.EventNodeUp {
+				s.Fatalf("got %v, want a quarantine and its end", kinds)
+			}
+			s.Says(es[at].Err, "quarantined ")
+			if es[at+1].Down < 3*time.Second {
+				s.Errorf("quarantined for %v, want some 4s", es[at+1].Down)
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onStage(t, c.nodes, func(s *stage) {
+				var seen harness.Observer
+				c.opt.Trace = seen.Trace()
+				var l *redlock.Locker
+				c.opt.Trace.Event = func(e redlock.Event) {
+					if l != nil && !seam.Unlocked(l) {
+						t.Errorf("%v is told under a mutex", e.Kind)
+					}
+					seen.Trace().Event(e)
+				}
+				l = s.Locker(c.opt)
+				c.do(s, l)
+				time.Sleep(10 * time.Millisecond)
+				es := seen.Events()
+				var kinds []redlock.EventKind
+				for _, e := range es {
+					if kinds = append(kinds, e.Kind); e.Kind != redlock.EventHealed && (e.Lock == nil) == (e.Node == "") {
+						t.Errorf("%v: got the lock %v and the node %q, want one of them", e.Kind, e.Lock, e.Node)
+					}
+				}
+				if c.want != nil && !slices.Equal(kinds, c.want) {
+					t.Fatalf("got %v, want %v", kinds, c.want)
+				}
+				if c.check != nil {
+					c.check(s, es)
+				}
+			})
+		})
+	}
+}
+
+// One server under two names.
+func TestADuplicateNodeIsAnEvent(t *testing.T) {
+	onStage(t, 2, func(s *stage) {
+		var seen harness.Observer
+		nodes := s.Cluster.Nodes()
+		l := s.Cold(redlock.Options{Trace: seen.Trace()}, nil, append(nodes, s.Cluster.Nodes()[1]))
+		l.Inspect(s.Ctx, job)
+		es := seen.Events(redlock.EventNodeDuplicate)
+		if len(es) != 1 {
+			t.Fatalf("got %v, want one", seen.Events())
+		}
+		s.Says(es[0].Err, "same server as "+s.Node(1).Addr())
+	})
+}
+
+// near fails the test unless got is want, but for a few round trips.
+func (s *stage) near(what string, got, want time.Duration) {
+	s.Helper()
+	if d := got - want; d < -5*time.Millisecond || d > 5*time.Millisecond {
+		s.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}

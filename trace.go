@@ -1,0 +1,196 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+)
+
+// A Trace is a set of functions that a Locker calls as it works, for traces, metrics and
+// logs. Any of them may be nil.
+//
+// Start, Round and End follow the calls of the API: TryAcquire, Acquire, Run, Adopt and
+// Inspect of the Locker, Extend and Release of its locks. Calls that send nothing because
+// their arguments are invalid or their result is known are not traced. Run makes the calls
+// Acquire and Release of its own, below the context of its Start. Event reports what no
+// single caller waits for.
+//
+// The functions are called from many goroutines, must not block, and must not call the
+// Locker or its Locks, except for methods of a Lock that only report: Key, Value, Fence,
+// Until, Valid and String. None of them is called while the library holds a mutex.
+//
+// A panic in Start, in End, or in a Round of a call that waits for it (OpAcquire, OpRaise,
+// OpAdopt, OpLook, OpInspect) reaches the caller, and what the call has acquired is undone.
+// All else is reported where it happens, mostly on goroutines of the Locker, where a panic
+// ends the process as on any goroutine.
+type Trace struct {
+	// Start is called when a call begins, before anything is sent. The call's Rounds and
+	// its End get the values of the context that Start returns, and so does the function
+	// that Run calls. A nil context, and the deadline and cancellation of the one returned,
+	// are ignored: the caller's ctx alone ends a call.
+	Start func(ctx context.Context, call Call) context.Context
+
+	// Round is called after every round. The context has the values of the call that asked
+	// for it, or is the background context if nobody waits for the round: renewals by
+	// KeepAlive, rollbacks, and releases by Close.
+	Round func(ctx context.Context, round Round)
+
+	// End is called once for each call of Start, or without Start where that is nil, before
+	// the call returns. If a panic ends the call, err is ErrPanicked.
+	End func(ctx context.Context, call Call, err error)
+
+	// Event is called after what it reports has happened.
+	Event func(event Event)
+}
+
+// A Call is a call of the API, as Trace gets it.
+type Call struct {
+	Method string        // its name, such as "Acquire"
+	Key    string        // without Options.KeyPrefix
+	TTL    time.Duration // of an acquisition, else 0
+	Start  time.Time
+	Lock   *Lock // of Extend and Release; in End also the lock that was acquired, if any
+
+	// Only in End.
+	Took     time.Duration // from Start; of Acquire, this is the wait
+	Ahead    int           // Acquire: callers of this Locker that were before this one in the queue when it joined
+	Attempts int           // acquisitions: how often this call tried
+	Looks    int           // Acquire: how often it asked whether the lock is still held
+}
+
+// ErrPanicked is the error that Trace.End gets for a call that a panic has ended.
+var ErrPanicked = errors.New("redlock: the call ended by a panic")
+
+// An EventKind says what an Event reports.
+type EventKind uint8
+
+const (
+	// Of a lock. Each lock that was acquired ends with one of EventLost, EventReleased and
+	// EventLeft, unless nobody looks at it after it has expired. Err of EventRenewed and
+	// EventReleased is nil or what Extend or Release returns.
+	EventRenewed  EventKind = iota + 1 // an extension was decided, by KeepAlive or Extend; if Err is nil, Until has moved
+	EventHealed                        // Node had forgotten the lock and stores it again
+	EventLost                          // the loss was signalled; Err is a *QuorumError
+	EventReleased                      // the first release was decided, by Release, Run or Close
+	EventLeft                          // LeaveToExpire abandoned the lock
+
+	// Of a node.
+	EventNodeDown        // it is not used until it replies to a PING; Err says why
+	EventNodeQuarantined // with Options.RestartGuard, it grants nothing for a while; Err says for how long
+	EventNodeUp          // it is used again, or its quarantine has ended
+	EventNodeDuplicate   // it is the same server as another node and has no vote; Err names that one
+)
+
+func (k EventKind) String() string {
+	names := [...]string{"", "renewed", "healed", "lost", "released", "left", "node down", "node quarantined", "node up", "node duplicate"}
+	if int(k) < len(names) && k > 0 {
+		return names[k]
+	}
+	return "event(" + strconv.Itoa(int(k)) + ")"
+}
+
+// An Event is something that happened to a lock or to a node.
+type Event struct {
+	Kind EventKind
+	Lock *Lock  // nil if it is about a node
+	Node string // as in Vote.Node; "" if it is about a lock alone
+	Err  error
+	Held time.Duration // EventLost, EventReleased, EventLeft: since the acquisition began
+	Left time.Duration // the same: how much of the validity was left; not positive after Until. EventRenewed: how much was left when the extension was decided
+	Down time.Duration // EventNodeUp: how long the node was down or quarantined
+}
+
+// A tracedCall is a call between Start and End. A nil one is not traced.
+type tracedCall struct {
+	l    *Locker
+	ctx  context.Context
+	call Call
+}
+
+// traceCall calls Trace.Start. It returns the context for the rest of the call, and the call
+// for end, which the caller defers before anything else, so that it runs last.
+func (l *Locker) traceCall(ctx context.Context, method, key string, ttl time.Duration, k *Lock) (context.Context, *tracedCall) {
+	if l.opt.Trace.Start == nil && l.opt.Trace.End == nil {
+		return ctx, nil
+	}
+	c := &tracedCall{l: l, ctx: ctx, call: Call{Method: method, Key: key, TTL: ttl, Start: time.Now(), Lock: k}}
+	if l.opt.Trace.Start != nil {
+		if traced := l.opt.Trace.Start(ctx, c.call); traced != nil {
+			c.ctx = tracedCtx{ctx, traced}
+		}
+	}
+	return c.ctx, c
+}
+
+// A tracedCtx ends with the caller's context and has the values of the tracer's.
+type tracedCtx struct {
+	context.Context
+	values context.Context
+}
+
+func (c tracedCtx) Value(key any) any { return c.values.Value(key) }
+
+// end calls Trace.End. e is nil, or has the progress of an acquisition. If End panics, the
+// lock that the call has acquired is released: nobody else would.
+func (c *tracedCall) end(k *Lock, e *acquireCall, err error) {
+	if c == nil || c.l.opt.Trace.End == nil {
+		return
+	}
+	call := c.call
+	call.Took = time.Since(call.Start)
+	if e != nil {
+		call.Ahead, call.Attempts, call.Looks = e.ahead, e.attempt, e.looks
+	}
+	returned := false
+	if k != nil {
+		call.Lock = k
+		defer func() {
+			if !returned && c.call.Lock == nil {
+				k.beginRelease(context.Background(), nil)
+			}
+		}()
+	}
+	c.l.opt.Trace.End(c.ctx, call, err)
+	returned = true
+}
+
+// observe reports a decided round. ctx has the values of the call that waits for it.
+func (l *Locker) observe(ctx context.Context, b *quorumCall, e *acquireCall) {
+	if l.opt.Trace.Round != nil {
+		l.opt.Trace.Round(ctx, l.round(b, e))
+	}
+}
+
+// event reports an event. No mutex may be held.
+func (l *Locker) event(e Event) {
+	if l.opt.Trace.Event != nil {
+		l.opt.Trace.Event(e)
+	}
+}
+
+// ending returns the event that reports the end of a lock, the first time. After that it
+// returns one without a kind. Needs k.mu.
+func (k *Lock) ending(kind EventKind, err error) Event {
+	if k.endReported || k.l.opt.Trace.Event == nil {
+		return Event{}
+	}
+	k.endReported = true
+	now := k.l.now()
+	return Event{Kind: kind, Lock: k, Err: err, Held: now.at.Sub(k.start.at) + k.renewed, Left: k.remaining(now)}
+}
+
+// reportEnd reports the end of a lock, unless it was reported before.
+func (l *Locker) reportEnd(e Event) {
+	if e.Kind != 0 {
+		l.event(e)
+	}
+}
+
+// nodeEvent reports what a lane has noticed.
+func (l *Locker) nodeEvent(n lane.News) {
+	kind := map[lane.NewsKind]EventKind{lane.Down: EventNodeDown, lane.Up: EventNodeUp, lane.Quarantined: EventNodeQuarantined, lane.Duplicate: EventNodeDuplicate}[n.Kind]
+	l.event(Event{Kind: kind, Node: n.Lane.Name, Err: n.Err, Down: n.For})
+}
