@@ -334,8 +334,8 @@ func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorumCall, propo
 		}
 	}
 	l.observe(ctx, b, e) // while there is no lock yet: whoever panics here never gets it
-	if err == nil {
-		err = l.servers.Duplicates()
+	if duplicates := l.servers.Duplicates(); duplicates != nil {
+		err = duplicates // whatever the votes: no later attempt can succeed
 	}
 	if err != nil {
 		return nil, err
