@@ -12,7 +12,8 @@ import (
 // no goroutine of its own: the lanes cast the votes as the replies come in, and the
 // goroutine of the deciding vote runs what follows from it.
 type quorumCall struct {
-	// The question. It does not change after it is sent.
+	// The question, and what follows from votes. Set before it is sent and constant from then
+	// on; send alone resets previous. There is exactly one call per node.
 	l     *Locker
 	op    Op
 	name  *wire.LockKey
@@ -31,19 +32,25 @@ type quorumCall struct {
 	cleanup     bool        // later questions for the key follow it; the Locker remembers it until it is finished
 	previous    *quorumCall // the clean-up of the key that it follows; nil if there is none, or once it is sent
 
-	// Guarded by mu. tally counts each call once; over is set once, when decided(tally)
-	// first holds or the caller gives up, and the votes after that are late.
+	then func()             // called once, by the deciding vote, with no lock held
+	late func(c *lane.Call) // called for each later vote
+
+	// The count. Guarded by mu. tally counts each call once, and the other two what it does.
 	mu        sync.Mutex
 	tally     tally
 	permanent int   // unknown votes with errors that do not heal with time
 	score     int64 // the highest fence register seen
-	over      bool  // decided, or abandoned
-	took      time.Duration
-	open      int                // unfinished calls, heals included
-	done      chan struct{}      // closed when over is set
-	then      func()             // called by the deciding vote
-	late      func(c *lane.Call) // called for each later vote
-	lock      *Lock              // whose last quorum call this is
+
+	// The end of the count. Guarded by mu. over is set once, when decided(tally) first holds
+	// or the caller gives up; took does not change after that, and later votes are late.
+	over bool
+	took time.Duration
+	done chan struct{} // closed when over is set
+
+	// The end of the calls. Guarded by mu. open only falls to 0 once, since a heal begins
+	// while the call that it follows is open; then the lock and the Locker forget b.
+	open int   // unfinished calls, heals included
+	lock *Lock // whose last quorum call this is
 }
 
 // newQuorumCall makes a quorum call that is not sent yet. The nodes have the patience for

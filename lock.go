@@ -15,16 +15,18 @@ import (
 // return it acquired; its zero value is not usable, and it is never acquired again. Its
 // methods may be called from any number of goroutines.
 type Lock struct {
+	// What was acquired. Constant, but for entry, which the Locker's mu guards.
 	l     *Locker
 	name  *wire.LockKey
 	value string
 	fence int64
 	ttl   time.Duration
-	entry heldEntry // in the Locker's list; guarded by the Locker's mu
+	entry heldEntry // in the Locker's list
 
 	mu sync.Mutex // guards all below
 
-	// Until is start plus valid. It only moves forward, and only while the lock is held.
+	// Until is start plus valid. It only moves forward, and only while the lock is held. state
+	// only moves forward, too.
 	start instant
 	valid time.Duration
 	state lockState

@@ -19,6 +19,7 @@ import (
 // The methods of a Locker and of a Lock panic for programming errors: a nil ctx, a
 // nil fn, or a Locker or a Lock that this package did not return.
 type Locker struct {
+	// Set by New and constant from then on. Each part has a mutex of its own, if it needs one.
 	opt       Options
 	lanes     []*lane.Lane
 	servers   lane.Servers
@@ -30,18 +31,23 @@ type Locker struct {
 	guard     *wire.Guard // nil without Options.RestartGuard
 	owned     []io.Closer // the clients that Open made
 
-	closing chan struct{}  // closed by Close
+	// The end. closing is closed once, with closed set under mu; from then on busy only falls.
+	closing chan struct{}
 	busy    sync.WaitGroup // calls that may yet send something
 
-	// Guarded by mu. Maps are indexed by the full key unless they say otherwise.
-	mu             sync.Mutex
-	closed         bool
-	held           heldList
-	cleanups       map[string]*quorumCall // the last clean-up of a key; it finishes after those before it (newCleanup)
-	restores       map[string]*quorumCall // the last of these that undoes a failed adoption
-	adoptions      map[string]*adoption   // in progress, by the value that they replace
-	registersAhead map[string]int64       // registers ahead of our clock (registerAhead)
-	numAhead       atomic.Int32           // len(registersAhead), also read without mu
+	// What is on the nodes or on its way there. Guarded by mu. Once closed is set, held does
+	// not grow. An entry of a map, by the full key unless it says otherwise, is removed when
+	// what it names is finished.
+	mu        sync.Mutex
+	closed    bool
+	held      heldList
+	cleanups  map[string]*quorumCall // the last clean-up of a key; it finishes after those before it (newCleanup)
+	restores  map[string]*quorumCall // the last of these that undoes a failed adoption
+	adoptions map[string]*adoption   // in progress, by the value that they replace
+
+	// Hints for proposals, at most maxRegistersAhead. Guarded by mu.
+	registersAhead map[string]int64 // registers ahead of our clock (registerAhead)
+	numAhead       atomic.Int32     // len(registersAhead), also read without mu
 }
 
 // New returns a Locker over the nodes, each an independent master. Votes in errors and

@@ -86,8 +86,8 @@
 // # Locks
 //
 // Locks are taken in this order: a Lock's mutex; the Locker's or a lane's mutex; a
-// quorum call's mutex or that of Servers. That of Registers comes before a quorum
-// call's and is never held with another. A lane's mutex guards its fields, and
+// quorum call's mutex or that of Servers. That of Registers is taken with no
+// other held, and before a quorum call's. A lane's mutex guards its fields, and
 // the fields of its calls except those that the Voter owns. No client method runs under
 // it. Votes are cast with no lock held, because a vote may decide a round and ask the
 // next question, of this lane or another: functions that finish calls return them as
