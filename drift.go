@@ -180,6 +180,13 @@ func renewAfter(window time.Duration, u float64) time.Duration {
 	return pause - time.Duration(float64(pause)*renewJitter*u)
 }
 
+// firstRenewAfter returns the pause before the first renewal: half to all of a later one, so
+// that locks that were acquired together are not renewed together from then on.
+func firstRenewAfter(window time.Duration, u float64) time.Duration {
+	pause := window / renewalsPerValidity
+	return pause - time.Duration(float64(pause)*u/2)
+}
+
 // renewAgainAfter returns the pause after a renewal that got no quorum: a quarter of the
 // rest of the window, so that several more fit, and at least a millisecond.
 func renewAgainAfter(left time.Duration, u float64) time.Duration {

@@ -260,6 +260,11 @@ func TestRenewalsAreSpreadBelowAThirdOfTheTTL(t *testing.T) {
 			t.Fatalf("renewAfter(%v, %v): got %v, want at most %v and at most a tenth less", ttl, u, got, third)
 		}
 	})
+	for u, want := range map[float64]time.Duration{0: 10 * time.Second, 0.5: 7500 * time.Millisecond, 1: 5 * time.Second} {
+		if got := firstRenewAfter(30*time.Second, u); got != want {
+			t.Errorf("firstRenewAfter(30s, %v): got %v, want %v", u, got, want)
+		}
+	}
 	if got := renewAfter(30*time.Second, 0); got != 10*time.Second {
 		t.Errorf("renewAfter(30s, 0): got %v, want 10s", got)
 	}

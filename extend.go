@@ -206,7 +206,8 @@ func (vs keepAliveCtxs) cancel(cause error) {
 }
 
 // KeepAlive renews the lock at a third of its validity, less Options.Grace, until stop is
-// called, ctx is done, or the lock is released or lost. A renewal that too few nodes
+// called, ctx is done, or the lock is released or lost. The first renewal comes earlier, at
+// a random half to all of that time. A renewal that too few nodes
 // answer is repeated while the lock is valid. stop ends the renewal, not the lock, and may
 // be called more than once. Locks are kept alive by timers, not by goroutines of their own.
 //
@@ -252,7 +253,7 @@ func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop contex
 		k.keepAlives = append(k.keepAlives, v)
 		if len(k.keepAlives) == 1 {
 			gone := now.since(k.start)
-			k.renew = restart(k.renew, renewAfter(k.window(), k.l.rand.float())-gone, k.renewNow)
+			k.renew = restart(k.renew, firstRenewAfter(k.window(), k.l.rand.float())-gone, k.renewNow)
 			k.loss = restart(k.loss, k.remaining(now)-noticeOf(k.valid, k.l.opt.Grace), k.checkLoss)
 		}
 	}

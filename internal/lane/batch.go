@@ -52,7 +52,9 @@ func (ln *Lane) sendLoop() {
 		took := time.Since(b.sent)
 
 		ln.mu.Lock()
+		ln.clock = time.Now()
 		ready := ln.complete(b, info, err, took)
+		ln.clock = time.Time{}
 		ln.mu.Unlock()
 		deliver(ready)
 		ln.tell()

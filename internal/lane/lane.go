@@ -76,6 +76,7 @@ type Lane struct {
 	rtt     time.Duration // recent minimum of the round trip; 0: not measured yet
 	timer   *time.Timer
 	timerAt time.Time // when the timer fires; zero: it is not set
+	clock   time.Time // the time for all calls of a batch that is being completed; zero: read it
 
 	// What is known of the server.
 	identified bool            // the server answered INFO and is no replica
@@ -210,4 +211,13 @@ func (ln *Lane) InheritOwed(c, earlier *Call) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	c.owed = earlier.owed
+}
+
+// now returns the time: while a batch is completed, that of its end, for all of its calls.
+// It needs ln.mu.
+func (ln *Lane) now() time.Time {
+	if ln.clock.IsZero() {
+		return time.Now()
+	}
+	return ln.clock
 }

@@ -1,8 +1,6 @@
 package lane
 
 import (
-	"time"
-
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -71,7 +69,7 @@ func (ln *Lane) submit(c *Call, ready []*Call) []*Call {
 	}
 	c.phase = queued
 	c.plainSet = ln.plainSet && c.Question.Kind == wire.AskAcquire && c.Question.Script == nil
-	now := time.Now()
+	now := ln.now()
 	c.deadline = now.Add(c.Question.Patience.With(ln.rtt))
 	ln.armTimer(now, c.deadline)
 	ln.queue = append(ln.queue, c)
@@ -89,7 +87,7 @@ func (ln *Lane) finish(c *Call, rep wire.Reply, ready []*Call) []*Call {
 	c.phase = finished
 	c.Reply = rep
 	if c.Voter != nil {
-		c.Took = time.Since(c.Voter.Began())
+		c.Took = ln.now().Sub(c.Voter.Began())
 	}
 	c.Residue = c.Residue.Settle(c.Question, &c.Reply)
 	if c.Question.Kind.Cleans() && c.hasWork() && ln.duplicate == nil {
