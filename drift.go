@@ -115,6 +115,12 @@ func smallestTTL(configured time.Duration, drift float64) time.Duration {
 	})
 }
 
+// ttlFor returns the smallest ttl with at least this validity, in whole milliseconds, or one
+// above wire.MaxTTL if there is none up to there.
+func ttlFor(valid time.Duration, drift float64) time.Duration {
+	return smallest(func(ttl time.Duration) bool { return validity(ttl, drift) >= valid })
+}
+
 // smallest returns the smallest duration that fits, in whole milliseconds, or one above
 // wire.MaxTTL if there is none up to there. All durations above one that fits must fit.
 func smallest(fits func(time.Duration) bool) time.Duration {

@@ -267,23 +267,25 @@ func Example_oncePerInterval() {
 	defer stop()
 	ctx := context.Background()
 
-	runOncePer := func(interval time.Duration, l *redlock.Locker, job string, run func(ctx context.Context, fence int64) error) error {
-		lock, err := l.TryAcquire(ctx, "cron/"+job, interval*9/10) // expires before the next tick
+	tick, interval := time.Now(), time.Hour
+	runOncePer := func(l *redlock.Locker, job string, run func(ctx context.Context, fence int64) error) error {
+		err := l.Run(ctx, "cron/"+job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			if err := run(ctx, lock.Fence()); err != nil {
+				return err
+			}
+			return lock.LeaveUntil(ctx, tick.Add(interval/2)) // in place of Release
+		}, redlock.WithWait(0))
 		if errors.Is(err, redlock.ErrHeld) {
 			return nil // it runs elsewhere, or has run
 		}
-		if err != nil {
-			return err
-		}
-		lock.LeaveToExpire() // in place of Release: Close does not release it either
-		return run(ctx, lock.Fence())
+		return err
 	}
 	report := func(ctx context.Context, fence int64) error {
 		fmt.Println("report sent")
 		return nil
 	}
 	for _, l := range []*redlock.Locker{web1, web2, web1} {
-		if err := runOncePer(time.Hour, l, "report", report); err != nil {
+		if err := runOncePer(l, "report", report); err != nil {
 			fmt.Println(err)
 		}
 	}

@@ -10,9 +10,10 @@ import (
 
 // An extending is an extension in progress; a lock has at most one.
 type extending struct {
-	b    *quorumCall
-	done chan struct{}
-	err  error // once done
+	b     *quorumCall
+	leave bool // it is LeaveUntil's: with its result the lock is given up
+	done  chan struct{}
+	err   error // once done
 }
 
 // A failedExtension records an extension that did not renew the lock.
@@ -46,7 +47,7 @@ func (k *Lock) Extend(ctx context.Context) (err error) {
 		if ctx.Err() != nil {
 			return k.l.ended(ctx, &acquireCall{op: OpExtend, name: k.name, began: k.l.now()})
 		}
-		x, mine, err := k.beginExtend(ctx, nil)
+		x, mine, err := k.beginExtend(ctx, time.Time{}, nil)
 		if err != nil {
 			return err
 		}
@@ -66,7 +67,10 @@ func (k *Lock) Extend(ctx context.Context) (err error) {
 // beginExtend sends an extension and calls then with its result. If one is in progress,
 // it returns that one instead, mine is false, and then is not called. ctx is only for
 // Trace.Round.
-func (k *Lock) beginExtend(ctx context.Context, then func(error)) (x *extending, mine bool, err error) {
+//
+// Unless leave is zero, the extension is as long as the key is to stay until then, and the
+// lock is given up: with the result, or at once if it needs no extension. x is nil then.
+func (k *Lock) beginExtend(ctx context.Context, leave time.Time, then func(error)) (x *extending, mine bool, err error) {
 	if !k.l.begin() {
 		return nil, false, ErrClosed
 	}
@@ -77,10 +81,12 @@ func (k *Lock) beginExtend(ctx context.Context, then func(error)) (x *extending,
 		return k.ext, false, nil
 	}
 	now := k.l.now()
+	ttl := k.ttl
 	var after func()
 	switch {
 	case k.state == stateLost || k.state == stateReleased && k.result != nil:
 		err = k.result
+	case k.state != stateHeld && k.abandoned && k.stays(leave):
 	case k.state != stateHeld:
 		err = &QuorumError{Round: Round{Op: OpExtend, Key: k.name.Key}, Err: ErrLost, hint: "it was released"}
 	case k.remaining(now) <= 0:
@@ -88,17 +94,25 @@ func (k *Lock) beginExtend(ctx context.Context, then func(error)) (x *extending,
 		err = k.result
 	case k.lossTold != nil:
 		err = k.lossTold
+		if !leave.IsZero() {
+			after = k.leave()
+		}
+	case k.stays(leave):
+		after = k.leave()
+	case !leave.IsZero():
+		ttl, err = k.ttlUntil(leave, now)
 	}
-	if err != nil {
+	if err != nil || k.state != stateHeld {
 		k.mu.Unlock()
 		if after != nil {
 			after()
 		}
 		return nil, false, err
 	}
-	b := k.l.newQuorumCall(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, k.ttl, k.fence), now, func(t tally) bool { return t.extension() != extendPending })
+	b := k.l.newQuorumCall(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, ttl, k.fence), now, func(t tally) bool { return t.extension() != extendPending })
+	b.q.Patience = k.l.patience(k.ttl)
 	b.inherit(&k.left)
-	x = &extending{b: b, done: make(chan struct{})}
+	x = &extending{b: b, leave: !leave.IsZero(), done: make(chan struct{})}
 	b.then = func() { k.extended(context.Background(), x, then) }
 	if k.l.opt.Trace.Round != nil {
 		b.then = func() { k.extended(ctx, x, then) }
@@ -140,7 +154,7 @@ func (k *Lock) extended(ctx context.Context, x *extending, then func(error)) {
 		x.err = k.lossTold // too late: the contexts have ended
 	case t.extension() == extended:
 		k.renewed += b.start.at.Sub(k.start.at)
-		k.start, k.valid = b.start, validity(k.ttl, k.l.opt.Drift) // later than before, since b began later
+		k.start, k.valid = b.start, validity(b.q.TTL, k.l.opt.Drift) // later than before, since b began later
 		k.failed = failedExtension{}
 	case t.extension() == extensionLost:
 		after = k.lose(b)
@@ -149,6 +163,12 @@ func (k *Lock) extended(ctx context.Context, x *extending, then func(error)) {
 		k.failed = failedExtension{b, "got no majority"}
 		until := k.start.at.Add(k.valid)
 		x.err = &QuorumError{Round: b.round(), Err: ErrNoQuorum, hint: "still held until " + until.Format("15:04:05.000")}
+		if x.leave {
+			x.err.(*QuorumError).hint = "left: a majority keeps it until " + until.Format("15:04:05.000") + ", perhaps no longer"
+		}
+	}
+	if x.leave && k.state == stateHeld {
+		after = k.leave()
 	}
 	k.ext = nil
 	k.mu.Unlock()
@@ -325,7 +345,7 @@ func (k *Lock) renewNow() {
 	if k.dropKeepAlives() == 0 {
 		return
 	}
-	_, mine, err := k.beginExtend(context.Background(), k.renewAgain)
+	_, mine, err := k.beginExtend(context.Background(), time.Time{}, k.renewAgain)
 	if err == nil && !mine { // the holder's own Extend is under way
 		k.renewIn(k.again)
 	}

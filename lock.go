@@ -51,7 +51,7 @@ type Lock struct {
 	release        *quorumCall // the last release, in progress or decided
 	releasedInTime bool        // the first release was sent before Until; set with release
 	quiet          bool        // the release notifies nobody: the lock was handed to a local waiter
-	abandoned      bool        // LeaveToExpire ended it while it was held
+	abandoned      bool        // LeaveUntil ended it while it was held
 	result         error       // of the release or the loss, once final
 
 	// lossTold is the loss with which KeepAlive's contexts ended. With Options.Grace
@@ -94,6 +94,15 @@ func (k *Lock) Fence() int64 { return k.acquired().fence }
 // String returns the key and the fence of the lock, and not its value, which is a secret.
 func (k *Lock) String() string {
 	return fmt.Sprintf("lock %q, fence %d", wire.Clip(k.Key()), k.Fence())
+}
+
+// Acquired returns the time, on the monotonic clock, just before the attempt that acquired the
+// lock sent its first request. Until counts from there, and after an extension from just
+// before that sent its first request.
+func (k *Lock) Acquired() time.Time {
+	k.acquired().mu.Lock()
+	defer k.mu.Unlock()
+	return k.start.at.Add(-k.renewed)
 }
 
 // Until returns the time, on the monotonic clock, from which the lock must no longer be
@@ -226,7 +235,7 @@ func (k *Lock) tellLoss(q *QuorumError) (after func()) {
 	}
 }
 
-// kept reports whether the lock is held, or was until LeaveToExpire, and no loss was
+// kept reports whether the lock is held, or was until LeaveUntil, and no loss was
 // signalled.
 func (k *Lock) kept() bool {
 	k.mu.Lock()

@@ -136,9 +136,9 @@ func (l *Locker) made() {
 // ignores a release that too few nodes answered: fn's work was done under the lock, and
 // the remaining keys expire.
 //
-// If fn calls lock.LeaveToExpire while the lock is held, fn's context ends, and Run does
-// not release the lock and counts it as held to the end. The lock then protects fn until
-// the Until that it had, and nothing signals the end of that time.
+// If fn calls lock.LeaveUntil while the lock is held, fn's context ends, and Run does not
+// release the lock and counts it as held to the end. The lock then protects fn until its
+// Until, and nothing signals the end of that time.
 func (l *Locker) Run(ctx context.Context, key string, ttl time.Duration, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) (err error) {
 	if fn == nil {
 		panic("redlock: Run with a nil fn")

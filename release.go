@@ -176,35 +176,3 @@ func (k *Lock) unreleased(b *quorumCall) (hint string) {
 	}
 	return hint
 }
-
-// LeaveToExpire abandons the lock without releasing it: the key stays on the nodes until
-// its ttl ends, and Close does not release it either. Use it for jobs that may run once
-// per interval, with the interval as the ttl.
-//
-// KeepAlive's contexts end, Valid becomes false, and Release returns nil and sends
-// nothing. A Run whose fn calls LeaveToExpire counts the lock as held to the end. If the
-// lock was released or lost before, LeaveToExpire does nothing. If it is past its Until,
-// it is lost, and Release returns ErrLost.
-func (k *Lock) LeaveToExpire() {
-	if k.acquired().l.begin() {
-		defer k.l.end()
-	}
-	k.mu.Lock()
-	if k.state != stateHeld {
-		k.mu.Unlock()
-		return
-	}
-	if k.remaining(k.l.now()) <= 0 {
-		after := k.lose(nil)
-		k.mu.Unlock()
-		after()
-		return
-	}
-	k.state, k.abandoned = stateReleased, true
-	ended, left := k.endKeepAlives(), k.ending(EventLeft, nil)
-	k.mu.Unlock()
-	k.l.removeHeld(k)
-	ended.cancel(nil)
-	k.setRegisterTTL() // since no release will
-	k.l.reportEnd(left)
-}

@@ -13,7 +13,7 @@ import (
 // logs. Any of them may be nil.
 //
 // Start, Round and End follow the calls of the API: TryAcquire, Acquire, Run, Adopt and
-// Inspect of the Locker, Extend and Release of its locks. Calls that send nothing because
+// Inspect of the Locker, Extend, Release and LeaveUntil of its locks. Calls that send nothing because
 // their arguments are invalid or their result is known are not traced. Run makes the calls
 // Acquire and Release of its own, below the context of its Start. Event reports what no
 // single caller waits for.
@@ -52,7 +52,7 @@ type Call struct {
 	Key    string        // without Options.KeyPrefix
 	TTL    time.Duration // of an acquisition, else 0
 	Start  time.Time
-	Lock   *Lock // of Extend and Release; in End also the lock that was acquired, if any
+	Lock   *Lock // of a call of its methods; in End also the lock that was acquired, if any
 
 	// Only in End.
 	Took     time.Duration // from Start; of Acquire, this is the wait
@@ -75,7 +75,7 @@ const (
 	EventHealed                        // Node had forgotten the lock and stores it again
 	EventLost                          // the loss was signalled; Err is a *QuorumError
 	EventReleased                      // the first release was decided, by Release, Run or Close
-	EventLeft                          // LeaveToExpire abandoned the lock
+	EventLeft                          // LeaveUntil abandoned the lock
 
 	// Of a node.
 	EventNodeDown        // it is not used until it replies to a PING; Err says why

@@ -1,7 +1,8 @@
 // Cron runs a job once per interval, although three schedulers tick. The lock is
-// not released after the run. It expires shortly before the next tick, so that a
-// late scheduler cannot acquire it. The lock cannot promise a single run over any
-// restart and any pause; the table can, since it remembers the last interval.
+// not released after the run: it stays until the middle of the interval, so that a
+// late scheduler cannot acquire it, and is free at the next tick. The lock cannot
+// promise a single run over any restart and any pause; the table can, since it
+// remembers the last interval.
 package main
 
 import (
@@ -23,23 +24,22 @@ INSERT INTO jobs VALUES ('report', 0, 0);`
 // once runs the job for the interval of tick, unless it ran already. It reports
 // whether it did.
 func once(ctx context.Context, l *redlock.Locker, db *sql.DB, job string, interval time.Duration, tick time.Time, run func(ctx context.Context) error) (ran bool, err error) {
-	// There is one key for all intervals, so that fences grow from one to the next.
-	// Nine tenths, so that it has expired at the next tick on a node whose clock is slow, too.
-	lock, err := l.TryAcquire(ctx, "cron/"+job, interval*9/10)
+	// There is one key for all intervals, so that fences grow from one to the next. The ttl
+	// is at most half an interval, since LeaveUntil never shortens it.
+	err = l.Run(ctx, "cron/"+job, min(interval/2, 10*time.Second), func(ctx context.Context, lock *redlock.Lock) error {
+		var err error
+		if ran, err = claim(ctx, db, job, tick.Truncate(interval).UnixNano(), lock.Fence()); ran {
+			err = run(ctx)
+		}
+		// In place of Release: the key stays until the middle of the interval, even if this
+		// scheduler is shut down. A job that takes longer than that leaves nobody to keep
+		// out: then the lock is released, and the next tick finds it free.
+		return errors.Join(err, lock.LeaveUntil(ctx, tick.Add(interval/2)))
+	}, redlock.WithWait(0))
 	if errors.Is(err, redlock.ErrHeld) {
-		return false, nil // the job is running elsewhere, or has run
+		err = nil // the job is running elsewhere, or has run
 	}
-	if err != nil {
-		return false, err
-	}
-	// LeaveToExpire replaces Release: the key stays until its TTL expires, even if this
-	// scheduler is shut down. A job that may take longer than the interval needs a
-	// KeepAlive, and LeaveToExpire after it.
-	lock.LeaveToExpire()
-	if ok, err := claim(ctx, db, job, tick.Truncate(interval).UnixNano(), lock.Fence()); !ok || err != nil {
-		return false, err
-	}
-	return true, run(ctx)
+	return ran, err
 }
 
 // claim books the interval before the run, so that the job runs at most once. A job
@@ -64,7 +64,7 @@ func main() {
 	})
 }
 
-// schedule has three schedulers tick for a number of intervals.
+// schedule has three schedulers tick for a number of intervals, 30 ms apart.
 func schedule(ctx context.Context, env *setup.Env, interval time.Duration, intervals int, run func(ctx context.Context, scheduler string) error) error {
 	begin := time.Now().Truncate(interval).Add(interval)
 	lockers, err := env.Lockers("scheduler", 3)
@@ -78,7 +78,10 @@ func schedule(ctx context.Context, env *setup.Env, interval time.Duration, inter
 		wg.Go(func() {
 			for n := range intervals {
 				tick := begin.Add(time.Duration(n) * interval)
-				time.Sleep(time.Until(tick))
+				if time.Since(tick) > interval/4 {
+					continue // it has passed during the last run
+				}
+				time.Sleep(time.Until(tick) + time.Duration(i)*30*time.Millisecond)
 				_, err := once(ctx, l, env.DB, "report", interval, tick, func(ctx context.Context) error { return run(ctx, name) })
 				if err != nil {
 					errs[i] = err

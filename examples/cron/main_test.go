@@ -10,15 +10,30 @@ import (
 	"github.com/seed-ce352c9b/redlock/examples/internal/setup"
 )
 
+// Jobs that are shorter than the interval run at each tick. While a longer one runs, the
+// ticks of all schedulers pass, and it runs again at the first tick after its end.
 func TestOncePerInterval(t *testing.T) {
-	env := setup.Test(t, schema)
-	var runs atomic.Int32
-	err := schedule(t.Context(), env, time.Second, 2, func(context.Context, string) error {
-		runs.Add(1)
-		return nil
-	})
-	if got := runs.Load(); err != nil || got != 2 {
-		t.Errorf("got %d runs, %v, want 2: one per interval", got, err)
+	const interval = 1200 * time.Millisecond
+	for name, c := range map[string]struct {
+		took        time.Duration
+		ticks, runs int32
+	}{
+		"shorter": {interval / 10, 3, 3},
+		"longer":  {interval * 3 / 2, 3, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := setup.Test(t, schema)
+			var runs atomic.Int32
+			err := schedule(t.Context(), env, interval, int(c.ticks), func(context.Context, string) error {
+				runs.Add(1)
+				time.Sleep(c.took)
+				return nil
+			})
+			if got := runs.Load(); err != nil || got != c.runs {
+				t.Errorf("got %d runs at %d ticks, %v, want %d", got, c.ticks, err, c.runs)
+			}
+		})
 	}
 }
 
@@ -65,12 +80,12 @@ func TestOnceThoughTheLockIsGone(t *testing.T) {
 	}
 }
 
-// takeAway releases a lock that was left to expire.
+// takeAway releases a lock that was left.
 func takeAway(t *testing.T, l *redlock.Locker, key string) {
 	t.Helper()
 	s, err := l.Inspect(t.Context(), key)
 	if err != nil || !s.Held {
-		t.Fatalf("held: got %v, %v, want true: the lock was left to expire", s.Held, err)
+		t.Fatalf("held: got %v, %v, want true: the lock was left", s.Held, err)
 	}
 	k, err := l.Adopt(t.Context(), key, s.Value, time.Minute)
 	if err != nil {

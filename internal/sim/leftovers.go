@@ -105,7 +105,7 @@ func (w *world) eachKey(f func(node, key int, s stored)) {
 	}
 }
 
-// mayStay reports whether a value may remain: its process is gone and cannot clean up, its holder called LeaveToExpire, or it
+// mayStay reports whether a value may remain: its process is gone and cannot clean up, its holder called LeaveUntil, or it
 // was restored from a disk.
 func (w *world) mayStay(value string) bool {
 	w.mu.Lock()

@@ -646,4 +646,24 @@ var mutants = []mutant{
 		patches: []patch{{"line.go", "case r != nil && most > 0 && r.n >= most:", "case r != nil && most > 0 && r.n > most:"}},
 		test:    "TestMaxWaitersBoundsTheCallersOfEachKey",
 	},
+	{
+		name: "leave-usual-ttl", rule: "a lock that is left is extended by as much as the time needs", why: "its locks are left until their Until",
+		patches: []patch{{"extend.go", "ttl, err = k.ttlUntil(leave, now)", "_, err = k.ttlUntil(leave, now)"}},
+		test:    "TestLeaveUntilKeepsTheKeyUntilTheTime",
+	},
+	{
+		name: "leave-no-drift", rule: "and by the drift of that", why: "its locks are left until their Until",
+		patches: []patch{{"drift.go", "return validity(ttl, drift) >= valid })", "return validity(ttl, 0*drift) >= valid })"}},
+		test:    "TestLeaveUntilKeepsTheKeyUntilTheTime",
+	},
+	{
+		name: "leave-released", rule: "a lock is left, and not released, even if its extension has no majority", why: "its locks are left until their Until",
+		patches: []patch{{"extend.go", "if x.leave && k.state == stateHeld {", "if x.leave && x.err == nil && k.state == stateHeld {"}},
+		test:    "TestLeaveUntilWithoutAMajoritySaysWhatIsKnown",
+	},
+	{
+		name: "leave-unawaited", rule: "Close waits for a lock that is being left, instead of releasing it", why: "its locks are left until their Until",
+		patches: []patch{{"leave.go", "	defer k.l.end()\n	if !t.After", "	k.l.end()\n	if !t.After"}},
+		test:    "TestCloseDuringLeaveUntil",
+	},
 }

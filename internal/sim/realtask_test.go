@@ -44,7 +44,7 @@ func (w *realWorld) task(i int) {
 			w.mu.Lock()
 			k.Why = "left to expire"
 			w.mu.Unlock()
-			k.lock.LeaveToExpire()
+			k.lock.LeaveUntil(context.Background(), k.lock.Until())
 		}
 	case Adopt:
 		d.adopt()

@@ -372,7 +372,7 @@ func (w *realWorld) leftovers() {
 	w.gone("is not removed", settled, func(name string, left time.Duration, value string) bool {
 		return realIsLock(name) && !w.mayStay(value)
 	})
-	// What dead clients and LeaveToExpire have left: their longest ttl, and the time for which a server was stopped.
+	// What dead clients and LeaveUntil have left: their longest ttl, and the time for which a server was stopped.
 	const expired = 5 * time.Second
 	w.gone("has not expired", expired+w.tardy.worst(0, never), func(name string, left time.Duration, _ string) bool { return realIsLock(name) })
 	// The releases just now gave every register a ttl, and queue entries expire with theirs.
@@ -415,7 +415,7 @@ func (w *realWorld) gone(what string, limit time.Duration, bad func(name string,
 	}
 }
 
-// mayStay reports whether a value may remain: its process is gone, or its holder called LeaveToExpire.
+// mayStay reports whether a value may remain: its process is gone, or its holder called LeaveUntil.
 func (w *realWorld) mayStay(value string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -69,7 +69,7 @@ const (
 	Keep    Behaviour = "keep"    // KeepAlive
 	Within  Behaviour = "run"     // Run
 	Last    Behaviour = "last"    // holds until the last moment, writes just before and after Until, then releases
-	Leave   Behaviour = "leave"   // LeaveToExpire
+	Leave   Behaviour = "leave"   // LeaveUntil
 	Adopt   Behaviour = "adopt"   // adopts the lock of the current holder
 	Vulture Behaviour = "vulture" // tries to acquire at the holder's Until, to within a few nanoseconds
 	Cancel  Behaviour = "cancel"  // cancels its context in the middle of the acquisition
@@ -79,7 +79,7 @@ const (
 	Inspect Behaviour = "inspect"
 	Rush    Behaviour = "rush"  // several callers adopt the same value at once, in one Locker and in others
 	Join    Behaviour = "join"  // queues just before its own process releases the lock, and gives up at about that time
-	Quit    Behaviour = "quit"  // calls LeaveToExpire from within Run
+	Quit    Behaviour = "quit"  // calls LeaveUntil from within Run
 	Again   Behaviour = "again" // releases, and releases again after Until
 )
 

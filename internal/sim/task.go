@@ -47,7 +47,7 @@ func (w *world) task(i int) {
 	case Leave:
 		if k := d.acquire(false); k != nil && d.step() {
 			d.write(k)
-			k.lock.LeaveToExpire()
+			k.lock.LeaveUntil(context.Background(), k.lock.Until())
 			d.why(k, "left to expire")
 		}
 	case Adopt:
@@ -274,7 +274,7 @@ func (d *taskRun) run() {
 			d.w.served(d)
 			d.w.watchLoss(d.c, mine, held)
 			if d.Do == Quit {
-				lock.LeaveToExpire()
+				lock.LeaveUntil(context.Background(), lock.Until())
 				d.why(mine, "left to expire")
 				return nil
 			}
@@ -285,7 +285,7 @@ func (d *taskRun) run() {
 		})
 	})
 	if d.Do == Quit && mine != nil && errors.Is(err, redlock.ErrLost) {
-		d.w.wrong("errors", d.Key, "c%d called LeaveToExpire, but Run returned: %v", d.Client, err)
+		d.w.wrong("errors", d.Key, "c%d called LeaveUntil, but Run returned: %v", d.Client, err)
 	}
 	if err == nil && mine == nil {
 		d.w.wrong("errors", d.Key, "Run returned nil without calling fn")

@@ -631,8 +631,8 @@ func TestAReleaseWithinTheGraceFreesTheLockAtOnce(t *testing.T) {
 			s.Is("Release", k.Release(s.Ctx), nil)
 			s.Is("Release again", k.Release(s.Ctx), nil)
 		},
-		"Close":         func(s *stage, l *redlock.Locker, k *redlock.Lock) { s.Is("Close", l.Close(), nil) },
-		"LeaveToExpire": func(s *stage, l *redlock.Locker, k *redlock.Lock) { k.LeaveToExpire() },
+		"Close":      func(s *stage, l *redlock.Locker, k *redlock.Lock) { s.Is("Close", l.Close(), nil) },
+		"LeaveUntil": func(s *stage, l *redlock.Locker, k *redlock.Lock) { k.LeaveUntil(s.Ctx, k.Until()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onStage(t, 3, func(s *stage) {
@@ -654,7 +654,7 @@ func TestAReleaseWithinTheGraceFreesTheLockAtOnce(t *testing.T) {
 				if k.Valid() {
 					t.Errorf("valid after %s", name)
 				}
-				if name == "LeaveToExpire" {
+				if name == "LeaveUntil" {
 					time.Sleep(time.Until(until) + 2*oneTrip)
 					s.Carry("left to expire, after Until", k.Value(), 0, 1, 2)
 					return

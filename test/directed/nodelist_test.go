@@ -194,7 +194,7 @@ func TestBetweenListsThatShareNothingTheLongestTTLHasToPass(t *testing.T) {
 					k := s.Take(old, ttl)
 					granted := time.Now()
 					time.Sleep(time.Second)
-					k.LeaveToExpire() // nothing tells it from the lock of one that was killed
+					k.LeaveUntil(s.Ctx, k.Until()) // nothing tells it from the lock of one that was killed
 					s.Is("Close", old.Close(), nil)
 					reach(lists.down[0], true)
 					reach(lists.down[1], false)

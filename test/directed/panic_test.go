@@ -289,7 +289,7 @@ func TestMistakesOfTheProgramPanic(t *testing.T) {
 				"Extend":         func() { new(redlock.Lock).Extend(ctx) },
 				"KeepAlive":      func() { new(redlock.Lock).KeepAlive(ctx) },
 				"Release":        func() { new(redlock.Lock).Release(ctx) },
-				"LeaveToExpire":  func() { new(redlock.Lock).LeaveToExpire() },
+				"LeaveUntil":     func() { new(redlock.Lock).LeaveUntil(ctx, time.Time{}) },
 				"Release of nil": func() { (*redlock.Lock)(nil).Release(ctx) },
 				"Valid of nil":   func() { (*redlock.Lock)(nil).Valid() },
 			}},

@@ -211,7 +211,7 @@ func TestTheRegisterOfAFailedAdoptionHasALife(t *testing.T) {
 func TestTokensGrowBehindALockOfTheLongestTTL(t *testing.T) {
 	const longest = 24 * 24 * time.Hour
 	for name, end := range map[string]func(s *stage, k *redlock.Lock){
-		"left to expire": func(s *stage, k *redlock.Lock) { k.LeaveToExpire(); time.Sleep(longest) },
+		"left to expire": func(s *stage, k *redlock.Lock) { k.LeaveUntil(s.Ctx, k.Until()); time.Sleep(longest) },
 		"released": func(s *stage, k *redlock.Lock) {
 			s.Is("Release", k.Release(s.Ctx), nil)
 			time.Sleep(longest - 12*time.Hour)

@@ -712,14 +712,14 @@ func TestWhatCannotBeReleasedExpiresWithItsTTL(t *testing.T) {
 	})
 }
 
-// What the README says of LeaveToExpire: the lock stays, also after Close, and its
+// A lock that is left until its Until: the key stays, also after Close, and its
 // registers end although nobody releases it.
 func TestALockLeftToExpireStays(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 		k := s.Take(l, 10*time.Second)
 		held, _ := k.KeepAlive(s.Ctx)
-		k.LeaveToExpire()
+		k.LeaveUntil(s.Ctx, k.Until())
 		if held.Err() == nil || k.Valid() {
 			t.Errorf("got a context that ends with %v, valid %v, want both over", held.Err(), k.Valid())
 		}
@@ -734,7 +734,8 @@ func TestALockLeftToExpireStays(t *testing.T) {
 	})
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
-		s.Take(l, 10*time.Second).LeaveToExpire()
+		k := s.Take(l, 10*time.Second)
+		s.Is("LeaveUntil", k.LeaveUntil(s.Ctx, k.Until()), nil)
 		s.Is("Close", l.Close(), nil) // within its first second: nothing else has seen to the registers
 		for i := range 3 {
 			if life := s.Node(i).TTL(jobRegister); life <= 0 {

@@ -164,16 +164,16 @@ func TestRunOfALockThatFnLeavesToExpire(t *testing.T) {
 		fn   func(lock *redlock.Lock) error
 		want error
 	}{
-		{"at its end", func(lock *redlock.Lock) error { lock.LeaveToExpire(); return nil }, nil},
-		{"and fails", func(lock *redlock.Lock) error { lock.LeaveToExpire(); return why }, why},
+		{"at its end", func(lock *redlock.Lock) error { lock.LeaveUntil(context.Background(), lock.Until()); return nil }, nil},
+		{"and fails", func(lock *redlock.Lock) error { lock.LeaveUntil(context.Background(), lock.Until()); return why }, why},
 		{"and goes on beyond Until", func(lock *redlock.Lock) error {
-			lock.LeaveToExpire()
+			lock.LeaveUntil(context.Background(), lock.Until())
 			time.Sleep(time.Minute)
 			return nil
 		}, nil},
 		{"but releases it before", func(lock *redlock.Lock) error {
 			lock.Release(context.Background())
-			lock.LeaveToExpire()
+			lock.LeaveUntil(context.Background(), lock.Until())
 			return nil
 		}, redlock.ErrLost},
 	} {
@@ -182,7 +182,7 @@ func TestRunOfALockThatFnLeavesToExpire(t *testing.T) {
 				l := s.Locker(redlock.Options{})
 				var value string
 				began := time.Now()
-				err := l.Run(s.Ctx, job, 10*time.Second, func(_ context.Context, lock *redlock.Lock) error {
+				err := l.Run(context.Background(), job, 10*time.Second, func(_ context.Context, lock *redlock.Lock) error {
 					value = lock.Value()
 					return c.fn(lock)
 				})
@@ -202,14 +202,14 @@ func TestALockThatIsLeftToExpirePastUntilIsLost(t *testing.T) {
 		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 		err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 			s.Suspend(&h, time.Hour)
-			lock.LeaveToExpire()
+			lock.LeaveUntil(s.Ctx, lock.Until())
 			s.Is("the cause of fn's context", context.Cause(ctx), redlock.ErrLost)
 			return nil
 		})
 		s.Is("Run", err, redlock.ErrLost)
 		k := s.Take(l, 10*time.Second)
 		s.Suspend(&h, 10*time.Second)
-		k.LeaveToExpire()
+		k.LeaveUntil(s.Ctx, k.Until())
 		s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
 		s.Clean(l)
 	})
@@ -329,7 +329,7 @@ func TestALockIsNotReentrant(t *testing.T) {
 		s.Is("Run", l.Run(s.Ctx, job, time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 			k, err := l.Adopt(ctx, job, lock.Value(), time.Second) // it does not wait
 			s.Is("Adopt of the lock itself", err, nil)
-			k.LeaveToExpire()
+			k.LeaveUntil(s.Ctx, k.Until())
 			return nil
 		}), redlock.ErrLost)
 		time.Sleep(time.Second)

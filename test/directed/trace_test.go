@@ -201,7 +201,7 @@ func TestEvents(t *testing.T) {
 		}},
 		{"left", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
 			k := s.Take(l, ttl)
-			k.LeaveToExpire()
+			k.LeaveUntil(s.Ctx, k.Until())
 			k.Release(s.Ctx)
 		}, []redlock.EventKind{redlock.EventLeft}, nil},
 		{"renewed and lost", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
@@ -255,7 +255,7 @@ func TestEvents(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			s.Node(2).Resume()
 			time.Sleep(5 * time.Second)
-			k.LeaveToExpire()
+			k.LeaveUntil(s.Ctx, k.Until())
 		}, []redlock.EventKind{redlock.EventNodeDown, redlock.EventNodeUp, redlock.EventLeft}, func(s *stage, es []redlock.Event) {
 			harness.Check(s, "the node", es[0].Node, s.Node(2).Addr())
 			harness.Check(s, "the node", es[1].Node, s.Node(2).Addr())
@@ -265,12 +265,12 @@ func TestEvents(t *testing.T) {
 			}
 		}},
 		{"a node is quarantined", 3, redlock.Options{RestartGuard: 10 * time.Second}, func(s *stage, l *redlock.Locker) {
-			s.Take(l, ttl).LeaveToExpire()
+			leave(s, s.Take(l, ttl))
 			s.Node(0).Restart(false)
 			s.Reconnect(l)
 			for range 3 {
 				time.Sleep(4 * time.Second)
-				s.Take(l, ttl).LeaveToExpire()
+				leave(s, s.Take(l, ttl))
 			}
 		}, nil, func(s *stage, es []redlock.Event) {
 			es = slices.DeleteFunc(es, func(e redlock.Event) bool { return e.Node != s.Node(0).Addr() })
@@ -342,3 +342,6 @@ func (s *stage) near(what string, got, want time.Duration) {
 		s.Errorf("%s: got %v, want %v", what, got, want)
 	}
 }
+
+// leave gives a lock up; its key stays until its ttl ends.
+func leave(s *stage, k *redlock.Lock) { s.Is("LeaveUntil", k.LeaveUntil(s.Ctx, k.Until()), nil) }

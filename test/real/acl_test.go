@@ -78,7 +78,7 @@ func TestRealPermissionsOfTheDocs(t *testing.T) {
 		r.do(t, []int{0, 1, 2}, "zadd", "{jobs/43}:fence", time.Now().Add(time.Minute).UnixMicro(), "f")
 		realRelease(t, realAcquire(t, a, "jobs/43", time.Minute))
 		left := realAcquire(t, a, "jobs/44", time.Minute)
-		left.LeaveToExpire()
+		left.LeaveUntil(t.Context(), left.Until())
 		realUntil(t, 2*time.Second, "rest", func() bool { return realAtRest(a, 3) && realAtRest(b, 3) })
 		r.do(t, []int{0, 1, 2}, "del", "jobs/44")
 		// An adoption that fails on two of three, and is undone on the third.
