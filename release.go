@@ -41,7 +41,14 @@ func (k *Lock) Release(ctx context.Context) (err error) {
 	}
 	var traced *tracedCall
 	if !k.isFinal() { // else nothing is sent
+		started := false
+		defer func() {
+			if !started { // Trace.Start panics: release all the same
+				k.beginRelease(context.Background(), nil)
+			}
+		}()
 		ctx, traced = k.l.traceCall(ctx, "Release", k.name.Key, 0, k)
+		started = true
 		err = ErrPanicked // until it returns
 		defer func() { traced.end(nil, nil, err) }()
 	}

@@ -647,6 +647,11 @@ var mutants = []mutant{
 		test:    "TestMaxWaitersBoundsTheCallersOfEachKey",
 	},
 	{
+		name: "release-not-started", rule: "a release is sent although Trace.Start panics", profiles: "edges",
+		patches: []patch{{"release.go", "if !started { // Trace", "if false && !started { // Trace"}},
+		test:    "TestAPanicInATraceLeavesNoLock",
+	},
+	{
 		name: "leave-usual-ttl", rule: "a lock that is left is extended by as much as the time needs", why: "its locks are left until their Until",
 		patches: []patch{{"extend.go", "ttl, err = k.ttlUntil(leave, now)", "_, err = k.ttlUntil(leave, now)"}},
 		test:    "TestLeaveUntilKeepsTheKeyUntilTheTime",
@@ -663,7 +668,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "leave-unawaited", rule: "Close waits for a lock that is being left, instead of releasing it", why: "its locks are left until their Until",
-		patches: []patch{{"leave.go", "	defer k.l.end()\n	if !t.After", "	k.l.end()\n	if !t.After"}},
+		patches: []patch{{"leave.go", "	defer k.l.end()\n	ctx, traced", "	k.l.end()\n	ctx, traced"}},
 		test:    "TestCloseDuringLeaveUntil",
 	},
 }

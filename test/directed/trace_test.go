@@ -93,6 +93,9 @@ func TestAPanicInATraceLeavesNoLock(t *testing.T) {
 		"Inspect": func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Inspect(s.Ctx, job) },
 		"Extend":  func(s *stage, _ *redlock.Locker, k *redlock.Lock) { k.Extend(s.Ctx) },
 		"Release": func(s *stage, _ *redlock.Locker, k *redlock.Lock) { k.Release(s.Ctx) },
+		"LeaveUntil": func(s *stage, _ *redlock.Locker, k *redlock.Lock) {
+			k.LeaveUntil(s.Ctx, time.Now().Add(-time.Second))
+		},
 	}
 	for method, call := range calls {
 		for _, at := range []string{"Start", "Round", "End"} {
@@ -132,7 +135,7 @@ func TestAPanicInATraceLeavesNoLock(t *testing.T) {
 						s.Node(i).Set("free", otherValue, heldLong)
 					}
 				}
-				if armed = at + method; at == "Round" && (method == "Extend" || method == "Release" || method == "Run") {
+				if armed = at + method; at == "Round" && (method == "Extend" || method == "Release" || method == "LeaveUntil" || method == "Run") {
 					return // these are observed elsewhere
 				}
 				if !panics(func() { call(s, l, k) }) {
@@ -151,6 +154,10 @@ func TestAPanicInATraceLeavesNoLock(t *testing.T) {
 						t.Errorf("%s in %s: node %d has %q, want %q", at, method, i, got, want)
 					}
 					s.Node(i).Evict("free")
+					// The caller may not look at the lock again.
+					if _, held := s.Node(i).Get(job); held && method == "Release" {
+						t.Errorf("%s in %s: node %d still has the lock", at, method, i)
+					}
 				}
 				s.Is("Release", k.Release(s.Ctx), nil)
 				s.Clean(l)
