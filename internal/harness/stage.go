@@ -51,6 +51,12 @@ func OnStage(t *testing.T, n int, f func(s *Stage)) {
 	})
 }
 
+// RunStage runs f as a subtest, on a stage of its own.
+func RunStage(t *testing.T, name string, n int, f func(s *Stage)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { OnStage(t, n, f) })
+}
+
 // NewStage returns a stage with n nodes that know no script, for a test that is in a bubble.
 func NewStage(t *testing.T, n int) *Stage {
 	return &Stage{T: t, Cluster: redlocktest.New(t, n), Ctx: t.Context()}

@@ -22,6 +22,12 @@ func staged(t *testing.T, n int, f func(t *testing.T, c *redlocktest.Cluster)) {
 	redlocktest.Bubble(t, func(t *testing.T) { f(t, redlocktest.New(t, n)) })
 }
 
+// runStaged runs f as a subtest, with a cluster of its own.
+func runStaged(t *testing.T, name string, n int, f func(t *testing.T, c *redlocktest.Cluster)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { staged(t, n, f) })
+}
+
 func lockerOn(t *testing.T, opt redlock.Options, clients []*redis.Client) *redlock.Locker {
 	t.Helper()
 	return harness.NewLocker(t, opt, nil, harness.Nodes(clients)...)

@@ -20,3 +20,9 @@ func onStage(t *testing.T, n int, f func(s *stage)) {
 	t.Helper()
 	harness.OnStage(t, n, func(s *harness.Stage) { f(&stage{s}) })
 }
+
+// runStage runs f as a subtest, on a stage of its own.
+func runStage(t *testing.T, name string, n int, f func(s *stage)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { onStage(t, n, f) })
+}
