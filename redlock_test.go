@@ -23,46 +23,42 @@ import (
 //
 // Attack 87.
 func TestAtAnyMomentOnlyOneClientHoldsTheLock(t *testing.T) {
-	t.Run("of fifty that try at one instant at most one", func(t *testing.T) {
-		harness.OnStage(t, 5, func(s *harness.Stage) {
-			var wg sync.WaitGroup
-			var won atomic.Int32
-			for range 50 {
-				l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
-				wg.Go(func() {
-					if _, err := l.TryAcquire(s.Ctx, job, time.Minute); err == nil {
-						won.Add(1)
-					}
-				})
-			}
-			wg.Wait()
-			if got := won.Load(); got > 1 {
-				t.Errorf("winners: got %d, want at most 1", got)
-			}
-		})
+	harness.RunStage(t, "of fifty that try at one instant at most one", 5, func(s *harness.Stage) {
+		var wg sync.WaitGroup
+		var won atomic.Int32
+		for range 50 {
+			l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
+			wg.Go(func() {
+				if _, err := l.TryAcquire(s.Ctx, job, time.Minute); err == nil {
+					won.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if got := won.Load(); got > 1 {
+			s.Errorf("winners: got %d, want at most 1", got)
+		}
 	})
-	t.Run("of six that wait all hold it in the end, one at a time", func(t *testing.T) {
-		harness.OnStage(t, 5, func(s *harness.Stage) {
-			var wg sync.WaitGroup
-			var inside atomic.Int32
-			for range 6 {
-				l := s.Locker(redlock.Options{})
-				wg.Go(func() {
-					k, err := l.Acquire(s.Ctx, job, 10*time.Second)
-					if err != nil {
-						t.Errorf("Acquire: got %v, want the lock", err)
-						return
-					}
-					if n := inside.Add(1); n != 1 {
-						t.Errorf("holders at once: got %d, want 1", n)
-					}
-					time.Sleep(20 * time.Millisecond)
-					inside.Add(-1)
-					s.Is("Release", k.Release(s.Ctx), nil)
-				})
-			}
-			wg.Wait()
-		})
+	harness.RunStage(t, "of six that wait all hold it in the end, one at a time", 5, func(s *harness.Stage) {
+		var wg sync.WaitGroup
+		var inside atomic.Int32
+		for range 6 {
+			l := s.Locker(redlock.Options{})
+			wg.Go(func() {
+				k, err := l.Acquire(s.Ctx, job, 10*time.Second)
+				if err != nil {
+					s.Errorf("Acquire: got %v, want the lock", err)
+					return
+				}
+				if n := inside.Add(1); n != 1 {
+					s.Errorf("holders at once: got %d, want 1", n)
+				}
+				time.Sleep(20 * time.Millisecond)
+				inside.Add(-1)
+				s.Is("Release", k.Release(s.Ctx), nil)
+			})
+		}
+		wg.Wait()
 	})
 }
 
@@ -101,26 +97,24 @@ func TestALockWhoseHolderIsCutOffIsFreeAfterItsTTL(t *testing.T) {
 func TestAMajorityThatIsUpIsEnoughToAcquireExtendAndRelease(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5, 7} {
 		for down := range n + 1 {
-			t.Run(fmt.Sprintf("%d of %d down", down, n), func(t *testing.T) {
-				harness.OnStage(t, n, func(s *harness.Stage) {
-					l := s.Locker(redlock.Options{})
-					for i := range down {
-						s.Node(i).Stop()
-					}
-					k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-					if up := n - down; 2*up <= n {
-						// Of the nodes configured, never of those that answer.
-						s.Is("TryAcquire", err, redlock.ErrNoQuorum)
-						s.Clean(l)
-						return
-					}
-					if err != nil {
-						t.Fatalf("TryAcquire: got %v, want the lock", err)
-					}
-					s.Is("Extend", k.Extend(s.Ctx), nil)
-					s.Is("Release", k.Release(s.Ctx), nil)
+			harness.RunStage(t, fmt.Sprintf("%d of %d down", down, n), n, func(s *harness.Stage) {
+				l := s.Locker(redlock.Options{})
+				for i := range down {
+					s.Node(i).Stop()
+				}
+				k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+				if up := n - down; 2*up <= n {
+					// Of the nodes configured, never of those that answer.
+					s.Is("TryAcquire", err, redlock.ErrNoQuorum)
 					s.Clean(l)
-				})
+					return
+				}
+				if err != nil {
+					s.Fatalf("TryAcquire: got %v, want the lock", err)
+				}
+				s.Is("Extend", k.Extend(s.Ctx), nil)
+				s.Is("Release", k.Release(s.Ctx), nil)
+				s.Clean(l)
 			})
 		}
 	}
@@ -222,55 +216,49 @@ func TestUntilCountsFromBeforeTheFirstRequest(t *testing.T) {
 				continue // leaves hardly anything
 			}
 			for what, slow := range map[string]time.Duration{"prompt": 0, "slow": ttl / 20} {
-				t.Run(fmt.Sprintf("drift %d %%, ttl %v, %s replies", percent, ttl, what), func(t *testing.T) {
-					harness.OnStage(t, 3, func(s *harness.Stage) {
-						slow := min(slow, 900*time.Millisecond)
-						l := s.Locker(redlock.Options{Drift: float64(percent) / 100})
-						s.Slow(slow, 0, 1, 2)
-						began := time.Now()
-						k := s.Take(l, ttl)
-						if took := time.Since(began); took < slow {
-							t.Fatalf("the answers took %v, want %v: the test tests nothing", took, slow)
-						}
-						if got, want := k.Until(), began.Add(harness.ValidFor(ttl, percent)); !got.Equal(want) {
-							t.Errorf("Until: got %v after the call, want %v", got.Sub(began), want.Sub(began))
-						}
-						k.Release(s.Ctx)
-					})
+				harness.RunStage(t, fmt.Sprintf("drift %d %%, ttl %v, %s replies", percent, ttl, what), 3, func(s *harness.Stage) {
+					slow := min(slow, 900*time.Millisecond)
+					l := s.Locker(redlock.Options{Drift: float64(percent) / 100})
+					s.Slow(slow, 0, 1, 2)
+					began := time.Now()
+					k := s.Take(l, ttl)
+					if took := time.Since(began); took < slow {
+						s.Fatalf("the answers took %v, want %v: the test tests nothing", took, slow)
+					}
+					if got, want := k.Until(), began.Add(harness.ValidFor(ttl, percent)); !got.Equal(want) {
+						s.Errorf("Until: got %v after the call, want %v", got.Sub(began), want.Sub(began))
+					}
+					k.Release(s.Ctx)
 				})
 			}
 		}
 	}
-	t.Run("also before the dials", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			s.Slow(100*time.Millisecond, 0, 1, 2)
-			l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
-			began := time.Now()
-			k := s.Take(l, 10*time.Second)
-			if got, want := k.Until().Sub(began), harness.ValidFor(10*time.Second, 1); got != want {
-				t.Errorf("Until: got %v after the call, want %v", got, want)
-			}
-		})
+	harness.RunStage(t, "also before the dials", 3, func(s *harness.Stage) {
+		s.Slow(100*time.Millisecond, 0, 1, 2)
+		l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
+		began := time.Now()
+		k := s.Take(l, 10*time.Second)
+		if got, want := k.Until().Sub(began), harness.ValidFor(10*time.Second, 1); got != want {
+			s.Errorf("Until: got %v after the call, want %v", got, want)
+		}
 	})
-	t.Run("also in a later attempt of Acquire, from that one", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			var seen harness.Observer
-			l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
-			s.Foreign(time.Second, 0, 1)
-			k, err := l.Acquire(s.Ctx, job, 10*time.Second)
-			if err != nil {
-				t.Fatal(err)
+	harness.RunStage(t, "also in a later attempt of Acquire, from that one", 3, func(s *harness.Stage) {
+		var seen harness.Observer
+		l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
+		s.Foreign(time.Second, 0, 1)
+		k, err := l.Acquire(s.Ctx, job, 10*time.Second)
+		if err != nil {
+			s.Fatal(err)
+		}
+		var last redlock.Round
+		for _, r := range seen.Rounds() {
+			if r.Op == redlock.OpAcquire {
+				last = r
 			}
-			var last redlock.Round
-			for _, r := range seen.Rounds() {
-				if r.Op == redlock.OpAcquire {
-					last = r
-				}
-			}
-			if got, want := k.Until(), last.Start.Add(harness.ValidFor(10*time.Second, 1)); !got.Equal(want) || last.Attempt < 2 {
-				t.Errorf("Until after attempt %d: got %v, want %v", last.Attempt, got, want)
-			}
-		})
+		}
+		if got, want := k.Until(), last.Start.Add(harness.ValidFor(10*time.Second, 1)); !got.Equal(want) || last.Attempt < 2 {
+			s.Errorf("Until after attempt %d: got %v, want %v", last.Attempt, got, want)
+		}
 	})
 }
 
@@ -285,24 +273,22 @@ func TestANodeThatDoesNotAnswerCostsASmallTimeout(t *testing.T) {
 		{time.Hour, 0, time.Second},
 		{time.Hour, 50 * time.Millisecond, 50 * time.Millisecond},
 	} {
-		t.Run(fmt.Sprintf("ttl %v, NodeTimeout %v", c.ttl, c.timeout), func(t *testing.T) {
-			harness.OnStage(t, 3, func(s *harness.Stage) {
-				l := s.Locker(redlock.Options{NodeTimeout: c.timeout})
-				s.Node(1).Hang()
-				s.Node(2).Partition()
-				s.Lasts("a majority that hangs", c.want, func() {
-					_, err := l.TryAcquire(s.Ctx, job, c.ttl)
-					s.Is("TryAcquire", err, redlock.ErrNoQuorum)
-					s.Says(err, "node-b:6379 timeout", "node-c:6379 timeout", "node-a:6379 yes")
-					harness.CheckIsNot(s, "TryAcquire", err, context.DeadlineExceeded, context.Canceled)
-				})
-				s.Lasts("the next call, which knows that they are down", 0, func() {
-					_, err := l.TryAcquire(s.Ctx, job, c.ttl)
-					s.Is("TryAcquire", err, redlock.ErrNoQuorum)
-					s.Says(err, "down: timeout")
-				})
-				s.Clean(l)
+		harness.RunStage(t, fmt.Sprintf("ttl %v, NodeTimeout %v", c.ttl, c.timeout), 3, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{NodeTimeout: c.timeout})
+			s.Node(1).Hang()
+			s.Node(2).Partition()
+			s.Lasts("a majority that hangs", c.want, func() {
+				_, err := l.TryAcquire(s.Ctx, job, c.ttl)
+				s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+				s.Says(err, "node-b:6379 timeout", "node-c:6379 timeout", "node-a:6379 yes")
+				harness.CheckIsNot(s, "TryAcquire", err, context.DeadlineExceeded, context.Canceled)
 			})
+			s.Lasts("the next call, which knows that they are down", 0, func() {
+				_, err := l.TryAcquire(s.Ctx, job, c.ttl)
+				s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+				s.Says(err, "down: timeout")
+			})
+			s.Clean(l)
 		})
 	}
 }
@@ -340,27 +326,25 @@ func TestAllNodesAreAskedAtOnce(t *testing.T) {
 func TestTheLockIsAcquiredIfAndOnlyIfAMajorityIsOurs(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5, 7} {
 		for others := range n + 1 {
-			t.Run(fmt.Sprintf("%d of %d hold another's", others, n), func(t *testing.T) {
-				harness.OnStage(t, n, func(s *harness.Stage) {
-					l := s.Locker(redlock.Options{})
-					for i := range others {
-						s.Foreign(time.Minute, i)
+			harness.RunStage(t, fmt.Sprintf("%d of %d hold another's", others, n), n, func(s *harness.Stage) {
+				l := s.Locker(redlock.Options{})
+				for i := range others {
+					s.Foreign(time.Minute, i)
+				}
+				k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+				if 2*(n-others) > n {
+					if err != nil {
+						s.Fatalf("got %v, want the lock", err)
 					}
-					k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-					if 2*(n-others) > n {
-						if err != nil {
-							t.Fatalf("got %v, want the lock", err)
-						}
-						s.Is("Release", k.Release(s.Ctx), nil)
-					} else {
-						s.Is("TryAcquire", err, redlock.ErrHeld)
-						if k != nil {
-							t.Errorf("a lock and an error")
-						}
+					s.Is("Release", k.Release(s.Ctx), nil)
+				} else {
+					s.Is("TryAcquire", err, redlock.ErrHeld)
+					if k != nil {
+						s.Errorf("a lock and an error")
 					}
-					s.Clean(l)
-					s.Carry("afterwards", otherValue, s.All()[:others]...)
-				})
+				}
+				s.Clean(l)
+				s.Carry("afterwards", otherValue, s.All()[:others]...)
 			})
 		}
 	}
@@ -385,38 +369,34 @@ func TestAMajorityThatIsCompleteAfterTheValidityIsNoLock(t *testing.T) {
 		{"the ttl is over", ttl, false},
 		{"an hour later", time.Hour, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			harness.OnStage(t, 3, func(s *harness.Stage) {
-				var h harness.Clocks // of a process that is stopped while the answers wait in its sockets
-				l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
-				h.Stop()
-				began := h.Steady()
-				s.Once(0, "acquire", func() { h.Pass(c.elapsed) })
-				k, err := l.TryAcquire(s.Ctx, job, ttl)
-				if c.won {
-					if err != nil {
-						t.Fatalf("got %v, want the lock", err)
-					}
-					if got := k.Until().Sub(began); got != valid || !k.Valid() {
-						t.Errorf("Until: got %v after the call, valid: %v; want %v and true", got, k.Valid(), valid)
-					}
-					return
-				}
-				s.Is("TryAcquire", err, redlock.ErrNoQuorum)
-				s.Says(err, "validity")
-				s.Clean(l)
-			})
-		})
-	}
-	t.Run("the machine was suspended, its steady clock stood still", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			var h harness.Clocks
+		harness.RunStage(t, c.name, 3, func(s *harness.Stage) {
+			var h harness.Clocks // of a process that is stopped while the answers wait in its sockets
 			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
-			s.Once(1, "acquire", func() { h.MoveWall(time.Minute) })
-			_, err := l.TryAcquire(s.Ctx, job, ttl)
+			h.Stop()
+			began := h.Steady()
+			s.Once(0, "acquire", func() { h.Pass(c.elapsed) })
+			k, err := l.TryAcquire(s.Ctx, job, ttl)
+			if c.won {
+				if err != nil {
+					s.Fatalf("got %v, want the lock", err)
+				}
+				if got := k.Until().Sub(began); got != valid || !k.Valid() {
+					s.Errorf("Until: got %v after the call, valid: %v; want %v and true", got, k.Valid(), valid)
+				}
+				return
+			}
 			s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+			s.Says(err, "validity")
 			s.Clean(l)
 		})
+	}
+	harness.RunStage(t, "the machine was suspended, its steady clock stood still", 3, func(s *harness.Stage) {
+		var h harness.Clocks
+		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+		s.Once(1, "acquire", func() { h.MoveWall(time.Minute) })
+		_, err := l.TryAcquire(s.Ctx, job, ttl)
+		s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+		s.Clean(l)
 	})
 }
 
@@ -440,25 +420,23 @@ func TestAFailedAttemptIsUnlockedOnAllNodesThatMayHoldIt(t *testing.T) {
 			s.Node(i).FailCommand("zadd", "OOM command not allowed when used memory > 'maxmemory'.")
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			harness.OnStage(t, 5, func(s *harness.Stage) {
-				l := s.Locker(redlock.Options{})
-				s.Foreign(time.Minute, 0, 1)
-				f(s, 2)
-				f(s, 3)
-				f(s, 4)
-				for _, i := range []int{3, 4} { // so that the attempt fails in any case
-					if name == "said yes" {
-						s.Foreign(time.Minute, i)
-					}
+		harness.RunStage(t, name, 5, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{})
+			s.Foreign(time.Minute, 0, 1)
+			f(s, 2)
+			f(s, 3)
+			f(s, 4)
+			for _, i := range []int{3, 4} { // so that the attempt fails in any case
+				if name == "said yes" {
+					s.Foreign(time.Minute, i)
 				}
-				_, err := l.TryAcquire(s.Ctx, job, 5*time.Second)
-				if err == nil {
-					t.Fatal("TryAcquire: got the lock, want none")
-				}
-				time.Sleep(300 * time.Millisecond)
-				s.Clean(l)
-			})
+			}
+			_, err := l.TryAcquire(s.Ctx, job, 5*time.Second)
+			if err == nil {
+				s.Fatal("TryAcquire: got the lock, want none")
+			}
+			time.Sleep(300 * time.Millisecond)
+			s.Clean(l)
 		})
 	}
 }
@@ -625,21 +603,19 @@ func TestAMajorityCarriesTheKeyUntilUntilThoughTheNodesClocksAreFast(t *testing.
 			t.Errorf("after Until: valid")
 		}
 	})
-	t.Run("and keeps others out until then", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			for i := range 3 {
-				s.Node(i).SetClockRate(1.01)
-			}
-			a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{Retry: func(int) time.Duration { return time.Millisecond }})
-			k := s.Take(a, 10*time.Second)
-			time.Sleep(9500 * time.Millisecond)
-			if _, err := b.Acquire(s.Ctx, job, 10*time.Second); err != nil {
-				t.Fatal(err)
-			}
-			if early := time.Until(k.Until()); early > 0 {
-				t.Errorf("the next holder was let in %v before Until", early)
-			}
-		})
+	harness.RunStage(t, "and keeps others out until then", 3, func(s *harness.Stage) {
+		for i := range 3 {
+			s.Node(i).SetClockRate(1.01)
+		}
+		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{Retry: func(int) time.Duration { return time.Millisecond }})
+		k := s.Take(a, 10*time.Second)
+		time.Sleep(9500 * time.Millisecond)
+		if _, err := b.Acquire(s.Ctx, job, 10*time.Second); err != nil {
+			s.Fatal(err)
+		}
+		if early := time.Until(k.Until()); early > 0 {
+			s.Errorf("the next holder was let in %v before Until", early)
+		}
 	})
 }
 
