@@ -51,79 +51,71 @@ func TestACallWithAContextThatIsOverSendsNothing(t *testing.T) {
 // Attack 15.
 func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T) {
 	for _, name := range []string{"TryAcquire", "Acquire"} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				l := s.Locker(redlock.Options{})
-				s.Slow(100*time.Millisecond, 1, 2, 3)
-				s.Node(4).Hang()
-				ctx, cancel := context.WithCancel(s.Ctx)
-				time.AfterFunc(20*time.Millisecond, cancel)
-				call := l.TryAcquire
-				if name == "Acquire" {
-					call = l.Acquire
-				}
-				began := time.Now()
-				k, err := call(ctx, job, 10*time.Second)
-				if took := time.Since(began); took != 20*time.Millisecond {
-					t.Errorf("it returned after %v, want 20ms, when it was cancelled", took)
-				}
-				if k != nil {
-					t.Errorf("a lock and an error")
-				}
-				s.Is(name, err, context.Canceled)
-				s.Is(name, err, redlock.ErrNoQuorum)
-				s.Says(err, "context canceled", "3 of 5 votes needed", "node-a:6379 yes", "node-b:6379 pending", "node-e:6379 pending")
-				if errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("got %v, which is a deadline's error, too", err)
-				}
-				time.Sleep(2 * time.Second)
-				s.Carry("when the slow ones had answered", "", 0, 1, 2, 3, 4)
-				s.Node(4).Resume()
-				s.Clean(l)
-			})
+		runStage(t, name, 5, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			s.Slow(100*time.Millisecond, 1, 2, 3)
+			s.Node(4).Hang()
+			ctx, cancel := context.WithCancel(s.Ctx)
+			time.AfterFunc(20*time.Millisecond, cancel)
+			call := l.TryAcquire
+			if name == "Acquire" {
+				call = l.Acquire
+			}
+			began := time.Now()
+			k, err := call(ctx, job, 10*time.Second)
+			if took := time.Since(began); took != 20*time.Millisecond {
+				s.Errorf("it returned after %v, want 20ms, when it was cancelled", took)
+			}
+			if k != nil {
+				s.Errorf("a lock and an error")
+			}
+			s.Is(name, err, context.Canceled)
+			s.Is(name, err, redlock.ErrNoQuorum)
+			s.Says(err, "context canceled", "3 of 5 votes needed", "node-a:6379 yes", "node-b:6379 pending", "node-e:6379 pending")
+			if errors.Is(err, context.DeadlineExceeded) {
+				s.Errorf("got %v, which is a deadline's error, too", err)
+			}
+			time.Sleep(2 * time.Second)
+			s.Carry("when the slow ones had answered", "", 0, 1, 2, 3, 4)
+			s.Node(4).Resume()
+			s.Clean(l)
 		})
 	}
-	t.Run("by its deadline", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			s.Slow(200*time.Millisecond, 0, 1, 2)
-			ctx, cancel := context.WithTimeout(s.Ctx, 50*time.Millisecond)
-			defer cancel()
-			began := time.Now()
-			_, err := l.TryAcquire(ctx, job, 10*time.Second)
-			if took := time.Since(began); took != 50*time.Millisecond {
-				t.Errorf("it returned after %v, want 50ms", took)
-			}
-			s.Is("TryAcquire", err, context.DeadlineExceeded)
-			s.Clean(l)
-		})
+	runStage(t, "by its deadline", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Slow(200*time.Millisecond, 0, 1, 2)
+		ctx, cancel := context.WithTimeout(s.Ctx, 50*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := l.TryAcquire(ctx, job, 10*time.Second)
+		if took := time.Since(began); took != 50*time.Millisecond {
+			s.Errorf("it returned after %v, want 50ms", took)
+		}
+		s.Is("TryAcquire", err, context.DeadlineExceeded)
+		s.Clean(l)
 	})
-	t.Run("between two attempts", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{Retry: func(int) time.Duration { return time.Hour }})
-			s.Foreign(time.Hour, 0, 1, 2)
-			ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Minute)
-			defer cancel()
-			began := time.Now()
-			_, err := l.Acquire(ctx, job, 10*time.Second)
-			if took := time.Since(began); took != 10*time.Minute {
-				t.Errorf("it returned after %v, want 10m", took)
-			}
-			s.Is("Acquire", err, context.DeadlineExceeded)
-			s.Is("Acquire", err, redlock.ErrHeld)
-			s.Says(err, "held by other", "2 of 3 votes needed", "attempt 1")
-		})
+	runStage(t, "between two attempts", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{Retry: func(int) time.Duration { return time.Hour }})
+		s.Foreign(time.Hour, 0, 1, 2)
+		ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Minute)
+		defer cancel()
+		began := time.Now()
+		_, err := l.Acquire(ctx, job, 10*time.Second)
+		if took := time.Since(began); took != 10*time.Minute {
+			s.Errorf("it returned after %v, want 10m", took)
+		}
+		s.Is("Acquire", err, context.DeadlineExceeded)
+		s.Is("Acquire", err, redlock.ErrHeld)
+		s.Says(err, "held by other", "2 of 3 votes needed", "attempt 1")
 	})
-	t.Run("during the raise of the token", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
-			ctx, cancel := context.WithCancel(s.Ctx)
-			s.Once(0, "raise", cancel)
-			_, err := l.TryAcquire(ctx, job, 10*time.Second)
-			s.Is("TryAcquire", err, context.Canceled)
-			s.Clean(l)
-		})
+	runStage(t, "during the raise of the token", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
+		ctx, cancel := context.WithCancel(s.Ctx)
+		s.Once(0, "raise", cancel)
+		_, err := l.TryAcquire(ctx, job, 10*time.Second)
+		s.Is("TryAcquire", err, context.Canceled)
+		s.Clean(l)
 	})
 }
 
@@ -198,34 +190,32 @@ func TestHeldIsToldFromUnreachable(t *testing.T) {
 		{"n", redlock.ErrHeld, 0, false},
 		{"d", redlock.ErrNoQuorum, 0, false},
 	} {
-		t.Run(c.nodes, func(t *testing.T) {
-			onStage(t, len(c.nodes), func(s *stage) {
-				l := s.Locker(redlock.Options{})
-				for i, f := range c.nodes {
-					switch f {
-					case 'n':
-						s.Foreign(time.Minute, i)
-					case 'd':
-						s.Node(i).Stop()
-					case 'h':
-						s.Node(i).Hang()
-					}
+		runStage(t, c.nodes, len(c.nodes), func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			for i, f := range c.nodes {
+				switch f {
+				case 'n':
+					s.Foreign(time.Minute, i)
+				case 'd':
+					s.Node(i).Stop()
+				case 'h':
+					s.Node(i).Hang()
 				}
-				began := time.Now()
-				_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-				took := time.Since(began)
-				s.Is("TryAcquire", err, c.want)
-				if c.want == redlock.ErrHeld && len(c.nodes)%2 == 1 {
-					s.Says(err, "held by other")
-				}
-				longest := c.took + oneTrip
-				if c.tie {
-					longest += 50 * time.Millisecond // it is tried again a few times
-				}
-				if took < c.took || took > longest {
-					t.Errorf("it took %v, want %v to %v", took, c.took, longest)
-				}
-			})
+			}
+			began := time.Now()
+			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+			took := time.Since(began)
+			s.Is("TryAcquire", err, c.want)
+			if c.want == redlock.ErrHeld && len(c.nodes)%2 == 1 {
+				s.Says(err, "held by other")
+			}
+			longest := c.took + oneTrip
+			if c.tie {
+				longest += 50 * time.Millisecond // it is tried again a few times
+			}
+			if took < c.took || took > longest {
+				s.Errorf("it took %v, want %v to %v", took, c.took, longest)
+			}
 		})
 	}
 }
@@ -260,45 +250,39 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		"CROSSSLOT Keys in request don't hash to the same slot",
 	} {
 		code, _, _ := strings.Cut(text, " ")
-		t.Run(code, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				l := s.Locker(redlock.Options{})
-				for _, i := range []int{0, 1, 2} {
-					s.Node(i).FailCommand("set", text)
-				}
-				s.Lasts("Acquire", 0, func() {
-					_, err := l.Acquire(s.Ctx, job, 10*time.Second)
-					s.Is("Acquire", err, redlock.ErrNoQuorum)
-					s.Says(err, code)
-				})
-				s.Clean(l)
-			})
-		})
-		t.Run(code+" on a minority", func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				l := s.Locker(redlock.Options{})
-				s.Node(0).FailCommand("set", text)
-				s.Node(4).FailCommand("set", text)
-				k, err := l.Acquire(s.Ctx, job, 10*time.Second)
-				s.Is("Acquire", err, nil)
-				s.Is("Release", k.Release(s.Ctx), nil)
-				s.Clean(l)
-			})
-		})
-	}
-	t.Run("two of them and one that is down, which may come back", func(t *testing.T) {
-		onStage(t, 5, func(s *stage) {
+		runStage(t, code, 5, func(s *stage) {
 			l := s.Locker(redlock.Options{})
-			s.Node(0).FailCommand("set", "READONLY You can't write against a read only replica.")
-			s.Node(1).FailCommand("set", "READONLY You can't write against a read only replica.")
-			s.Node(2).Stop()
-			time.AfterFunc(3*time.Second, s.Node(2).Start)
+			for _, i := range []int{0, 1, 2} {
+				s.Node(i).FailCommand("set", text)
+			}
+			s.Lasts("Acquire", 0, func() {
+				_, err := l.Acquire(s.Ctx, job, 10*time.Second)
+				s.Is("Acquire", err, redlock.ErrNoQuorum)
+				s.Says(err, code)
+			})
+			s.Clean(l)
+		})
+		runStage(t, code+" on a minority", 5, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			s.Node(0).FailCommand("set", text)
+			s.Node(4).FailCommand("set", text)
 			k, err := l.Acquire(s.Ctx, job, 10*time.Second)
 			s.Is("Acquire", err, nil)
-			if k != nil {
-				s.Is("Release", k.Release(s.Ctx), nil)
-			}
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Clean(l)
 		})
+	}
+	runStage(t, "two of them and one that is down, which may come back", 5, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Node(0).FailCommand("set", "READONLY You can't write against a read only replica.")
+		s.Node(1).FailCommand("set", "READONLY You can't write against a read only replica.")
+		s.Node(2).Stop()
+		time.AfterFunc(3*time.Second, s.Node(2).Start)
+		k, err := l.Acquire(s.Ctx, job, 10*time.Second)
+		s.Is("Acquire", err, nil)
+		if k != nil {
+			s.Is("Release", k.Release(s.Ctx), nil)
+		}
 	})
 	for _, text := range []string{
 		"LOADING Redis is loading the dataset in memory",
@@ -313,60 +297,54 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		"CLUSTERDOWN Hash slot not served",
 	} {
 		code, _, _ := strings.Cut(text, " ")
-		t.Run(code+" is waited out", func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				l := s.Locker(redlock.Options{})
+		runStage(t, code+" is waited out", 5, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			for _, i := range []int{0, 1, 2} {
+				s.Node(i).Fail(text)
+			}
+			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+			s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+			s.Says(err, "node-a:6379 "+code)
+			time.AfterFunc(2*time.Second, func() {
 				for _, i := range []int{0, 1, 2} {
-					s.Node(i).Fail(text)
+					s.Node(i).Fail("")
 				}
-				_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-				s.Is("TryAcquire", err, redlock.ErrNoQuorum)
-				s.Says(err, "node-a:6379 "+code)
-				time.AfterFunc(2*time.Second, func() {
-					for _, i := range []int{0, 1, 2} {
-						s.Node(i).Fail("")
-					}
-				})
-				began := time.Now()
-				k, err := l.Acquire(s.Ctx, job, 10*time.Second)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if took := time.Since(began); took < 2*time.Second || took > 2500*time.Millisecond {
-					t.Errorf("Acquire took %v, want 2s and a pause", took)
-				}
-				s.Is("Release", k.Release(s.Ctx), nil)
-				s.Clean(l)
 			})
+			began := time.Now()
+			k, err := l.Acquire(s.Ctx, job, 10*time.Second)
+			if err != nil {
+				s.Fatal(err)
+			}
+			if took := time.Since(began); took < 2*time.Second || took > 2500*time.Millisecond {
+				s.Errorf("Acquire took %v, want 2s and a pause", took)
+			}
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Clean(l)
 		})
 	}
-	t.Run("a key of another type is never granted, never deleted", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			for i := range 3 {
-				s.Do(i, "RPUSH", job, "a stranger's list")
+	runStage(t, "a key of another type is never granted, never deleted", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		for i := range 3 {
+			s.Do(i, "RPUSH", job, "a stranger's list")
+		}
+		_, err := l.Acquire(s.Ctx, job, 10*time.Second)
+		s.Is("Acquire", err, redlock.ErrNoQuorum)
+		s.Says(err, "WRONGTYPE")
+		time.Sleep(2 * time.Second)
+		for i := range 3 {
+			if got := s.Do(i, "LLEN", job); got != 1 {
+				s.Errorf("node %d: the stranger's list has %v elements, want 1", i, got)
 			}
-			_, err := l.Acquire(s.Ctx, job, 10*time.Second)
-			s.Is("Acquire", err, redlock.ErrNoQuorum)
-			s.Says(err, "WRONGTYPE")
-			time.Sleep(2 * time.Second)
-			for i := range 3 {
-				if got := s.Do(i, "LLEN", job); got != 1 {
-					t.Errorf("node %d: the stranger's list has %v elements, want 1", i, got)
-				}
-			}
-		})
+		}
 	})
-	t.Run("a key without a ttl is never granted, never deleted", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			s.Foreign(0, 0, 1, 2)
-			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-			s.Is("TryAcquire", err, redlock.ErrHeld)
-			s.Says(err, "held by other")
-			time.Sleep(time.Hour)
-			s.Carry("an hour later", otherValue, 0, 1, 2)
-		})
+	runStage(t, "a key without a ttl is never granted, never deleted", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Foreign(0, 0, 1, 2)
+		_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+		s.Is("TryAcquire", err, redlock.ErrHeld)
+		s.Says(err, "held by other")
+		time.Sleep(time.Hour)
+		s.Carry("an hour later", otherValue, 0, 1, 2)
 	})
 }
 
@@ -380,29 +358,27 @@ func TestAllNodesAreNamedWithTheReasonWhenNoneCanBeReached(t *testing.T) {
 		"refused": {func(s *stage, i int) { s.Node(i).Refuse(true) }, "refused", 0},
 		"a hole":  {func(s *stage, i int) { s.Node(i).Partition() }, "timeout", time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				for i := range 3 {
-					f.fault(s, i)
+		runStage(t, name, 3, func(s *stage) {
+			for i := range 3 {
+				f.fault(s, i)
+			}
+			l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
+			s.Lasts("TryAcquire", f.took, func() {
+				_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+				s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+				s.Says(err, "node-a:6379", "node-b:6379", "node-c:6379", f.says)
+				if errors.Is(err, context.DeadlineExceeded) {
+					s.Errorf("got %v, which is a context's error, and no context ended", err)
 				}
-				l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
-				s.Lasts("TryAcquire", f.took, func() {
-					_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-					s.Is("TryAcquire", err, redlock.ErrNoQuorum)
-					s.Says(err, "node-a:6379", "node-b:6379", "node-c:6379", f.says)
-					if errors.Is(err, context.DeadlineExceeded) {
-						t.Errorf("got %v, which is a context's error, and no context ended", err)
-					}
-				})
-				for i := range 3 {
-					s.Node(i).Refuse(false)
-					s.Node(i).Heal()
-				}
-				time.Sleep(2500 * time.Millisecond)
-				k := s.Take(l, 10*time.Second)
-				s.Is("Release", k.Release(s.Ctx), nil)
-				s.Clean(l)
 			})
+			for i := range 3 {
+				s.Node(i).Refuse(false)
+				s.Node(i).Heal()
+			}
+			time.Sleep(2500 * time.Millisecond)
+			k := s.Take(l, 10*time.Second)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Clean(l)
 		})
 	}
 }
@@ -695,17 +671,15 @@ func TestATieIsTriedAgain(t *testing.T) {
 		s.Node(0).Set(job, otherValue, life)
 		s.Node(1).Set(job, "a third:00000000-0000-4000-8000-000000000000", life)
 	}
-	t.Run("until it is had", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			tie(s, 4*time.Millisecond) // the pause is at least 5
-			k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-			if err != nil {
-				t.Fatalf("TryAcquire: got %v, want the lock: its contenders are gone at the second attempt", err)
-			}
-			s.Is("Release", k.Release(s.Ctx), nil)
-			s.Clean(l)
-		})
+	runStage(t, "until it is had", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		tie(s, 4*time.Millisecond) // the pause is at least 5
+		k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+		if err != nil {
+			s.Fatalf("TryAcquire: got %v, want the lock: its contenders are gone at the second attempt", err)
+		}
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Clean(l)
 	})
 	for _, c := range []struct {
 		name     string
@@ -715,20 +689,18 @@ func TestATieIsTriedAgain(t *testing.T) {
 		{"four times at most", func(s *stage) { tie(s, time.Hour) }, 4},
 		{"and not where one holder has a majority", func(s *stage) { s.Foreign(time.Hour, 0, 1) }, 1},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				l := s.Locker(redlock.Options{})
-				c.put(s)
-				_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-				s.Is("TryAcquire", err, redlock.ErrHeld)
-				var q *redlock.QuorumError
-				if !errors.As(err, &q) {
-					t.Fatalf("got %v, want a QuorumError", err)
-				}
-				if got := q.Round.Attempt; got != c.attempts {
-					t.Errorf("got %d attempts, want %d: %v", got, c.attempts, err)
-				}
-			})
+		runStage(t, c.name, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			c.put(s)
+			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+			s.Is("TryAcquire", err, redlock.ErrHeld)
+			var q *redlock.QuorumError
+			if !errors.As(err, &q) {
+				s.Fatalf("got %v, want a QuorumError", err)
+			}
+			if got := q.Round.Attempt; got != c.attempts {
+				s.Errorf("got %d attempts, want %d: %v", got, c.attempts, err)
+			}
 		})
 	}
 }
