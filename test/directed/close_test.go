@@ -85,54 +85,52 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 			return k.Release(ctx)
 		}, []error{redlock.ErrNoQuorum, redlock.ErrClosed}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-				l := warmLocker(t, c, redlock.Options{NodeTimeout: 200 * time.Millisecond})
-				k := harness.Try(t, l, "held", time.Hour)
-				time.Sleep(time.Millisecond)
-				hangAll(c, tc.hung)
-				var wg sync.WaitGroup
-				wg.Go(func() {
-					err := tc.call(t.Context(), l, k)
-					ok := false
-					for _, w := range tc.want {
-						ok = ok || errors.Is(err, w)
-					}
-					if !ok {
-						t.Errorf("%s that Close ended: got %v, want one of %v", tc.name, err, tc.want)
-					}
-				})
-				time.Sleep(50 * time.Millisecond)
-				var err error
-				d := took(func() { err = l.Close() })
-				harness.CheckIs(t, "Close", err)
-				if tc.hung && d > 400*time.Millisecond {
-					t.Errorf("time of Close with all nodes hung: got %v, want at most two node timeouts of 200 ms", d)
+		runStaged(t, tc.name, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{NodeTimeout: 200 * time.Millisecond})
+			k := harness.Try(t, l, "held", time.Hour)
+			time.Sleep(time.Millisecond)
+			hangAll(c, tc.hung)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				err := tc.call(t.Context(), l, k)
+				ok := false
+				for _, w := range tc.want {
+					ok = ok || errors.Is(err, w)
 				}
-				if !tc.hung && d > time.Millisecond {
-					t.Errorf("time of Close with all nodes well: got %v, want at most the release's millisecond", d)
-				}
-				if d, ok := within(time.Second, func() bool {
-					done := make(chan struct{})
-					go func() { wg.Wait(); close(done) }()
-					select {
-					case <-done:
-						return true
-					case <-time.After(time.Millisecond):
-						return false
-					}
-				}); !ok || d > 10*time.Millisecond {
-					t.Errorf("end of %s: got %v after Close, want with it", tc.name, d)
-				}
-				wg.Wait()
-				harness.Check(t, "Valid after Close", k.Valid(), false)
-				hangAll(c, false)
-				if !tc.hung {
-					for i := range c.Len() {
-						harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
-					}
+				if !ok {
+					t.Errorf("%s that Close ended: got %v, want one of %v", tc.name, err, tc.want)
 				}
 			})
+			time.Sleep(50 * time.Millisecond)
+			var err error
+			d := took(func() { err = l.Close() })
+			harness.CheckIs(t, "Close", err)
+			if tc.hung && d > 400*time.Millisecond {
+				t.Errorf("time of Close with all nodes hung: got %v, want at most two node timeouts of 200 ms", d)
+			}
+			if !tc.hung && d > time.Millisecond {
+				t.Errorf("time of Close with all nodes well: got %v, want at most the release's millisecond", d)
+			}
+			if d, ok := within(time.Second, func() bool {
+				done := make(chan struct{})
+				go func() { wg.Wait(); close(done) }()
+				select {
+				case <-done:
+					return true
+				case <-time.After(time.Millisecond):
+					return false
+				}
+			}); !ok || d > 10*time.Millisecond {
+				t.Errorf("end of %s: got %v after Close, want with it", tc.name, d)
+			}
+			wg.Wait()
+			harness.Check(t, "Valid after Close", k.Valid(), false)
+			hangAll(c, false)
+			if !tc.hung {
+				for i := range c.Len() {
+					harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
+				}
+			}
 		})
 	}
 }
@@ -315,21 +313,19 @@ func TestCloseDoesNotWaitForASilentMinority(t *testing.T) {
 			time.Sleep(3 * time.Second)
 		}, time.Millisecond},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-				l := lockerOn(t, redlock.Options{}, c.Clients())
-				if tc.warm {
-					warmUp(t, c, l)
-				}
-				tc.act(t, c, l)
-				if d := took(func() { harness.CheckIs(t, "Close", l.Close()) }); d > tc.most {
-					t.Errorf("time of Close: got %v, want at most %v", d, tc.most)
-				}
-				for i := range 2 {
-					harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
-				}
-				c.Node(2).Resume()
-			})
+		runStaged(t, tc.name, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := lockerOn(t, redlock.Options{}, c.Clients())
+			if tc.warm {
+				warmUp(t, c, l)
+			}
+			tc.act(t, c, l)
+			if d := took(func() { harness.CheckIs(t, "Close", l.Close()) }); d > tc.most {
+				t.Errorf("time of Close: got %v, want at most %v", d, tc.most)
+			}
+			for i := range 2 {
+				harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
+			}
+			c.Node(2).Resume()
 		})
 	}
 }
@@ -348,34 +344,30 @@ func TestCloseWaitsForASlowNode(t *testing.T) {
 		{"very far", true, 200 * time.Millisecond, false},
 		{"never met before", false, 25 * time.Millisecond, true},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-				c.Node(2).Delay(tc.way, tc.way)
-				l := lockerOn(t, redlock.Options{}, c.Clients())
-				if tc.warm {
-					warmUp(t, c, l)
-				}
-				k := harness.Try(t, l, "jobs/42", time.Hour)
-				if tc.released {
-					harness.CheckIs(t, "Release", k.Release(t.Context()))
-				}
-				harness.CheckIs(t, "Close", l.Close())
-				time.Sleep(time.Second) // what is under way arrives
-				for i := range 3 {
-					harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
-				}
-			})
+		runStaged(t, tc.name, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			c.Node(2).Delay(tc.way, tc.way)
+			l := lockerOn(t, redlock.Options{}, c.Clients())
+			if tc.warm {
+				warmUp(t, c, l)
+			}
+			k := harness.Try(t, l, "jobs/42", time.Hour)
+			if tc.released {
+				harness.CheckIs(t, "Release", k.Release(t.Context()))
+			}
+			harness.CheckIs(t, "Close", l.Close())
+			time.Sleep(time.Second) // what is under way arrives
+			for i := range 3 {
+				harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
+			}
 		})
 	}
-	t.Run("slow of a sudden", func(t *testing.T) {
-		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			l := warmLocker(t, c, redlock.Options{})
-			c.Node(2).Delay(40*time.Millisecond, 40*time.Millisecond)
-			harness.CheckIs(t, "Release", harness.Try(t, l, "jobs/42", time.Hour).Release(t.Context()))
-			harness.CheckIs(t, "Close", l.Close())
-			time.Sleep(time.Second)
-			harness.Check(t, "keys on the slow node after Close", len(harness.LocksOn(c.Node(2))), 0)
-		})
+	runStaged(t, "slow of a sudden", 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{})
+		c.Node(2).Delay(40*time.Millisecond, 40*time.Millisecond)
+		harness.CheckIs(t, "Release", harness.Try(t, l, "jobs/42", time.Hour).Release(t.Context()))
+		harness.CheckIs(t, "Close", l.Close())
+		time.Sleep(time.Second)
+		harness.Check(t, "keys on the slow node after Close", len(harness.LocksOn(c.Node(2))), 0)
 	})
 }
 
