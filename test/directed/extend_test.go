@@ -17,25 +17,23 @@ import (
 // Attack 59.
 func TestAnExtensionCountsFromBeforeItsFirstRequest(t *testing.T) {
 	for _, slow := range []time.Duration{0, 300 * time.Millisecond, 900 * time.Millisecond} {
-		t.Run(fmt.Sprintf("answers after %v", slow), func(t *testing.T) {
-			harness.OnStage(t, 3, func(s *harness.Stage) {
-				k := s.Take(s.Locker(redlock.Options{}), 10*time.Second)
-				time.Sleep(3 * time.Second)
-				s.Slow(slow, 0, 1, 2)
-				began := time.Now()
-				s.Is("Extend", k.Extend(s.Ctx), nil)
-				if took := time.Since(began); took < slow {
-					t.Fatalf("it took %v, want %v: the test tests nothing", took, slow)
+		harness.RunStage(t, fmt.Sprintf("answers after %v", slow), 3, func(s *harness.Stage) {
+			k := s.Take(s.Locker(redlock.Options{}), 10*time.Second)
+			time.Sleep(3 * time.Second)
+			s.Slow(slow, 0, 1, 2)
+			began := time.Now()
+			s.Is("Extend", k.Extend(s.Ctx), nil)
+			if took := time.Since(began); took < slow {
+				s.Fatalf("it took %v, want %v: the test tests nothing", took, slow)
+			}
+			if got, want := k.Until(), began.Add(harness.ValidFor(10*time.Second, 1)); !got.Equal(want) {
+				s.Errorf("Until: got %v after the call, want %v", got.Sub(began), want.Sub(began))
+			}
+			for i := range 3 {
+				if left := s.Node(i).TTL(job) + time.Since(began); left < 10*time.Second {
+					s.Errorf("node %d: the key expires %v after the call, want 10s", i, left)
 				}
-				if got, want := k.Until(), began.Add(harness.ValidFor(10*time.Second, 1)); !got.Equal(want) {
-					t.Errorf("Until: got %v after the call, want %v", got.Sub(began), want.Sub(began))
-				}
-				for i := range 3 {
-					if left := s.Node(i).TTL(job) + time.Since(began); left < 10*time.Second {
-						t.Errorf("node %d: the key expires %v after the call, want 10s", i, left)
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -48,33 +46,31 @@ func TestAnExtensionThatReachesAMinorityLeavesTheOldUntil(t *testing.T) {
 		"replies lost": func(s *harness.Stage, i int) { s.Node(i).LoseReplies(9) },
 		"loading":      func(s *harness.Stage, i int) { s.Node(i).Fail("LOADING Redis is loading the dataset in memory") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			harness.OnStage(t, 5, func(s *harness.Stage) {
-				l := s.Locker(redlock.Options{})
-				k := s.Take(l, 10*time.Second)
-				until := k.Until()
-				time.Sleep(3 * time.Second)
-				for _, i := range []int{0, 2, 4} {
-					fault(s, i)
-				}
-				err := k.Extend(s.Ctx)
-				s.Is("Extend", err, redlock.ErrNoQuorum)
-				s.Says(err, "still held until", "3 of 5 votes needed")
-				if got := k.Until(); !got.Equal(until) || !k.Valid() {
-					t.Errorf("afterwards: Until %v, valid %v; want %v and true", got, k.Valid(), until)
-				}
-				s.Carry("afterwards", k.Value(), s.All()...)
-				for i := range 5 {
-					s.Mend(i)
-				}
-				s.Reconnect(l)
-				s.Is("the next Extend", k.Extend(s.Ctx), nil)
-				if !k.Until().After(until) {
-					t.Errorf("Until: got %v, want after %v", k.Until(), until)
-				}
-				s.Is("Release", k.Release(s.Ctx), nil)
-				s.Clean(l)
-			})
+		harness.RunStage(t, name, 5, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{})
+			k := s.Take(l, 10*time.Second)
+			until := k.Until()
+			time.Sleep(3 * time.Second)
+			for _, i := range []int{0, 2, 4} {
+				fault(s, i)
+			}
+			err := k.Extend(s.Ctx)
+			s.Is("Extend", err, redlock.ErrNoQuorum)
+			s.Says(err, "still held until", "3 of 5 votes needed")
+			if got := k.Until(); !got.Equal(until) || !k.Valid() {
+				s.Errorf("afterwards: Until %v, valid %v; want %v and true", got, k.Valid(), until)
+			}
+			s.Carry("afterwards", k.Value(), s.All()...)
+			for i := range 5 {
+				s.Mend(i)
+			}
+			s.Reconnect(l)
+			s.Is("the next Extend", k.Extend(s.Ctx), nil)
+			if !k.Until().After(until) {
+				s.Errorf("Until: got %v, want after %v", k.Until(), until)
+			}
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Clean(l)
 		})
 	}
 }
@@ -105,115 +101,103 @@ func TestAnExtensionThatIsCompleteAfterTheOldUntilIsLost(t *testing.T) {
 		s.Clean(l)
 		s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
 	})
-	t.Run("though the process slept meanwhile", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			var h harness.Clocks
-			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
-			k := s.Take(l, 10*time.Second)
-			s.Once(0, "extend", func() { h.MoveWall(10 * time.Second) })
-			s.Once(1, "extend", func() { h.MoveWall(10 * time.Second) })
-			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
-			s.Clean(l)
-		})
+	harness.RunStage(t, "though the process slept meanwhile", 3, func(s *harness.Stage) {
+		var h harness.Clocks
+		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+		k := s.Take(l, 10*time.Second)
+		s.Once(0, "extend", func() { h.MoveWall(10 * time.Second) })
+		s.Once(1, "extend", func() { h.MoveWall(10 * time.Second) })
+		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+		s.Clean(l)
 	})
 }
 
 // Attack 82.
 func TestALockThatExpiredAndWasTakenAndFreedIsLost(t *testing.T) {
-	t.Run("before the extension", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			l := s.Locker(redlock.Options{})
-			k := s.Take(l, time.Second)
-			time.Sleep(1100 * time.Millisecond)
-			for i := range 3 { // by a client without fences
-				s.Do(i, "SET", job, "theirs", "NX", "PX", "1000")
-				s.Do(i, "DEL", job)
-				s.Node(i).Record(true)
+	harness.RunStage(t, "before the extension", 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, time.Second)
+		time.Sleep(1100 * time.Millisecond)
+		for i := range 3 { // by a client without fences
+			s.Do(i, "SET", job, "theirs", "NX", "PX", "1000")
+			s.Do(i, "DEL", job)
+			s.Node(i).Record(true)
+		}
+		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+		time.Sleep(time.Second)
+		for i := range 3 {
+			if got := s.Told(i, "extend", "heal"); len(got) > 0 {
+				s.Errorf("node %d was told %v, want nothing", i, harness.Verbs(got))
 			}
-			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
-			time.Sleep(time.Second)
-			for i := range 3 {
-				if got := s.Told(i, "extend", "heal"); len(got) > 0 {
-					t.Errorf("node %d was told %v, want nothing", i, harness.Verbs(got))
-				}
-			}
-			s.Carry("afterwards", "", 0, 1, 2)
-		})
+		}
+		s.Carry("afterwards", "", 0, 1, 2)
 	})
-	t.Run("while the extension was under way", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			l := s.Locker(redlock.Options{NodeTimeout: 450 * time.Millisecond})
-			k := s.Take(l, time.Second)
-			time.Sleep(900 * time.Millisecond)
-			for i := range 3 {
-				s.Node(i).Delay(200*time.Millisecond, 0)
-			}
-			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
-			time.Sleep(5 * time.Second)
-			s.Carry("afterwards", "", 0, 1, 2)
-		})
+	harness.RunStage(t, "while the extension was under way", 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{NodeTimeout: 450 * time.Millisecond})
+		k := s.Take(l, time.Second)
+		time.Sleep(900 * time.Millisecond)
+		for i := range 3 {
+			s.Node(i).Delay(200*time.Millisecond, 0)
+		}
+		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+		time.Sleep(5 * time.Second)
+		s.Carry("afterwards", "", 0, 1, 2)
 	})
 }
 
 // Attack 60.
 func TestAnothersKeyIsNeverExtended(t *testing.T) {
-	t.Run("on a majority", func(t *testing.T) {
-		harness.OnStage(t, 5, func(s *harness.Stage) {
-			l := s.Locker(redlock.Options{})
-			k := s.Take(l, time.Minute)
-			s.Foreign(5*time.Second, 0, 2, 4)
-			err := k.Extend(s.Ctx)
-			s.Is("Extend", err, redlock.ErrLost)
-			s.Says(err, "node-a:6379 held")
-			if k.Valid() {
-				t.Errorf("valid, want lost")
+	harness.RunStage(t, "on a majority", 5, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, time.Minute)
+		s.Foreign(5*time.Second, 0, 2, 4)
+		err := k.Extend(s.Ctx)
+		s.Is("Extend", err, redlock.ErrLost)
+		s.Says(err, "node-a:6379 held")
+		if k.Valid() {
+			s.Errorf("valid, want lost")
+		}
+		time.Sleep(time.Second)
+		for _, i := range []int{0, 2, 4} {
+			if left := s.Node(i).TTL(job); left > 4*time.Second || left < 3*time.Second {
+				s.Errorf("node %d: the other's key has %v left, want 4s", i, left)
 			}
-			time.Sleep(time.Second)
-			for _, i := range []int{0, 2, 4} {
-				if left := s.Node(i).TTL(job); left > 4*time.Second || left < 3*time.Second {
-					t.Errorf("node %d: the other's key has %v left, want 4s", i, left)
-				}
-			}
-			s.Carry("ours is removed", "", 1, 3)
-		})
+		}
+		s.Carry("ours is removed", "", 1, 3)
 	})
-	t.Run("on a minority", func(t *testing.T) {
-		harness.OnStage(t, 5, func(s *harness.Stage) {
-			k := s.Take(s.Locker(redlock.Options{}), time.Minute)
-			s.Foreign(5*time.Second, 0, 4)
-			s.Is("Extend", k.Extend(s.Ctx), nil)
-			time.Sleep(time.Second)
-			s.Carry("theirs", otherValue, 0, 4)
-			if left := s.Node(0).TTL(job); left > 4*time.Second {
-				t.Errorf("the other's key has %v left, want 4s", left)
-			}
-		})
+	harness.RunStage(t, "on a minority", 5, func(s *harness.Stage) {
+		k := s.Take(s.Locker(redlock.Options{}), time.Minute)
+		s.Foreign(5*time.Second, 0, 4)
+		s.Is("Extend", k.Extend(s.Ctx), nil)
+		time.Sleep(time.Second)
+		s.Carry("theirs", otherValue, 0, 4)
+		if left := s.Node(0).TTL(job); left > 4*time.Second {
+			s.Errorf("the other's key has %v left, want 4s", left)
+		}
 	})
-	t.Run("late, after another's acquisition", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			clients := s.Cluster.Clients()
-			a := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
-			b := s.Locker(redlock.Options{})
-			old := s.Take(a, 2*time.Second)
-			time.Sleep(oneTrip) // the third node's answer, which the extension goes after
-			s.Cluster.Cut(clients...)
-			s.Is("Extend", old.Extend(s.Ctx), redlock.ErrNoQuorum)
-			time.Sleep(2 * time.Second)
-			k := s.Take(b, 10*time.Second)
-			time.Sleep(time.Second)
-			s.Cluster.Mend(clients...) // what was held is delivered now
-			time.Sleep(2 * time.Second)
-			s.Carry("afterwards", k.Value(), 0, 1, 2)
-			for i := range 3 {
-				if left := s.Node(i).TTL(job); left > 7*time.Second {
-					t.Errorf("node %d: the holder's key has %v left, want 7s", i, left)
-				}
+	harness.RunStage(t, "late, after another's acquisition", 3, func(s *harness.Stage) {
+		clients := s.Cluster.Clients()
+		a := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
+		b := s.Locker(redlock.Options{})
+		old := s.Take(a, 2*time.Second)
+		time.Sleep(oneTrip) // the third node's answer, which the extension goes after
+		s.Cluster.Cut(clients...)
+		s.Is("Extend", old.Extend(s.Ctx), redlock.ErrNoQuorum)
+		time.Sleep(2 * time.Second)
+		k := s.Take(b, 10*time.Second)
+		time.Sleep(time.Second)
+		s.Cluster.Mend(clients...) // what was held is delivered now
+		time.Sleep(2 * time.Second)
+		s.Carry("afterwards", k.Value(), 0, 1, 2)
+		for i := range 3 {
+			if left := s.Node(i).TTL(job); left > 7*time.Second {
+				s.Errorf("node %d: the holder's key has %v left, want 7s", i, left)
 			}
-			if got := harness.Verbs(s.Told(0, "extend")); len(got) != 1 {
-				t.Errorf("late extensions executed: got %v, want one: the test tests nothing", got)
-			}
-			s.Is("the old Extend", old.Extend(s.Ctx), redlock.ErrLost)
-		})
+		}
+		if got := harness.Verbs(s.Told(0, "extend")); len(got) != 1 {
+			s.Errorf("late extensions executed: got %v, want one: the test tests nothing", got)
+		}
+		s.Is("the old Extend", old.Extend(s.Ctx), redlock.ErrLost)
 	})
 }
 
@@ -226,84 +210,74 @@ func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T)
 			s.LoadScripts(i)
 		},
 	} {
-		t.Run(name+": healed, and counted the next time", func(t *testing.T) {
-			harness.OnStage(t, 5, func(s *harness.Stage) {
-				l := s.Locker(redlock.Options{})
-				k := s.Take(l, 20*time.Second)
-				time.Sleep(oneTrip)
-				forgets(s, 3)
-				forgets(s, 4)
-				s.Reconnect(l)
-				s.Is("Extend", k.Extend(s.Ctx), nil)
-				time.Sleep(oneTrip)
-				s.Carry("afterwards", k.Value(), s.All()...)
-				for i := range 5 {
-					if left := s.Node(i).TTL(job); left < 19*time.Second {
-						t.Errorf("node %d: the key has %v left, want 20s", i, left)
-					}
-				}
-				s.Node(0).Stop()
-				s.Node(1).Stop()
-				s.Is("Extend by the healed ones and one more", k.Extend(s.Ctx), nil)
-				s.Is("Release", k.Release(s.Ctx), nil)
-				s.Clean(l)
-			})
-		})
-	}
-	t.Run("not counted at once, and not healed, without a majority that says ours", func(t *testing.T) {
-		harness.OnStage(t, 5, func(s *harness.Stage) {
+		harness.RunStage(t, name+": healed, and counted the next time", 5, func(s *harness.Stage) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, 20*time.Second)
-			until := k.Until()
 			time.Sleep(oneTrip)
-			s.Node(2).Evict(job) // two say ours, one is missing
-			s.Node(3).Stop()
-			s.Node(4).Stop()
-			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
-			time.Sleep(time.Second)
-			s.Carry("afterwards", "", 2)
-			if !k.Until().Equal(until) {
-				t.Errorf("Until moved to %v, want %v", k.Until(), until)
-			}
-		})
-	})
-	t.Run("nor where its answer comes after the round was decided", func(t *testing.T) {
-		harness.OnStage(t, 5, func(s *harness.Stage) {
-			k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
-			time.Sleep(oneTrip)
-			for _, i := range []int{1, 2, 3} {
-				s.Node(i).Stop()
-			}
-			s.Node(4).Evict(job)
-			s.Slow(100*time.Millisecond, 4)
-			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
-			time.Sleep(2 * time.Second)
-			if v, ok := s.Node(4).Get(job); ok {
-				t.Errorf("node 4 was given %s though one node said ours", v)
-			}
-		})
-	})
-	t.Run("where its answer comes after a majority said ours", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
-			time.Sleep(oneTrip)
-			s.Node(2).Evict(job)
-			s.Slow(100*time.Millisecond, 2)
-			s.Lasts("Extend", 0, func() { s.Is("Extend", k.Extend(s.Ctx), nil) })
-			time.Sleep(time.Second)
-			s.Carry("afterwards", k.Value(), 0, 1, 2)
-		})
-	})
-	t.Run("another's key there is not overwritten", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
-			time.Sleep(oneTrip)
-			s.Node(2).Evict(job)
-			s.Once(2, "heal", func() { s.Foreign(time.Minute, 2) })
+			forgets(s, 3)
+			forgets(s, 4)
+			s.Reconnect(l)
 			s.Is("Extend", k.Extend(s.Ctx), nil)
-			time.Sleep(time.Second)
-			s.Carry("the other's", otherValue, 2)
+			time.Sleep(oneTrip)
+			s.Carry("afterwards", k.Value(), s.All()...)
+			for i := range 5 {
+				if left := s.Node(i).TTL(job); left < 19*time.Second {
+					s.Errorf("node %d: the key has %v left, want 20s", i, left)
+				}
+			}
+			s.Node(0).Stop()
+			s.Node(1).Stop()
+			s.Is("Extend by the healed ones and one more", k.Extend(s.Ctx), nil)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Clean(l)
 		})
+	}
+	harness.RunStage(t, "not counted at once, and not healed, without a majority that says ours", 5, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 20*time.Second)
+		until := k.Until()
+		time.Sleep(oneTrip)
+		s.Node(2).Evict(job) // two say ours, one is missing
+		s.Node(3).Stop()
+		s.Node(4).Stop()
+		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
+		time.Sleep(time.Second)
+		s.Carry("afterwards", "", 2)
+		if !k.Until().Equal(until) {
+			s.Errorf("Until moved to %v, want %v", k.Until(), until)
+		}
+	})
+	harness.RunStage(t, "nor where its answer comes after the round was decided", 5, func(s *harness.Stage) {
+		k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
+		time.Sleep(oneTrip)
+		for _, i := range []int{1, 2, 3} {
+			s.Node(i).Stop()
+		}
+		s.Node(4).Evict(job)
+		s.Slow(100*time.Millisecond, 4)
+		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
+		time.Sleep(2 * time.Second)
+		if v, ok := s.Node(4).Get(job); ok {
+			s.Errorf("node 4 was given %s though one node said ours", v)
+		}
+	})
+	harness.RunStage(t, "where its answer comes after a majority said ours", 3, func(s *harness.Stage) {
+		k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
+		time.Sleep(oneTrip)
+		s.Node(2).Evict(job)
+		s.Slow(100*time.Millisecond, 2)
+		s.Lasts("Extend", 0, func() { s.Is("Extend", k.Extend(s.Ctx), nil) })
+		time.Sleep(time.Second)
+		s.Carry("afterwards", k.Value(), 0, 1, 2)
+	})
+	harness.RunStage(t, "another's key there is not overwritten", 3, func(s *harness.Stage) {
+		k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
+		time.Sleep(oneTrip)
+		s.Node(2).Evict(job)
+		s.Once(2, "heal", func() { s.Foreign(time.Minute, 2) })
+		s.Is("Extend", k.Extend(s.Ctx), nil)
+		time.Sleep(time.Second)
+		s.Carry("the other's", otherValue, 2)
 	})
 }
 
@@ -326,101 +300,87 @@ func TestALockThatAMajorityForgotIsLostAndNotTakenAnew(t *testing.T) {
 		s.Carry("afterwards", "", s.All()...)
 		s.Clean(l)
 	})
-	t.Run("by a restart", func(t *testing.T) {
-		harness.OnStage(t, 5, func(s *harness.Stage) {
-			l := s.Locker(redlock.Options{})
-			k := s.Take(l, 20*time.Second)
-			for _, i := range []int{0, 1, 2} {
-				s.Node(i).Restart(false)
-			}
-			s.Reconnect(l)
-			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
-			s.Clean(l)
-		})
+	harness.RunStage(t, "by a restart", 5, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 20*time.Second)
+		for _, i := range []int{0, 1, 2} {
+			s.Node(i).Restart(false)
+		}
+		s.Reconnect(l)
+		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+		s.Clean(l)
 	})
-	t.Run("by hand", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
-			for i := range 3 {
-				s.Do(i, "DEL", job)
-			}
-			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
-		})
+	harness.RunStage(t, "by hand", 3, func(s *harness.Stage) {
+		k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
+		for i := range 3 {
+			s.Do(i, "DEL", job)
+		}
+		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
 	})
 }
 
 // Attacks 24, 63, 78.
 func TestALateExtensionOrHealAfterReleaseLeavesNothing(t *testing.T) {
-	t.Run("an extension on its way", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			l := s.Locker(redlock.Options{})
-			k := s.Take(l, 20*time.Second)
-			s.Slow(200*time.Millisecond, 0, 1, 2)
-			done := harness.Background(func() error { return k.Extend(s.Ctx) })
-			time.Sleep(50 * time.Millisecond)
-			s.Is("Release", k.Release(s.Ctx), nil)
-			s.Is("Extend", <-done, redlock.ErrLost)
-			s.Clean(l)
-		})
+	harness.RunStage(t, "an extension on its way", 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 20*time.Second)
+		s.Slow(200*time.Millisecond, 0, 1, 2)
+		done := harness.Background(func() error { return k.Extend(s.Ctx) })
+		time.Sleep(50 * time.Millisecond)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Is("Extend", <-done, redlock.ErrLost)
+		s.Clean(l)
 	})
-	t.Run("an extension that a hung node executes when it wakes", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			l := s.Locker(redlock.Options{})
-			k := s.Take(l, 20*time.Second)
-			time.Sleep(oneTrip)
-			s.Node(2).Hang()
-			s.Is("Extend", k.Extend(s.Ctx), nil)
-			s.Is("Release", k.Release(s.Ctx), nil)
-			time.Sleep(time.Minute)
-			s.Clean(l)
-		})
+	harness.RunStage(t, "an extension that a hung node executes when it wakes", 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 20*time.Second)
+		time.Sleep(oneTrip)
+		s.Node(2).Hang()
+		s.Is("Extend", k.Extend(s.Ctx), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		time.Sleep(time.Minute)
+		s.Clean(l)
 	})
-	t.Run("a heal that a hung node executes when it wakes", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			l := s.Locker(redlock.Options{})
-			k := s.Take(l, 20*time.Second)
-			time.Sleep(oneTrip)
-			s.Node(2).Evict(job)
-			s.Once(2, "heal", s.Node(2).Hang)
-			s.Is("Extend", k.Extend(s.Ctx), nil)
-			time.Sleep(oneTrip)
-			s.Is("Release", k.Release(s.Ctx), nil)
-			time.Sleep(10 * time.Second)
-			s.Node(2).Resume()
-			s.Clean(l)
-			if got := s.Told(2, "heal"); len(got) == 0 {
-				t.Errorf("no heal was executed: the test tests nothing")
-			}
-		})
+	harness.RunStage(t, "a heal that a hung node executes when it wakes", 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 20*time.Second)
+		time.Sleep(oneTrip)
+		s.Node(2).Evict(job)
+		s.Once(2, "heal", s.Node(2).Hang)
+		s.Is("Extend", k.Extend(s.Ctx), nil)
+		time.Sleep(oneTrip)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		time.Sleep(10 * time.Second)
+		s.Node(2).Resume()
+		s.Clean(l)
+		if got := s.Told(2, "heal"); len(got) == 0 {
+			s.Errorf("no heal was executed: the test tests nothing")
+		}
 	})
-	t.Run("a heal under way", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			l := s.Locker(redlock.Options{})
-			k := s.Take(l, 20*time.Second)
-			time.Sleep(oneTrip)
-			s.Node(2).Evict(job)
-			s.Slow(200*time.Millisecond, 2)
-			s.Is("Extend", k.Extend(s.Ctx), nil)
-			time.Sleep(250 * time.Millisecond) // the heal has left
-			s.Is("Release", k.Release(s.Ctx), nil)
-			s.Clean(l)
-		})
+	harness.RunStage(t, "a heal under way", 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 20*time.Second)
+		time.Sleep(oneTrip)
+		s.Node(2).Evict(job)
+		s.Slow(200*time.Millisecond, 2)
+		s.Is("Extend", k.Extend(s.Ctx), nil)
+		time.Sleep(250 * time.Millisecond) // the heal has left
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Clean(l)
 	})
-	t.Run("a missing that is heard of after the release", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			l := s.Locker(redlock.Options{})
-			k := s.Take(l, 20*time.Second)
-			time.Sleep(oneTrip)
-			s.Node(2).Evict(job)
-			s.Slow(200*time.Millisecond, 2)
-			s.Is("Extend", k.Extend(s.Ctx), nil)
-			s.Is("Release", k.Release(s.Ctx), nil)
-			time.Sleep(2 * time.Second)
-			if got := s.Told(2, "heal"); len(got) > 0 {
-				t.Errorf("the node was healed after the release")
-			}
-			s.Clean(l)
-		})
+	harness.RunStage(t, "a missing that is heard of after the release", 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 20*time.Second)
+		time.Sleep(oneTrip)
+		s.Node(2).Evict(job)
+		s.Slow(200*time.Millisecond, 2)
+		s.Is("Extend", k.Extend(s.Ctx), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		time.Sleep(2 * time.Second)
+		if got := s.Told(2, "heal"); len(got) > 0 {
+			s.Errorf("the node was healed after the release")
+		}
+		s.Clean(l)
 	})
 }
 
@@ -444,16 +404,14 @@ func TestAnExtensionRestoresTheFenceRegister(t *testing.T) {
 			}
 		}
 	})
-	t.Run("and does not lower one that is above", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
-			high := k.Fence() + 1e9
-			s.SetRegister(high, 0)
-			s.Is("Extend", k.Extend(s.Ctx), nil)
-			if got := s.Register(0); got != high {
-				t.Errorf("the register stands at %d, want %d", got, high)
-			}
-		})
+	harness.RunStage(t, "and does not lower one that is above", 3, func(s *harness.Stage) {
+		k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
+		high := k.Fence() + 1e9
+		s.SetRegister(high, 0)
+		s.Is("Extend", k.Extend(s.Ctx), nil)
+		if got := s.Register(0); got != high {
+			s.Errorf("the register stands at %d, want %d", got, high)
+		}
 	})
 }
 
