@@ -81,58 +81,56 @@ func TestTurnsAreInOrderOfArrival(t *testing.T) {
 			time.Sleep(2 * time.Second)
 		}},
 	} {
-		t.Run(p.name, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				if p.between != nil && strings.HasPrefix(p.name, "nodes' clocks are apart") {
-					for i := range 5 {
-						s.Node(i).JumpClock(time.Duration(i) * time.Millisecond)
+		runStage(t, p.name, 5, func(s *stage) {
+			if p.between != nil && strings.HasPrefix(p.name, "nodes' clocks are apart") {
+				for i := range 5 {
+					s.Node(i).JumpClock(time.Duration(i) * time.Millisecond)
+				}
+			}
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
+			var ws []*waiting
+			var lockers []*redlock.Locker
+			for i := range n / 2 {
+				var h *harness.Clocks
+				if p.options != nil {
+					h = p.options(2 * i)
+				}
+				lockers = append(lockers, s.LockerWith(redlock.Options{Fair: true, Name: strconv.Itoa(i)}, h, s.Cluster.Nodes()))
+			}
+			for i := range n { // each Locker has two waiters, the second came after all the first
+				ws = append(ws, s.waiter(lockers[i%len(lockers)], heldLong))
+				time.Sleep(5 * time.Millisecond)
+			}
+			time.Sleep(2 * time.Second)
+			if p.between != nil {
+				p.between(s)
+			}
+			var order []int
+			var mu sync.Mutex
+			var all sync.WaitGroup
+			for i, w := range ws {
+				all.Go(func() {
+					<-w.ended
+					if w.err != nil {
+						s.Errorf("waiter %d: got %v, want the lock", i, w.err)
+						return
 					}
-				}
-				k := s.Take(s.Locker(redlock.Options{}), heldLong)
-				var ws []*waiting
-				var lockers []*redlock.Locker
-				for i := range n / 2 {
-					var h *harness.Clocks
-					if p.options != nil {
-						h = p.options(2 * i)
+					mu.Lock()
+					order = append(order, i)
+					served := len(order)
+					mu.Unlock()
+					if p.after != nil {
+						p.after(s, served)
 					}
-					lockers = append(lockers, s.LockerWith(redlock.Options{Fair: true, Name: strconv.Itoa(i)}, h, s.Cluster.Nodes()))
-				}
-				for i := range n { // each Locker has two waiters, the second came after all the first
-					ws = append(ws, s.waiter(lockers[i%len(lockers)], heldLong))
-					time.Sleep(5 * time.Millisecond)
-				}
-				time.Sleep(2 * time.Second)
-				if p.between != nil {
-					p.between(s)
-				}
-				var order []int
-				var mu sync.Mutex
-				var all sync.WaitGroup
-				for i, w := range ws {
-					all.Go(func() {
-						<-w.ended
-						if w.err != nil {
-							s.Errorf("waiter %d: got %v, want the lock", i, w.err)
-							return
-						}
-						mu.Lock()
-						order = append(order, i)
-						served := len(order)
-						mu.Unlock()
-						if p.after != nil {
-							p.after(s, served)
-						}
-						time.Sleep(50 * time.Millisecond)
-						w.lock.Release(s.Ctx)
-					})
-				}
-				k.Release(s.Ctx)
-				all.Wait()
-				if want := []int{0, 1, 2, 3, 4, 5}; !slices.Equal(order, want) {
-					s.Errorf("served: got %v, want %v", order, want)
-				}
-			})
+					time.Sleep(50 * time.Millisecond)
+					w.lock.Release(s.Ctx)
+				})
+			}
+			k.Release(s.Ctx)
+			all.Wait()
+			if want := []int{0, 1, 2, 3, 4, 5}; !slices.Equal(order, want) {
+				s.Errorf("served: got %v, want %v", order, want)
+			}
 		})
 	}
 }
@@ -186,30 +184,28 @@ func TestAWaiterQueuesOnEveryNode(t *testing.T) {
 // Attack 90.
 func TestADeadHeadIsSkipped(t *testing.T) {
 	for _, how := range []string{"cut", "nodes that hang for it", "closed"} {
-		t.Run(how, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				k := s.Take(s.Locker(redlock.Options{}), heldLong)
-				clients := s.Cluster.Clients()
-				dead := s.LockerWith(redlock.Options{Fair: true, Name: "dead"}, nil, harness.Nodes(clients))
-				s.settled(dead, heldLong)
-				next := s.settled(s.fair("next"), heldLong)
-				if got := s.queue(1); !slices.Equal(got, []string{"dead", "next"}) {
-					s.Fatalf("queue: got %v", got)
-				}
-				switch how {
-				case "cut":
-					s.Cluster.Cut(clients...)
-				case "nodes that hang for it":
-					s.Cluster.Cut(clients[0], clients[2]) // a majority
-				case "closed":
-					dead.Close()
-				}
-				gone := time.Now()
-				time.Sleep(10 * time.Millisecond)
-				s.Is("Release", k.Release(s.Ctx), nil)
-				d := next.gets("behind a dead head", gone, placeDead+3*time.Millisecond+4*oneTrip)
-				s.Logf("skipped after %v", d)
-			})
+		runStage(t, how, 3, func(s *stage) {
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
+			clients := s.Cluster.Clients()
+			dead := s.LockerWith(redlock.Options{Fair: true, Name: "dead"}, nil, harness.Nodes(clients))
+			s.settled(dead, heldLong)
+			next := s.settled(s.fair("next"), heldLong)
+			if got := s.queue(1); !slices.Equal(got, []string{"dead", "next"}) {
+				s.Fatalf("queue: got %v", got)
+			}
+			switch how {
+			case "cut":
+				s.Cluster.Cut(clients...)
+			case "nodes that hang for it":
+				s.Cluster.Cut(clients[0], clients[2]) // a majority
+			case "closed":
+				dead.Close()
+			}
+			gone := time.Now()
+			time.Sleep(10 * time.Millisecond)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			d := next.gets("behind a dead head", gone, placeDead+3*time.Millisecond+4*oneTrip)
+			s.Logf("skipped after %v", d)
 		})
 	}
 }
@@ -310,22 +306,20 @@ func TestWhoFindsTheLockFreeTellsWhoseTurnItIs(t *testing.T) {
 		},
 		"Acquire": func(s *stage, l *redlock.Locker) { s.waiter(l, heldLong) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				s.Foreign(heldLong, s.All()...)
-				first := s.settled(s.fair("first"), heldLong)
-				second := s.settled(s.fair("second"), heldLong)
-				time.Sleep(100 * time.Millisecond) // far from the next time that they ask of their own accord
-				for i := range 3 {
-					s.Node(i).Evict(job)
-				}
-				free := time.Now()
-				ask(s, s.fair("other"))
-				first.gets("told", free, promptly)
-				if second.over() {
-					s.Errorf("the second has it, too")
-				}
-			})
+		runStage(t, name, 3, func(s *stage) {
+			s.Foreign(heldLong, s.All()...)
+			first := s.settled(s.fair("first"), heldLong)
+			second := s.settled(s.fair("second"), heldLong)
+			time.Sleep(100 * time.Millisecond) // far from the next time that they ask of their own accord
+			for i := range 3 {
+				s.Node(i).Evict(job)
+			}
+			free := time.Now()
+			ask(s, s.fair("other"))
+			first.gets("told", free, promptly)
+			if second.over() {
+				s.Errorf("the second has it, too")
+			}
 		})
 	}
 }
@@ -403,18 +397,16 @@ func TestForgedPlacesLapse(t *testing.T) {
 			s.Do(i, "ZADD", jobExpiry, strconv.FormatInt(s.Node(i).Now().Add(placeDead).UnixMilli(), 10), "forged")
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				for i := range 3 {
-					forge(s, i)
-				}
-				began := time.Now()
-				w := s.waiter(s.fair("a"), heldLong)
-				w.gets("behind forged places", began, placeDead+retryPause)
-				if got := s.tries(0); got > 30 {
-					s.Errorf("asked %d times, want pauses", got)
-				}
-			})
+		runStage(t, what, 3, func(s *stage) {
+			for i := range 3 {
+				forge(s, i)
+			}
+			began := time.Now()
+			w := s.waiter(s.fair("a"), heldLong)
+			w.gets("behind forged places", began, placeDead+retryPause)
+			if got := s.tries(0); got > 30 {
+				s.Errorf("asked %d times, want pauses", got)
+			}
 		})
 	}
 }
@@ -475,27 +467,25 @@ func TestATicketIsWhenItsHolderCameByMostNodes(t *testing.T) {
 		"all but one are an hour so": {time.Hour, time.Hour, 0, time.Hour, time.Hour},
 	} {
 		for _, far := range []time.Duration{0, 200 * time.Millisecond} {
-			t.Run(fmt.Sprint(what, ", ", far, " away"), func(t *testing.T) {
-				onStage(t, 5, func(s *stage) {
-					for i, d := range off {
-						s.Node(i).JumpClock(d)
-					}
-					s.Foreign(heldLong, s.All()...)
-					l := s.fair("a")
-					s.Slow(far, s.All()...)
-					came := time.Now()
-					w := s.waiter(l, heldLong)
-					time.Sleep(3 * time.Second)
-					w.waits("while it is held")
-					want := came
-					if strings.HasPrefix(what, "all") {
-						want = came.Add(time.Hour)
-					}
-					got := s.ticketOf(3, what)
-					if d := got.Sub(want).Abs(); d > time.Millisecond {
-						s.Errorf("ticket: got %v after it came, by most nodes, want 0", got.Sub(want))
-					}
-				})
+			runStage(t, fmt.Sprint(what, ", ", far, " away"), 5, func(s *stage) {
+				for i, d := range off {
+					s.Node(i).JumpClock(d)
+				}
+				s.Foreign(heldLong, s.All()...)
+				l := s.fair("a")
+				s.Slow(far, s.All()...)
+				came := time.Now()
+				w := s.waiter(l, heldLong)
+				time.Sleep(3 * time.Second)
+				w.waits("while it is held")
+				want := came
+				if strings.HasPrefix(what, "all") {
+					want = came.Add(time.Hour)
+				}
+				got := s.ticketOf(3, what)
+				if d := got.Sub(want).Abs(); d > time.Millisecond {
+					s.Errorf("ticket: got %v after it came, by most nodes, want 0", got.Sub(want))
+				}
 			})
 		}
 	}
