@@ -43,37 +43,35 @@ func TestATokenThatAMajorityCarriesCostsNoFurtherRound(t *testing.T) {
 		{"a majority is, by much: the first raise tells by how much", []int{0, 1, 2}, hour, true, 2},
 		{"all are, by much", []int{0, 1, 2, 3, 4}, hour, true, 2},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			harness.OnStage(t, 5, func(s *harness.Stage) {
-				var seen harness.Observer
-				l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
-				high := harness.Micros() + c.by
-				s.SetRegister(high, c.ahead...)
-				s.Slow(far, s.All()...)
-				if !c.first {
-					s.Slow(far+time.Millisecond, c.ahead...)
-				} else if len(c.ahead) < 3 {
-					s.Slow(far-time.Millisecond, c.ahead...)
-				}
-				before := harness.Micros()
-				began := time.Now()
-				k := s.Take(l, 10*time.Second)
-				took := time.Since(began)
-				raises := seen.Count(redlock.OpRaise)
-				want := time.Duration(1+c.raises) * far
-				if raises != c.raises || took < want || took > want+2*oneTrip {
-					t.Errorf("got %d raises and %v, want %d and %v", raises, took, c.raises, want)
-				}
-				if c.raises == 0 && k.Fence() != before {
-					t.Errorf("token: got %d, want the time of the call, %d", k.Fence(), before)
-				}
-				if c.raises > 0 && len(c.ahead) >= 3 && k.Fence() <= high {
-					t.Errorf("token: got %d, want above the registers, %d", k.Fence(), high)
-				}
-				if got := carried(s, k.Fence()); got < 3 {
-					t.Errorf("registers at the token when the call returned: got %d, want a majority", got)
-				}
-			})
+		harness.RunStage(t, c.name, 5, func(s *harness.Stage) {
+			var seen harness.Observer
+			l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
+			high := harness.Micros() + c.by
+			s.SetRegister(high, c.ahead...)
+			s.Slow(far, s.All()...)
+			if !c.first {
+				s.Slow(far+time.Millisecond, c.ahead...)
+			} else if len(c.ahead) < 3 {
+				s.Slow(far-time.Millisecond, c.ahead...)
+			}
+			before := harness.Micros()
+			began := time.Now()
+			k := s.Take(l, 10*time.Second)
+			took := time.Since(began)
+			raises := seen.Count(redlock.OpRaise)
+			want := time.Duration(1+c.raises) * far
+			if raises != c.raises || took < want || took > want+2*oneTrip {
+				s.Errorf("got %d raises and %v, want %d and %v", raises, took, c.raises, want)
+			}
+			if c.raises == 0 && k.Fence() != before {
+				s.Errorf("token: got %d, want the time of the call, %d", k.Fence(), before)
+			}
+			if c.raises > 0 && len(c.ahead) >= 3 && k.Fence() <= high {
+				s.Errorf("token: got %d, want above the registers, %d", k.Fence(), high)
+			}
+			if got := carried(s, k.Fence()); got < 3 {
+				s.Errorf("registers at the token when the call returned: got %d, want a majority", got)
+			}
 		})
 	}
 }
@@ -81,39 +79,37 @@ func TestATokenThatAMajorityCarriesCostsNoFurtherRound(t *testing.T) {
 // Attack 8.
 func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
 	for seed := range uint64(2) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			harness.OnStage(t, 5, func(s *harness.Stage) {
-				random := rand.New(rand.NewPCG(seed, 0))
-				var lockers []*redlock.Locker
-				for _, skew := range []time.Duration{0, time.Hour, -time.Hour, 87600 * time.Hour, -87600 * time.Hour, time.Millisecond, -time.Second} {
-					lockers = append(lockers, s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: skew}, s.Cluster.Nodes()))
+		harness.RunStage(t, fmt.Sprintf("seed %d", seed), 5, func(s *harness.Stage) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			var lockers []*redlock.Locker
+			for _, skew := range []time.Duration{0, time.Hour, -time.Hour, 87600 * time.Hour, -87600 * time.Hour, time.Millisecond, -time.Second} {
+				lockers = append(lockers, s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: skew}, s.Cluster.Nodes()))
+			}
+			last := int64(0)
+			for i := range 25 {
+				down := random.IntN(7) // 5 and 6: none
+				if down < 5 {
+					s.Node(down).Hang()
 				}
-				last := int64(0)
-				for i := range 25 {
-					down := random.IntN(7) // 5 and 6: none
-					if down < 5 {
-						s.Node(down).Hang()
-					}
-					who := random.IntN(len(lockers))
-					k, err := lockers[who].Acquire(s.Ctx, job, 2*time.Second)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if k.Fence() <= last {
-						t.Errorf("acquisition %d, of client %d: got token %d after %d", i, who, k.Fence(), last)
-					}
-					last = k.Fence()
-					if random.IntN(3) == 0 {
-						time.Sleep(2 * time.Second) // left to expire
-					} else {
-						k.Release(s.Ctx)
-					}
-					if down < 5 {
-						s.Node(down).Resume()
-					}
-					time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
+				who := random.IntN(len(lockers))
+				k, err := lockers[who].Acquire(s.Ctx, job, 2*time.Second)
+				if err != nil {
+					s.Fatal(err)
 				}
-			})
+				if k.Fence() <= last {
+					s.Errorf("acquisition %d, of client %d: got token %d after %d", i, who, k.Fence(), last)
+				}
+				last = k.Fence()
+				if random.IntN(3) == 0 {
+					time.Sleep(2 * time.Second) // left to expire
+				} else {
+					k.Release(s.Ctx)
+				}
+				if down < 5 {
+					s.Node(down).Resume()
+				}
+				time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
+			}
 		})
 	}
 }
@@ -127,27 +123,25 @@ func TestARaiseDoesNotCountANodeThatIsNotOursAnyMore(t *testing.T) {
 		"another took it": func(s *harness.Stage, i int) { s.Node(i).Set(job, otherValue, time.Minute) },
 		"it is gone":      func(s *harness.Stage, i int) { s.Node(i).Evict(job) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			harness.OnStage(t, 3, func(s *harness.Stage) {
-				l := s.Locker(redlock.Options{})
-				high := harness.Micros() + 1e9
-				s.SetRegister(high, 0, 1, 2)
-				for _, i := range []int{1, 2} {
-					s.Once(i, "raise", func() { gone(s, i) })
+		harness.RunStage(t, name, 3, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{})
+			high := harness.Micros() + 1e9
+			s.SetRegister(high, 0, 1, 2)
+			for _, i := range []int{1, 2} {
+				s.Once(i, "raise", func() { gone(s, i) })
+			}
+			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+			want := redlock.ErrNoQuorum
+			if name == "another took it" {
+				want = redlock.ErrHeld
+			}
+			s.Is("TryAcquire", err, want)
+			for _, i := range []int{1, 2} {
+				if got := s.Register(i); got != high {
+					s.Errorf("node %d, not ours: its register was moved to %d, want %d", i, got, high)
 				}
-				_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-				want := redlock.ErrNoQuorum
-				if name == "another took it" {
-					want = redlock.ErrHeld
-				}
-				s.Is("TryAcquire", err, want)
-				for _, i := range []int{1, 2} {
-					if got := s.Register(i); got != high {
-						t.Errorf("node %d, not ours: its register was moved to %d, want %d", i, got, high)
-					}
-				}
-				s.Clean(l)
-			})
+			}
+			s.Clean(l)
 		})
 	}
 }
@@ -193,62 +187,58 @@ func TestARegisterThatStandsAtTheProposalDoesNotCount(t *testing.T) {
 // Attack 67.
 func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 	for name, by := range map[string]int64{"to the same token": 0, "beyond it": 5} {
-		t.Run(name, func(t *testing.T) {
-			harness.OnStage(t, 3, func(s *harness.Stage) {
-				var seen harness.Observer
-				l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
-				s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
-				var met atomic.Int64
-				for _, i := range []int{1, 2} {
-					s.On(i, "raise", func(n int, args []string) {
-						if n == 1 {
-							var token int64
-							fmt.Sscan(args[6], &token)
-							met.Store(token + by)
-							s.SetRegister(token+by, i)
-						}
-					})
-				}
-				k := s.Take(l, 10*time.Second)
-				if got := seen.Count(redlock.OpRaise); got != 2 {
-					t.Errorf("raises: got %d, want 2", got)
-				}
-				if k.Fence() <= met.Load() || met.Load() == 0 {
-					t.Errorf("token: got %d, want above the contender's %d", k.Fence(), met.Load())
-				}
-				if got := carried(s, k.Fence()); got < 2 {
-					t.Errorf("registers at the token: got %d, want a majority", got)
-				}
-			})
-		})
-	}
-	t.Run("who comes between again and again fails an attempt, and the next one starts above", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
+		harness.RunStage(t, name, 3, func(s *harness.Stage) {
 			var seen harness.Observer
 			l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
 			s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
+			var met atomic.Int64
 			for _, i := range []int{1, 2} {
 				s.On(i, "raise", func(n int, args []string) {
-					if n <= 2 {
+					if n == 1 {
 						var token int64
 						fmt.Sscan(args[6], &token)
-						s.SetRegister(max(token, s.Register(i))+5, i)
+						met.Store(token + by)
+						s.SetRegister(token+by, i)
 					}
 				})
 			}
-			k, err := l.Acquire(s.Ctx, job, 10*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := seen.Attempts(); got != 2 {
-				t.Errorf("attempts: got %d, want 2", got)
-			}
+			k := s.Take(l, 10*time.Second)
 			if got := seen.Count(redlock.OpRaise); got != 2 {
-				t.Errorf("raises: got %d, want the 2 of the first attempt: the second knew the registers", got)
+				s.Errorf("raises: got %d, want 2", got)
 			}
-			s.Is("Release", k.Release(s.Ctx), nil)
-			s.Clean(l)
+			if k.Fence() <= met.Load() || met.Load() == 0 {
+				s.Errorf("token: got %d, want above the contender's %d", k.Fence(), met.Load())
+			}
+			if got := carried(s, k.Fence()); got < 2 {
+				s.Errorf("registers at the token: got %d, want a majority", got)
+			}
 		})
+	}
+	harness.RunStage(t, "who comes between again and again fails an attempt, and the next one starts above", 3, func(s *harness.Stage) {
+		var seen harness.Observer
+		l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
+		s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
+		for _, i := range []int{1, 2} {
+			s.On(i, "raise", func(n int, args []string) {
+				if n <= 2 {
+					var token int64
+					fmt.Sscan(args[6], &token)
+					s.SetRegister(max(token, s.Register(i))+5, i)
+				}
+			})
+		}
+		k, err := l.Acquire(s.Ctx, job, 10*time.Second)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if got := seen.Attempts(); got != 2 {
+			s.Errorf("attempts: got %d, want 2", got)
+		}
+		if got := seen.Count(redlock.OpRaise); got != 2 {
+			s.Errorf("raises: got %d, want the 2 of the first attempt: the second knew the registers", got)
+		}
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Clean(l)
 	})
 }
 
@@ -277,28 +267,24 @@ func TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired(t *testing.T) {
 		s.Says(err, "validity")
 		s.Clean(l)
 	})
-	t.Run("the process slept during the raise", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			var h harness.Clocks
-			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
-			s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
-			s.Once(0, "raise", func() { h.MoveWall(time.Minute) })
-			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-			s.Is("TryAcquire", err, redlock.ErrNoQuorum)
-			s.Clean(l)
-		})
+	harness.RunStage(t, "the process slept during the raise", 3, func(s *harness.Stage) {
+		var h harness.Clocks
+		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+		s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
+		s.Once(0, "raise", func() { h.MoveWall(time.Minute) })
+		_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+		s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+		s.Clean(l)
 	})
-	t.Run("and Until counts from the acquire, not from the raise", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			l := s.Locker(redlock.Options{})
-			s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
-			s.Slow(400*time.Millisecond, 0, 1, 2)
-			began := time.Now()
-			k := s.Take(l, 10*time.Second)
-			if got, want := k.Until().Sub(began), harness.ValidFor(10*time.Second, 1); got != want {
-				t.Errorf("Until: got %v after the call, want %v", got, want)
-			}
-		})
+	harness.RunStage(t, "and Until counts from the acquire, not from the raise", 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
+		s.Slow(400*time.Millisecond, 0, 1, 2)
+		began := time.Now()
+		k := s.Take(l, 10*time.Second)
+		if got, want := k.Until().Sub(began), harness.ValidFor(10*time.Second, 1); got != want {
+			s.Errorf("Until: got %v after the call, want %v", got, want)
+		}
 	})
 }
 
@@ -325,21 +311,19 @@ func TestANodeThatDiesBetweenAcquireAndRaiseIsReplacedByASlowerOne(t *testing.T)
 		"stops": func(s *harness.Stage, i int) { s.Node(i).Stop() },
 		"hangs": func(s *harness.Stage, i int) { s.Node(i).Hang() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			harness.OnStage(t, 5, func(s *harness.Stage) {
-				l := s.Locker(redlock.Options{})
-				high := harness.Micros() + 500 // one raise is enough
-				s.SetRegister(high, s.All()...)
-				s.Slow(100*time.Millisecond, 3, 4)
-				s.Once(0, "raise", func() { dies(s, 0) })
-				var k *redlock.Lock
-				s.Lasts("TryAcquire", 200*time.Millisecond, func() { k = s.Take(l, 10*time.Second) })
-				if k.Fence() <= high {
-					t.Errorf("token: got %d, want above %d", k.Fence(), high)
-				}
-				s.Is("Release", k.Release(s.Ctx), nil)
-				s.Clean(l)
-			})
+		harness.RunStage(t, name, 5, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{})
+			high := harness.Micros() + 500 // one raise is enough
+			s.SetRegister(high, s.All()...)
+			s.Slow(100*time.Millisecond, 3, 4)
+			s.Once(0, "raise", func() { dies(s, 0) })
+			var k *redlock.Lock
+			s.Lasts("TryAcquire", 200*time.Millisecond, func() { k = s.Take(l, 10*time.Second) })
+			if k.Fence() <= high {
+				s.Errorf("token: got %d, want above %d", k.Fence(), high)
+			}
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Clean(l)
 		})
 	}
 }
@@ -365,66 +349,60 @@ func TestRegistersThatNoTokenCanBeMadeFrom(t *testing.T) {
 		{"a list", []string{"RPUSH", jobRegister, "1"}, true, "WRONGTYPE"},
 		{"a set with others", []string{"ZADD", jobRegister, "99e15", "not ours"}, false, ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			harness.OnStage(t, 5, func(s *harness.Stage) {
-				l := s.Locker(redlock.Options{})
-				for _, i := range []int{0, 1, 2} {
-					if c.name == "a fraction" {
-						c.set[2] = fmt.Sprintf("%d.5", harness.Micros()+1e6)
-					}
-					s.Do(i, c.set...)
+		harness.RunStage(t, c.name, 5, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{})
+			for _, i := range []int{0, 1, 2} {
+				if c.name == "a fraction" {
+					c.set[2] = fmt.Sprintf("%d.5", harness.Micros()+1e6)
 				}
-				before := make([]int64, 5)
-				for i := range before {
-					before[i] = s.Register(i)
+				s.Do(i, c.set...)
+			}
+			before := make([]int64, 5)
+			for i := range before {
+				before[i] = s.Register(i)
+			}
+			k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+			if !c.fatal {
+				if err != nil {
+					s.Fatalf("got %v, want the lock", err)
 				}
-				k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-				if !c.fatal {
-					if err != nil {
-						t.Fatalf("got %v, want the lock", err)
-					}
-					if slices.Max(before) < top && k.Fence() <= slices.Max(before) {
-						t.Errorf("token: got %d, want above %v", k.Fence(), before)
-					}
-					s.Is("Release", k.Release(s.Ctx), nil)
-					s.Clean(l)
-					return
+				if slices.Max(before) < top && k.Fence() <= slices.Max(before) {
+					s.Errorf("token: got %d, want above %v", k.Fence(), before)
 				}
-				s.Is("TryAcquire", err, redlock.ErrNoQuorum)
-				s.Says(err, c.says)
+				s.Is("Release", k.Release(s.Ctx), nil)
 				s.Clean(l)
-			})
+				return
+			}
+			s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+			s.Says(err, c.says)
+			s.Clean(l)
 		})
 		if !c.fatal {
 			continue
 		}
-		t.Run(c.name+" on a minority", func(t *testing.T) {
-			harness.OnStage(t, 5, func(s *harness.Stage) {
-				l := s.Locker(redlock.Options{})
-				s.Do(0, c.set...)
-				s.Do(4, c.set...)
-				s.Slow(time.Millisecond, 0, 4)
-				k := s.Take(l, 10*time.Second)
-				if k.Fence() > harness.Micros() || k.Fence() < harness.Micros()-1e6 {
-					t.Errorf("token: got %d, want the time, %d", k.Fence(), harness.Micros())
-				}
-				s.Is("Extend", k.Extend(s.Ctx), nil)
-				s.Is("Release", k.Release(s.Ctx), nil)
-			})
+		harness.RunStage(t, c.name+" on a minority", 5, func(s *harness.Stage) {
+			l := s.Locker(redlock.Options{})
+			s.Do(0, c.set...)
+			s.Do(4, c.set...)
+			s.Slow(time.Millisecond, 0, 4)
+			k := s.Take(l, 10*time.Second)
+			if k.Fence() > harness.Micros() || k.Fence() < harness.Micros()-1e6 {
+				s.Errorf("token: got %d, want the time, %d", k.Fence(), harness.Micros())
+			}
+			s.Is("Extend", k.Extend(s.Ctx), nil)
+			s.Is("Release", k.Release(s.Ctx), nil)
 		})
 	}
-	t.Run("what does not heal ends Acquire", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			l := s.Locker(redlock.Options{})
-			for i := range 3 {
-				s.Do(i, "SET", jobRegister, "word")
-			}
-			ctx, cancel := context.WithTimeout(s.Ctx, time.Minute)
-			defer cancel()
-			s.Lasts("Acquire", 0, func() {
-				_, err := l.Acquire(ctx, job, 10*time.Second)
-				s.Is("Acquire", err, redlock.ErrNoQuorum)
-			})
+	harness.RunStage(t, "what does not heal ends Acquire", 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{})
+		for i := range 3 {
+			s.Do(i, "SET", jobRegister, "word")
+		}
+		ctx, cancel := context.WithTimeout(s.Ctx, time.Minute)
+		defer cancel()
+		s.Lasts("Acquire", 0, func() {
+			_, err := l.Acquire(ctx, job, 10*time.Second)
+			s.Is("Acquire", err, redlock.ErrNoQuorum)
 		})
 	})
 }
@@ -439,29 +417,27 @@ func TestClocksThatTellNoPlausibleTimeStillGiveTokens(t *testing.T) {
 		"2113":        func() time.Duration { return year(2113) },
 		"2290":        func() time.Duration { return year(2290) }, // its microseconds are above 2^53
 	} {
-		t.Run(name, func(t *testing.T) {
-			harness.OnStage(t, 3, func(s *harness.Stage) {
-				truthful := s.Locker(redlock.Options{})
-				odd := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: skew()}, s.Cluster.Nodes())
-				last := int64(0)
-				for i, l := range []*redlock.Locker{odd, odd, truthful, odd, truthful, truthful} {
-					k := s.Take(l, 10*time.Second)
-					if k.Fence() <= last || k.Fence() >= 1<<53 {
-						t.Errorf("acquisition %d: got token %d after %d, want a greater one below 2^53", i, k.Fence(), last)
-					}
-					last = k.Fence()
-					s.Is("Release", k.Release(s.Ctx), nil)
-					time.Sleep(time.Second)
+		harness.RunStage(t, name, 3, func(s *harness.Stage) {
+			truthful := s.Locker(redlock.Options{})
+			odd := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: skew()}, s.Cluster.Nodes())
+			last := int64(0)
+			for i, l := range []*redlock.Locker{odd, odd, truthful, odd, truthful, truthful} {
+				k := s.Take(l, 10*time.Second)
+				if k.Fence() <= last || k.Fence() >= 1<<53 {
+					s.Errorf("acquisition %d: got token %d after %d, want a greater one below 2^53", i, k.Fence(), last)
 				}
-				if last > 1<<52+1<<40 {
-					t.Errorf("the odd clock used up the tokens: got %d", last)
-				}
-				// Other locks are not concerned.
-				k, err := truthful.TryAcquire(s.Ctx, "jobs/43", time.Second)
-				if err != nil || k.Fence() > harness.Micros() {
-					t.Errorf("another lock: got token %v, %v; want the time", k, err)
-				}
-			})
+				last = k.Fence()
+				s.Is("Release", k.Release(s.Ctx), nil)
+				time.Sleep(time.Second)
+			}
+			if last > 1<<52+1<<40 {
+				s.Errorf("the odd clock used up the tokens: got %d", last)
+			}
+			// Other locks are not concerned.
+			k, err := truthful.TryAcquire(s.Ctx, "jobs/43", time.Second)
+			if err != nil || k.Fence() > harness.Micros() {
+				s.Errorf("another lock: got token %v, %v; want the time", k, err)
+			}
 		})
 	}
 }
@@ -492,32 +468,28 @@ func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 	})
-	t.Run("where all lose them, clocks decide", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			a := s.Locker(redlock.Options{})
-			b := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: -900 * time.Millisecond}, s.Cluster.Nodes())
-			first := s.Take(a, time.Second).Fence()
-			for i := range 3 {
-				s.Node(i).FlushAll()
-			}
-			time.Sleep(time.Second) // the ttl, more than the clocks differ by
-			if got := s.Take(b, time.Second).Fence(); got <= first {
-				t.Errorf("token: got %d after %d", got, first)
-			}
-		})
+	harness.RunStage(t, "where all lose them, clocks decide", 3, func(s *harness.Stage) {
+		a := s.Locker(redlock.Options{})
+		b := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: -900 * time.Millisecond}, s.Cluster.Nodes())
+		first := s.Take(a, time.Second).Fence()
+		for i := range 3 {
+			s.Node(i).FlushAll()
+		}
+		time.Sleep(time.Second) // the ttl, more than the clocks differ by
+		if got := s.Take(b, time.Second).Fence(); got <= first {
+			s.Errorf("token: got %d after %d", got, first)
+		}
 	})
-	t.Run("where a node's clock jumps, and exclusion breaks", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
-			first := s.Take(a, time.Minute)
-			for i := range 3 {
-				s.Node(i).JumpClock(time.Hour)
-			}
-			second := s.Take(b, time.Minute)
-			if !first.Valid() || second.Fence() <= first.Fence() {
-				t.Errorf("tokens: got %d and then %d", first.Fence(), second.Fence())
-			}
-		})
+	harness.RunStage(t, "where a node's clock jumps, and exclusion breaks", 3, func(s *harness.Stage) {
+		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		first := s.Take(a, time.Minute)
+		for i := range 3 {
+			s.Node(i).JumpClock(time.Hour)
+		}
+		second := s.Take(b, time.Minute)
+		if !first.Valid() || second.Fence() <= first.Fence() {
+			s.Errorf("tokens: got %d and then %d", first.Fence(), second.Fence())
+		}
 	})
 }
 
@@ -560,22 +532,20 @@ func TestARegisterOutlivesTheLastWordOnItsLockByAboutADay(t *testing.T) {
 			l.TryAcquire(ctx, job, ttl)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			harness.OnStage(t, 3, func(s *harness.Stage) {
-				f(s, s.Locker(redlock.Options{}))
-				time.Sleep(10 * time.Millisecond)
-				for i := range 3 {
-					if got := s.Node(i).TTL(jobRegister); got < 23*time.Hour || got > 25*time.Hour {
-						t.Errorf("node %d: the register lives for %v more, want about a day", i, got)
-					}
+		harness.RunStage(t, name, 3, func(s *harness.Stage) {
+			f(s, s.Locker(redlock.Options{}))
+			time.Sleep(10 * time.Millisecond)
+			for i := range 3 {
+				if got := s.Node(i).TTL(jobRegister); got < 23*time.Hour || got > 25*time.Hour {
+					s.Errorf("node %d: the register lives for %v more, want about a day", i, got)
 				}
-				time.Sleep(26 * time.Hour)
-				for i := range 3 {
-					if keys := s.Node(i).Keys(); len(keys) > 0 {
-						t.Errorf("node %d: got %v after more than a day, want nothing", i, keys)
-					}
+			}
+			time.Sleep(26 * time.Hour)
+			for i := range 3 {
+				if keys := s.Node(i).Keys(); len(keys) > 0 {
+					s.Errorf("node %d: got %v after more than a day, want nothing", i, keys)
 				}
-			})
+			}
 		})
 	}
 }
@@ -629,50 +599,46 @@ func TestRegistersThatWereRemovedAreForgotten(t *testing.T) {
 		s.Is("Release", k.Release(s.Ctx), nil)
 		time.Sleep(time.Second)
 	}
-	t.Run("a slow round near the end does not use the numbers up", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			l := s.Locker(redlock.Options{NodeTimeout: 5 * time.Second})
-			const room = 3_000_000
-			s.SetRegister(top-room, 0, 1, 2)
-			s.Slow(time.Second, 0, 1, 2)
-			last := top - room
-			for range 50 {
-				k := s.Take(l, 30*time.Second)
-				if k.Fence() <= last || k.Fence() > top-room/2 {
-					t.Fatalf("token: got %d after %d, %d numbers before the end", k.Fence(), last, top-k.Fence())
-				}
-				last = k.Fence()
-				s.Is("Release", k.Release(s.Ctx), nil)
-				time.Sleep(5 * time.Second)
+	harness.RunStage(t, "a slow round near the end does not use the numbers up", 3, func(s *harness.Stage) {
+		l := s.Locker(redlock.Options{NodeTimeout: 5 * time.Second})
+		const room = 3_000_000
+		s.SetRegister(top-room, 0, 1, 2)
+		s.Slow(time.Second, 0, 1, 2)
+		last := top - room
+		for range 50 {
+			k := s.Take(l, 30*time.Second)
+			if k.Fence() <= last || k.Fence() > top-room/2 {
+				s.Fatalf("token: got %d after %d, %d numbers before the end", k.Fence(), last, top-k.Fence())
 			}
-			s.Slow(0, 0, 1, 2)
-			remove(s)
-			s.Is("Release", s.Take(l, 30*time.Second).Release(s.Ctx), nil)
-		})
+			last = k.Fence()
+			s.Is("Release", k.Release(s.Ctx), nil)
+			time.Sleep(5 * time.Second)
+		}
+		s.Slow(0, 0, 1, 2)
+		remove(s)
+		s.Is("Release", s.Take(l, 30*time.Second).Release(s.Ctx), nil)
 	})
-	t.Run("the last numbers", func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
-			a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
-			s.SetRegister(top-8, 0, 1, 2)
-			s.Is("Release", s.Take(b, 30*time.Second).Release(s.Ctx), nil)
-			var err error
-			for n := 0; err == nil; n++ {
-				if n > 8 {
-					t.Fatal("more tokens than there are numbers")
-				}
-				time.Sleep(time.Second)
-				var k *redlock.Lock
-				if k, err = a.TryAcquire(s.Ctx, job, 30*time.Second); err == nil {
-					s.Is("Release", k.Release(s.Ctx), nil)
-				}
+	harness.RunStage(t, "the last numbers", 3, func(s *harness.Stage) {
+		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		s.SetRegister(top-8, 0, 1, 2)
+		s.Is("Release", s.Take(b, 30*time.Second).Release(s.Ctx), nil)
+		var err error
+		for n := 0; err == nil; n++ {
+			if n > 8 {
+				s.Fatal("more tokens than there are numbers")
 			}
-			s.Is("TryAcquire at the end", err, redlock.ErrNoQuorum)
-			s.Says(err, "delete {K}:fence")
 			time.Sleep(time.Second)
-			remove(s)
-			byTheClock(s, "who was refused", a)
-			byTheClock(s, "another who had met them", b)
-			byTheClock(s, "the first again", a)
-		})
+			var k *redlock.Lock
+			if k, err = a.TryAcquire(s.Ctx, job, 30*time.Second); err == nil {
+				s.Is("Release", k.Release(s.Ctx), nil)
+			}
+		}
+		s.Is("TryAcquire at the end", err, redlock.ErrNoQuorum)
+		s.Says(err, "delete {K}:fence")
+		time.Sleep(time.Second)
+		remove(s)
+		byTheClock(s, "who was refused", a)
+		byTheClock(s, "another who had met them", b)
+		byTheClock(s, "the first again", a)
 	})
 }
