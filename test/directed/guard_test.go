@@ -47,47 +47,45 @@ func TestANodeThatForgotGrantsNothingForTheGuard(t *testing.T) {
 	for _, way := range forgetting {
 		for _, fair := range []bool{false, true} {
 			for _, guard := range []time.Duration{guardAge, 0} {
-				t.Run(fmt.Sprintf("%s, fair %v, guard %v", way.name, fair, guard), func(t *testing.T) {
-					staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-						opt := underGuard
-						opt.RestartGuard, opt.Fair = guard, fair
-						a, b := guarded(t, c, opt, "a"), guarded(t, c, opt, "b")
-						k := harness.Try(t, a, "earlier", guardAge) // the marks are made, and on the disk
-						c.Node(0).Save()
-						harness.Check(t, "release", k.Release(t.Context()), nil)
-						c.Node(2).Fail("LOADING Redis is loading the dataset in memory") // a takes the other two
-						k = harness.Try(t, a, "jobs/42", guardAge)
-						time.Sleep(10 * time.Millisecond)
-						c.Node(2).Fail("")
-						way.f(c.Node(0))
-						both, first := 0, time.Duration(0)
-						start := time.Now()
-						_, free := within(3*guardAge, func() bool {
-							other, err := b.TryAcquire(t.Context(), "jobs/42", guardAge)
-							if err != nil {
-								time.Sleep(87 * time.Millisecond)
-								return false
-							}
-							first = time.Since(start)
-							if k.Valid() {
-								both++
-							}
-							harness.Check(t, "release", other.Release(t.Context()), nil)
-							return true
-						})
-						if !free {
-							t.Fatal("nobody got in at all")
+				runStaged(t, fmt.Sprintf("%s, fair %v, guard %v", way.name, fair, guard), 3, func(t *testing.T, c *redlocktest.Cluster) {
+					opt := underGuard
+					opt.RestartGuard, opt.Fair = guard, fair
+					a, b := guarded(t, c, opt, "a"), guarded(t, c, opt, "b")
+					k := harness.Try(t, a, "earlier", guardAge) // the marks are made, and on the disk
+					c.Node(0).Save()
+					harness.Check(t, "release", k.Release(t.Context()), nil)
+					c.Node(2).Fail("LOADING Redis is loading the dataset in memory") // a takes the other two
+					k = harness.Try(t, a, "jobs/42", guardAge)
+					time.Sleep(10 * time.Millisecond)
+					c.Node(2).Fail("")
+					way.f(c.Node(0))
+					both, first := 0, time.Duration(0)
+					start := time.Now()
+					_, free := within(3*guardAge, func() bool {
+						other, err := b.TryAcquire(t.Context(), "jobs/42", guardAge)
+						if err != nil {
+							time.Sleep(87 * time.Millisecond)
+							return false
 						}
-						if guard == 0 && both == 0 {
-							t.Error("without a guard nobody got in beside the holder: the test tests nothing")
+						first = time.Since(start)
+						if k.Valid() {
+							both++
 						}
-						if guard > 0 && both > 0 {
-							t.Errorf("another got in after %v, the holder holds until %v", first, k.Until())
-						}
-						if guard > 0 && first > guardAge+2*time.Second {
-							t.Errorf("the lock was free after %v, want little more than %v", first, guardAge)
-						}
+						harness.Check(t, "release", other.Release(t.Context()), nil)
+						return true
 					})
+					if !free {
+						t.Fatal("nobody got in at all")
+					}
+					if guard == 0 && both == 0 {
+						t.Error("without a guard nobody got in beside the holder: the test tests nothing")
+					}
+					if guard > 0 && both > 0 {
+						t.Errorf("another got in after %v, the holder holds until %v", first, k.Until())
+					}
+					if guard > 0 && first > guardAge+2*time.Second {
+						t.Errorf("the lock was free after %v, want little more than %v", first, guardAge)
+					}
 				})
 			}
 		}
@@ -529,43 +527,41 @@ func TestWhatAGuardRefuses(t *testing.T) {
 // Attacks 39, 95.
 func TestARestartBetweenTheTwoFormsOfAScriptIsNoticed(t *testing.T) {
 	for _, behind := range []string{"its clients' connections break", "a proxy keeps them"} {
-		t.Run(behind, func(t *testing.T) {
-			staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
-				n := c.Node(0)
-				var nodes []redlock.Node
-				if strings.Contains(behind, "proxy") {
-					nodes = []redlock.Node{holdingProxy(t, n)}
-				} else {
-					nodes = harness.Nodes(c.Clients())
-				}
-				l, err := redlock.New(underGuard, nodes...)
-				harness.Check(t, "New", err, nil)
-				defer l.Close()
-				harness.Check(t, "release", harness.Try(t, l, "earlier", time.Second).Release(t.Context()), nil)
-				n.Save()
-				n.Revert()
-				texts, start := 0, time.Now()
-				n.OnCommand(func(args []string) {
-					if strings.EqualFold(args[0], "eval") && strings.Contains(args[1], "quarantined") && texts < 3 {
-						texts++
-						n.Revert()
-						start = time.Now()
-					}
-				})
-				_, ok := within(time.Minute, func() bool {
-					_, err := l.TryAcquire(t.Context(), "jobs/42", time.Second)
-					if err != nil {
-						time.Sleep(50 * time.Millisecond)
-					}
-					return err == nil
-				})
-				if took := time.Since(start); !ok || took < guardAge {
-					t.Errorf("granted %v after the last restart, want %v at least", took, guardAge)
-				}
-				if texts == 0 {
-					t.Error("no restart came between: the test tests nothing")
+		runStaged(t, behind, 1, func(t *testing.T, c *redlocktest.Cluster) {
+			n := c.Node(0)
+			var nodes []redlock.Node
+			if strings.Contains(behind, "proxy") {
+				nodes = []redlock.Node{holdingProxy(t, n)}
+			} else {
+				nodes = harness.Nodes(c.Clients())
+			}
+			l, err := redlock.New(underGuard, nodes...)
+			harness.Check(t, "New", err, nil)
+			defer l.Close()
+			harness.Check(t, "release", harness.Try(t, l, "earlier", time.Second).Release(t.Context()), nil)
+			n.Save()
+			n.Revert()
+			texts, start := 0, time.Now()
+			n.OnCommand(func(args []string) {
+				if strings.EqualFold(args[0], "eval") && strings.Contains(args[1], "quarantined") && texts < 3 {
+					texts++
+					n.Revert()
+					start = time.Now()
 				}
 			})
+			_, ok := within(time.Minute, func() bool {
+				_, err := l.TryAcquire(t.Context(), "jobs/42", time.Second)
+				if err != nil {
+					time.Sleep(50 * time.Millisecond)
+				}
+				return err == nil
+			})
+			if took := time.Since(start); !ok || took < guardAge {
+				t.Errorf("granted %v after the last restart, want %v at least", took, guardAge)
+			}
+			if texts == 0 {
+				t.Error("no restart came between: the test tests nothing")
+			}
 		})
 	}
 }
