@@ -137,18 +137,16 @@ func TestLeftIsUntilNoMajorityIsLeft(t *testing.T) {
 		{"some for ever", []time.Duration{0, 0, time.Second, time.Second, 2 * time.Second}, 2 * time.Second},
 		{"a majority for ever", []time.Duration{0, 0, 0, time.Second, time.Second}, -1},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				l := s.Locker(redlock.Options{})
-				for i, ttl := range c.ttls {
-					s.Node(i).Set(job, otherValue, ttl)
-				}
-				st, err := l.Inspect(s.Ctx, job)
-				s.Is("Inspect", err, nil)
-				if !st.Held || st.Left > c.want || c.want > 0 && st.Left < c.want-5*time.Millisecond || c.want < 0 && st.Left != c.want {
-					t.Errorf("held %v, left: got %v, want %v", st.Held, st.Left, c.want)
-				}
-			})
+		runStage(t, c.name, 5, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			for i, ttl := range c.ttls {
+				s.Node(i).Set(job, otherValue, ttl)
+			}
+			st, err := l.Inspect(s.Ctx, job)
+			s.Is("Inspect", err, nil)
+			if !st.Held || st.Left > c.want || c.want > 0 && st.Left < c.want-5*time.Millisecond || c.want < 0 && st.Left != c.want {
+				s.Errorf("held %v, left: got %v, want %v", st.Held, st.Left, c.want)
+			}
 		})
 	}
 }
@@ -290,44 +288,40 @@ func TestAKeyWithoutTTLIsToldAsSuch(t *testing.T) {
 		{"on none", []time.Duration{time.Hour, time.Hour, time.Hour, time.Hour, time.Hour}, false},
 	} {
 		for _, fair := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, fair=%v", c.name, fair), func(t *testing.T) {
-				onStage(t, 5, func(s *stage) {
-					l := s.Locker(redlock.Options{Fair: fair})
-					for i, ttl := range c.ttls {
-						s.Node(i).Set(job, "customer json", ttl)
-					}
-					ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
-					defer cancel()
-					_, err := l.Acquire(ctx, job, time.Second)
-					s.Is("Acquire", err, redlock.ErrHeld)
-					some := c.ttls[0] == 0 && c.ttls[4] != 0 // which of them a look hears first is chance
-					if got := strings.Contains(err.Error(), "held by another client, "+told+" ("); got != c.want && !some {
-						s.Errorf("got %v, want it to say %q: %v", err, told, c.want)
-					}
-					st, err := l.Inspect(s.Ctx, job)
-					s.Is("Inspect", err, nil)
-					if (st.Left == -1) != c.want || strings.Contains(strings.Split(st.String(), " (")[0], told) != c.want {
-						s.Errorf("got %v with %v left, want -1 and %q: %v", st, st.Left, told, c.want)
-					}
-				})
+			runStage(t, fmt.Sprintf("%s, fair=%v", c.name, fair), 5, func(s *stage) {
+				l := s.Locker(redlock.Options{Fair: fair})
+				for i, ttl := range c.ttls {
+					s.Node(i).Set(job, "customer json", ttl)
+				}
+				ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
+				defer cancel()
+				_, err := l.Acquire(ctx, job, time.Second)
+				s.Is("Acquire", err, redlock.ErrHeld)
+				some := c.ttls[0] == 0 && c.ttls[4] != 0 // which of them a look hears first is chance
+				if got := strings.Contains(err.Error(), "held by another client, "+told+" ("); got != c.want && !some {
+					s.Errorf("got %v, want it to say %q: %v", err, told, c.want)
+				}
+				st, err := l.Inspect(s.Ctx, job)
+				s.Is("Inspect", err, nil)
+				if (st.Left == -1) != c.want || strings.Contains(strings.Split(st.String(), " (")[0], told) != c.want {
+					s.Errorf("got %v with %v left, want -1 and %q: %v", st, st.Left, told, c.want)
+				}
 			})
 		}
 	}
-	t.Run("and not any more when it has one", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			s.Foreign(0, s.All()...)
-			w := s.waiter(l, time.Second)
-			time.Sleep(time.Second)
-			s.Foreign(time.Hour, s.All()...)
-			time.Sleep(10 * time.Second)
-			w.stop()
-			<-w.ended
-			s.Is("Acquire", w.err, redlock.ErrHeld)
-			if strings.Contains(w.err.Error(), told) {
-				s.Errorf("got %v, though it has a ttl by now", w.err)
-			}
-		})
+	runStage(t, "and not any more when it has one", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Foreign(0, s.All()...)
+		w := s.waiter(l, time.Second)
+		time.Sleep(time.Second)
+		s.Foreign(time.Hour, s.All()...)
+		time.Sleep(10 * time.Second)
+		w.stop()
+		<-w.ended
+		s.Is("Acquire", w.err, redlock.ErrHeld)
+		if strings.Contains(w.err.Error(), told) {
+			s.Errorf("got %v, though it has a ttl by now", w.err)
+		}
 	})
 }
 
