@@ -88,43 +88,41 @@ func TestTheLossIsToldNoLaterThanUntil(t *testing.T) {
 		},
 	} {
 		for _, ttl := range []time.Duration{50 * time.Millisecond, 9 * time.Second} {
-			t.Run(fmt.Sprintf("%s, ttl %v", name, ttl), func(t *testing.T) {
-				onStage(t, 3, func(s *stage) {
-					var seen harness.Observer
-					l := s.Locker(redlock.Options{Trace: seen.Trace()})
-					k := s.Take(l, ttl)
-					held, stop := k.KeepAlive(s.Ctx)
-					defer stop()
-					time.Sleep(ttl * 5)
-					if !k.Valid() {
-						t.Fatal("lost before anything happened")
-					}
-					until := k.Until()
-					for i := range 3 {
-						fault(s, i)
-					}
-					at := s.Ended(held, 2*ttl)
-					// A renewal may have been answered before the fault struck.
-					if u := k.Until(); !u.Equal(until) && u.Sub(until) > ttl {
-						t.Errorf("Until moved by %v", u.Sub(until))
-					} else {
-						until = u
-					}
-					if early := until.Sub(at); early < 0 || early > 2*time.Millisecond {
-						t.Errorf("the loss was told %v before Until, want 0 to 1ms", early)
-					}
-					s.Is("the cause", context.Cause(held), redlock.ErrLost)
-					s.Is("the context", held.Err(), context.Canceled)
-					if k.Valid() {
-						t.Errorf("valid after the loss was told")
-					}
-					if got := len(seen.Events(redlock.EventLost)); got != 1 {
-						t.Errorf("losses observed: got %d, want 1", got)
-					}
-					s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
-					s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
-					s.Clean(l)
-				})
+			runStage(t, fmt.Sprintf("%s, ttl %v", name, ttl), 3, func(s *stage) {
+				var seen harness.Observer
+				l := s.Locker(redlock.Options{Trace: seen.Trace()})
+				k := s.Take(l, ttl)
+				held, stop := k.KeepAlive(s.Ctx)
+				defer stop()
+				time.Sleep(ttl * 5)
+				if !k.Valid() {
+					s.Fatal("lost before anything happened")
+				}
+				until := k.Until()
+				for i := range 3 {
+					fault(s, i)
+				}
+				at := s.Ended(held, 2*ttl)
+				// A renewal may have been answered before the fault struck.
+				if u := k.Until(); !u.Equal(until) && u.Sub(until) > ttl {
+					s.Errorf("Until moved by %v", u.Sub(until))
+				} else {
+					until = u
+				}
+				if early := until.Sub(at); early < 0 || early > 2*time.Millisecond {
+					s.Errorf("the loss was told %v before Until, want 0 to 1ms", early)
+				}
+				s.Is("the cause", context.Cause(held), redlock.ErrLost)
+				s.Is("the context", held.Err(), context.Canceled)
+				if k.Valid() {
+					s.Errorf("valid after the loss was told")
+				}
+				if got := len(seen.Events(redlock.EventLost)); got != 1 {
+					s.Errorf("losses observed: got %d, want 1", got)
+				}
+				s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+				s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
+				s.Clean(l)
 			})
 		}
 	}
@@ -153,100 +151,86 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 		return q.Round
 	}
 	const ended = `lost "jobs/42": its validity of 1.48s ended`
-	t.Run("KeepAlive, Extend, Release and Trace", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			var seen harness.Observer
-			l := s.Locker(redlock.Options{Trace: seen.Trace()})
-			k := s.Take(l, 1500*time.Millisecond)
-			held, stop := k.KeepAlive(s.Ctx)
-			defer stop()
-			s.Node(1).Refuse(true)
-			s.Node(2).Hang()
-			s.Ended(held, time.Minute)
-			want := []string{ended, "the extension sent", "before got no majority (2 of 3 votes needed; node-a:6379 ", "connection refused", "node-c:6379 down: timeout"}
-			for what, err := range map[string]error{"KeepAlive": context.Cause(held), "Extend": k.Extend(s.Ctx), "Release": k.Release(s.Ctx)} {
-				round := tells(s, err, 3, want...)
-				if !errors.Is(err, syscall.ECONNREFUSED) {
-					t.Errorf("%s: got %v, want the votes' own errors in its chain", what, err)
-				}
-				if round.Votes[1].Answer != redlock.Unknown || round.Votes[2].Answer != redlock.Unknown {
-					t.Errorf("%s: got the votes %v", what, round.Votes)
-				}
+	runStage(t, "KeepAlive, Extend, Release and Trace", 3, func(s *stage) {
+		var seen harness.Observer
+		l := s.Locker(redlock.Options{Trace: seen.Trace()})
+		k := s.Take(l, 1500*time.Millisecond)
+		held, stop := k.KeepAlive(s.Ctx)
+		defer stop()
+		s.Node(1).Refuse(true)
+		s.Node(2).Hang()
+		s.Ended(held, time.Minute)
+		want := []string{ended, "the extension sent", "before got no majority (2 of 3 votes needed; node-a:6379 ", "connection refused", "node-c:6379 down: timeout"}
+		for what, err := range map[string]error{"KeepAlive": context.Cause(held), "Extend": k.Extend(s.Ctx), "Release": k.Release(s.Ctx)} {
+			round := tells(s, err, 3, want...)
+			if !errors.Is(err, syscall.ECONNREFUSED) {
+				s.Errorf("%s: got %v, want the votes' own errors in its chain", what, err)
 			}
-			for _, e := range seen.Events(redlock.EventLost) {
-				tells(s, e.Err, 3, want...)
+			if round.Votes[1].Answer != redlock.Unknown || round.Votes[2].Answer != redlock.Unknown {
+				s.Errorf("%s: got the votes %v", what, round.Votes)
 			}
-		})
+		}
+		for _, e := range seen.Events(redlock.EventLost) {
+			tells(s, e.Err, 3, want...)
+		}
 	})
-	t.Run("Run", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			err := l.Run(s.Ctx, job, 1500*time.Millisecond, func(ctx context.Context, lock *redlock.Lock) error {
-				s.Node(0).Hang()
-				s.Node(1).Hang()
-				<-ctx.Done()
-				return nil
-			})
-			tells(s, err, 3, ended, "got no majority (2 of 3 votes needed; node-a:6379 down: timeout", "node-b:6379 down: timeout")
-		})
-	})
-	t.Run("without KeepAlive", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			k := s.Take(l, 1500*time.Millisecond)
-			s.Node(0).Fail("LOADING Redis is loading the dataset in memory")
-			s.Node(1).Fail("LOADING Redis is loading the dataset in memory")
-			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
-			time.Sleep(2 * time.Second)
-			tells(s, k.Extend(s.Ctx), 3, ended, "the extension sent 2s before got no majority (2 of 3 votes needed; node-a:6379 LOADING")
-		})
-	})
-	t.Run("no extension failed", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			k := s.Take(s.Locker(redlock.Options{}), 1500*time.Millisecond)
-			time.Sleep(2 * time.Second)
-			tells(s, k.Extend(s.Ctx), 0, ended)
-		})
-	})
-	t.Run("one failed before the last one that succeeded", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			k := s.Take(s.Locker(redlock.Options{}), 1500*time.Millisecond)
-			s.Node(0).Fail("LOADING Redis is loading the dataset in memory")
-			s.Node(1).Fail("LOADING Redis is loading the dataset in memory")
-			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
-			s.Node(0).Fail("")
-			s.Node(1).Fail("")
-			s.Is("Extend", k.Extend(s.Ctx), nil)
-			time.Sleep(2 * time.Second)
-			tells(s, k.Extend(s.Ctx), 0, ended)
-		})
-	})
-	t.Run("answered too late", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{NodeTimeout: 600 * time.Millisecond})
-			k := s.Take(l, 1500*time.Millisecond)
-			time.Sleep(1400 * time.Millisecond)
-			for i := range 3 {
-				s.Node(i).Delay(0, 400*time.Millisecond)
-			}
-			tells(s, k.Extend(s.Ctx), 3, ended, "the extension sent 400ms before was answered too late (2 of 3 votes needed; node-a:6379 ", "yes 400ms")
-		})
-	})
-	t.Run("not answered yet", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{NodeTimeout: 600 * time.Millisecond})
-			k := s.Take(l, 1500*time.Millisecond)
-			time.Sleep(1200 * time.Millisecond)
+	runStage(t, "Run", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		err := l.Run(s.Ctx, job, 1500*time.Millisecond, func(ctx context.Context, lock *redlock.Lock) error {
+			s.Node(0).Hang()
 			s.Node(1).Hang()
-			s.Node(2).Hang()
-			extend := harness.Background(func() error { return k.Extend(s.Ctx) })
-			time.Sleep(time.Millisecond)
-			held, stop := k.KeepAlive(s.Ctx)
-			defer stop()
-			s.Ended(held, time.Minute)
-			tells(s, context.Cause(held), 3, ended, "has no majority yet (2 of 3 votes needed; node-a:6379 yes", "node-b:6379 pending, node-c:6379 pending")
-			tells(s, <-extend, 3, ended)
+			<-ctx.Done()
+			return nil
 		})
+		tells(s, err, 3, ended, "got no majority (2 of 3 votes needed; node-a:6379 down: timeout", "node-b:6379 down: timeout")
+	})
+	runStage(t, "without KeepAlive", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 1500*time.Millisecond)
+		s.Node(0).Fail("LOADING Redis is loading the dataset in memory")
+		s.Node(1).Fail("LOADING Redis is loading the dataset in memory")
+		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
+		time.Sleep(2 * time.Second)
+		tells(s, k.Extend(s.Ctx), 3, ended, "the extension sent 2s before got no majority (2 of 3 votes needed; node-a:6379 LOADING")
+	})
+	runStage(t, "no extension failed", 3, func(s *stage) {
+		k := s.Take(s.Locker(redlock.Options{}), 1500*time.Millisecond)
+		time.Sleep(2 * time.Second)
+		tells(s, k.Extend(s.Ctx), 0, ended)
+	})
+	runStage(t, "one failed before the last one that succeeded", 3, func(s *stage) {
+		k := s.Take(s.Locker(redlock.Options{}), 1500*time.Millisecond)
+		s.Node(0).Fail("LOADING Redis is loading the dataset in memory")
+		s.Node(1).Fail("LOADING Redis is loading the dataset in memory")
+		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
+		s.Node(0).Fail("")
+		s.Node(1).Fail("")
+		s.Is("Extend", k.Extend(s.Ctx), nil)
+		time.Sleep(2 * time.Second)
+		tells(s, k.Extend(s.Ctx), 0, ended)
+	})
+	runStage(t, "answered too late", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{NodeTimeout: 600 * time.Millisecond})
+		k := s.Take(l, 1500*time.Millisecond)
+		time.Sleep(1400 * time.Millisecond)
+		for i := range 3 {
+			s.Node(i).Delay(0, 400*time.Millisecond)
+		}
+		tells(s, k.Extend(s.Ctx), 3, ended, "the extension sent 400ms before was answered too late (2 of 3 votes needed; node-a:6379 ", "yes 400ms")
+	})
+	runStage(t, "not answered yet", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{NodeTimeout: 600 * time.Millisecond})
+		k := s.Take(l, 1500*time.Millisecond)
+		time.Sleep(1200 * time.Millisecond)
+		s.Node(1).Hang()
+		s.Node(2).Hang()
+		extend := harness.Background(func() error { return k.Extend(s.Ctx) })
+		time.Sleep(time.Millisecond)
+		held, stop := k.KeepAlive(s.Ctx)
+		defer stop()
+		s.Ended(held, time.Minute)
+		tells(s, context.Cause(held), 3, ended, "has no majority yet (2 of 3 votes needed; node-a:6379 yes", "node-b:6379 pending, node-c:6379 pending")
+		tells(s, <-extend, 3, ended)
 	})
 }
 
@@ -276,110 +260,102 @@ func TestALostLockIsNotFreedBeforeUntil(t *testing.T) {
 // Attack 5.
 func TestASuspendedMachineIsToldWithinASecondOfWaking(t *testing.T) {
 	for _, kept := range []bool{true, false} {
-		t.Run(fmt.Sprintf("kept alive: %v", kept), func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				var h harness.Clocks
-				l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
-				b := s.Locker(redlock.Options{})
-				k := s.Take(l, 9*time.Second)
-				held, stop := context.WithCancelCause(s.Ctx)
-				if kept {
-					var end context.CancelFunc
-					held, end = k.KeepAlive(s.Ctx)
-					defer end()
-				}
-				defer stop(nil)
-				time.Sleep(2500 * time.Millisecond)
-				s.Suspend(&h, time.Hour) // no timer of ours has moved
-				woke := time.Now()
-				if k.Valid() {
-					t.Errorf("valid right after waking, though an hour has passed")
-				}
-				if kept {
-					if at := s.Ended(held, time.Minute); at.Sub(woke) > time.Second {
-						t.Errorf("told %v after waking, want within a second", at.Sub(woke))
-					}
-					s.Is("the cause", context.Cause(held), redlock.ErrLost)
-				}
-				other := s.Take(b, time.Minute)
-				s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
-				s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
-				time.Sleep(5 * time.Second)
-				s.Carry("the next holder's", other.Value(), 0, 1, 2)
-			})
-		})
-	}
-	t.Run("a nap that leaves the lock valid", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
+		runStage(t, fmt.Sprintf("kept alive: %v", kept), 3, func(s *stage) {
 			var h harness.Clocks
 			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+			b := s.Locker(redlock.Options{})
 			k := s.Take(l, 9*time.Second)
-			held, stop := k.KeepAlive(s.Ctx)
-			defer stop()
-			for range 20 {
-				time.Sleep(4 * time.Second)
-				s.Suspend(&h, 3*time.Second)
-				time.Sleep(2 * time.Second)
-				if lost := held.Err() != nil; lost == k.Valid() {
-					t.Errorf("context ended: %v, valid: %v; want one or the other", lost, k.Valid())
-				}
-				if held.Err() != nil {
-					return // allowed: the nodes' clocks went on as well
-				}
+			held, stop := context.WithCancelCause(s.Ctx)
+			if kept {
+				var end context.CancelFunc
+				held, end = k.KeepAlive(s.Ctx)
+				defer end()
 			}
+			defer stop(nil)
+			time.Sleep(2500 * time.Millisecond)
+			s.Suspend(&h, time.Hour) // no timer of ours has moved
+			woke := time.Now()
+			if k.Valid() {
+				s.Errorf("valid right after waking, though an hour has passed")
+			}
+			if kept {
+				if at := s.Ended(held, time.Minute); at.Sub(woke) > time.Second {
+					s.Errorf("told %v after waking, want within a second", at.Sub(woke))
+				}
+				s.Is("the cause", context.Cause(held), redlock.ErrLost)
+			}
+			other := s.Take(b, time.Minute)
+			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+			s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
+			time.Sleep(5 * time.Second)
+			s.Carry("the next holder's", other.Value(), 0, 1, 2)
 		})
+	}
+	runStage(t, "a nap that leaves the lock valid", 3, func(s *stage) {
+		var h harness.Clocks
+		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+		k := s.Take(l, 9*time.Second)
+		held, stop := k.KeepAlive(s.Ctx)
+		defer stop()
+		for range 20 {
+			time.Sleep(4 * time.Second)
+			s.Suspend(&h, 3*time.Second)
+			time.Sleep(2 * time.Second)
+			if lost := held.Err() != nil; lost == k.Valid() {
+				s.Errorf("context ended: %v, valid: %v; want one or the other", lost, k.Valid())
+			}
+			if held.Err() != nil {
+				return // allowed: the nodes' clocks went on as well
+			}
+		}
 	})
 }
 
 // Attack 6.
 func TestAWallClockThatIsSetDoesNotKeepALostLock(t *testing.T) {
-	t.Run("back: nothing changes", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			var h harness.Clocks
-			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
-			k := s.Take(l, 9*time.Second)
-			held, stop := k.KeepAlive(s.Ctx)
-			time.Sleep(time.Second)
-			h.MoveWall(-24 * time.Hour)
-			if !k.Valid() {
-				t.Errorf("not valid, want a lock that is held")
-			}
-			time.Sleep(time.Minute)
-			if held.Err() != nil || !k.Valid() {
-				t.Errorf("lost: %v", context.Cause(held))
-			}
-			stop()
-			until := k.Until()
-			time.Sleep(time.Until(until) - time.Microsecond)
-			if !k.Valid() {
-				t.Errorf("not valid right before Until")
-			}
-			time.Sleep(time.Microsecond)
-			if k.Valid() {
-				t.Errorf("valid at Until: the wall clock was set back, the nodes' were not")
-			}
-		})
+	runStage(t, "back: nothing changes", 3, func(s *stage) {
+		var h harness.Clocks
+		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+		k := s.Take(l, 9*time.Second)
+		held, stop := k.KeepAlive(s.Ctx)
+		time.Sleep(time.Second)
+		h.MoveWall(-24 * time.Hour)
+		if !k.Valid() {
+			s.Errorf("not valid, want a lock that is held")
+		}
+		time.Sleep(time.Minute)
+		if held.Err() != nil || !k.Valid() {
+			s.Errorf("lost: %v", context.Cause(held))
+		}
+		stop()
+		until := k.Until()
+		time.Sleep(time.Until(until) - time.Microsecond)
+		if !k.Valid() {
+			s.Errorf("not valid right before Until")
+		}
+		time.Sleep(time.Microsecond)
+		if k.Valid() {
+			s.Errorf("valid at Until: the wall clock was set back, the nodes' were not")
+		}
 	})
-	t.Run("forward: given up", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			var h harness.Clocks
-			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
-			k := s.Take(l, 9*time.Second)
-			held, stop := k.KeepAlive(s.Ctx)
-			defer stop()
-			time.Sleep(1300 * time.Millisecond)
-			h.MoveWall(24 * time.Hour)
-			set := time.Now()
-			if k.Valid() {
-				t.Errorf("valid, want given up")
-			}
-			if at := s.Ended(held, time.Minute); at.Sub(set) > time.Second {
-				t.Errorf("told after %v, want within a second", at.Sub(set))
-			}
-			s.Is("the cause", context.Cause(held), redlock.ErrLost)
-			s.Clean(l)
-			s.Is("Release", s.Take(l, time.Second).Release(s.Ctx), nil)
-		})
+	runStage(t, "forward: given up", 3, func(s *stage) {
+		var h harness.Clocks
+		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+		k := s.Take(l, 9*time.Second)
+		held, stop := k.KeepAlive(s.Ctx)
+		defer stop()
+		time.Sleep(1300 * time.Millisecond)
+		h.MoveWall(24 * time.Hour)
+		set := time.Now()
+		if k.Valid() {
+			s.Errorf("valid, want given up")
+		}
+		if at := s.Ended(held, time.Minute); at.Sub(set) > time.Second {
+			s.Errorf("told after %v, want within a second", at.Sub(set))
+		}
+		s.Is("the cause", context.Cause(held), redlock.ErrLost)
+		s.Clean(l)
+		s.Is("Release", s.Take(l, time.Second).Release(s.Ctx), nil)
 	})
 }
 
@@ -407,19 +383,17 @@ func TestStopEndsTheRenewalAndNotTheLock(t *testing.T) {
 		s.Carry("after the ttl", "", 0, 1, 2)
 		s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
 	})
-	t.Run("and KeepAlive may be called again", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			k := s.Take(s.Locker(redlock.Options{}), 9*time.Second)
-			_, stop := k.KeepAlive(s.Ctx)
-			stop()
-			time.Sleep(8 * time.Second)
-			held, stop := k.KeepAlive(s.Ctx)
-			defer stop()
-			time.Sleep(time.Minute)
-			if held.Err() != nil || !k.Valid() {
-				t.Errorf("lost: %v", context.Cause(held))
-			}
-		})
+	runStage(t, "and KeepAlive may be called again", 3, func(s *stage) {
+		k := s.Take(s.Locker(redlock.Options{}), 9*time.Second)
+		_, stop := k.KeepAlive(s.Ctx)
+		stop()
+		time.Sleep(8 * time.Second)
+		held, stop := k.KeepAlive(s.Ctx)
+		defer stop()
+		time.Sleep(time.Minute)
+		if held.Err() != nil || !k.Valid() {
+			s.Errorf("lost: %v", context.Cause(held))
+		}
 	})
 }
 
@@ -504,31 +478,27 @@ func TestAKeepAliveOfALockThatIsOverHasEnded(t *testing.T) {
 		}
 		s.Clean(l)
 	})
-	t.Run("lost", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			k := s.Take(s.Locker(redlock.Options{}), time.Second)
-			time.Sleep(2 * time.Second)
-			held, stop := k.KeepAlive(s.Ctx)
-			defer stop()
-			s.Is("the context", held.Err(), context.Canceled)
-			s.Is("the cause", context.Cause(held), redlock.ErrLost)
-		})
+	runStage(t, "lost", 3, func(s *stage) {
+		k := s.Take(s.Locker(redlock.Options{}), time.Second)
+		time.Sleep(2 * time.Second)
+		held, stop := k.KeepAlive(s.Ctx)
+		defer stop()
+		s.Is("the context", held.Err(), context.Canceled)
+		s.Is("the cause", context.Cause(held), redlock.ErrLost)
 	})
-	t.Run("closed", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			k := s.Take(l, 9*time.Second)
-			before, stop := k.KeepAlive(s.Ctx)
-			defer stop()
-			s.Is("Close", l.Close(), nil)
-			s.Is("the cause", context.Cause(before), redlock.ErrClosed)
-			after, stop := k.KeepAlive(s.Ctx)
-			defer stop()
-			if after.Err() == nil {
-				t.Errorf("KeepAlive after Close: got a context that is alive")
-			}
-			s.Carry("afterwards", "", 0, 1, 2)
-		})
+	runStage(t, "closed", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 9*time.Second)
+		before, stop := k.KeepAlive(s.Ctx)
+		defer stop()
+		s.Is("Close", l.Close(), nil)
+		s.Is("the cause", context.Cause(before), redlock.ErrClosed)
+		after, stop := k.KeepAlive(s.Ctx)
+		defer stop()
+		if after.Err() == nil {
+			s.Errorf("KeepAlive after Close: got a context that is alive")
+		}
+		s.Carry("afterwards", "", 0, 1, 2)
 	})
 }
 
@@ -561,64 +531,62 @@ func TestContextsEndGraceBeforeUntil(t *testing.T) {
 		"all nodes answer errors": func(s *stage, i int) { s.Node(i).Fail("LOADING Redis is loading the dataset in memory") },
 	} {
 		for ttl, grace := range map[time.Duration]time.Duration{50 * time.Millisecond: 10 * time.Millisecond, 9 * time.Second: 5 * time.Second, time.Minute: time.Nanosecond} {
-			t.Run(fmt.Sprintf("%s, ttl %v, grace %v", name, ttl, grace), func(t *testing.T) {
-				onStage(t, 3, func(s *stage) {
-					var seen harness.Observer
-					l := s.Locker(redlock.Options{Grace: grace, Trace: seen.Trace()})
-					k := s.Take(l, ttl)
-					held, stop := k.KeepAlive(s.Ctx)
-					defer stop()
-					time.Sleep(ttl * 5)
-					if got := k.Until(); time.Until(got) < ttl/2 {
-						t.Fatalf("Until: got %v from now, want a lock that is renewed", time.Until(got))
-					}
-					for i := range 3 {
-						fault(s, i)
-					}
-					at := s.Ended(held, 2*ttl)
-					until := k.Until() // a renewal may have been answered before the fault struck
-					notice := max(grace, time.Millisecond)
-					if got := until.Sub(at); got < notice || got > notice+time.Millisecond {
-						t.Errorf("the context ended %v before Until, want %v", got, notice)
-					}
-					s.Is("the cause", context.Cause(held), redlock.ErrLost)
-					if grace < time.Millisecond {
-						return // too short to do anything in
-					}
-					s.Says(context.Cause(held), "not renewed", "ends at "+until.Format("15:04:05.000"))
+			runStage(t, fmt.Sprintf("%s, ttl %v, grace %v", name, ttl, grace), 3, func(s *stage) {
+				var seen harness.Observer
+				l := s.Locker(redlock.Options{Grace: grace, Trace: seen.Trace()})
+				k := s.Take(l, ttl)
+				held, stop := k.KeepAlive(s.Ctx)
+				defer stop()
+				time.Sleep(ttl * 5)
+				if got := k.Until(); time.Until(got) < ttl/2 {
+					s.Fatalf("Until: got %v from now, want a lock that is renewed", time.Until(got))
+				}
+				for i := range 3 {
+					fault(s, i)
+				}
+				at := s.Ended(held, 2*ttl)
+				until := k.Until() // a renewal may have been answered before the fault struck
+				notice := max(grace, time.Millisecond)
+				if got := until.Sub(at); got < notice || got > notice+time.Millisecond {
+					s.Errorf("the context ended %v before Until, want %v", got, notice)
+				}
+				s.Is("the cause", context.Cause(held), redlock.ErrLost)
+				if grace < time.Millisecond {
+					return // too short to do anything in
+				}
+				s.Says(context.Cause(held), "not renewed", "ends at "+until.Format("15:04:05.000"))
 
-					t.Log("the lock is held until Until, and is not extended any more, whoever asks")
-					for i := range 3 {
-						s.Node(i).Resume()
-						s.Node(i).Fail("")
+				s.Log("the lock is held until Until, and is not extended any more, whoever asks")
+				for i := range 3 {
+					s.Node(i).Resume()
+					s.Node(i).Fail("")
+				}
+				time.Sleep(notice / 2)
+				s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+				again, _ := k.KeepAlive(s.Ctx)
+				s.Is("the cause of another KeepAlive", context.Cause(again), redlock.ErrLost)
+				stop()
+				time.Sleep(time.Until(until) - 2*time.Millisecond)
+				if !k.Valid() || !k.Until().Equal(until) {
+					s.Errorf("right before Until: valid %v, Until moved by %v; want a lock that is held as long as before", k.Valid(), k.Until().Sub(until))
+				}
+				s.Carry("right before Until", k.Value(), 0, 1, 2)
+				time.Sleep(2 * time.Millisecond)
+				if k.Valid() {
+					s.Errorf("valid at Until")
+				}
+				if got := len(seen.Events(redlock.EventLost)); got != 1 {
+					s.Errorf("losses observed: got %d, want 1", got)
+				}
+				s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
+				time.Sleep(2 * oneTrip)
+				s.Carry("after Until", k.Value())
+				for _, c := range s.Told(0, "rollback", "release") {
+					if c.At.Before(until) {
+						s.Errorf("a node was told to remove the lock %v before Until", until.Sub(c.At))
 					}
-					time.Sleep(notice / 2)
-					s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
-					again, _ := k.KeepAlive(s.Ctx)
-					s.Is("the cause of another KeepAlive", context.Cause(again), redlock.ErrLost)
-					stop()
-					time.Sleep(time.Until(until) - 2*time.Millisecond)
-					if !k.Valid() || !k.Until().Equal(until) {
-						t.Errorf("right before Until: valid %v, Until moved by %v; want a lock that is held as long as before", k.Valid(), k.Until().Sub(until))
-					}
-					s.Carry("right before Until", k.Value(), 0, 1, 2)
-					time.Sleep(2 * time.Millisecond)
-					if k.Valid() {
-						t.Errorf("valid at Until")
-					}
-					if got := len(seen.Events(redlock.EventLost)); got != 1 {
-						t.Errorf("losses observed: got %d, want 1", got)
-					}
-					s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
-					time.Sleep(2 * oneTrip)
-					s.Carry("after Until", k.Value())
-					for _, c := range s.Told(0, "rollback", "release") {
-						if c.At.Before(until) {
-							t.Errorf("a node was told to remove the lock %v before Until", until.Sub(c.At))
-						}
-					}
-					s.Clean(l)
-				})
+				}
+				s.Clean(l)
 			})
 		}
 	}
@@ -634,38 +602,36 @@ func TestAReleaseWithinTheGraceFreesTheLockAtOnce(t *testing.T) {
 		"Close":      func(s *stage, l *redlock.Locker, k *redlock.Lock) { s.Is("Close", l.Close(), nil) },
 		"LeaveUntil": func(s *stage, l *redlock.Locker, k *redlock.Lock) { k.LeaveUntil(s.Ctx, k.Until()) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				l, other := s.Locker(redlock.Options{Grace: 3 * time.Second}), s.Locker(redlock.Options{})
-				k := s.Take(l, 9*time.Second)
-				held, stop := k.KeepAlive(s.Ctx)
-				defer stop()
-				for i := range 3 {
-					s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
-				}
-				s.Ended(held, time.Minute)
-				until := k.Until()
-				for i := range 3 {
-					s.Node(i).Fail("")
-				}
-				time.Sleep(time.Second)
-				s.Carry("within the grace", k.Value(), 0, 1, 2)
-				release(s, l, k)
-				if k.Valid() {
-					t.Errorf("valid after %s", name)
-				}
-				if name == "LeaveUntil" {
-					time.Sleep(time.Until(until) + 2*oneTrip)
-					s.Carry("left to expire, after Until", k.Value(), 0, 1, 2)
-					return
-				}
-				next := s.Take(other, 20*time.Second)
-				if !next.Until().Add(-harness.ValidFor(20*time.Second, 1)).Before(until) {
-					t.Errorf("the next holder began after the old Until")
-				}
-				time.Sleep(10 * time.Second)
-				s.Carry("the next holder's", next.Value(), 0, 1, 2)
-			})
+		runStage(t, name, 3, func(s *stage) {
+			l, other := s.Locker(redlock.Options{Grace: 3 * time.Second}), s.Locker(redlock.Options{})
+			k := s.Take(l, 9*time.Second)
+			held, stop := k.KeepAlive(s.Ctx)
+			defer stop()
+			for i := range 3 {
+				s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
+			}
+			s.Ended(held, time.Minute)
+			until := k.Until()
+			for i := range 3 {
+				s.Node(i).Fail("")
+			}
+			time.Sleep(time.Second)
+			s.Carry("within the grace", k.Value(), 0, 1, 2)
+			release(s, l, k)
+			if k.Valid() {
+				s.Errorf("valid after %s", name)
+			}
+			if name == "LeaveUntil" {
+				time.Sleep(time.Until(until) + 2*oneTrip)
+				s.Carry("left to expire, after Until", k.Value(), 0, 1, 2)
+				return
+			}
+			next := s.Take(other, 20*time.Second)
+			if !next.Until().Add(-harness.ValidFor(20*time.Second, 1)).Before(until) {
+				s.Errorf("the next holder began after the old Until")
+			}
+			time.Sleep(10 * time.Second)
+			s.Carry("the next holder's", next.Value(), 0, 1, 2)
 		})
 	}
 }
@@ -673,38 +639,36 @@ func TestAReleaseWithinTheGraceFreesTheLockAtOnce(t *testing.T) {
 // An extension that was sent before the contexts ended is answered after that.
 func TestAnExtensionThatIsAnsweredWithinTheGraceChangesNothing(t *testing.T) {
 	for name, taken := range map[string]bool{"ours": false, "taken by another": true} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				l := s.Locker(redlock.Options{Grace: 5 * time.Second, NodeTimeout: 4 * time.Second})
-				k := s.Take(l, 21*time.Second)
-				held, stop := k.KeepAlive(s.Ctx)
-				defer stop()
-				for i := range 3 {
-					s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
-				}
-				until := k.Until()
-				time.Sleep(time.Until(until) - 5100*time.Millisecond)
-				if taken {
-					s.Foreign(time.Minute, 0, 1, 2)
-				}
-				for i := range 3 {
-					s.Node(i).Fail("")
-				}
-				s.Slow(500*time.Millisecond, 0, 1, 2)
-				err := k.Extend(s.Ctx)
-				s.Ended(held, time.Millisecond)
-				s.Is("the cause", context.Cause(held), redlock.ErrLost)
-				s.Is("Extend", err, redlock.ErrLost)
-				if !k.Until().Equal(until) {
-					t.Errorf("Until moved by %v", k.Until().Sub(until))
-				}
-				if k.Valid() == taken {
-					t.Errorf("valid: got %v, want %v", k.Valid(), !taken)
-				}
-				s.Slow(0, 0, 1, 2)
-				time.Sleep(time.Until(until) + 2*oneTrip)
-				s.Carry("after Until", k.Value())
-			})
+		runStage(t, name, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{Grace: 5 * time.Second, NodeTimeout: 4 * time.Second})
+			k := s.Take(l, 21*time.Second)
+			held, stop := k.KeepAlive(s.Ctx)
+			defer stop()
+			for i := range 3 {
+				s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
+			}
+			until := k.Until()
+			time.Sleep(time.Until(until) - 5100*time.Millisecond)
+			if taken {
+				s.Foreign(time.Minute, 0, 1, 2)
+			}
+			for i := range 3 {
+				s.Node(i).Fail("")
+			}
+			s.Slow(500*time.Millisecond, 0, 1, 2)
+			err := k.Extend(s.Ctx)
+			s.Ended(held, time.Millisecond)
+			s.Is("the cause", context.Cause(held), redlock.ErrLost)
+			s.Is("Extend", err, redlock.ErrLost)
+			if !k.Until().Equal(until) {
+				s.Errorf("Until moved by %v", k.Until().Sub(until))
+			}
+			if k.Valid() == taken {
+				s.Errorf("valid: got %v, want %v", k.Valid(), !taken)
+			}
+			s.Slow(0, 0, 1, 2)
+			time.Sleep(time.Until(until) + 2*oneTrip)
+			s.Carry("after Until", k.Value())
 		})
 	}
 }
@@ -712,25 +676,23 @@ func TestAnExtensionThatIsAnsweredWithinTheGraceChangesNothing(t *testing.T) {
 // Renewals are scheduled within the validity less Grace.
 func TestTwoRenewalsMayFailBeforeTheGraceBegins(t *testing.T) {
 	for _, grace := range []time.Duration{0, time.Second, 3 * time.Second, 5500 * time.Millisecond} {
-		t.Run(fmt.Sprintf("grace %v", grace), func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				l := s.Locker(redlock.Options{Grace: grace})
-				k := s.Take(l, 9*time.Second)
-				for i := range 3 {
-					s.Node(i).FailCommand("evalsha", "LOADING Redis is loading the dataset in memory")
-					s.On(i, "extend", func(n int, _ []string) {
-						if n == 3 {
-							s.Node(i).FailCommand("evalsha", "")
-						}
-					})
-				}
-				held, stop := k.KeepAlive(s.Ctx)
-				defer stop()
-				time.Sleep(time.Minute)
-				if held.Err() != nil || !k.Valid() {
-					t.Errorf("after two renewals failed: %v", context.Cause(held))
-				}
-			})
+		runStage(t, fmt.Sprintf("grace %v", grace), 3, func(s *stage) {
+			l := s.Locker(redlock.Options{Grace: grace})
+			k := s.Take(l, 9*time.Second)
+			for i := range 3 {
+				s.Node(i).FailCommand("evalsha", "LOADING Redis is loading the dataset in memory")
+				s.On(i, "extend", func(n int, _ []string) {
+					if n == 3 {
+						s.Node(i).FailCommand("evalsha", "")
+					}
+				})
+			}
+			held, stop := k.KeepAlive(s.Ctx)
+			defer stop()
+			time.Sleep(time.Minute)
+			if held.Err() != nil || !k.Valid() {
+				s.Errorf("after two renewals failed: %v", context.Cause(held))
+			}
 		})
 	}
 }
@@ -738,40 +700,38 @@ func TestTwoRenewalsMayFailBeforeTheGraceBegins(t *testing.T) {
 // The timers stand still while a machine sleeps; what wakes within the grace is told.
 func TestAMachineThatWakesWithinTheGraceIsTold(t *testing.T) {
 	for name, kept := range map[string]bool{"told after waking": true, "told before the sleep": false} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				var h harness.Clocks
-				l := s.LockerWith(redlock.Options{Grace: 5 * time.Second}, &h, s.Cluster.Nodes())
-				k := s.Take(l, 20*time.Second)
-				held, stop := k.KeepAlive(s.Ctx)
-				defer stop()
-				for i := range 3 {
-					s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
+		runStage(t, name, 3, func(s *stage) {
+			var h harness.Clocks
+			l := s.LockerWith(redlock.Options{Grace: 5 * time.Second}, &h, s.Cluster.Nodes())
+			k := s.Take(l, 20*time.Second)
+			held, stop := k.KeepAlive(s.Ctx)
+			defer stop()
+			for i := range 3 {
+				s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
+			}
+			if kept {
+				time.Sleep(2500 * time.Millisecond)
+				s.Suspend(&h, 14*time.Second)
+				woke := time.Now()
+				if !k.Valid() {
+					s.Errorf("not valid before Until")
 				}
-				if kept {
-					time.Sleep(2500 * time.Millisecond)
-					s.Suspend(&h, 14*time.Second)
-					woke := time.Now()
-					if !k.Valid() {
-						t.Errorf("not valid before Until")
-					}
-					if at := s.Ended(held, time.Minute); at.Sub(woke) > time.Second {
-						t.Errorf("told %v after waking, want within a second", at.Sub(woke))
-					}
-					if !k.Valid() {
-						t.Errorf("not valid before Until, when told")
-					}
-				} else {
-					s.Ended(held, time.Minute)
-					s.Suspend(&h, time.Hour)
+				if at := s.Ended(held, time.Minute); at.Sub(woke) > time.Second {
+					s.Errorf("told %v after waking, want within a second", at.Sub(woke))
 				}
-				s.Is("the cause", context.Cause(held), redlock.ErrLost)
-				time.Sleep(4 * time.Second)
-				if k.Valid() {
-					t.Errorf("valid after Until")
+				if !k.Valid() {
+					s.Errorf("not valid before Until, when told")
 				}
-				s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
-			})
+			} else {
+				s.Ended(held, time.Minute)
+				s.Suspend(&h, time.Hour)
+			}
+			s.Is("the cause", context.Cause(held), redlock.ErrLost)
+			time.Sleep(4 * time.Second)
+			if k.Valid() {
+				s.Errorf("valid after Until")
+			}
+			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
 		})
 	}
 }
