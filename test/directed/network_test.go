@@ -135,46 +135,44 @@ func TestABrokenAnswerIsOneNodesErrorAndNoOthersAnswer(t *testing.T) {
 		"an error, then yes":   text("-ERR nobody has heard of it\r\n:1\r\n"),
 		"one answer too many":  func(b []byte) ([]byte, bool) { return append([]byte("+OK\r\n"), b...), false },
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				nodes := s.Cluster.Nodes()
-				var w *warp
-				nodes[2], w = s.warpedNode(2)
-				l := s.LockerWith(redlock.Options{}, nil, nodes)
-				time.Sleep(oneTrip) // all answers have come
-				s.Foreign(500*time.Millisecond, 1)
-				w.mu.Lock()
-				w.next = f
-				w.mu.Unlock()
-				k, err := l.TryAcquire(s.Ctx, job, 5*time.Second)
-				if k != nil {
-					t.Fatalf("acquired by one of three and an answer that is none")
+		runStage(t, name, 3, func(s *stage) {
+			nodes := s.Cluster.Nodes()
+			var w *warp
+			nodes[2], w = s.warpedNode(2)
+			l := s.LockerWith(redlock.Options{}, nil, nodes)
+			time.Sleep(oneTrip) // all answers have come
+			s.Foreign(500*time.Millisecond, 1)
+			w.mu.Lock()
+			w.next = f
+			w.mu.Unlock()
+			k, err := l.TryAcquire(s.Ctx, job, 5*time.Second)
+			if k != nil {
+				s.Fatalf("acquired by one of three and an answer that is none")
+			}
+			var q *redlock.QuorumError
+			if !errors.As(err, &q) {
+				s.Fatalf("TryAcquire: got %v, want a QuorumError", err)
+			}
+			if v := q.Round.Votes[2]; v.Answer == redlock.Yes || name != "one answer too many" && (v.Answer != redlock.Unknown || v.Err == nil) {
+				s.Errorf("vote of a node whose answer was %s: got %v, %v; want unknown and why", name, v.Answer, v.Err)
+			}
+			time.Sleep(3 * time.Second)
+			for n := range 30 { // if what is left of it were read later, these would tell
+				key := fmt.Sprint("after/", n)
+				k, err := l.TryAcquire(s.Ctx, key, time.Minute)
+				if err != nil {
+					s.Fatalf("lock %d afterwards: %v", n, err)
 				}
-				var q *redlock.QuorumError
-				if !errors.As(err, &q) {
-					t.Fatalf("TryAcquire: got %v, want a QuorumError", err)
+				if _, ok := within(20*time.Millisecond, func() bool { v, _ := s.Node(2).Get(key); return v == k.Value() }); !ok {
+					s.Errorf("lock %d afterwards: the node has not %q", n, k.Value())
 				}
-				if v := q.Round.Votes[2]; v.Answer == redlock.Yes || name != "one answer too many" && (v.Answer != redlock.Unknown || v.Err == nil) {
-					t.Errorf("vote of a node whose answer was %s: got %v, %v; want unknown and why", name, v.Answer, v.Err)
+				if st, err := l.Inspect(s.Ctx, key); err != nil || st.Nodes[2].Value != k.Value() || st.Nodes[2].Err != nil {
+					s.Errorf("lock %d afterwards: Inspect got %v, %+v", n, err, st.Nodes)
 				}
-				time.Sleep(3 * time.Second)
-				for n := range 30 { // if what is left of it were read later, these would tell
-					key := fmt.Sprint("after/", n)
-					k, err := l.TryAcquire(s.Ctx, key, time.Minute)
-					if err != nil {
-						t.Fatalf("lock %d afterwards: %v", n, err)
-					}
-					if _, ok := within(20*time.Millisecond, func() bool { v, _ := s.Node(2).Get(key); return v == k.Value() }); !ok {
-						t.Errorf("lock %d afterwards: the node has not %q", n, k.Value())
-					}
-					if st, err := l.Inspect(s.Ctx, key); err != nil || st.Nodes[2].Value != k.Value() || st.Nodes[2].Err != nil {
-						t.Errorf("lock %d afterwards: Inspect got %v, %+v", n, err, st.Nodes)
-					}
-					s.Is("Extend", k.Extend(s.Ctx), nil)
-					s.Is("Release", k.Release(s.Ctx), nil)
-				}
-				s.Clean(l)
-			})
+				s.Is("Extend", k.Extend(s.Ctx), nil)
+				s.Is("Release", k.Release(s.Ctx), nil)
+			}
+			s.Clean(l)
 		})
 	}
 }
@@ -226,65 +224,61 @@ func TestTheTwoNearestOfFiveFarNodesDie(t *testing.T) {
 		"hung":    func(s *stage, i int) { s.Node(i).Hang() },
 		"cut off": func(s *stage, i int) { s.Node(i).Partition() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				for i, d := range far {
-					s.Slow(d, i)
-				}
-				l := s.Locker(redlock.Options{})
-				s.cycle(l, 10*time.Second)
-				time.Sleep(time.Second)
-				held := s.Take(l, 20*time.Second)
-				time.Sleep(far[4])
-				for i := range 2 {
-					dies(s, i)
-				}
-				check := func(what string, f func() error) {
-					t.Helper()
-					var err error
-					d := took(func() { err = f() })
-					if err != nil || d < far[4] || d > far[4]+2*oneTrip {
-						t.Errorf("%s with the two nearest %s: took %v, %v; want the farthest's %v", what, name, d, err, far[4])
-					}
-				}
-				check("Extend", func() error { return held.Extend(s.Ctx) })
-				time.Sleep(time.Second)
-				check("Release", func() error { return held.Release(s.Ctx) })
-				time.Sleep(2 * time.Second)
-				for n := range 3 {
-					var k *redlock.Lock
-					key := fmt.Sprint("jobs/", n)
-					check("TryAcquire", func() (err error) { k, err = l.TryAcquire(s.Ctx, key, 10*time.Second); return err })
-					if k == nil {
-						return
-					}
-					time.Sleep(time.Second)
-					check("Extend", func() error { return k.Extend(s.Ctx) })
-					time.Sleep(time.Second)
-					check("Release", func() error { return k.Release(s.Ctx) })
-					time.Sleep(time.Second)
-				}
-				s.Clean(l)
-			})
-		})
-		t.Run(name+" before they were ever met", func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				for i, d := range far {
-					s.Slow(d, i)
-				}
-				for i := range 2 {
-					dies(s, i)
-				}
-				l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
-				var k *redlock.Lock
+		runStage(t, name, 5, func(s *stage) {
+			for i, d := range far {
+				s.Slow(d, i)
+			}
+			l := s.Locker(redlock.Options{})
+			s.cycle(l, 10*time.Second)
+			time.Sleep(time.Second)
+			held := s.Take(l, 20*time.Second)
+			time.Sleep(far[4])
+			for i := range 2 {
+				dies(s, i)
+			}
+			check := func(what string, f func() error) {
+				s.Helper()
 				var err error
-				d := took(func() { k, err = l.TryAcquire(s.Ctx, job, 10*time.Second) })
-				if want := 6 * far[4]; err != nil || d > want { // a dial, what it is set up with, scripts
-					t.Fatalf("TryAcquire: got %v after %v, want the lock within %v", err, d, want)
+				d := took(func() { err = f() })
+				if err != nil || d < far[4] || d > far[4]+2*oneTrip {
+					s.Errorf("%s with the two nearest %s: took %v, %v; want the farthest's %v", what, name, d, err, far[4])
 				}
-				s.Is("Release", k.Release(s.Ctx), nil)
-				s.Clean(l)
-			})
+			}
+			check("Extend", func() error { return held.Extend(s.Ctx) })
+			time.Sleep(time.Second)
+			check("Release", func() error { return held.Release(s.Ctx) })
+			time.Sleep(2 * time.Second)
+			for n := range 3 {
+				var k *redlock.Lock
+				key := fmt.Sprint("jobs/", n)
+				check("TryAcquire", func() (err error) { k, err = l.TryAcquire(s.Ctx, key, 10*time.Second); return err })
+				if k == nil {
+					return
+				}
+				time.Sleep(time.Second)
+				check("Extend", func() error { return k.Extend(s.Ctx) })
+				time.Sleep(time.Second)
+				check("Release", func() error { return k.Release(s.Ctx) })
+				time.Sleep(time.Second)
+			}
+			s.Clean(l)
+		})
+		runStage(t, name+" before they were ever met", 5, func(s *stage) {
+			for i, d := range far {
+				s.Slow(d, i)
+			}
+			for i := range 2 {
+				dies(s, i)
+			}
+			l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
+			var k *redlock.Lock
+			var err error
+			d := took(func() { k, err = l.TryAcquire(s.Ctx, job, 10*time.Second) })
+			if want := 6 * far[4]; err != nil || d > want { // a dial, what it is set up with, scripts
+				s.Fatalf("TryAcquire: got %v after %v, want the lock within %v", err, d, want)
+			}
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Clean(l)
 		})
 	}
 }
