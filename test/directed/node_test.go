@@ -293,29 +293,27 @@ func TestNodeIsUsedAgainWithinASecondOfComingBack(t *testing.T) {
 			outages = append(outages, 10*time.Minute)
 		}
 		for _, outage := range outages {
-			t.Run(fmt.Sprint(name, " ", outage), func(t *testing.T) {
-				staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-					// As many connections as Open's clients may have.
-					l := lockerOn(t, redlock.Options{}, c.ClientsWith(func(o *redis.Options) { o.PoolSize = 1024 }))
-					warmUp(t, c, l)
-					n := c.Node(2)
-					f.on(n)
-					k := harness.Try(t, l, "during", 3*time.Second)
-					time.Sleep(outage)
+			runStaged(t, fmt.Sprint(name, " ", outage), 3, func(t *testing.T, c *redlocktest.Cluster) {
+				// As many connections as Open's clients may have.
+				l := lockerOn(t, redlock.Options{}, c.ClientsWith(func(o *redis.Options) { o.PoolSize = 1024 }))
+				warmUp(t, c, l)
+				n := c.Node(2)
+				f.on(n)
+				k := harness.Try(t, l, "during", 3*time.Second)
+				time.Sleep(outage)
+				k.Release(t.Context())
+				f.off(n)
+				back, ok := within(3*time.Second, func() bool {
+					k := harness.Try(t, l, "after", 10*time.Second)
+					time.Sleep(time.Millisecond)
+					value, _ := n.Get("after")
 					k.Release(t.Context())
-					f.off(n)
-					back, ok := within(3*time.Second, func() bool {
-						k := harness.Try(t, l, "after", 10*time.Second)
-						time.Sleep(time.Millisecond)
-						value, _ := n.Get("after")
-						k.Release(t.Context())
-						return value == k.Value()
-					})
-					if !ok || back > time.Second {
-						t.Errorf("used again after its return: got %v (ever: %v), want within a second", back, ok)
-					}
-					harness.CheckClean(t, c, l)
+					return value == k.Value()
 				})
+				if !ok || back > time.Second {
+					t.Errorf("used again after its return: got %v (ever: %v), want within a second", back, ok)
+				}
+				harness.CheckClean(t, c, l)
 			})
 		}
 	}
@@ -336,41 +334,39 @@ func TestMinorityInTroubleCostsNoTime(t *testing.T) {
 		"restarting":  func(n *redlocktest.Node) { n.OnCommand(func([]string) { n.Restart(false) }) },
 	}
 	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
-			staged(t, 5, func(t *testing.T, c *redlocktest.Cluster) {
-				for i, ms := range []time.Duration{1, 2, 4} {
-					c.Node(i).Delay(ms*time.Millisecond, ms*time.Millisecond)
-				}
-				l := warmLocker(t, c, redlock.Options{})
-				fault(c.Node(3))
-				fault(c.Node(4))
-				// That is 8 ms, and up to 0.14 ms of jitter. A release goes to a node after
-				// what was asked there before.
-				const least, most = 8 * time.Millisecond, 8200 * time.Microsecond
-				for i := range 20 {
-					timed := func(what string, f func() error) {
-						var err error
-						d := took(func() { err = f() })
-						if err != nil || d < least || d > most {
-							t.Errorf("%s number %d with two of five nodes %s: took %v, error %v; want the third node's 8 ms, no error", what, i, name, d, err)
-						}
+		runStaged(t, name, 5, func(t *testing.T, c *redlocktest.Cluster) {
+			for i, ms := range []time.Duration{1, 2, 4} {
+				c.Node(i).Delay(ms*time.Millisecond, ms*time.Millisecond)
+			}
+			l := warmLocker(t, c, redlock.Options{})
+			fault(c.Node(3))
+			fault(c.Node(4))
+			// That is 8 ms, and up to 0.14 ms of jitter. A release goes to a node after
+			// what was asked there before.
+			const least, most = 8 * time.Millisecond, 8200 * time.Microsecond
+			for i := range 20 {
+				timed := func(what string, f func() error) {
+					var err error
+					d := took(func() { err = f() })
+					if err != nil || d < least || d > most {
+						t.Errorf("%s number %d with two of five nodes %s: took %v, error %v; want the third node's 8 ms, no error", what, i, name, d, err)
 					}
-					var k *redlock.Lock
-					timed("TryAcquire", func() (err error) {
-						k, err = l.TryAcquire(t.Context(), fmt.Sprint("jobs/", i), time.Second)
-						return err
-					})
-					if k == nil {
-						return
-					}
-					timed("Extend", func() error { return k.Extend(t.Context()) })
-					timed("Release", func() error { return k.Release(t.Context()) })
-					time.Sleep(30 * time.Millisecond)
 				}
-				for i := range c.Len() {
-					c.Node(i).OnCommand(nil)
+				var k *redlock.Lock
+				timed("TryAcquire", func() (err error) {
+					k, err = l.TryAcquire(t.Context(), fmt.Sprint("jobs/", i), time.Second)
+					return err
+				})
+				if k == nil {
+					return
 				}
-			})
+				timed("Extend", func() error { return k.Extend(t.Context()) })
+				timed("Release", func() error { return k.Release(t.Context()) })
+				time.Sleep(30 * time.Millisecond)
+			}
+			for i := range c.Len() {
+				c.Node(i).OnCommand(nil)
+			}
 		})
 	}
 }
@@ -391,27 +387,25 @@ func TestAMinorityIsWaitedForWhereItsVoteDecides(t *testing.T) {
 		{"hung, and the others agree", (*redlocktest.Node).Hang, false, [3]time.Duration{0, 0, 0}, nil},
 		{"hung, and the others are split", (*redlocktest.Node).Hang, true, [3]time.Duration{time.Second, 0, 0}, redlock.ErrNoQuorum},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-				l := warmLocker(t, c, redlock.Options{})
-				if tc.split {
-					c.Node(1).Set("jobs/42", "somebody's remains", time.Hour)
+		runStaged(t, tc.name, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{})
+			if tc.split {
+				c.Node(1).Set("jobs/42", "somebody's remains", time.Hour)
+			}
+			tc.fault(c.Node(2))
+			for i, want := range tc.took {
+				var k *redlock.Lock
+				var err error
+				d := took(func() { k, err = l.TryAcquire(t.Context(), "jobs/42", 10*time.Second) })
+				if d < want || d > want+10*time.Millisecond || tc.err == nil && err != nil || tc.err != nil && !errors.Is(err, tc.err) {
+					t.Errorf("TryAcquire number %d took %v with %v, want %v with %v", i, d, err, want, tc.err)
 				}
-				tc.fault(c.Node(2))
-				for i, want := range tc.took {
-					var k *redlock.Lock
-					var err error
-					d := took(func() { k, err = l.TryAcquire(t.Context(), "jobs/42", 10*time.Second) })
-					if d < want || d > want+10*time.Millisecond || tc.err == nil && err != nil || tc.err != nil && !errors.Is(err, tc.err) {
-						t.Errorf("TryAcquire number %d took %v with %v, want %v with %v", i, d, err, want, tc.err)
-					}
-					if k != nil {
-						k.Release(t.Context())
-					}
-					time.Sleep(3 * time.Second)
+				if k != nil {
+					k.Release(t.Context())
 				}
-				c.Node(2).Resume()
-			})
+				time.Sleep(3 * time.Second)
+			}
+			c.Node(2).Resume()
 		})
 	}
 }
@@ -632,36 +626,34 @@ func TestMissingAnswerIsUnknownAndNeverNo(t *testing.T) {
 			n.FailCommand("ZADD", "OOM command not allowed when used memory > 'maxmemory'.")
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-				l := warmLocker(t, c, redlock.Options{})
-				c.Node(0).Set("jobs/42", "a stranger", time.Hour)
-				fault(c.Node(1))
-				fault(c.Node(2))
-				k, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour)
-				if k != nil {
-					t.Fatal("TryAcquire: got a lock that no node agreed to, want none")
-				}
-				harness.CheckIs(t, "TryAcquire where one node says held and two do not answer", err, redlock.ErrNoQuorum)
-				harness.CheckIsNot(t, "TryAcquire where one node says held and two do not answer", err, redlock.ErrHeld)
-				if votes := answersOf(err); votes != "no unknown unknown" && votes != "pending unknown unknown" {
-					t.Errorf("votes: got %s, want unknown of the two that did not answer", votes)
-				}
-				for _, i := range []int{1, 2} {
-					n := c.Node(i)
-					n.DropReplies(0)
-					n.LoseReplies(0)
-					n.Heal()
-					n.Resume()
-					n.Refuse(false)
-					n.Start()
-					n.Fail("")
-					n.FailCommand("ZADD", "")
-				}
-				time.Sleep(time.Second)
-				c.Node(0).Evict("jobs/42")
-				harness.CheckClean(t, c, l)
-			})
+		runStaged(t, name, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{})
+			c.Node(0).Set("jobs/42", "a stranger", time.Hour)
+			fault(c.Node(1))
+			fault(c.Node(2))
+			k, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour)
+			if k != nil {
+				t.Fatal("TryAcquire: got a lock that no node agreed to, want none")
+			}
+			harness.CheckIs(t, "TryAcquire where one node says held and two do not answer", err, redlock.ErrNoQuorum)
+			harness.CheckIsNot(t, "TryAcquire where one node says held and two do not answer", err, redlock.ErrHeld)
+			if votes := answersOf(err); votes != "no unknown unknown" && votes != "pending unknown unknown" {
+				t.Errorf("votes: got %s, want unknown of the two that did not answer", votes)
+			}
+			for _, i := range []int{1, 2} {
+				n := c.Node(i)
+				n.DropReplies(0)
+				n.LoseReplies(0)
+				n.Heal()
+				n.Resume()
+				n.Refuse(false)
+				n.Start()
+				n.Fail("")
+				n.FailCommand("ZADD", "")
+			}
+			time.Sleep(time.Second)
+			c.Node(0).Evict("jobs/42")
+			harness.CheckClean(t, c, l)
 		})
 	}
 }
@@ -711,42 +703,40 @@ func TestUntouchedCommandIsNeverAYes(t *testing.T) {
 			return next(ctx, cmds[:len(cmds)-1])
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-				var on atomic.Bool
-				clients := c.Clients()
-				for _, client := range clients {
-					client.AddHook(tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-						if on.Load() {
-							return h(ctx, cmds, next)
-						}
-						return next(ctx, cmds)
-					}))
-				}
-				l := lockerOn(t, redlock.Options{}, clients)
-				warmUp(t, c, l)
-				held := harness.Try(t, l, "held", time.Minute)
-				time.Sleep(time.Millisecond)
-				on.Store(true)
-				k, err := l.TryAcquire(t.Context(), "jobs/42", time.Minute)
-				if k != nil {
-					t.Error("TryAcquire: got a lock that no node agreed to, want none")
-				}
-				harness.CheckIs(t, "TryAcquire of commands that were not executed", err, redlock.ErrNoQuorum)
-				if errors.Is(err, redlock.ErrHeld) || strings.Contains(answersOf(err), "yes") || strings.Contains(answersOf(err), "no ") {
-					t.Errorf("votes of commands that were not executed: got %s, want neither yes nor no", answersOf(err))
-				}
-				if name != "all but the last command executed" {
-					until := held.Until()
-					harness.CheckIs(t, "Extend that was not executed", held.Extend(t.Context()), redlock.ErrNoQuorum)
-					harness.Check(t, "Until after it", held.Until(), until)
-					harness.CheckIs(t, "Release that was not executed", held.Release(t.Context()), redlock.ErrNoQuorum)
-				}
-				on.Store(false)
-				time.Sleep(time.Second)
-				harness.CheckIs(t, "Release once the hook is gone", held.Release(t.Context()))
-				harness.CheckClean(t, c, l)
-			})
+		runStaged(t, name, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			var on atomic.Bool
+			clients := c.Clients()
+			for _, client := range clients {
+				client.AddHook(tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+					if on.Load() {
+						return h(ctx, cmds, next)
+					}
+					return next(ctx, cmds)
+				}))
+			}
+			l := lockerOn(t, redlock.Options{}, clients)
+			warmUp(t, c, l)
+			held := harness.Try(t, l, "held", time.Minute)
+			time.Sleep(time.Millisecond)
+			on.Store(true)
+			k, err := l.TryAcquire(t.Context(), "jobs/42", time.Minute)
+			if k != nil {
+				t.Error("TryAcquire: got a lock that no node agreed to, want none")
+			}
+			harness.CheckIs(t, "TryAcquire of commands that were not executed", err, redlock.ErrNoQuorum)
+			if errors.Is(err, redlock.ErrHeld) || strings.Contains(answersOf(err), "yes") || strings.Contains(answersOf(err), "no ") {
+				t.Errorf("votes of commands that were not executed: got %s, want neither yes nor no", answersOf(err))
+			}
+			if name != "all but the last command executed" {
+				until := held.Until()
+				harness.CheckIs(t, "Extend that was not executed", held.Extend(t.Context()), redlock.ErrNoQuorum)
+				harness.Check(t, "Until after it", held.Until(), until)
+				harness.CheckIs(t, "Release that was not executed", held.Release(t.Context()), redlock.ErrNoQuorum)
+			}
+			on.Store(false)
+			time.Sleep(time.Second)
+			harness.CheckIs(t, "Release once the hook is gone", held.Release(t.Context()))
+			harness.CheckClean(t, c, l)
 		})
 	}
 }
@@ -799,37 +789,35 @@ var errorClasses = []struct {
 func TestErrorReplyOfAnyClassIsUnknownAndNothingIsLeft(t *testing.T) {
 	for _, tc := range errorClasses {
 		code, _, _ := strings.Cut(tc.text, " ")
-		t.Run(tc.text, func(t *testing.T) {
-			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-				l := warmLocker(t, c, redlock.Options{})
-				held := harness.Try(t, l, "held", time.Hour)
-				fail := func(text string) {
-					for i := range c.Len() {
-						c.Node(i).Fail(text)
-					}
+		runStaged(t, tc.text, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{})
+			held := harness.Try(t, l, "held", time.Hour)
+			fail := func(text string) {
+				for i := range c.Len() {
+					c.Node(i).Fail(text)
 				}
-				time.Sleep(time.Millisecond)
-				fail(tc.text)
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-				defer cancel()
-				var err error
-				d := took(func() { _, err = l.Acquire(ctx, "jobs/42", time.Hour) })
-				harness.CheckIs(t, "Acquire", err, redlock.ErrNoQuorum)
-				harness.CheckIsNot(t, "Acquire", err, redlock.ErrHeld)
-				harness.Check(t, "Acquire ends before its ctx", d < time.Second, tc.hard)
-				harness.Check(t, "Acquire's error is the ctx's", errors.Is(err, context.DeadlineExceeded), !tc.hard)
-				if err == nil || !strings.Contains(err.Error(), code) {
-					t.Errorf("Acquire: got %v, want a text that has %s", err, code)
-				}
-				harness.CheckIs(t, "Extend", held.Extend(t.Context()), redlock.ErrNoQuorum)
-				harness.Check(t, "Valid after an extension that errors answered", held.Valid(), true)
-				harness.CheckIs(t, "Release", held.Release(t.Context()), redlock.ErrNoQuorum)
-				time.Sleep(3 * time.Second)
-				fail("")
-				time.Sleep(20 * time.Second) // tries of what errors answer are up to 16 s apart
-				harness.CheckIs(t, "Release after the errors have ended", held.Release(t.Context()))
-				harness.CheckClean(t, c, l)
-			})
+			}
+			time.Sleep(time.Millisecond)
+			fail(tc.text)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			var err error
+			d := took(func() { _, err = l.Acquire(ctx, "jobs/42", time.Hour) })
+			harness.CheckIs(t, "Acquire", err, redlock.ErrNoQuorum)
+			harness.CheckIsNot(t, "Acquire", err, redlock.ErrHeld)
+			harness.Check(t, "Acquire ends before its ctx", d < time.Second, tc.hard)
+			harness.Check(t, "Acquire's error is the ctx's", errors.Is(err, context.DeadlineExceeded), !tc.hard)
+			if err == nil || !strings.Contains(err.Error(), code) {
+				t.Errorf("Acquire: got %v, want a text that has %s", err, code)
+			}
+			harness.CheckIs(t, "Extend", held.Extend(t.Context()), redlock.ErrNoQuorum)
+			harness.Check(t, "Valid after an extension that errors answered", held.Valid(), true)
+			harness.CheckIs(t, "Release", held.Release(t.Context()), redlock.ErrNoQuorum)
+			time.Sleep(3 * time.Second)
+			fail("")
+			time.Sleep(20 * time.Second) // tries of what errors answer are up to 16 s apart
+			harness.CheckIs(t, "Release after the errors have ended", held.Release(t.Context()))
+			harness.CheckClean(t, c, l)
 		})
 	}
 }
@@ -888,43 +876,41 @@ func TestClientsThatRetryDoNotSendOurCommandsAgain(t *testing.T) {
 		"dropped": func(n *redlocktest.Node) { n.DropReplies(1) },
 		"LOADING": func(n *redlocktest.Node) { n.Fail("LOADING Redis is loading the dataset in memory") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-				l := lockerOn(t, redlock.Options{NodeTimeout: 2 * time.Second}, c.ClientsWith(func(o *redis.Options) {
-					o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = 0, 0, false // their defaults
-				}))
-				warmUp(t, c, l)
-				n := c.Node(2)
-				// Up to the first PING: after that we may well send it again ourselves.
-				times := func(key, w string) int {
-					words := heard(n, key)
-					if i := slices.Index(words, "ping"); i >= 0 {
-						words = words[:i]
-					}
-					return count(words, w)
+		runStaged(t, name, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := lockerOn(t, redlock.Options{NodeTimeout: 2 * time.Second}, c.ClientsWith(func(o *redis.Options) {
+				o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = 0, 0, false // their defaults
+			}))
+			warmUp(t, c, l)
+			n := c.Node(2)
+			// Up to the first PING: after that we may well send it again ourselves.
+			times := func(key, w string) int {
+				words := heard(n, key)
+				if i := slices.Index(words, "ping"); i >= 0 {
+					words = words[:i]
 				}
-				fault(n)
-				k := harness.Try(t, l, "acquired", time.Minute)
-				time.Sleep(3 * time.Second) // go-redis waits 8 to 512 ms before it sends again
-				harness.Check(t, "acquires executed or refused, of one TryAcquire", times("acquired", "acquire"), 1)
-				n.Fail("")
+				return count(words, w)
+			}
+			fault(n)
+			k := harness.Try(t, l, "acquired", time.Minute)
+			time.Sleep(3 * time.Second) // go-redis waits 8 to 512 ms before it sends again
+			harness.Check(t, "acquires executed or refused, of one TryAcquire", times("acquired", "acquire"), 1)
+			n.Fail("")
 
-				n.Record(true)
-				fault(n)
-				harness.CheckIs(t, "Extend", k.Extend(t.Context()))
-				time.Sleep(3 * time.Second)
-				harness.Check(t, "extends executed or refused, of one Extend", times("acquired", "extend"), 1)
-				n.Fail("")
+			n.Record(true)
+			fault(n)
+			harness.CheckIs(t, "Extend", k.Extend(t.Context()))
+			time.Sleep(3 * time.Second)
+			harness.Check(t, "extends executed or refused, of one Extend", times("acquired", "extend"), 1)
+			n.Fail("")
 
-				n.Record(true)
-				fault(n)
-				harness.CheckIs(t, "Release", k.Release(t.Context()))
-				time.Sleep(3 * time.Second)
-				harness.Check(t, "releases executed or refused, of one Release", times("acquired", "release"), 1)
-				n.Fail("")
-				time.Sleep(20 * time.Second)
-				harness.CheckClean(t, c, l)
-			})
+			n.Record(true)
+			fault(n)
+			harness.CheckIs(t, "Release", k.Release(t.Context()))
+			time.Sleep(3 * time.Second)
+			harness.Check(t, "releases executed or refused, of one Release", times("acquired", "release"), 1)
+			n.Fail("")
+			time.Sleep(20 * time.Second)
+			harness.CheckClean(t, c, l)
 		})
 	}
 }
@@ -1084,58 +1070,56 @@ func (p *frailPipeline) Exec(ctx context.Context) ([]redis.Cmder, error) {
 // A panic in a client's code is a failed answer of that node, which may have been sent.
 func TestAPanicOfAClientIsOneNodesFailedAnswer(t *testing.T) {
 	for _, method := range []string{"Pipeline", "BatchProcess", "before Exec", "after Exec", "Process", "Subscribe", "Receive"} {
-		t.Run(method, func(t *testing.T) {
-			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-				nodes := harness.Nodes(c.Clients())
-				bad := &frail{Client: c.Clients()[0]}
-				nodes[0] = bad
-				l, err := redlock.New(redlock.Options{}, nodes...)
-				harness.CheckIs(t, "New", err)
-				defer l.Close()
-				k := harness.Try(t, l, "before", time.Minute)
-				time.Sleep(time.Second)
+		runStaged(t, method, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			nodes := harness.Nodes(c.Clients())
+			bad := &frail{Client: c.Clients()[0]}
+			nodes[0] = bad
+			l, err := redlock.New(redlock.Options{}, nodes...)
+			harness.CheckIs(t, "New", err)
+			defer l.Close()
+			k := harness.Try(t, l, "before", time.Minute)
+			time.Sleep(time.Second)
 
-				bad.fails.Store(&method)
-				harness.CheckIs(t, "Extend", k.Extend(t.Context()))
+			bad.fails.Store(&method)
+			harness.CheckIs(t, "Extend", k.Extend(t.Context()))
+			harness.CheckIs(t, "Release", k.Release(t.Context()))
+			k = harness.Try(t, l, "meanwhile", time.Minute)
+			alone, err := redlock.New(redlock.Options{}, bad)
+			harness.CheckIs(t, "New", err)
+			defer alone.Close()
+			if k, err := alone.TryAcquire(t.Context(), "alone", time.Minute); err == nil {
 				harness.CheckIs(t, "Release", k.Release(t.Context()))
-				k = harness.Try(t, l, "meanwhile", time.Minute)
-				alone, err := redlock.New(redlock.Options{}, bad)
-				harness.CheckIs(t, "New", err)
-				defer alone.Close()
-				if k, err := alone.TryAcquire(t.Context(), "alone", time.Minute); err == nil {
-					harness.CheckIs(t, "Release", k.Release(t.Context()))
-					harness.Check(t, method+" is no part of it", slices.Contains([]string{"Process", "Subscribe", "Receive"}, method), true)
-				} else {
-					harness.CheckIs(t, "TryAcquire", err, redlock.ErrNoQuorum)
-					harness.Check(t, "votes", answersOf(err), "unknown")
-					if text := fmt.Sprint(err); !strings.Contains(text, "client panicked: runtime error: invalid memory address") || !strings.Contains(text, ".go:") {
-						t.Errorf("got %q, want what panicked, and where", text)
-					}
+				harness.Check(t, method+" is no part of it", slices.Contains([]string{"Process", "Subscribe", "Receive"}, method), true)
+			} else {
+				harness.CheckIs(t, "TryAcquire", err, redlock.ErrNoQuorum)
+				harness.Check(t, "votes", answersOf(err), "unknown")
+				if text := fmt.Sprint(err); !strings.Contains(text, "client panicked: runtime error: invalid memory address") || !strings.Contains(text, ".go:") {
+					t.Errorf("got %q, want what panicked, and where", text)
 				}
-				// A waiter, of another Locker that would have to hear the node.
-				waiter, err := redlock.New(redlock.Options{}, nodes...)
-				harness.CheckIs(t, "New", err)
-				defer waiter.Close()
-				next := harness.Background(func() error {
-					k, err := waiter.Acquire(t.Context(), "meanwhile", time.Minute)
-					if err == nil {
-						err = k.Release(t.Context())
-					}
-					return err
-				})
-				c.Node(0).Partition() // so that it is PINGed, too
-				time.Sleep(3 * time.Second)
-				harness.CheckIs(t, "Release", k.Release(t.Context()))
-				harness.CheckIs(t, "Acquire", <-next)
-
-				c.Node(0).Heal()
-				bad.fails.Store(nil)
-				time.Sleep(30 * time.Second) // the pause before a subscription is tried again
-				harness.CheckClean(t, c, l, waiter)
-				harness.Check(t, "owed by the one with this node alone", seam.Peek(alone).Nodes[0].Owed, 0)
-				k = harness.Try(t, alone, "afterwards", time.Minute)
-				harness.CheckIs(t, "Release", k.Release(t.Context()))
+			}
+			// A waiter, of another Locker that would have to hear the node.
+			waiter, err := redlock.New(redlock.Options{}, nodes...)
+			harness.CheckIs(t, "New", err)
+			defer waiter.Close()
+			next := harness.Background(func() error {
+				k, err := waiter.Acquire(t.Context(), "meanwhile", time.Minute)
+				if err == nil {
+					err = k.Release(t.Context())
+				}
+				return err
 			})
+			c.Node(0).Partition() // so that it is PINGed, too
+			time.Sleep(3 * time.Second)
+			harness.CheckIs(t, "Release", k.Release(t.Context()))
+			harness.CheckIs(t, "Acquire", <-next)
+
+			c.Node(0).Heal()
+			bad.fails.Store(nil)
+			time.Sleep(30 * time.Second) // the pause before a subscription is tried again
+			harness.CheckClean(t, c, l, waiter)
+			harness.Check(t, "owed by the one with this node alone", seam.Peek(alone).Nodes[0].Owed, 0)
+			k = harness.Try(t, alone, "afterwards", time.Minute)
+			harness.CheckIs(t, "Release", k.Release(t.Context()))
 		})
 	}
 }
