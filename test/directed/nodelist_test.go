@@ -180,33 +180,31 @@ func TestBetweenListsThatShareNothingTheLongestTTLHasToPass(t *testing.T) {
 			{ttl, ttl - time.Second, false, true},
 			{ttl, ttl + time.Second, false, false},
 		} {
-			t.Run(fmt.Sprintf("%s, after %v, clocks %v apart", lists.name, tt.wait, tt.late), func(t *testing.T) {
-				onStage(t, 6, func(s *stage) {
-					var late harness.Clocks
-					late.MoveWall(-tt.late)
-					reach := func(list []int, yes bool) {
-						for _, i := range list {
-							s.Node(i).Refuse(!yes)
-						}
+			runStage(t, fmt.Sprintf("%s, after %v, clocks %v apart", lists.name, tt.wait, tt.late), 6, func(s *stage) {
+				var late harness.Clocks
+				late.MoveWall(-tt.late)
+				reach := func(list []int, yes bool) {
+					for _, i := range list {
+						s.Node(i).Refuse(!yes)
 					}
-					reach(lists.down[0], false)
-					old := s.Cold(redlock.Options{}, nil, s.pick(lists.before))
-					k := s.Take(old, ttl)
-					granted := time.Now()
-					time.Sleep(time.Second)
-					k.LeaveUntil(s.Ctx, k.Until()) // nothing tells it from the lock of one that was killed
-					s.Is("Close", old.Close(), nil)
-					reach(lists.down[0], true)
-					reach(lists.down[1], false)
-					time.Sleep(tt.wait - time.Since(granted))
-					then := s.Take(s.Cold(redlock.Options{}, &late, s.pick(lists.after)), ttl)
-					if both := time.Now().Before(k.Until()); both != tt.both {
-						t.Errorf("both within their Until: got %v, want %v", both, tt.both)
-					}
-					if grows := then.Fence() > k.Fence(); grows != tt.grows {
-						t.Errorf("tokens %d and %d: grow %v, want %v", k.Fence(), then.Fence(), grows, tt.grows)
-					}
-				})
+				}
+				reach(lists.down[0], false)
+				old := s.Cold(redlock.Options{}, nil, s.pick(lists.before))
+				k := s.Take(old, ttl)
+				granted := time.Now()
+				time.Sleep(time.Second)
+				k.LeaveUntil(s.Ctx, k.Until()) // nothing tells it from the lock of one that was killed
+				s.Is("Close", old.Close(), nil)
+				reach(lists.down[0], true)
+				reach(lists.down[1], false)
+				time.Sleep(tt.wait - time.Since(granted))
+				then := s.Take(s.Cold(redlock.Options{}, &late, s.pick(lists.after)), ttl)
+				if both := time.Now().Before(k.Until()); both != tt.both {
+					s.Errorf("both within their Until: got %v, want %v", both, tt.both)
+				}
+				if grows := then.Fence() > k.Fence(); grows != tt.grows {
+					s.Errorf("tokens %d and %d: grow %v, want %v", k.Fence(), then.Fence(), grows, tt.grows)
+				}
 			})
 		}
 	}
@@ -231,49 +229,47 @@ func TestAnEmptyMachineAtTheSameAddress(t *testing.T) {
 		{"without a guard", 0, true, 0, true},
 		{"without a guard, after the longest ttl", 0, true, ttl, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			onStage(t, 4, func(s *stage) {
-				var at atomic.Int32 // which machine has the address of the third node
-				at.Store(2)
-				client := func() *redlock.Locker {
-					i := -1
-					clients := s.Cluster.ClientsWith(func(o *redis.Options) {
-						if i++; i == 2 {
-							o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Node(int(at.Load())).Dial(ctx) }
-						}
-					})
-					return s.Cold(redlock.Options{RestartGuard: tt.guard}, nil, harness.Nodes(clients[:3]))
-				}
-				time.Sleep(time.Hour) // all servers have been up for longer than any guard
-				holder, other := client(), client()
-				for _, l := range []*redlock.Locker{holder, other} {
-					s.Is("Release", s.Take(l, ttl).Release(s.Ctx), nil)
-					time.Sleep(time.Second)
-				}
-				s.Foreign(20*time.Millisecond, 0)
-				k := s.Take(holder, ttl)
-				s.Carry("the lock", k.Value(), 1, 2)
-				s.Node(2).Stop()
-				if tt.started {
-					s.Node(3).Restart(false)
-				}
-				time.Sleep(tt.away)
-				at.Store(3)
-				got := false
-				for time.Now().Before(k.Until()) && !got {
-					next, err := other.TryAcquire(s.Ctx, job, ttl)
-					if got = err == nil; got && tt.away == 0 {
-						s.Carry("the other", next.Value(), 0, 3)
+		runStage(t, tt.name, 4, func(s *stage) {
+			var at atomic.Int32 // which machine has the address of the third node
+			at.Store(2)
+			client := func() *redlock.Locker {
+				i := -1
+				clients := s.Cluster.ClientsWith(func(o *redis.Options) {
+					if i++; i == 2 {
+						o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Node(int(at.Load())).Dial(ctx) }
 					}
-					time.Sleep(100 * time.Millisecond)
+				})
+				return s.Cold(redlock.Options{RestartGuard: tt.guard}, nil, harness.Nodes(clients[:3]))
+			}
+			time.Sleep(time.Hour) // all servers have been up for longer than any guard
+			holder, other := client(), client()
+			for _, l := range []*redlock.Locker{holder, other} {
+				s.Is("Release", s.Take(l, ttl).Release(s.Ctx), nil)
+				time.Sleep(time.Second)
+			}
+			s.Foreign(20*time.Millisecond, 0)
+			k := s.Take(holder, ttl)
+			s.Carry("the lock", k.Value(), 1, 2)
+			s.Node(2).Stop()
+			if tt.started {
+				s.Node(3).Restart(false)
+			}
+			time.Sleep(tt.away)
+			at.Store(3)
+			got := false
+			for time.Now().Before(k.Until()) && !got {
+				next, err := other.TryAcquire(s.Ctx, job, ttl)
+				if got = err == nil; got && tt.away == 0 {
+					s.Carry("the other", next.Value(), 0, 3)
 				}
-				if got != tt.both {
-					t.Errorf("two holders at once: got %v, want %v", got, tt.both)
-				}
-				time.Sleep(time.Minute) // and then it is a node like the others
-				s.Node(0).Stop()
-				s.Take(s.Cold(redlock.Options{RestartGuard: tt.guard}, nil, s.pick([]int{0, 1, 3})), ttl)
-			})
+				time.Sleep(100 * time.Millisecond)
+			}
+			if got != tt.both {
+				s.Errorf("two holders at once: got %v, want %v", got, tt.both)
+			}
+			time.Sleep(time.Minute) // and then it is a node like the others
+			s.Node(0).Stop()
+			s.Take(s.Cold(redlock.Options{RestartGuard: tt.guard}, nil, s.pick([]int{0, 1, 3})), ttl)
 		})
 	}
 }
