@@ -237,20 +237,18 @@ func TestSecondLookFindsTheAcquireThatCameAfterTheRelease(t *testing.T) {
 			harness.Check(t, "extensions that the node whose acquire is late hears", count(heard(n, "jobs/42"), "extend"), 2)
 		}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-				l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
-				n := c.Node(2)
-				heldUp(n, "acquire", "jobs/42", 1, tc.late)
-				k := harness.Try(t, l, "jobs/42", time.Hour)
-				time.Sleep(200 * time.Millisecond)
-				harness.Check(t, "the node is down once it answers PINGs", seam.Peek(l).Nodes[2].Down, false)
-				tc.before(t, k, n)
-				harness.CheckIs(t, "Release", k.Release(t.Context()))
-				time.Sleep(tc.late)
-				harness.Check(t, "what the node hears", between(heard(n, "jobs/42"), "release", "acquire"), "release ping acquire")
-				harness.CheckClean(t, c, l)
-			})
+		runStaged(t, tc.name, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
+			n := c.Node(2)
+			heldUp(n, "acquire", "jobs/42", 1, tc.late)
+			k := harness.Try(t, l, "jobs/42", time.Hour)
+			time.Sleep(200 * time.Millisecond)
+			harness.Check(t, "the node is down once it answers PINGs", seam.Peek(l).Nodes[2].Down, false)
+			tc.before(t, k, n)
+			harness.CheckIs(t, "Release", k.Release(t.Context()))
+			time.Sleep(tc.late)
+			harness.Check(t, "what the node hears", between(heard(n, "jobs/42"), "release", "acquire"), "release ping acquire")
+			harness.CheckClean(t, c, l)
 		})
 	}
 }
@@ -264,26 +262,24 @@ func TestAbandonedAttemptIsOwedAlthoughTheContextIsDone(t *testing.T) {
 		"slow":  func(n *redlocktest.Node) { n.Delay(40*time.Millisecond, 40*time.Millisecond) },
 		"reset": func(n *redlocktest.Node) { n.DropReplies(1) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-				l := warmLocker(t, c, redlock.Options{})
-				for i := range 2 {
-					fault(c.Node(i))
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-				defer cancel()
-				k, err := l.TryAcquire(ctx, "jobs/42", time.Hour)
-				if name != "reset" { // those answer in time, with an error
-					harness.CheckIs(t, "TryAcquire", err, context.DeadlineExceeded, redlock.ErrNoQuorum)
-				}
-				harness.Check(t, "a lock", k == nil, true)
-				time.Sleep(2 * time.Second)
-				for i := range 2 {
-					c.Node(i).Resume()
-					c.Node(i).Heal()
-				}
-				harness.CheckClean(t, c, l)
-			})
+		runStaged(t, name, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{})
+			for i := range 2 {
+				fault(c.Node(i))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			k, err := l.TryAcquire(ctx, "jobs/42", time.Hour)
+			if name != "reset" { // those answer in time, with an error
+				harness.CheckIs(t, "TryAcquire", err, context.DeadlineExceeded, redlock.ErrNoQuorum)
+			}
+			harness.Check(t, "a lock", k == nil, true)
+			time.Sleep(2 * time.Second)
+			for i := range 2 {
+				c.Node(i).Resume()
+				c.Node(i).Heal()
+			}
+			harness.CheckClean(t, c, l)
 		})
 	}
 }
