@@ -49,31 +49,29 @@ func TestPeers_TwoOfFiveAreSlowerThanTheTTL(t *testing.T) {
 
 func asIfAllWereUp(t *testing.T, fault func(s *stage)) {
 	for _, warm := range []bool{true, false} {
-		t.Run(fmt.Sprintf("known before: %v", warm), func(t *testing.T) {
-			onStage(t, 5, func(s *stage) {
-				l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
-				if warm {
-					l.Inspect(s.Ctx, "warm")
-				}
-				fault(s)
-				for range 5 {
-					took, left := s.cycle(l, 8*time.Second)
-					for i, d := range took {
-						if longest := 5 * oneTrip; d > longest { // with dials
-							t.Errorf("%s took %v, want at most %v", []string{"Acquire", "Extend", "Release"}[i], d, longest)
-						}
+		runStage(t, fmt.Sprintf("known before: %v", warm), 5, func(s *stage) {
+			l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
+			if warm {
+				l.Inspect(s.Ctx, "warm")
+			}
+			fault(s)
+			for range 5 {
+				took, left := s.cycle(l, 8*time.Second)
+				for i, d := range took {
+					if longest := 5 * oneTrip; d > longest { // with dials
+						s.Errorf("%s took %v, want at most %v", []string{"Acquire", "Extend", "Release"}[i], d, longest)
 					}
-					if left < 7900*time.Millisecond {
-						t.Errorf("validity left: got %v, want 7.9s", left)
-					}
-					time.Sleep(time.Second)
 				}
-				for i := range 5 {
-					s.Mend(i)
+				if left < 7900*time.Millisecond {
+					s.Errorf("validity left: got %v, want 7.9s", left)
 				}
-				time.Sleep(30 * time.Second) // what is on its way keeps its time
-				s.Carry("afterwards", "", s.All()...)
-			})
+				time.Sleep(time.Second)
+			}
+			for i := range 5 {
+				s.Mend(i)
+			}
+			time.Sleep(30 * time.Second) // what is on its way keeps its time
+			s.Carry("afterwards", "", s.All()...)
 		})
 	}
 }
@@ -87,28 +85,26 @@ func TestPeers_AcquireReplyLost(t *testing.T) {
 		"nothing is heard":        func(s *stage, i int) { s.Node(i).LoseReplies(2) },
 	} {
 		for lost := 1; lost <= 3; lost++ {
-			t.Run(fmt.Sprintf("%s, on %d of 3", name, lost), func(t *testing.T) {
-				onStage(t, 3, func(s *stage) {
-					var seen harness.Observer
-					l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
-					for i := range lost {
-						s.Once(i, "acquire", func() { lose(s, i) })
+			runStage(t, fmt.Sprintf("%s, on %d of 3", name, lost), 3, func(s *stage) {
+				var seen harness.Observer
+				l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
+				for i := range lost {
+					s.Once(i, "acquire", func() { lose(s, i) })
+				}
+				k, err := l.Acquire(s.Ctx, job, 5*time.Second)
+				if err != nil {
+					s.Fatal(err)
+				}
+				if lost == 1 && seen.Attempts() != 1 {
+					s.Errorf("acquired with attempt %d, want the first: two said yes", seen.Attempts())
+				}
+				for _, r := range seen.Rounds() {
+					if h := r.Holder(); h != "" {
+						s.Errorf("attempt %d met %s, one of its own", r.Attempt, h)
 					}
-					k, err := l.Acquire(s.Ctx, job, 5*time.Second)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if lost == 1 && seen.Attempts() != 1 {
-						t.Errorf("acquired with attempt %d, want the first: two said yes", seen.Attempts())
-					}
-					for _, r := range seen.Rounds() {
-						if h := r.Holder(); h != "" {
-							t.Errorf("attempt %d met %s, one of its own", r.Attempt, h)
-						}
-					}
-					s.Is("Release", k.Release(s.Ctx), nil)
-					s.Clean(l)
-				})
+				}
+				s.Is("Release", k.Release(s.Ctx), nil)
+				s.Clean(l)
 			})
 		}
 	}
@@ -172,19 +168,17 @@ func TestPeers_SameServerListedTwice(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		s.Carry("afterwards", "", s.All()...)
 	})
-	t.Run("and the third is down: it never makes a majority", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			s.Node(1).Stop()
-			one, two := s.Cluster.Clients(), s.Cluster.Clients()
-			l := s.Cold(redlock.Options{}, nil, harness.Nodes([]*redis.Client{one[0], one[1], two[0]}))
-			k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-			if err == nil {
-				t.Fatalf("got %v by one server of two, want none", k.Value())
-			}
-			s.Says(err, "one server", "list every master once") // and not only that there is no quorum
-			time.Sleep(4 * time.Second)
-			s.Carry("afterwards", "", s.All()...)
-		})
+	runStage(t, "and the third is down: it never makes a majority", 3, func(s *stage) {
+		s.Node(1).Stop()
+		one, two := s.Cluster.Clients(), s.Cluster.Clients()
+		l := s.Cold(redlock.Options{}, nil, harness.Nodes([]*redis.Client{one[0], one[1], two[0]}))
+		k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+		if err == nil {
+			s.Fatalf("got %v by one server of two, want none", k.Value())
+		}
+		s.Says(err, "one server", "list every master once") // and not only that there is no quorum
+		time.Sleep(4 * time.Second)
+		s.Carry("afterwards", "", s.All()...)
 	})
 }
 
