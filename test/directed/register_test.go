@@ -132,26 +132,24 @@ func TestRegistersThatAreMadeAnewHaveALife(t *testing.T) {
 		"in time":  func(t *testing.T, l *redlock.Locker) { time.Sleep(2 * time.Minute) },
 		"at Close": func(t *testing.T, l *redlock.Locker) { harness.CheckIs(t, "Close", l.Close()) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-				l := warmLocker(t, c, redlock.Options{})
-				for range 2 {
-					for i := range 3 {
-						c.Node(i).FlushAll()
-						c.Node(i).Set("k", "stranger", time.Hour)
-					}
-					_, err := l.TryAcquire(t.Context(), "k", 10*time.Second)
-					harness.CheckIs(t, "TryAcquire", err, redlock.ErrHeld)
-					time.Sleep(time.Second)
-				}
-				end(t, l)
+		runStaged(t, name, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{})
+			for range 2 {
 				for i := range 3 {
-					if _, ok := c.Node(i).Score("{k}:fence", "f"); !ok {
-						t.Fatalf("node %d has no register: this tests nothing", i)
-					}
-					lifeOf(t, c, i)
+					c.Node(i).FlushAll()
+					c.Node(i).Set("k", "stranger", time.Hour)
 				}
-			})
+				_, err := l.TryAcquire(t.Context(), "k", 10*time.Second)
+				harness.CheckIs(t, "TryAcquire", err, redlock.ErrHeld)
+				time.Sleep(time.Second)
+			}
+			end(t, l)
+			for i := range 3 {
+				if _, ok := c.Node(i).Score("{k}:fence", "f"); !ok {
+					t.Fatalf("node %d has no register: this tests nothing", i)
+				}
+				lifeOf(t, c, i)
+			}
 		})
 	}
 }
@@ -217,21 +215,19 @@ func TestTokensGrowBehindALockOfTheLongestTTL(t *testing.T) {
 			time.Sleep(longest - 12*time.Hour)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				fast := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: 30 * 24 * time.Hour}, s.Cluster.Nodes())
-				k := s.Take(fast, longest)
-				if got := s.Node(0).TTL(job); got > longest || got < longest-time.Minute {
-					t.Errorf("the key lives for %v, want %v", got, longest)
-				}
-				end(s, k)
-				time.Sleep(time.Millisecond)
-				next := s.Take(s.Locker(redlock.Options{}), longest)
-				if next.Fence() <= k.Fence() {
-					t.Errorf("token: got %d after %d", next.Fence(), k.Fence())
-				}
-				next.Release(s.Ctx)
-			})
+		runStage(t, name, 3, func(s *stage) {
+			fast := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: 30 * 24 * time.Hour}, s.Cluster.Nodes())
+			k := s.Take(fast, longest)
+			if got := s.Node(0).TTL(job); got > longest || got < longest-time.Minute {
+				s.Errorf("the key lives for %v, want %v", got, longest)
+			}
+			end(s, k)
+			time.Sleep(time.Millisecond)
+			next := s.Take(s.Locker(redlock.Options{}), longest)
+			if next.Fence() <= k.Fence() {
+				s.Errorf("token: got %d after %d", next.Fence(), k.Fence())
+			}
+			next.Release(s.Ctx)
 		})
 	}
 }
