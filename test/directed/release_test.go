@@ -181,98 +181,92 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 		{"mda", false, redlock.ErrNoQuorum},
 		{"mda", true, nil},
 	} {
-		t.Run(fmt.Sprintf("%s, again before Until: %v", tc.nodes, tc.early), func(t *testing.T) {
-			staged(t, len(tc.nodes), func(t *testing.T, c *redlocktest.Cluster) {
-				l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
-				k := harness.Try(t, l, "jobs/42", 2*time.Second)
-				time.Sleep(time.Millisecond)
-				for i, what := range tc.nodes {
-					n := c.Node(i)
-					switch what {
-					case 'x':
-						n.Set("jobs/42", "another", time.Minute)
-					case 'm':
-						n.Evict("jobs/42")
-					case 'd', 'a':
-						unanswered(n, "release", "jobs/42", 1)
-					case 's':
-						n.Hang()
-					}
+		runStaged(t, fmt.Sprintf("%s, again before Until: %v", tc.nodes, tc.early), len(tc.nodes), func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
+			k := harness.Try(t, l, "jobs/42", 2*time.Second)
+			time.Sleep(time.Millisecond)
+			for i, what := range tc.nodes {
+				n := c.Node(i)
+				switch what {
+				case 'x':
+					n.Set("jobs/42", "another", time.Minute)
+				case 'm':
+					n.Evict("jobs/42")
+				case 'd', 'a':
+					unanswered(n, "release", "jobs/42", 1)
+				case 's':
+					n.Hang()
 				}
-				first := k.Release(t.Context())
-				if tc.want != nil || tc.early {
-					harness.CheckIs(t, "Release, too few answer", first, redlock.ErrNoQuorum)
+			}
+			first := k.Release(t.Context())
+			if tc.want != nil || tc.early {
+				harness.CheckIs(t, "Release, too few answer", first, redlock.ErrNoQuorum)
+			}
+			if !tc.early {
+				time.Sleep(3 * time.Second)
+			}
+			for i, what := range tc.nodes {
+				c.Node(i).Resume()
+				if what == 'a' {
+					c.Node(i).Set("jobs/42", "another", time.Minute)
 				}
-				if !tc.early {
-					time.Sleep(3 * time.Second)
-				}
-				for i, what := range tc.nodes {
-					c.Node(i).Resume()
-					if what == 'a' {
-						c.Node(i).Set("jobs/42", "another", time.Minute)
-					}
-				}
-				time.Sleep(time.Second)
-				k.Release(t.Context())
-				time.Sleep(time.Millisecond) // the last votes
-				err := k.Release(t.Context())
-				harness.CheckIsNot(t, "Release again", err, redlock.ErrLost)
-				if tc.want == nil {
-					harness.CheckIs(t, "Release again", err)
-					return
-				}
-				harness.CheckIs(t, "Release again", err, tc.want)
-				if err != nil && (!strings.Contains(err.Error(), "released it in time or let it expire") || strings.Contains(err.Error(), "expires by")) {
-					t.Errorf("Release again: got %v, want a text that says what is not known, and nothing of what is left", err)
-				}
-				// All have answered: there is nothing more to learn.
-				for i := range c.Len() {
-					c.Node(i).Record(true)
-				}
-				third := k.Release(t.Context())
-				if third == nil || third.Error() != err.Error() {
-					t.Errorf("Release once more: got %v, want %v", third, err)
-				}
-				time.Sleep(time.Second)
-				for i := range c.Len() {
-					harness.Check(t, "commands of a Release that all have answered", count(heard(c.Node(i), "jobs/42"), "release"), 0)
-				}
-			})
+			}
+			time.Sleep(time.Second)
+			k.Release(t.Context())
+			time.Sleep(time.Millisecond) // the last votes
+			err := k.Release(t.Context())
+			harness.CheckIsNot(t, "Release again", err, redlock.ErrLost)
+			if tc.want == nil {
+				harness.CheckIs(t, "Release again", err)
+				return
+			}
+			harness.CheckIs(t, "Release again", err, tc.want)
+			if err != nil && (!strings.Contains(err.Error(), "released it in time or let it expire") || strings.Contains(err.Error(), "expires by")) {
+				t.Errorf("Release again: got %v, want a text that says what is not known, and nothing of what is left", err)
+			}
+			// All have answered: there is nothing more to learn.
+			for i := range c.Len() {
+				c.Node(i).Record(true)
+			}
+			third := k.Release(t.Context())
+			if third == nil || third.Error() != err.Error() {
+				t.Errorf("Release once more: got %v, want %v", third, err)
+			}
+			time.Sleep(time.Second)
+			for i := range c.Len() {
+				harness.Check(t, "commands of a Release that all have answered", count(heard(c.Node(i), "jobs/42"), "release"), 0)
+			}
 		})
 	}
 	for _, anothers := range []bool{false, true} {
-		t.Run(fmt.Sprintf("asked before Until, answered after, another's: %v", anothers), func(t *testing.T) {
-			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-				l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
-				k := harness.Try(t, l, "jobs/42", time.Second)
-				for i := range c.Len() {
-					c.Node(i).Delay(10*time.Millisecond, 10*time.Millisecond)
-				}
-				time.Sleep(time.Until(k.Until()) - 5*time.Millisecond)
-				for i := range 2 {
-					c.Node(i).Evict("jobs/42")
-					if anothers {
-						c.Node(i).Set("jobs/42", "another", time.Minute)
-					}
-				}
-				err := k.Release(t.Context())
-				harness.CheckIsNot(t, "Release", err, redlock.ErrLost)
-				harness.CheckIs(t, "Release", err, redlock.ErrNoQuorum)
-			})
-		})
-	}
-	t.Run("first asked after Until", func(t *testing.T) {
-		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		runStaged(t, fmt.Sprintf("asked before Until, answered after, another's: %v", anothers), 3, func(t *testing.T, c *redlocktest.Cluster) {
 			l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
 			k := harness.Try(t, l, "jobs/42", time.Second)
-			time.Sleep(2 * time.Second)
 			for i := range c.Len() {
-				unanswered(c.Node(i), "release", "jobs/42", 1)
+				c.Node(i).Delay(10*time.Millisecond, 10*time.Millisecond)
 			}
-			harness.CheckIs(t, "Release, nobody answers", k.Release(t.Context()), redlock.ErrNoQuorum)
-			time.Sleep(time.Second)
-			harness.CheckIs(t, "Release again", k.Release(t.Context()), redlock.ErrLost)
+			time.Sleep(time.Until(k.Until()) - 5*time.Millisecond)
+			for i := range 2 {
+				c.Node(i).Evict("jobs/42")
+				if anothers {
+					c.Node(i).Set("jobs/42", "another", time.Minute)
+				}
+			}
+			err := k.Release(t.Context())
+			harness.CheckIsNot(t, "Release", err, redlock.ErrLost)
+			harness.CheckIs(t, "Release", err, redlock.ErrNoQuorum)
 		})
+	}
+	runStaged(t, "first asked after Until", 3, func(t *testing.T, c *redlocktest.Cluster) {
+		l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
+		k := harness.Try(t, l, "jobs/42", time.Second)
+		time.Sleep(2 * time.Second)
+		for i := range c.Len() {
+			unanswered(c.Node(i), "release", "jobs/42", 1)
+		}
+		harness.CheckIs(t, "Release, nobody answers", k.Release(t.Context()), redlock.ErrNoQuorum)
+		time.Sleep(time.Second)
+		harness.CheckIs(t, "Release again", k.Release(t.Context()), redlock.ErrLost)
 	})
 }
 
@@ -635,19 +629,17 @@ func TestNextAttemptIsNotBlockedByOurOwnLeftovers(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-				l := warmLocker(t, c, redlock.Options{})
-				for i := range 60 {
-					// One near, one in the middle, one slow, in turns, and slower there than back.
-					for j := range c.Len() {
-						ms := time.Duration((i+j)%3) * 5 * time.Millisecond
-						c.Node(j).Delay(ms, ms/2)
-					}
-					end(t, l, c)
+		runStaged(t, name, 3, func(t *testing.T, c *redlocktest.Cluster) {
+			l := warmLocker(t, c, redlock.Options{})
+			for i := range 60 {
+				// One near, one in the middle, one slow, in turns, and slower there than back.
+				for j := range c.Len() {
+					ms := time.Duration((i+j)%3) * 5 * time.Millisecond
+					c.Node(j).Delay(ms, ms/2)
 				}
-				harness.CheckClean(t, c, l)
-			})
+				end(t, l, c)
+			}
+			harness.CheckClean(t, c, l)
 		})
 	}
 }
