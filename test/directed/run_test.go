@@ -21,31 +21,29 @@ func TestRunWithGraceSaysThatTheLockWasLost(t *testing.T) {
 		"fn gives an error of its own": func(ctx context.Context) error { <-ctx.Done(); return why },
 		"fn ends well":                 func(ctx context.Context) error { <-ctx.Done(); return nil },
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				l := s.Locker(redlock.Options{Grace: 3 * time.Second})
-				var k *redlock.Lock
-				var fnErr error
-				err := l.Run(s.Ctx, job, 9*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-					k = lock
-					for i := range 3 {
-						s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
-					}
-					fnErr = fn(ctx)
-					for i := range 3 {
-						s.Node(i).Fail("")
-					}
-					return fnErr
-				})
-				s.Is("Run", err, redlock.ErrLost)
-				if !errors.Is(err, fnErr) && fnErr != nil {
-					t.Errorf("Run: got %v, want fn's error in it", err)
+		runStage(t, name, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{Grace: 3 * time.Second})
+			var k *redlock.Lock
+			var fnErr error
+			err := l.Run(s.Ctx, job, 9*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				k = lock
+				for i := range 3 {
+					s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
 				}
-				if left := time.Until(k.Until()); left < 2*time.Second {
-					t.Errorf("Run returned %v before Until, want it not to wait", left)
+				fnErr = fn(ctx)
+				for i := range 3 {
+					s.Node(i).Fail("")
 				}
-				s.Carry("after Run", k.Value())
+				return fnErr
 			})
+			s.Is("Run", err, redlock.ErrLost)
+			if !errors.Is(err, fnErr) && fnErr != nil {
+				s.Errorf("Run: got %v, want fn's error in it", err)
+			}
+			if left := time.Until(k.Until()); left < 2*time.Second {
+				s.Errorf("Run returned %v before Until, want it not to wait", left)
+			}
+			s.Carry("after Run", k.Value())
 		})
 	}
 }
@@ -87,72 +85,62 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 		{"fn gives an error of its own", func(ctx context.Context) error { <-ctx.Done(); return why }, []error{redlock.ErrLost, why}},
 		{"fn does not look", func(ctx context.Context) error { time.Sleep(time.Minute); return nil }, []error{redlock.ErrLost}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				l := s.Locker(redlock.Options{})
-				err := l.Run(s.Ctx, job, 2*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-					for i := range 3 {
-						s.Node(i).Hang()
-					}
-					err := c.fn(ctx)
-					s.Is("the cause of fn's context", context.Cause(ctx), redlock.ErrLost)
-					return err
-				})
-				for _, want := range c.want {
-					s.Is("Run", err, want)
+		runStage(t, c.name, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			err := l.Run(s.Ctx, job, 2*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				for i := range 3 {
+					s.Node(i).Hang()
 				}
-				s.Clean(l)
+				err := c.fn(ctx)
+				s.Is("the cause of fn's context", context.Cause(ctx), redlock.ErrLost)
+				return err
 			})
-		})
-	}
-	t.Run("found out by the release", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-				s.Foreign(time.Minute, 0, 1, 2)
-				return why
-			})
-			s.Is("Run", err, redlock.ErrLost)
-			s.Is("Run", err, why)
-			s.Carry("the other's", otherValue, 0, 1, 2)
-		})
-	})
-	t.Run("fn returns between the loss and its being told", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			var h harness.Clocks
-			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
-			err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-				s.Suspend(&h, time.Hour)
-				return nil
-			})
-			s.Is("Run", err, redlock.ErrLost)
-		})
-	})
-	t.Run("a release that too few answer is no loss", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-				s.Node(0).Hang()
-				s.Node(1).Hang()
-				return nil
-			})
-			s.Is("Run", err, nil)
+			for _, want := range c.want {
+				s.Is("Run", err, want)
+			}
 			s.Clean(l)
 		})
-	})
-	t.Run("not acquired: fn is not called", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			s.Foreign(time.Hour, 0, 1, 2)
-			ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
-			defer cancel()
-			err := l.Run(ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-				t.Errorf("fn was called")
-				return nil
-			})
-			s.Is("Run", err, context.DeadlineExceeded)
-			s.Is("Run", err, redlock.ErrHeld)
+	}
+	runStage(t, "found out by the release", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			s.Foreign(time.Minute, 0, 1, 2)
+			return why
 		})
+		s.Is("Run", err, redlock.ErrLost)
+		s.Is("Run", err, why)
+		s.Carry("the other's", otherValue, 0, 1, 2)
+	})
+	runStage(t, "fn returns between the loss and its being told", 3, func(s *stage) {
+		var h harness.Clocks
+		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+		err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			s.Suspend(&h, time.Hour)
+			return nil
+		})
+		s.Is("Run", err, redlock.ErrLost)
+	})
+	runStage(t, "a release that too few answer is no loss", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			s.Node(0).Hang()
+			s.Node(1).Hang()
+			return nil
+		})
+		s.Is("Run", err, nil)
+		s.Clean(l)
+	})
+	runStage(t, "not acquired: fn is not called", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Foreign(time.Hour, 0, 1, 2)
+		ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
+		defer cancel()
+		err := l.Run(ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			s.Errorf("fn was called")
+			return nil
+		})
+		s.Is("Run", err, context.DeadlineExceeded)
+		s.Is("Run", err, redlock.ErrHeld)
 	})
 }
 
@@ -177,20 +165,18 @@ func TestRunOfALockThatFnLeavesToExpire(t *testing.T) {
 			return nil
 		}, redlock.ErrLost},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				l := s.Locker(redlock.Options{})
-				var value string
-				began := time.Now()
-				err := l.Run(context.Background(), job, 10*time.Second, func(_ context.Context, lock *redlock.Lock) error {
-					value = lock.Value()
-					return c.fn(lock)
-				})
-				s.Is("Run", err, c.want)
-				if c.want == nil && time.Since(began) < 9*time.Second {
-					s.Carry("left to expire", value, s.All()...)
-				}
+		runStage(t, c.name, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			var value string
+			began := time.Now()
+			err := l.Run(s.Ctx, job, 10*time.Second, func(_ context.Context, lock *redlock.Lock) error {
+				value = lock.Value()
+				return c.fn(lock)
 			})
+			s.Is("Run", err, c.want)
+			if c.want == nil && time.Since(began) < 9*time.Second {
+				s.Carry("left to expire", value, s.All()...)
+			}
 		})
 	}
 }
@@ -236,19 +222,17 @@ func TestRunReleasesWhenFnPanicsOrExits(t *testing.T) {
 		}
 		s.Clean(l)
 	})
-	t.Run("Goexit", func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-					runtime.Goexit()
-					return nil
-				})
+	runStage(t, "Goexit", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				runtime.Goexit()
+				return nil
 			})
-			wg.Wait()
-			s.Clean(l)
 		})
+		wg.Wait()
+		s.Clean(l)
 	})
 }
 
