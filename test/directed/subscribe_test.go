@@ -232,39 +232,37 @@ func TestDialsForASubscriptionAreBounded(t *testing.T) {
 		"too many clients":      func(s *stage, _ *dialled) { s.denied("ERR max number of clients reached") },
 		"a node without PUBSUB": func(s *stage, _ *dialled) { s.denied("ERR unknown command 'subscribe'") },
 	} {
-		t.Run(what, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				s.Foreign(heldLong, s.All()...)
-				var d dialled
-				l := s.LockerWith(redlock.Options{}, nil, s.earsBy(&d))
-				f(s, &d)
-				w := s.waiter(l, heldLong)
-				time.Sleep(time.Minute)
-				w.waits("for a minute")
-				got := d.count() / 3
-				s.Logf("%d dials", got)
-				if most := 4 * 60; got > most { // go-redis dials a few times where we dial once
-					s.Errorf("dials to a node in a minute: got %d, want at most %d", got, most)
-				}
-				if refused := what == "no permission" || what == "a node without PUBSUB"; refused && d.calls() > 3*3 {
-					s.Errorf("dials in a minute to nodes that said no: got %d, want one in half a minute to each", d.calls())
-				}
-				// Once it is allowed, it is heard again: at the latest after a refusal's pause.
-				d.mu.Lock()
-				d.refuse, d.cutOff = false, 0
-				d.mu.Unlock()
-				s.denied("")
-				bound := 2 * time.Second
-				if what == "no permission" || what == "a node without PUBSUB" {
-					bound = 31 * time.Second
-				}
-				if d, ok := within(bound, func() bool {
-					return seam.Peek(l).Nodes[0].Subscribed+seam.Peek(l).Nodes[1].Subscribed+seam.Peek(l).Nodes[2].Subscribed == 3
-				}); !ok {
-					s.Errorf("not heard %v after it could be", d)
-				}
-				w.gives(context.Canceled)
-			})
+		runStage(t, what, 3, func(s *stage) {
+			s.Foreign(heldLong, s.All()...)
+			var d dialled
+			l := s.LockerWith(redlock.Options{}, nil, s.earsBy(&d))
+			f(s, &d)
+			w := s.waiter(l, heldLong)
+			time.Sleep(time.Minute)
+			w.waits("for a minute")
+			got := d.count() / 3
+			s.Logf("%d dials", got)
+			if most := 4 * 60; got > most { // go-redis dials a few times where we dial once
+				s.Errorf("dials to a node in a minute: got %d, want at most %d", got, most)
+			}
+			if refused := what == "no permission" || what == "a node without PUBSUB"; refused && d.calls() > 3*3 {
+				s.Errorf("dials in a minute to nodes that said no: got %d, want one in half a minute to each", d.calls())
+			}
+			// Once it is allowed, it is heard again: at the latest after a refusal's pause.
+			d.mu.Lock()
+			d.refuse, d.cutOff = false, 0
+			d.mu.Unlock()
+			s.denied("")
+			bound := 2 * time.Second
+			if what == "no permission" || what == "a node without PUBSUB" {
+				bound = 31 * time.Second
+			}
+			if d, ok := within(bound, func() bool {
+				return seam.Peek(l).Nodes[0].Subscribed+seam.Peek(l).Nodes[1].Subscribed+seam.Peek(l).Nodes[2].Subscribed == 3
+			}); !ok {
+				s.Errorf("not heard %v after it could be", d)
+			}
+			w.gives(context.Canceled)
 		})
 	}
 }
