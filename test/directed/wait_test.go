@@ -151,18 +151,16 @@ const heldLong = 10 * time.Minute
 
 func TestAReleaseWakesTheWaiterWithinARoundTrip(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5} {
-		t.Run("", func(t *testing.T) {
-			onStage(t, n, func(s *stage) {
-				k := s.Take(s.Locker(redlock.Options{}), heldLong)
-				w := s.settled(s.Locker(redlock.Options{}), time.Second)
-				time.Sleep(2 * time.Second)
-				w.waits("while it is held")
-				released := time.Now()
-				s.Is("Release", k.Release(s.Ctx), nil)
-				// The release's way there, the announcement's way back, a round trip.
-				w.gets("a release", released, 2*oneTrip)
-				s.Is("Release", w.lock.Release(s.Ctx), nil)
-			})
+		runStage(t, "", n, func(s *stage) {
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
+			w := s.settled(s.Locker(redlock.Options{}), time.Second)
+			time.Sleep(2 * time.Second)
+			w.waits("while it is held")
+			released := time.Now()
+			s.Is("Release", k.Release(s.Ctx), nil)
+			// The release's way there, the announcement's way back, a round trip.
+			w.gets("a release", released, 2*oneTrip)
+			s.Is("Release", w.lock.Release(s.Ctx), nil)
 		})
 	}
 }
@@ -386,18 +384,16 @@ func TestNothingDependsOnAnnouncements(t *testing.T) {
 		}, 3 * time.Second, pollPause + rounds},
 	} {
 		for _, fair := range []bool{false, true} {
-			t.Run(m.name, func(t *testing.T) {
-				onStage(t, 3, func(s *stage) {
-					k := s.Take(s.Locker(redlock.Options{}), heldLong)
-					nodes, then := m.nodes(s)
-					w := s.settled(s.LockerWith(redlock.Options{Fair: fair}, nil, nodes), time.Second)
-					then()
-					time.Sleep(m.wait)
-					w.waits("while it is held")
-					released := time.Now()
-					s.Is("Release", k.Release(s.Ctx), nil)
-					w.gets(m.name, released, m.bound)
-				})
+			runStage(t, m.name, 3, func(s *stage) {
+				k := s.Take(s.Locker(redlock.Options{}), heldLong)
+				nodes, then := m.nodes(s)
+				w := s.settled(s.LockerWith(redlock.Options{Fair: fair}, nil, nodes), time.Second)
+				then()
+				time.Sleep(m.wait)
+				w.waits("while it is held")
+				released := time.Now()
+				s.Is("Release", k.Release(s.Ctx), nil)
+				w.gets(m.name, released, m.bound)
 			})
 		}
 	}
