@@ -591,7 +591,7 @@ func TestClocks(t *testing.T) {
 	})
 }
 
-func TestStranger(t *testing.T) {
+func TestForeignClient(t *testing.T) {
 	one(t, func(n *redlocktest.Node, c *redis.Client) {
 		c.ZAdd(bg, "k", redis.Z{Score: 7, Member: "m"})
 		score, ok := n.Score("k", "m")

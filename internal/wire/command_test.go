@@ -81,7 +81,7 @@ var (
 
 // shapes are what a server, a proxy or a broken connection may leave in a command.
 var shapes = []got{
-	untouched, {err: redis.Nil}, {val: "OK"}, {val: "ok"}, {val: ""}, {val: "QUEUED"}, {val: mine}, {val: theirs}, {val: "a stranger's"},
+	untouched, {err: redis.Nil}, {val: "OK"}, {val: "ok"}, {val: ""}, {val: "QUEUED"}, {val: mine}, {val: theirs}, {val: "a foreign client's"},
 	{val: int64(-2)}, {val: int64(-1)}, {val: int64(0)}, {val: int64(1)}, {val: int64(2)}, {val: int64(math.MaxInt64)},
 	{val: 1.0}, {val: math.NaN()}, {val: true}, {val: false}, {val: map[any]any{"a": int64(1)}}, {val: errors.New("nested")},
 	{val: []any{}}, {val: []any{nil}}, {val: []any{int64(1)}}, {val: []any{int64(1), int64(1)}}, {val: []any{int64(1), int64(0)}}, {val: []any{"1"}},
@@ -267,7 +267,7 @@ func TestAcquireReadsBothItsCommands(t *testing.T) {
 		{"ours, and the connection broke", false, granted, got{err: io.EOF}, Reply{Answer: Unknown, Stored: true, Sent: true}, "fence register: EOF"},
 		{"ours, and the register never reached", false, granted, untouched, Reply{Answer: Unknown, Stored: true, Sent: true}, "fence register: no reply"},
 		{"another's", false, got{val: theirs}, moved, Reply{Answer: No, Holder: theirs, Sent: true}, ""},
-		{"a stranger's", false, got{val: "redsync"}, moved, Reply{Answer: No, Holder: "redsync", Sent: true}, ""},
+		{"a foreign client's", false, got{val: "redsync"}, moved, Reply{Answer: No, Holder: "redsync", Sent: true}, ""},
 		{"our own, from a second delivery", false, got{val: mine}, moved, Reply{Answer: No, Holder: mine, Stored: true, Sent: true}, ""},
 		{"an empty value", false, got{val: ""}, moved, Reply{Answer: No, Sent: true}, ""},
 		{"a number", false, got{val: int64(1)}, moved, Reply{Answer: Unknown, Stored: true, Sent: true}, "unexpected reply int64"},
@@ -819,7 +819,7 @@ func TestTheAnswersOfAGuardAreRead(t *testing.T) {
 	}
 }
 
-// Also for a stranger's ttl of more milliseconds than a Duration has nanoseconds for:
+// Also for a foreign client's ttl of more milliseconds than a Duration has nanoseconds for:
 // taken for a short one, a waiter would ask without pauses.
 func TestExpiresInIsNeverShortForALongTTL(t *testing.T) {
 	for ms, want := range map[int64]time.Duration{

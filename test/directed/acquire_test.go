@@ -325,7 +325,7 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 	runStage(t, "a key of another type is never granted, never deleted", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		for i := range 3 {
-			s.Do(i, "RPUSH", job, "a stranger's list")
+			s.Do(i, "RPUSH", job, "a foreign list")
 		}
 		_, err := l.Acquire(s.Ctx, job, 10*time.Second)
 		s.Is("Acquire", err, redlock.ErrNoQuorum)
@@ -333,7 +333,7 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		for i := range 3 {
 			if got := s.Do(i, "LLEN", job); got != 1 {
-				s.Errorf("node %d: the stranger's list has %v elements, want 1", i, got)
+				s.Errorf("node %d: the foreign list has %v elements, want 1", i, got)
 			}
 		}
 	})

@@ -495,7 +495,7 @@ func TestCloseWaitsForWhatCallsHaveToUndo(t *testing.T) {
 			}
 		}}})
 		for i := range 2 {
-			c.Node(i).Set("jobs/42", "a stranger", time.Hour)
+			c.Node(i).Set("jobs/42", "foreign", time.Hour)
 		}
 		stand = true
 		done := harness.Background(func() error { _, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour); return err })

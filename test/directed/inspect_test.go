@@ -176,7 +176,7 @@ func TestInspectWithNodesThatDoNotAnswer(t *testing.T) {
 	})
 }
 
-func TestInspectOfAStrangersKeys(t *testing.T) {
+func TestInspectOfForeignKeys(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		s.Do(0, "RPUSH", job, "a list")

@@ -628,7 +628,7 @@ func TestMissingAnswerIsUnknownAndNeverNo(t *testing.T) {
 	} {
 		runStaged(t, name, 3, func(t *testing.T, c *redlocktest.Cluster) {
 			l := warmLocker(t, c, redlock.Options{})
-			c.Node(0).Set("jobs/42", "a stranger", time.Hour)
+			c.Node(0).Set("jobs/42", "foreign", time.Hour)
 			fault(c.Node(1))
 			fault(c.Node(2))
 			k, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour)

@@ -37,8 +37,8 @@ func between(words []string, from, to string) string {
 func TestRollbackOfWhatHadNoAnswerGoesOutOnlyAfterAPing(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		c.Node(0).Set("jobs/42", "a stranger", time.Hour)
-		c.Node(1).Set("jobs/42", "a stranger", time.Hour)
+		c.Node(0).Set("jobs/42", "foreign", time.Hour)
+		c.Node(1).Set("jobs/42", "foreign", time.Hour)
 		n := c.Node(2)
 		n.Delay(5*time.Millisecond, 5*time.Millisecond) // the verdict is there before its answer
 		unanswered(n, "acquire", "jobs/42", 1)
@@ -71,8 +71,8 @@ func TestRollbackIsSentAgainUntilItIsAnswered(t *testing.T) {
 	for _, lost := range []int{1, 5} {
 		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 			l := warmLocker(t, c, redlock.Options{})
-			c.Node(0).Set("jobs/42", "a stranger", time.Hour)
-			c.Node(1).Set("jobs/42", "a stranger", time.Hour)
+			c.Node(0).Set("jobs/42", "foreign", time.Hour)
+			c.Node(1).Set("jobs/42", "foreign", time.Hour)
 			n := c.Node(2)
 			unanswered(n, "rollback", "jobs/42", lost)
 			l.TryAcquire(t.Context(), "jobs/42", time.Hour)
@@ -195,8 +195,8 @@ func TestSecondLookFindsTheAcquireThatCameAfterTheRollback(t *testing.T) {
 	for _, late := range []time.Duration{120 * time.Millisecond, 250 * time.Millisecond, 450 * time.Millisecond} {
 		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 			l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
-			c.Node(0).Set("jobs/42", "a stranger", time.Hour)
-			c.Node(1).Set("jobs/42", "a stranger", time.Hour)
+			c.Node(0).Set("jobs/42", "foreign", time.Hour)
+			c.Node(1).Set("jobs/42", "foreign", time.Hour)
 			n := c.Node(2)
 			heldUp(n, "acquire", "jobs/42", 1, late)
 			_, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour)

@@ -21,11 +21,11 @@ func lifeOf(t *testing.T, c *redlocktest.Cluster, i int) {
 	}
 }
 
-// Raised where a stranger holds the key; down when the lock is released.
-func TestARegisterRaisedBesideAStrangersKeyIsOwedALife(t *testing.T) {
+// Raised where a foreign client holds the key; down when the lock is released.
+func TestARegisterRaisedBesideAForeignKeyIsOwedALife(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		c.Node(2).Set("k", "stranger", time.Minute)
+		c.Node(2).Set("k", "foreign", time.Minute)
 		k := harness.Try(t, l, "k", 10*time.Second)
 		time.Sleep(10 * time.Millisecond)
 		c.Node(2).Refuse(true)
@@ -43,7 +43,7 @@ func TestARegisterRaisedBesideAStrangersKeyIsOwedALife(t *testing.T) {
 func TestALostLocksRegistersHaveALife(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		c.Node(2).Set("k", "stranger", time.Minute)
+		c.Node(2).Set("k", "foreign", time.Minute)
 		k := harness.Try(t, l, "k", 500*time.Millisecond)
 		held, stop := k.KeepAlive(t.Context())
 		defer stop()
@@ -62,7 +62,7 @@ func TestALostLocksRegistersHaveALife(t *testing.T) {
 func TestAnExpiredLocksRegistersHaveALife(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
-		c.Node(2).Set("k", "stranger", time.Minute)
+		c.Node(2).Set("k", "foreign", time.Minute)
 		k := harness.Try(t, l, "k", 300*time.Millisecond)
 		time.Sleep(400 * time.Millisecond)
 		harness.CheckIs(t, "Extend", k.Extend(t.Context()), redlock.ErrLost)
@@ -78,7 +78,7 @@ func TestTheRegistersOfEarlierAttemptsHaveALife(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{Retry: slowRetry})
 		for i := range 3 {
-			c.Node(i).Set("k", "stranger", time.Minute)
+			c.Node(i).Set("k", "foreign", time.Minute)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 		defer cancel()
@@ -108,7 +108,7 @@ func TestTheRegistersOfAttemptsBeforeTheWinHaveALife(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{Retry: slowRetry})
 		for i := range 3 {
-			c.Node(i).Set("k", "stranger", 90*time.Millisecond)
+			c.Node(i).Set("k", "foreign", 90*time.Millisecond)
 		}
 		time.AfterFunc(10*time.Millisecond, func() { hangFor(t, c, l) })
 		k, err := l.Acquire(t.Context(), "k", 10*time.Second)
@@ -125,7 +125,7 @@ func TestTheRegistersOfAttemptsBeforeTheWinHaveALife(t *testing.T) {
 	})
 }
 
-// Failed attempts beside a stranger's key, and between them the nodes are flushed: the second attempt makes the registers
+// Failed attempts beside a foreign key, and between them the nodes are flushed: the second attempt makes the registers
 // anew, within the minute in which the first one has given them a life.
 func TestRegistersThatAreMadeAnewHaveALife(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, l *redlock.Locker){
@@ -137,7 +137,7 @@ func TestRegistersThatAreMadeAnewHaveALife(t *testing.T) {
 			for range 2 {
 				for i := range 3 {
 					c.Node(i).FlushAll()
-					c.Node(i).Set("k", "stranger", time.Hour)
+					c.Node(i).Set("k", "foreign", time.Hour)
 				}
 				_, err := l.TryAcquire(t.Context(), "k", 10*time.Second)
 				harness.CheckIs(t, "TryAcquire", err, redlock.ErrHeld)
@@ -159,7 +159,7 @@ func TestContendedRegistersAreGivenALifeOnceAMinute(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
 		for i := range 3 {
-			c.Node(i).Set("k", "stranger", time.Hour)
+			c.Node(i).Set("k", "foreign", time.Hour)
 		}
 		const minutes = 5
 		attempts := 0
@@ -181,7 +181,7 @@ func TestContendedRegistersAreGivenALifeOnceAMinute(t *testing.T) {
 	})
 }
 
-// An adoption of a stranger's key that is cancelled: nobody else has ever given the register a life.
+// An adoption of a foreign key that is cancelled: nobody else has ever given the register a life.
 func TestTheRegisterOfAFailedAdoptionHasALife(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})

@@ -79,7 +79,7 @@ func TestVerdictOfARelease(t *testing.T) {
 					case 'm':
 						n.Evict("jobs/42")
 					case 'x':
-						n.Set("jobs/42", "another", time.Minute)
+						n.Set("jobs/42", "foreign", time.Minute)
 					case 's':
 						n.Hang()
 					}
@@ -107,7 +107,7 @@ func TestVerdictOfARelease(t *testing.T) {
 					value, _ := c.Node(i).Get("jobs/42")
 					want := ""
 					if what == 'x' {
-						want = "another"
+						want = "foreign"
 					}
 					harness.Check(t, "value on node "+c.Node(i).Name()+" in the end", value, want)
 					c.Node(i).Evict("jobs/42")
@@ -189,7 +189,7 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 				n := c.Node(i)
 				switch what {
 				case 'x':
-					n.Set("jobs/42", "another", time.Minute)
+					n.Set("jobs/42", "foreign", time.Minute)
 				case 'm':
 					n.Evict("jobs/42")
 				case 'd', 'a':
@@ -208,7 +208,7 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 			for i, what := range tc.nodes {
 				c.Node(i).Resume()
 				if what == 'a' {
-					c.Node(i).Set("jobs/42", "another", time.Minute)
+					c.Node(i).Set("jobs/42", "foreign", time.Minute)
 				}
 			}
 			time.Sleep(time.Second)
@@ -249,7 +249,7 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 			for i := range 2 {
 				c.Node(i).Evict("jobs/42")
 				if anothers {
-					c.Node(i).Set("jobs/42", "another", time.Minute)
+					c.Node(i).Set("jobs/42", "foreign", time.Minute)
 				}
 			}
 			err := k.Release(t.Context())
@@ -279,7 +279,7 @@ func TestReleaseThatIsOverSendsNothing(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			if lost {
 				for i := range c.Len() {
-					c.Node(i).Set("jobs/42", "another", time.Minute)
+					c.Node(i).Set("jobs/42", "foreign", time.Minute)
 				}
 			}
 			first := k.Release(t.Context())
@@ -433,7 +433,7 @@ func TestRollbackGoesToASlowNodeAfterItsAcquireWasAnswered(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})
 		for i := range 2 {
-			c.Node(i).Set("jobs/42", "a stranger", time.Second)
+			c.Node(i).Set("jobs/42", "foreign", time.Second)
 		}
 		n := c.Node(2)
 		heldUp(n, "acquire", "jobs/42", 1, 50*time.Millisecond)
@@ -572,8 +572,8 @@ func TestReleaseIsAnnouncedAndRollbackIsNot(t *testing.T) {
 			}
 			wg.Wait()
 		}()
-		c.Node(0).Set("jobs/42", "a stranger", time.Second)
-		c.Node(1).Set("jobs/42", "a stranger", time.Second)
+		c.Node(0).Set("jobs/42", "foreign", time.Second)
+		c.Node(1).Set("jobs/42", "foreign", time.Second)
 		_, err := l.TryAcquire(t.Context(), "jobs/42", time.Minute)
 		harness.CheckIs(t, "TryAcquire", err, redlock.ErrHeld)
 		time.Sleep(1500 * time.Millisecond)
@@ -604,8 +604,8 @@ func TestNextAttemptIsNotBlockedByOurOwnLeftovers(t *testing.T) {
 			}
 		},
 		"after a failed attempt": func(t *testing.T, l *redlock.Locker, c *redlocktest.Cluster) {
-			c.Node(0).Set("jobs/42", "a stranger", 5*time.Minute)
-			c.Node(1).Set("jobs/42", "a stranger", 5*time.Minute)
+			c.Node(0).Set("jobs/42", "foreign", 5*time.Minute)
+			c.Node(1).Set("jobs/42", "foreign", 5*time.Minute)
 			_, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour)
 			harness.CheckIs(t, "TryAcquire of a held lock", err, redlock.ErrHeld)
 			c.Node(0).Evict("jobs/42")

@@ -482,7 +482,7 @@ func TestAHolderThatExtendsIsWaitedFor(t *testing.T) {
 }
 
 // Attack 50.
-func TestAStrangersKeyWithoutEndIsWaitedForUntilItIsGone(t *testing.T) {
+func TestAForeignKeyWithoutEndIsWaitedForUntilItIsGone(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		onStage(t, 3, func(s *stage) {
 			for i := range 3 {
@@ -1040,7 +1040,7 @@ func TestAcquireWhoseContextEndsBehindItsVerdictSaysSo(t *testing.T) {
 	})
 }
 
-// A stranger's empty string is a lock, and so is a ttl without measure.
+// A foreign client's empty string is a lock, and so is a ttl without measure.
 func TestInspectOfStrangeStrings(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})

@@ -429,16 +429,16 @@ func TestRealBeforeRedis7(t *testing.T) {
 		realRelease(t, k)
 		a, b = b, a
 	}
-	// A stranger's key.
-	r.do(t, nil, "set", "stranger", "v")
-	_, err := a.TryAcquire(ctx, "stranger", time.Minute)
-	realIs(t, "stranger's key", err, redlock.ErrHeld)
+	// A foreign key.
+	r.do(t, nil, "set", "foreign", "v")
+	_, err := a.TryAcquire(ctx, "foreign", time.Minute)
+	realIs(t, "foreign key", err, redlock.ErrHeld)
 	realUntil(t, 2*time.Second, "rest", func() bool { return realAtRest(a, 3) && realAtRest(b, 3) })
-	if n := r.count(t, "stranger", "v"); n != 3 {
-		t.Errorf("the stranger's key is on %d nodes", n)
+	if n := r.count(t, "foreign", "v"); n != 3 {
+		t.Errorf("the foreign key is on %d nodes", n)
 	}
 	r.mortal(t, time.Minute)
-	r.do(t, nil, "del", "stranger")
+	r.do(t, nil, "del", "foreign")
 	r.clean(t, 2*time.Second)
 }
 

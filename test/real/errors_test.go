@@ -301,10 +301,10 @@ func TestRealPasswords(t *testing.T) {
 	r.clean(t, 2*time.Second)
 }
 
-// A key of a stranger's without an end is in the way for ever, and stays.
+// A foreign client's key without an end is in the way for ever, and stays.
 //
 // Attack 50.
-func TestRealStrangersKey(t *testing.T) {
+func TestRealForeignKey(t *testing.T) {
 	r := realStart(t, 5)
 	l := r.open(t, redlock.Options{})
 	ctx := t.Context()
@@ -323,10 +323,10 @@ func TestRealStrangersKey(t *testing.T) {
 		realUntil(t, 2*time.Second, "the end of clean-ups", func() bool { return seam.Peek(l).Leaving == 0 })
 		for _, i := range []int{0, 2, 4} {
 			if got, err := r.admin[i].Get(ctx, "job").Result(); got != value || err != nil {
-				t.Errorf("server %d: got %q, %v; want the stranger's", i, got, err)
+				t.Errorf("server %d: got %q, %v; want the foreign client's", i, got, err)
 			}
 			if d := r.admin[i].PTTL(ctx, "job").Val(); d != -1 {
-				t.Errorf("server %d: the stranger's key got a ttl of %v", i, d)
+				t.Errorf("server %d: the foreign key got a ttl of %v", i, d)
 			}
 		}
 		for _, i := range []int{1, 3} {

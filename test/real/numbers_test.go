@@ -325,9 +325,9 @@ func TestRealRegistersOfFailedAttempts(t *testing.T) {
 		name string
 		put  func(r *realNodes)
 	}{
-		{"a stranger's key", func(r *realNodes) { r.do(t, nil, "set", "job", "stranger") }},
-		{"a stranger's key with a ttl", func(r *realNodes) { r.do(t, nil, "set", "job", "stranger", "px", "60000") }},
-		{"a stranger's value like ours", func(r *realNodes) {
+		{"a foreign key", func(r *realNodes) { r.do(t, nil, "set", "job", "foreign") }},
+		{"a foreign key with a ttl", func(r *realNodes) { r.do(t, nil, "set", "job", "foreign", "px", "60000") }},
+		{"a foreign value like ours", func(r *realNodes) {
 			r.do(t, nil, "set", "job", "web:3b3928c6-90a5-442f-a9ff-bb0f7b443eed")
 		}},
 		{"another library's hash", func(r *realNodes) { r.do(t, nil, "hset", "job", "3b3928c6:1", "1") }},
