@@ -349,9 +349,7 @@ func (s *stage) twoAdoptionsGivenUp(l *redlock.Locker, k *redlock.Lock, ttl time
 	for i := range s.Cluster.Len() {
 		s.Node(i).Delay(0, 0)
 	}
-	if got := seam.Peek(l).Leaving; got != 1 {
-		s.Errorf("keys with a clean-up under way: got %d, want 1", got)
-	}
+	harness.Check(s, "keys with a clean-up under way", seam.Peek(l).Leaving, 1)
 }
 
 // The giver's next question goes after every restore of its value, not after the last that began.

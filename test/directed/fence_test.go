@@ -203,9 +203,7 @@ func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 				})
 			}
 			k := s.Take(l, 10*time.Second)
-			if got := seen.Count(redlock.OpRaise); got != 2 {
-				s.Errorf("raises: got %d, want 2", got)
-			}
+			harness.Check(s, "raises", seen.Count(redlock.OpRaise), 2)
 			if k.Fence() <= met.Load() || met.Load() == 0 {
 				s.Errorf("token: got %d, want above the contender's %d", k.Fence(), met.Load())
 			}
@@ -231,12 +229,8 @@ func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		if got := seen.Attempts(); got != 2 {
-			s.Errorf("attempts: got %d, want 2", got)
-		}
-		if got := seen.Count(redlock.OpRaise); got != 2 {
-			s.Errorf("raises: got %d, want the 2 of the first attempt: the second knew the registers", got)
-		}
+		harness.Check(s, "attempts", seen.Attempts(), 2)
+		harness.Check(s, "raises", seen.Count(redlock.OpRaise), 2)
 		s.Is("Release", k.Release(s.Ctx), nil)
 		s.Clean(l)
 	})

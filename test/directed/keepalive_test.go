@@ -117,9 +117,7 @@ func TestTheLossIsToldNoLaterThanUntil(t *testing.T) {
 				if k.Valid() {
 					s.Errorf("valid after the loss was told")
 				}
-				if got := len(seen.Events(redlock.EventLost)); got != 1 {
-					s.Errorf("losses observed: got %d, want 1", got)
-				}
+				harness.Check(s, "losses observed", len(seen.Events(redlock.EventLost)), 1)
 				s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
 				s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
 				s.Clean(l)
@@ -575,9 +573,7 @@ func TestContextsEndGraceBeforeUntil(t *testing.T) {
 				if k.Valid() {
 					s.Errorf("valid at Until")
 				}
-				if got := len(seen.Events(redlock.EventLost)); got != 1 {
-					s.Errorf("losses observed: got %d, want 1", got)
-				}
+				harness.Check(s, "losses observed", len(seen.Events(redlock.EventLost)), 1)
 				s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
 				time.Sleep(2 * oneTrip)
 				s.Carry("after Until", k.Value())

@@ -301,9 +301,7 @@ func TestExpiredLocksLeaveTheList(t *testing.T) {
 			t.Fatalf("locks on the list: got %d, want 21", got)
 		}
 		time.Sleep(time.Minute)
-		if got := seam.Peek(l).Held; got != 1 {
-			t.Errorf("locks on the list a minute after 20 of 21 expired: got %d, want 1", got)
-		}
+		harness.Check(t, "locks on the list a minute after 20 of 21 expired", seam.Peek(l).Held, 1)
 		harness.CheckIs(t, "Release of an expired lock", short[0].Release(t.Context()), redlock.ErrLost)
 		harness.CheckIs(t, "Release", long.Release(t.Context()))
 	})

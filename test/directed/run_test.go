@@ -208,9 +208,7 @@ func TestRunReleasesWhenFnPanicsOrExits(t *testing.T) {
 		var fnCtx context.Context
 		func() {
 			defer func() {
-				if got := recover(); got != "fn's own" {
-					t.Errorf("recovered: got %v, want fn's panic", got)
-				}
+				harness.Check(t, "recovered", recover(), "fn's own")
 			}()
 			l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 				fnCtx = ctx

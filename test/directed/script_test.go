@@ -332,9 +332,7 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 			before(s)
 			s.answers("release", release(s, place, tell), 1)
 			s.leaves("afterwards", "", 0, "", 0)
-			if got := strings.Join(heard(), " "); got != want {
-				s.Errorf("announced: got %q, want %q", got, want)
-			}
+			harness.Check(s, "announced", strings.Join(heard(), " "), want)
 			if len(left) > 0 {
 				s.queues("afterwards", left...)
 			}
@@ -440,9 +438,7 @@ func TestScriptLeave(t *testing.T) {
 			s.place("p", 1, s.ms()+5000)
 			before(s)
 			s.answers("leave", leave(s, "p", tell), 1)
-			if got := strings.Join(heard(), " "); got != want {
-				s.Errorf("told: got %q, want %q", got, want)
-			}
+			harness.Check(s, "told", strings.Join(heard(), " "), want)
 			s.queues("afterwards", left...)
 		})
 	}
@@ -853,18 +849,14 @@ func TestScriptTurn(t *testing.T) {
 		s.place("first", 9, s.ms()+1234)
 		s.place("second", 10, s.ms()+1234)
 		turn(s, "p", "11")
-		if got := strings.Join(heard(), " "); got != ":first=1 ours" {
-			s.Errorf("announced: got %q, want the first alone", got)
-		}
+		harness.Check(s, "announced", strings.Join(heard(), " "), ":first=1 ours")
 	})
 	onScript(t, "held: nobody is told", func(s *stage) {
 		heard := s.listening(releaseChannel, releaseChannel+":first")
 		s.Node(0).Set(job, "theirs", 9*sec)
 		s.place("first", 9, s.ms()+1234)
 		turn(s, "p", "11")
-		if got := strings.Join(heard(), " "); got != "" {
-			s.Errorf("announced: got %q, want nothing", got)
-		}
+		harness.Check(s, "announced", strings.Join(heard(), " "), "")
 	})
 	onScript(t, "held: told by whom, for how long, and how many are before us", func(s *stage) {
 		s.Node(0).Set(job, "theirs", 9*sec)

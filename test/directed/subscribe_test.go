@@ -92,9 +92,7 @@ func TestOneConnectionPerNodeHearsForAllKeysAndWaiters(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
-		if got := d.count(); got != 3 {
-			s.Errorf("connections to hear by: got %d, want one per node", got)
-		}
+		harness.Check(s, "connections to hear by", d.count(), 3)
 		for i := range 3 {
 			if got := seam.Peek(l).Nodes[i].Subscribed; got != 20 {
 				s.Errorf("node %d: %d channels are heard, want 20", i, got)
@@ -141,14 +139,10 @@ func TestASubscriptionLingersIsUsedAgainAndClosed(t *testing.T) {
 			w.gives(context.Canceled)
 			time.Sleep(lingers / 2)
 		}
-		if got := d.count(); got != 3 {
-			s.Errorf("connections over five waits: got %d, want one per node", got)
-		}
+		harness.Check(s, "connections over five waits", d.count(), 3)
 		before := s.Node(1).Connections()
 		time.Sleep(2*lingers + time.Second)
-		if got := s.subscriptions(1); got != 0 {
-			s.Errorf("subscriptions long after the last waiter left: got %d, want none", got)
-		}
+		harness.Check(s, "subscriptions long after the last waiter left", s.subscriptions(1), 0)
 		if got := s.Node(1).Connections(); got != before-1 {
 			s.Errorf("connections: got %d after %d, want the one to hear by closed", got, before)
 		}
@@ -156,9 +150,7 @@ func TestASubscriptionLingersIsUsedAgainAndClosed(t *testing.T) {
 			s.Errorf("kept: %d lines, %d and %d channels, want none", seam.Peek(l).Queues, seam.Peek(l).Nodes[0].Subscribed, seam.Peek(l).Channels)
 		}
 		w = s.settled(l, heldLong)
-		if got := d.count(); got != 6 {
-			s.Errorf("connections after the next waiter came: got %d, want 6", got)
-		}
+		harness.Check(s, "connections after the next waiter came", d.count(), 6)
 		w.gives(context.Canceled)
 	})
 }
@@ -178,9 +170,7 @@ func TestAChannelIsUnsubscribedWhereOthersStay(t *testing.T) {
 		}
 		w.gives(context.Canceled)
 		time.Sleep(2*lingers + time.Second)
-		if got := s.subscriptions(0); got != 1 {
-			s.Errorf("subscriptions after one left: got %d, want 1", got)
-		}
+		harness.Check(s, "subscriptions after one left", s.subscriptions(0), 1)
 		stays.gives(context.Canceled)
 	})
 }
