@@ -631,7 +631,8 @@ func TestAContextThatEndsInThePauseAfterATieIsTold(t *testing.T) {
 	})
 }
 
-// Two attempts at once, both given up: the one whose rollback takes longer must not be forgotten for the other.
+// Two attempts at once, both given up: the one whose rollback takes longer must not be forgotten
+// for the other.
 func TestAnAttemptGoesAfterEveryRollback(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})

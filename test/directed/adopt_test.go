@@ -326,9 +326,9 @@ func TestALockWhoseHolderIsGoneIsReleasedByWhoAdoptsIt(t *testing.T) {
 	})
 }
 
-// twoAdoptionsGivenUp has one Locker adopt the lock k of its own twice at once, and give up both. The first replaces the
-// value on every node and its restore takes another 40 ms from now on; the second replaces nothing, and has nothing to
-// undo. What is sent from now on travels fast.
+// twoAdoptionsGivenUp has one Locker adopt the lock k of its own twice at once, and give up both.
+// The first replaces the value on every node and its restore takes another 40 ms from now on; the
+// second replaces nothing, and has nothing to undo. What is sent from now on travels fast.
 func (s *stage) twoAdoptionsGivenUp(l *redlock.Locker, k *redlock.Lock, ttl time.Duration) {
 	s.Helper()
 	for i := range s.Cluster.Len() {
@@ -412,7 +412,8 @@ func TestTheRemovalOfALostLockWaitsForTheRestore(t *testing.T) {
 	})
 }
 
-// A restore that a node refuses is sent again later; the giver's release must not go to that node before.
+// A restore that a node refuses is sent again later; the giver's release must not go to that node
+// before.
 func TestAReleaseWaitsForARestoreThatIsOwed(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
@@ -443,8 +444,8 @@ func TestAReleaseWaitsForARestoreThatIsOwed(t *testing.T) {
 	})
 }
 
-// The giver's release meets the adopter's value. When the adoption fails, the giver's value must not come back: nobody
-// would remove it.
+// The giver's release meets the adopter's value. When the adoption fails, the giver's value must
+// not come back: nobody would remove it.
 func TestAReleaseInTheMidstOfAnAdoptionThatFails(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		runStage(t, fmt.Sprintf("the giver has lost it: %v", lost), 3, func(s *stage) {
@@ -478,8 +479,8 @@ func TestAReleaseInTheMidstOfAnAdoptionThatFails(t *testing.T) {
 	}
 }
 
-// What this Locker was told to release, and still owes, it does not adopt: executed while the adopter's value is there,
-// the release would take nothing away.
+// What this Locker was told to release, and still owes, it does not adopt: executed while the
+// adopter's value is there, the release would take nothing away.
 func TestAValueWhoseReleaseIsOwedIsNotAdopted(t *testing.T) {
 	for after := time.Duration(0); after < 600*time.Millisecond; after += 100 * time.Millisecond {
 		runStage(t, after.String(), 3, func(s *stage) {
@@ -502,8 +503,9 @@ func TestAValueWhoseReleaseIsOwedIsNotAdopted(t *testing.T) {
 	}
 }
 
-// What a failed adoption puts back lives for as long as it would have lived without it: never longer, or a dead holder's
-// lock would stand for the adopter's ttl; never shorter, or the giver would believe in what has expired.
+// What a failed adoption puts back lives for as long as it would have lived without it: never
+// longer, or a dead holder's lock would stand for the adopter's ttl; never shorter, or the giver
+// would believe in what has expired.
 //
 // Attack 84.
 func TestAFailedAdoptionGivesBackTheLifeThatWasLeft(t *testing.T) {
@@ -632,7 +634,8 @@ func TestTheLoserOfTwoAdoptersLeavesTheDeadHoldersLife(t *testing.T) {
 	})
 }
 
-// A key that somebody has set without a ttl, by hand say, and that stays so unless the adoption succeeds.
+// A key that somebody has set without a ttl, by hand say, and that stays so unless the adoption
+// succeeds.
 func TestWhatHasNoTTLIsAdoptedWithOne(t *testing.T) {
 	forever := func(s *stage) {
 		for i := range 3 {

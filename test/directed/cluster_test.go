@@ -33,7 +33,8 @@ func lockerOn(t *testing.T, opt redlock.Options, clients []*redis.Client) *redlo
 	return harness.NewLocker(t, opt, nil, harness.Nodes(clients)...)
 }
 
-// warmLocker returns a Locker with clients of its own that has connected to every node and knows all scripts.
+// warmLocker returns a Locker with clients of its own that has connected to every node and knows
+// all scripts.
 func warmLocker(t *testing.T, c *redlocktest.Cluster, opt redlock.Options) *redlock.Locker {
 	t.Helper()
 	l := lockerOn(t, opt, c.Clients())
@@ -74,7 +75,8 @@ func took(f func()) time.Duration {
 	return time.Since(began)
 }
 
-// within polls every millisecond until ok or the limit, and returns how long that took and whether ok was true.
+// within polls every millisecond until ok or the limit, and returns how long that took and whether
+// ok was true.
 func within(limit time.Duration, ok func() bool) (time.Duration, bool) {
 	began := time.Now()
 	for !ok() {
@@ -97,7 +99,8 @@ func keyOf(args []string) string {
 	return ""
 }
 
-// heard returns the verbs of what a node has executed for a key, PINGs included. Record has to be on.
+// heard returns the verbs of what a node has executed for a key, PINGs included. Record has to be
+// on.
 func heard(n *redlocktest.Node, key string) (words []string) {
 	for _, c := range n.Log() {
 		switch w := harness.Verb(c.Args); w {
@@ -143,7 +146,8 @@ func answersOf(err error) string {
 	return strings.Join(all, " ")
 }
 
-// heldUp delays the first commands with this verb for this key, and what follows them on their connection.
+// heldUp delays the first commands with this verb for this key, and what follows them on their
+// connection.
 func heldUp(n *redlocktest.Node, verb, key string, times int, d time.Duration) {
 	harness.On(n, verb, key, func(n int, _ []string) {
 		if n <= times {
@@ -152,8 +156,8 @@ func heldUp(n *redlocktest.Node, verb, key string, times int, d time.Duration) {
 	})
 }
 
-// unanswered drops the replies to the first commands with this verb for this key: they are executed, and the
-// connection is reset.
+// unanswered drops the replies to the first commands with this verb for this key: they are
+// executed, and the connection is reset.
 func unanswered(n *redlocktest.Node, verb, key string, times int) {
 	harness.On(n, verb, key, func(nth int, _ []string) {
 		if nth <= times {

@@ -1211,7 +1211,8 @@ func TestAttemptsFasterThanAFarNodeAnswersDoNotQueueBehindIt(t *testing.T) {
 	})
 }
 
-// A lock is extended more often than a far node replies, and then released: no extension waits there before the release.
+// A lock is extended more often than a far node replies, and then released: no extension waits
+// there before the release.
 func TestExtensionsFasterThanAFarNodeAnswersDoNotOutliveTheRelease(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		l := warmLocker(t, c, redlock.Options{})

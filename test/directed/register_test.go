@@ -125,8 +125,8 @@ func TestTheRegistersOfAttemptsBeforeTheWinHaveALife(t *testing.T) {
 	})
 }
 
-// Failed attempts beside a foreign key, and between them the nodes are flushed: the second attempt makes the registers
-// anew, within the minute in which the first one has given them a life.
+// Failed attempts beside a foreign key, and between them the nodes are flushed: the second attempt
+// makes the registers anew, within the minute in which the first one has given them a life.
 func TestRegistersThatAreMadeAnewHaveALife(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, l *redlock.Locker){
 		"in time":  func(t *testing.T, l *redlock.Locker) { time.Sleep(2 * time.Minute) },

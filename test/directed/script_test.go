@@ -82,8 +82,8 @@ const (
 	day = 24 * time.Hour
 )
 
-// A scriptState is what a node stores of the lock: its value ("": none) and ttl (0: it does not expire), the score of its
-// register ("": none) and the register's ttl.
+// A scriptState is what a node stores of the lock: its value ("": none) and ttl (0: it does not
+// expire), the score of its register ("": none) and the register's ttl.
 type scriptState struct {
 	value    string
 	ttl      time.Duration

@@ -367,8 +367,8 @@ func TestRealAdoptCancelled(t *testing.T) {
 	r.clean(t, 2*time.Second)
 }
 
-// What an adoption that is cancelled at any instant puts back ends when it would have ended, to the millisecond; what had
-// no end has none.
+// What an adoption that is cancelled at any instant puts back ends when it would have ended, to the
+// millisecond; what had no end has none.
 //
 // Attack 84.
 func TestRealAFailedAdoptionGivesBackTheEnd(t *testing.T) {

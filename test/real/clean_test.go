@@ -110,7 +110,8 @@ func TestRealCancelledAtAnyInstant(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			// The shortest time of a round: on a busy machine more attempts are cancelled, not fewer.
+			// The shortest time of a round: on a busy machine more attempts are cancelled, not
+			// fewer.
 			round := time.Hour
 			for range 5 {
 				start := time.Now()
@@ -249,7 +250,8 @@ func TestRealLateReply(t *testing.T) {
 			}
 			wg.Wait()
 			t.Logf("%d of %d given up and owed, %d delivered", given.Load(), tries, delivered.Load())
-			// How many depends on the machine: on a busy one the round trip may be measured as long as the delay.
+			// How many depends on the machine: on a busy one the round trip may be measured as long
+			// as the delay.
 			if delivered.Load() == 0 || given.Load() == 0 {
 				t.Errorf("%d late requests arrived, %d were given up: the test tests nothing", delivered.Load(), given.Load())
 			}

@@ -25,8 +25,9 @@ import (
 // The real*_test.go files run against redis-server processes: what an in-process
 // imitation gets wrong (error texts, Lua's numbers, a stopped process) is found here.
 
-// realSlack returns the bound for something that takes d or less on an idle machine. It is ten times as long, because
-// the machine may be busy, and thirty times as long under the race detector. Tests in virtual time hold the exact times.
+// realSlack returns the bound for something that takes d or less on an idle machine. It is ten
+// times as long, because the machine may be busy, and thirty times as long under the race detector.
+// Tests in virtual time hold the exact times.
 func realSlack(d time.Duration) time.Duration {
 	if harness.Sparing {
 		return 30 * d
