@@ -45,7 +45,7 @@ func Script(name string) string {
 // Scripts returns the names of the library's scripts by their hash.
 var Scripts = sync.OnceValue(func() map[string]string {
 	names := make(map[string]string)
-	for _, name := range []string{"extend", "release", "releases", "raise", "adopt", "restore", "inspect", "touch", "turn", "wait", "leave", "acquire", "guard"} {
+	for _, name := range []string{"extend", "extends", "release", "releases", "raise", "adopt", "restore", "inspect", "touch", "turn", "wait", "leave", "acquire", "guard"} {
 		names[sha(Script(name))] = name
 	}
 	return names

@@ -23,9 +23,7 @@ type batch struct {
 	results  []result          // for each call
 	cmds     []redis.Cmder     // all commands, in the order of the calls
 	ready    []*Call           // the calls that complete finished, to be delivered
-	joint    wire.Joint        // the calls that travel in one script (joint.go)
-	joins    bool              // calls may travel so
-	asText   bool              // that script goes as text
+	joints   [numJoints]joint  // the calls that travel in one script (joint.go)
 	pipe     redis.Pipeliner
 	sent     time.Time // when it left
 	number   uint64    // consecutive, 1 for the lane's first
@@ -117,7 +115,7 @@ func (ln *Lane) recycle(b *batch, ready []*Call) {
 	clear(b.asked)
 	clear(b.results)
 	clear(b.cmds)
-	b.joint.Reset()
+	b.resetJoints()
 	b.calls, b.asked, b.results, b.cmds, b.ready, b.stuck = b.calls[:0], b.asked[:0], b.results[:0], b.cmds[:0], ready[:0], false
 	if len(ln.spare) < maxBatches {
 		ln.spare = append(ln.spare, b)

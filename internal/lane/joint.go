@@ -7,15 +7,15 @@ import (
 )
 
 // This file is the calls of a batch that travel in one script: plain releases and
-// rollbacks (wire/joint.go).
+// rollbacks in one, extensions in another (wire/joint.go).
 //
-// The joint script goes first in its pipeline, before calls that were queued earlier. It
-// may: a release begins only when the calls that it follows are finished, so none of them
-// is in the batch with it; and what follows it is not in the batch, or is an acquire
-// (AskBoth) that has to come after it. The clean-ups of a lock follow each other, so that no
-// lock is twice in one script.
+// The joint scripts go first in their pipeline, before calls that were queued earlier. They
+// may: a release or an extension begins only when the calls that it follows are finished, so
+// none of them is in the batch with it; and what follows it is not in the batch, or is an
+// acquire (AskBoth) that has to come after it. The clean-ups of a lock follow each other, and
+// so do its extensions, so that no lock is twice in one script.
 //
-// Only a deletion in that step is believed. A call that the script did nothing for is asked
+// Only a deletion or an extension in that step is believed. A call that the script did nothing for is asked
 // again by its own script, once. If the reply is lost, each of the calls is silent, and owed.
 
 const (
@@ -36,70 +36,123 @@ const (
 // must be called before the first call is asked.
 func (ln *Lane) JoinFrom(n int) { ln.minJoint = n }
 
+// The joint scripts.
+const (
+	jointRelease = iota
+	jointExtend
+	numJoints
+)
+
+// A joint is the part of a batch that travels in one script.
+type joint struct {
+	wire.Joint
+	allowed bool // calls may travel so
+	asText  bool // the script goes as text
+}
+
+// A jointState is how the server takes a joint script. Guarded by Lane.mu.
+type jointState struct {
+	asText  bool      // the server does not know the script: the next one is sent as text
+	notTill time.Time // it has refused the script
+}
+
+// jointOf returns which joint script a question of this kind may travel in.
+func jointOf(k wire.Kind) int {
+	if k == wire.AskExtend {
+		return jointExtend
+	}
+	return jointRelease
+}
+
 // allowJoint decides whether calls of a batch may be joined. It needs ln.mu.
 func (ln *Lane) allowJoint(b *batch) {
-	b.joins = ln.minJoint > 0 && !b.sent.Before(ln.noJointTill)
-	b.asText = b.joins && ln.jointAsText
+	for n := range b.joints {
+		s := &ln.joints[n]
+		b.joints[n].allowed = ln.minJoint > 0 && !b.sent.Before(s.notTill)
+		b.joints[n].asText = s.asText
+	}
+}
+
+func (b *batch) resetJoints() {
+	for n := range b.joints {
+		b.joints[n].Reset()
+	}
+}
+
+// mayJoin reports whether a call may travel in a joint script of its batch.
+func (b *batch) mayJoin(c *Call) bool {
+	return c.Question.Joins() && !c.alone && !c.asText && b.joints[jointOf(c.Question.Kind)].allowed
 }
 
 // join puts the calls that may travel in one script into it, if they are enough, and the
-// script in front of the commands of the batch.
+// scripts in front of the commands of the batch.
 func (b *batch) join(least int) {
-	if !b.joins {
-		return
-	}
-	n := 0
+	var able [numJoints]int
 	for _, c := range b.calls {
-		if c.Question.Joins() && !c.alone && !c.asText {
-			n++
+		if b.mayJoin(c) {
+			able[jointOf(c.Question.Kind)]++
 		}
 	}
-	if n == 0 || n < least {
-		return
+	for n := range able {
+		if able[n] > 0 && able[n] >= least {
+			b.joinAll(n)
+		}
 	}
-	for _, kind := range []wire.Kind{wire.AskRelease, wire.AskRollback} {
+}
+
+// joinAll puts calls into the n-th joint script.
+func (b *batch) joinAll(n int) {
+	j := &b.joints[n]
+	for _, kind := range []wire.Kind{wire.AskRelease, wire.AskRollback, wire.AskExtend} {
 		for _, c := range b.calls {
-			if c.Question.Kind == kind && c.Question.Joins() && !c.alone && !c.asText && b.joint.Len() < wire.MaxJoint {
+			if c.Question.Kind == kind && jointOf(kind) == n && b.mayJoin(c) && j.Len() < wire.MaxJoint {
 				c.joined = true
-				b.joint.Add(c.Question)
+				j.Add(c.Question)
 			}
 		}
 	}
-	b.cmds = append(b.cmds, b.joint.Command(b.asText))
+	b.cmds = append(b.cmds, j.Command(j.asText))
 }
 
-// jointReplies reads the reply of the joint script; err is the error of the pipeline. It
+// jointReplies reads the replies of the joint scripts; err is the error of the pipeline. It
 // returns a function that returns the result of each joined call, in the order of the batch.
 func (b *batch) jointReplies(err error) func(c *Call) result {
-	if b.joint.Len() == 0 {
-		return nil
+	for n := range b.joints {
+		if b.joints[n].Len() > 0 {
+			b.joints[n].Read(err)
+		}
 	}
-	b.joint.Read(err)
-	release, rollback := 0, b.joint.Releases()
+	release, rollback, extend := 0, b.joints[jointRelease].Releases(), 0
 	return func(c *Call) result {
 		n := &release
-		if c.Question.Kind == wire.AskRollback {
+		switch c.Question.Kind {
+		case wire.AskRollback:
 			n = &rollback
+		case wire.AskExtend:
+			n = &extend
 		}
-		rep, alone := b.joint.Reply(*n)
+		rep, alone := b.joints[jointOf(c.Question.Kind)].Reply(*n)
 		*n++
 		return result{reply: rep, again: alone}
 	}
 }
 
-// jointAnswered takes in how the node took the joint script. It needs ln.mu.
+// jointAnswered takes in how the node took the joint scripts. It needs ln.mu.
 func (ln *Lane) jointAnswered(b *batch) {
-	if b.joint.Len() == 0 {
-		return
-	}
-	switch b.joint.Refusal() {
-	case wire.NotRefused:
-		ln.jointAsText = ln.jointAsText && !b.asText
-	case wire.NotKnown:
-		ln.jointAsText = true
-	case wire.RefusedNow:
-		ln.noJointTill = b.sent.Add(noJointFor)
-	case wire.RefusedEver:
-		ln.noJointTill = b.sent.Add(noJointEver)
+	for n := range b.joints {
+		j, s := &b.joints[n], &ln.joints[n]
+		if j.Len() == 0 {
+			continue
+		}
+		switch j.Refusal() {
+		case wire.NotRefused:
+			s.asText = s.asText && !j.asText
+		case wire.NotKnown:
+			s.asText = true
+		case wire.RefusedNow:
+			s.notTill = b.sent.Add(noJointFor)
+		case wire.RefusedEver:
+			s.notTill = b.sent.Add(noJointEver)
+		}
 	}
 }

@@ -83,10 +83,9 @@ type Lane struct {
 	plainSet   bool            // the server has no SET NX GET (before Redis 7.0)
 	duplicate  *wire.NodeError // set if another lane leads to the same server
 
-	// How the server takes the joint script (joint.go).
-	minJoint    int       // so many calls of a batch that may join do; 0: none ever
-	jointAsText bool      // it does not know the script: the next one is sent as text
-	noJointTill time.Time // it has refused it
+	// How the server takes the joint scripts (joint.go).
+	minJoint int // so many calls of a batch that may join do; 0: none ever
+	joints   [numJoints]jointState
 
 	// Health. The prober runs (probing) while the node is down or anything is owed.
 	// downSince is the latest failure: only a PING that left later makes the node usable.

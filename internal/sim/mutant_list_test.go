@@ -80,7 +80,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "joint-last", rule: "the joint script goes first in its pipeline", why: "an attempt that leaves with the release would fail, and is repeated",
-		patches: []patch{{"internal/lane/joint.go", "\tb.cmds = append(b.cmds, b.joint.Command(b.asText))\n", ""}, {"internal/lane/batch.go", "\terr = b.exchange(ln.Node)\n", "\tif b.joint.Len() > 0 {\n\t\tb.cmds = append(b.cmds, b.joint.Command(b.asText))\n\t}\n\terr = b.exchange(ln.Node)\n"}},
+		patches: []patch{{"internal/lane/joint.go", "\tb.cmds = append(b.cmds, j.Command(j.asText))\n", ""}, {"internal/lane/batch.go", "\terr = b.exchange(ln.Node)\n", "\tfor n := range b.joints {\n\t\tif j := &b.joints[n]; j.Len() > 0 {\n\t\t\tb.cmds = append(b.cmds, j.Command(j.asText))\n\t\t}\n\t}\n\terr = b.exchange(ln.Node)\n"}},
 		test:    "TestAJointReleaseGoesBeforeWhatWasQueuedEarlier",
 	},
 	{
@@ -90,13 +90,33 @@ var mutants = []mutant{
 	},
 	{
 		name: "joint-unbounded", rule: "a joint script is for so many locks", why: "it takes so many releases at one instant",
-		patches: []patch{{"internal/lane/joint.go", " && b.joint.Len() < wire.MaxJoint {", " {"}},
+		patches: []patch{{"internal/lane/joint.go", " && j.Len() < wire.MaxJoint {", " {"}},
 		test:    "TestAJointScriptIsBounded",
 	},
 	{
 		name: "joint-split", rule: "releases join only where a script goes to one server", why: "its nodes are single servers",
 		patches: []patch{{"internal/lane/lane.go", "\tif direct {\n\t\tln.minJoint", "\tif true {\n\t\tln.minJoint"}},
 		test:    "TestOnlyPlainClientsJoin",
+	},
+	{
+		name: "extends-any", rule: "a joint extension acts on our values only", profiles: "extend,slow",
+		patches: []patch{{"internal/wire/lua/extends.lua", "if held[i] == ARGV[3 * i - 2] then", "if held[i] then"}},
+		test:    "TestScriptExtends",
+	},
+	{
+		name: "extends-shorter", rule: "it never shortens a ttl", why: "ttls of a key that a client does not share with an adopter are alike",
+		patches: []patch{{"internal/wire/lua/extends.lua", "if redis.call('PTTL', KEYS[i]) <= tonumber(ttl) then", "if true then"}},
+		test:    "TestScriptExtends",
+	},
+	{
+		name: "extends-lower", rule: "it never lowers a register", profiles: "extend,rolling",
+		patches: []patch{{"internal/wire/lua/extends.lua", "register, 'GT', ARGV[3 * i]", "register, ARGV[3 * i]"}},
+		test:    "TestScriptExtends",
+	},
+	{
+		name: "extends-immortal", rule: "it gives registers a life", profiles: "extend,rolling",
+		patches: []patch{{"internal/wire/lua/extends.lua", "if redis.call('PTTL', register) < 86400000 then", "if false then"}},
+		test:    "TestScriptExtends",
 	},
 	{
 		name: "extend-any", rule: "an extension acts on our value only", profiles: "extend,slow",

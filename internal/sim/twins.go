@@ -27,6 +27,7 @@ func init() {
 var lockTwins = []scriptTwin{
 	{"release", "83a2e52384ad394bd6e5d8e1f1335c509c571ed2", releaseTwin},
 	{"releases", "e956dde27b8468bf8c65edf2a94081f93bf20c37", releasesTwin},
+	{"extends", "f34a433c52eaa1fcc521e73a8426b40afdd8b17f", extendsTwin},
 	{"extend", "65708e478ffcd0bc773d14377dda89f560efae60", extendTwin},
 	{"raise", "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc", raiseTwin},
 	{"adopt", "c7198562638d34363ce0252a880e7a4fb519005b", adoptTwin},
@@ -130,6 +131,28 @@ func extendTwin(call twin.Call, keys, argv []string) (any, bool) {
 	call("ZADD", keys[1], "GT", argv[2], "f")
 	expireRegister(call, keys[1], argv, 3)
 	return 1, true
+}
+
+func extendsTwin(call twin.Call, keys, argv []string) (any, bool) {
+	locks := len(keys) / 2
+	for _, register := range keys[locks:] {
+		if kind, err := call("TYPE", register); err != nil || kind != "zset" && kind != "none" {
+			return nil, false
+		}
+	}
+	all, err := call(append([]string{"MGET"}, keys[:locks]...)...)
+	if err != nil {
+		return nil, false
+	}
+	done := make([]byte, locks)
+	for i, held := range all.([]any) {
+		done[i] = '0'
+		if held == argv[3*i] {
+			extendTwin(call, []string{keys[i], keys[locks+i]}, argv[3*i:3*i+3])
+			done[i] = '1'
+		}
+	}
+	return string(done), true
 }
 
 func raiseTwin(call twin.Call, keys, argv []string) (any, bool) {

@@ -941,7 +941,7 @@ func TestAdvice(t *testing.T) {
 
 // TestScriptSHAs: the constants by which EVALSHA names the scripts are those of their texts.
 func TestScriptSHAs(t *testing.T) {
-	all := []*script{acquireScript, extendScript, releaseScript, releasesScript, raiseScript, adoptScript, restoreScript, touchScript, inspectScript, turnScript, waitScript, leaveScript}
+	all := []*script{acquireScript, extendScript, extendsScript, releaseScript, releasesScript, raiseScript, adoptScript, restoreScript, touchScript, inspectScript, turnScript, waitScript, leaveScript}
 	for _, s := range all {
 		if s.guarded != nil {
 			all = append(all, s.guarded)

@@ -2,12 +2,13 @@ package wire
 
 import "strings"
 
-// This file is lua/releases.lua: the plain releases and rollbacks of a batch to one node,
-// joined in one script. A cycle of acquire and release costs a node more for the release
-// script than for anything else, and most of that for calling a script at all.
+// This file is lua/releases.lua and lua/extends.lua: the plain releases and rollbacks, or the
+// extensions, of a batch to one node, joined in one script. A release costs a node more than
+// the acquire before it, and most of that for calling a script at all.
 //
-// The joint script is believed only where it says that it deleted a lock in that step. All
-// others are asked again by their own script, which alone tells what it found instead.
+// A joint script is believed only where it says that it deleted or extended a lock in that
+// step. All others are asked again by their own script, which alone tells what it found
+// instead.
 
 // MaxJoint is the number of questions in one script. A node executes nothing else meanwhile:
 // some 50 µs. If it is halved, a release at 256 callers costs a tenth more.
@@ -32,15 +33,14 @@ func (q *Question) alone() []any {
 	return []any{"evalsha", releaseScript.shaArg, keyCounts[4], name.args.full, name.args.fence, name.args.queue, name.args.expiry, q.value, name.args.channel}
 }
 
-// A Joint is one command for several questions that may join. Its memory is reused: Reset
-// empties it.
+// A Joint is one command for several questions that may join: either releases and rollbacks,
+// or extensions. Its memory is reused: Reset empties it.
 type Joint struct {
-	questions []*Question // releases, then rollbacks
+	questions []*Question // releases come before rollbacks
 	releases  int
-	registers []any // to be given a ttl
 	args      []any
 	cmd       Command
-	done      string // the reply: '1' for each lock that was deleted
+	done      string // the reply: '1' for each lock that was deleted or extended
 	err       error  // instead of the reply
 	strange   any    // instead of the reply
 }
@@ -54,9 +54,8 @@ func (j *Joint) Releases() int { return j.releases }
 // Reset removes all questions.
 func (j *Joint) Reset() {
 	clear(j.questions)
-	clear(j.registers)
 	clear(j.args)
-	*j = Joint{questions: j.questions[:0], registers: j.registers[:0], args: j.args[:0]}
+	*j = Joint{questions: j.questions[:0], args: j.args[:0]}
 }
 
 // Add adds a question. All releases must be added before the first rollback.
@@ -65,30 +64,50 @@ func (j *Joint) Add(q *Question) {
 		j.releases++
 	}
 	j.questions = append(j.questions, q)
-	j.registers = append(j.registers, q.joins.args.fence)
 }
+
+// extends reports whether the questions are extensions.
+func (j *Joint) extends() bool { return j.questions[0].Kind == AskExtend }
 
 // Command returns the command of all questions. If asText is set, the script is sent as
 // text.
 func (j *Joint) Command(asText bool) *Command {
-	a := append(j.args[:0], "evalsha", releasesScript.shaArg)
-	if asText {
-		a = append(j.args[:0], "eval", releasesScript.body)
+	s := releasesScript
+	if j.extends() {
+		s = extendsScript
 	}
-	a = append(a, len(j.questions)+j.releases+len(j.registers))
+	a := append(j.args[:0], "evalsha", s.shaArg)
+	if asText {
+		a = append(j.args[:0], "eval", s.body)
+	}
+	a = append(a, 2*len(j.questions)+j.releases)
 	for _, q := range j.questions {
 		a = append(a, q.joins.args.full)
 	}
 	for _, q := range j.questions[:j.releases] {
 		a = append(a, q.joins.args.queue)
 	}
-	a = append(append(a, j.registers...), j.releases)
+	for _, q := range j.questions {
+		a = append(a, q.joins.args.fence)
+	}
+	j.args = j.appendValues(a)
+	j.cmd = NewCommand(j.args)
+	return &j.cmd
+}
+
+// appendValues appends the arguments behind the keys.
+func (j *Joint) appendValues(a []any) []any {
+	if j.extends() {
+		for _, q := range j.questions {
+			a = append(a, q.Cmds[0][5:]...) // as its own script has them: value, ttl, fence
+		}
+		return a
+	}
+	a = append(a, j.releases)
 	for _, q := range j.questions {
 		a = append(a, q.value)
 	}
-	j.args = a
-	j.cmd = NewCommand(a)
-	return &j.cmd
+	return a
 }
 
 // Read reads the result of the command; exec is the error of its pipeline.
@@ -101,8 +120,8 @@ func (j *Joint) Read(exec error) {
 }
 
 // Reply returns the Reply to the n-th question. If alone is set, the question has to be
-// asked by itself: the lock was not deleted in this step, or the node has executed
-// nothing.
+// asked by itself: the lock was not deleted or extended in this step, or the node has
+// executed nothing.
 func (j *Joint) Reply(n int) (rep Reply, alone bool) {
 	switch {
 	case j.strange != nil:

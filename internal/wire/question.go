@@ -49,7 +49,7 @@ type Question struct {
 	TTL      time.Duration // how long what it stores lives
 	Patience               // how long to wait for the answer
 
-	joins *LockKey // the lock that it deletes, if it may join others in one script (joint.go); nil: it may not
+	joins *LockKey // its lock, if it may join others in one script (joint.go); nil: it may not
 	value any      // Value as an argument; set with joins
 }
 
@@ -101,7 +101,7 @@ func (q *Question) evalGrant(g *Guard, s *script, keys []any, args ...any) {
 // both. If check is set, a guarded script compares the node's mark (guard.go).
 func (q *Question) Args(j int, asText, plain, check bool) []any {
 	args := q.Cmds[j]
-	if j == 0 && q.joins != nil {
+	if j == 0 && args == nil && q.joins != nil {
 		args = q.alone()
 	}
 	switch {
@@ -145,7 +145,11 @@ func RaiseQuestion(name *LockKey, value string, ttl time.Duration, token int64) 
 // ExtendQuestion prolongs the ttl of our value, and raises the register to the fence.
 func ExtendQuestion(name *LockKey, value string, ttl time.Duration, fence int64) Question {
 	q := Question{Kind: AskExtend, Value: value, TTL: ttl}
-	q.eval(extendScript, name, append([]any{value, CeilMillis(ttl), fence}, registerTTLArgs(ttl)...)...)
+	life := registerTTLArgs(ttl)
+	q.eval(extendScript, name, append([]any{value, CeilMillis(ttl), fence}, life...)...)
+	if life == nil {
+		q.joins = name
+	}
 	return q
 }
 

@@ -131,6 +131,151 @@ func TestScriptReleases(t *testing.T) {
 	})
 }
 
+// TestScriptExtends: of each lock the joint script does what lua/extend.lua does (TestScriptExtend).
+func TestScriptExtends(t *testing.T) {
+	names := []string{"a", "b", "c", "d", "e", "f"}
+	extends := func(s *stage) (any, error) {
+		args := append([]string{"EVAL", harness.Script("extends"), fmt.Sprint(2 * len(names))}, names...)
+		for _, name := range names {
+			args = append(args, "{"+name+"}:fence")
+		}
+		for range names {
+			args = append(args, "ours", "60000", "77")
+		}
+		return s.Node(0).Do(args...)
+	}
+	set := func(s *stage) {
+		s.Node(0).Set("a", "ours", time.Second)
+		s.Node(0).Set("b", "theirs", time.Second)
+		s.Do(0, "RPUSH", "d", "ours")
+		s.Node(0).Set("e", "ours", time.Hour)
+		s.Node(0).Set("f", "ours", time.Second)
+		s.Do(0, "ZADD", "{e}:fence", "99", "f")
+		s.Node(0).Set("{f}:fence", "no register", time.Hour)
+	}
+	onScript(t, "ours are extended and nothing else", func(s *stage) {
+		set(s)
+		if got, err := extends(s); err != nil || got != "100010" {
+			s.Errorf("extends: got %v, %v; want 100010", got, err)
+		}
+		for name, want := range map[string]time.Duration{"a": time.Minute, "b": time.Second, "c": 0, "d": 0, "e": time.Hour} {
+			if got := s.Node(0).TTL(name); got != want {
+				s.Errorf("%s has %v left, want %v", name, got, want)
+			}
+		}
+		for name, want := range map[string]float64{"a": 77, "b": 0, "e": 99} {
+			register := "{" + name + "}:fence"
+			if got, _ := s.Node(0).Score(register, "f"); got != want {
+				s.Errorf("the register of %s stands at %v, want %v", name, got, want)
+			}
+			if got := s.Node(0).TTL(register); want > 0 && got != 25*time.Hour {
+				s.Errorf("the register of %s lives for %v, want 25 hours", name, got)
+			}
+		}
+	})
+	for _, refused := range []string{"mget", "pttl", "pexpire"} {
+		onScript(t, "who may not "+refused+" is told", func(s *stage) {
+			set(s)
+			s.Node(0).FailCommand(refused, "NOPERM")
+			if got, err := extends(s); err == nil {
+				s.Errorf("extends: got %v, want the error", got)
+			}
+		})
+	}
+	onScript(t, "who may not raise the register has extended nothing for sure", func(s *stage) {
+		set(s)
+		s.Node(0).FailCommand("zadd", "NOPERM")
+		if got, err := extends(s); err != nil || got != "000000" {
+			s.Errorf("extends: got %v, %v; want 000000", got, err)
+		}
+	})
+}
+
+func TestJointExtensions(t *testing.T) {
+	const ttl = 10 * time.Second
+	extendTwo := func(s *harness.Stage, a, b *redlock.Lock) (errs [2]error) {
+		first := harness.Background(func() error { return a.Extend(s.Ctx) })
+		errs[1] = b.Extend(s.Ctx)
+		errs[0] = <-first
+		return errs
+	}
+	two := func(s *harness.Stage, l *redlock.Locker) (a, b *redlock.Lock) {
+		a, b = harness.Try(s, l, "a", ttl), harness.Try(s, l, "b", ttl)
+		time.Sleep(time.Second)
+		for i := range s.Cluster.Len() {
+			s.Node(i).Record(true)
+		}
+		return a, b
+	}
+	onJoint(t, "in one script", func(s *harness.Stage, l *redlock.Locker) {
+		a, b := two(s, l)
+		was := a.Until()
+		for _, err := range extendTwo(s, a, b) {
+			s.Is("Extend", err, nil)
+		}
+		time.Sleep(time.Millisecond)
+		if got := a.Until().Sub(was); got < time.Second {
+			s.Errorf("Until moved by %v, want a second", got)
+		}
+		if got := verbsOf(s, 0); !slices.Contains(got, "extends") || slices.Contains(got, "extend") {
+			s.Errorf("sent: got %q, want the joint script only", got)
+		}
+	})
+	onJoint(t, "a node that lost one of them tells so, and gets it back", func(s *harness.Stage, l *redlock.Locker) {
+		a, b := two(s, l)
+		s.Node(0).Evict("a")
+		s.Node(0).Evict("{a}:fence")
+		for range 2 {
+			for _, err := range extendTwo(s, a, b) {
+				s.Is("Extend", err, nil)
+			}
+			time.Sleep(time.Second)
+		}
+		if got, _ := s.Node(0).Get("a"); got != a.Value() {
+			s.Errorf("the node holds %q, want ours", got)
+		}
+		if got, _ := s.Node(0).Score("{a}:fence", "f"); int64(got) < a.Fence() {
+			s.Errorf("its register stands at %v, want the fence, %d", got, a.Fence())
+		}
+	})
+	onJoint(t, "what is another's on a majority is lost, and the other lock is not", func(s *harness.Stage, l *redlock.Locker) {
+		a, b := two(s, l)
+		for i := range 2 {
+			s.Node(i).Set("a", "another", time.Minute)
+		}
+		errs := extendTwo(s, a, b)
+		s.Is("Extend of the one", errs[0], redlock.ErrLost)
+		s.Is("Extend of the other", errs[1], nil)
+	})
+	onJoint(t, "a node that refuses it is asked by the single script", func(s *harness.Stage, l *redlock.Locker) {
+		a, b := two(s, l)
+		for i := range s.Cluster.Len() {
+			s.Node(i).FailCommand("mget", "NOPERM User locks has no permissions to run the 'mget' command")
+		}
+		for range 2 {
+			for _, err := range extendTwo(s, a, b) {
+				s.Is("Extend", err, nil)
+			}
+		}
+	})
+	onJoint(t, "without replies nothing is extended", func(s *harness.Stage, l *redlock.Locker) {
+		a, b := two(s, l)
+		for i := range 2 {
+			s.Node(i).Hang()
+		}
+		was := a.Until()
+		for _, err := range extendTwo(s, a, b) {
+			s.Is("Extend", err, redlock.ErrNoQuorum)
+		}
+		if !a.Until().Equal(was) {
+			s.Errorf("Until moved by %v", a.Until().Sub(was))
+		}
+		for i := range 2 {
+			s.Node(i).Resume()
+		}
+	})
+}
+
 // onJoint runs f with a Locker whose releases travel in the joint script even alone, on three nodes.
 func onJoint(t *testing.T, name string, f func(s *harness.Stage, l *redlock.Locker)) {
 	t.Run(name, func(t *testing.T) {
