@@ -371,3 +371,19 @@ func (b *quorumCall) round() Round {
 	}
 	return r
 }
+
+// confirmed returns the nodes that have raised the register in a finished extension, and
+// those that did not confirm it.
+func (b *quorumCall) confirmed() (raised, doubt lane.Nodes) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.calls {
+		switch c := &b.calls[i]; {
+		case c.Reply.Answer != wire.Yes:
+			doubt |= 1 << i
+		case !c.RegisterRaised:
+			raised |= 1 << i
+		}
+	}
+	return raised, doubt
+}

@@ -39,6 +39,11 @@ type Lock struct {
 	last *quorumCall   // the last question about this lock, while any of its calls is in progress
 	left lane.Residues // by the questions whose calls are finished, and by the attempts before
 
+	// Registers that extensions have raised (noteRegisters).
+	registers        lane.Nodes // nodes that have raised it and kept the value since
+	registersAt      instant    // when registers was empty last
+	registersDoubted time.Time  // when the last extension began that a node did not confirm
+
 	// Renewal. The timers run while there are contexts; the loss timer also from the end of
 	// the contexts to Until, with Options.Grace.
 	ext        *extending      // the extension in progress, at most one
@@ -156,6 +161,7 @@ func (k *Lock) follow(b *quorumCall) {
 
 // note records which nodes a finished quorum call may have changed. Needs k.mu.
 func (k *Lock) note(b *quorumCall) {
+	k.noteRegisters(b)
 	k.left.Join(b.left())
 }
 

@@ -56,6 +56,10 @@ type Call struct {
 	// or if neither it nor an attempt before it has reached the register.
 	AfterAttempt bool
 
+	// RegisterRaised is set by the maker of an AskExtend whose node has raised the register
+	// for this lock before and has kept the value since.
+	RegisterRaised bool
+
 	// The form in which the command is sent. Guarded by Lane.mu until the call is sent, and
 	// after that used by its batch alone.
 	asText       bool // the script goes as text: the node does not know its hash

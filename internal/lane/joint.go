@@ -105,9 +105,9 @@ func (b *batch) joinAll(n int) {
 	j := &b.joints[n]
 	for _, kind := range []wire.Kind{wire.AskRelease, wire.AskRollback, wire.AskExtend} {
 		for _, c := range b.calls {
-			if c.Question.Kind == kind && jointOf(kind) == n && b.mayJoin(c) && j.Len() < wire.MaxJoint {
+			if c.Question.Kind == kind && jointOf(kind) == n && b.mayJoin(c) {
 				c.joined = true
-				j.Add(c.Question)
+				j.Add(c.Question, c.RegisterRaised)
 			}
 		}
 	}

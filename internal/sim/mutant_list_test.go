@@ -89,11 +89,6 @@ var mutants = []mutant{
 		test:    "TestScriptReleases",
 	},
 	{
-		name: "joint-unbounded", rule: "a joint script is for so many locks", why: "it takes so many releases at one instant",
-		patches: []patch{{"internal/lane/joint.go", " && j.Len() < wire.MaxJoint {", " {"}},
-		test:    "TestAJointScriptIsBounded",
-	},
-	{
 		name: "joint-split", rule: "releases join only where a script goes to one server", why: "its nodes are single servers",
 		patches: []patch{{"internal/lane/lane.go", "\tif direct {\n\t\tln.minJoint", "\tif true {\n\t\tln.minJoint"}},
 		test:    "TestOnlyPlainClientsJoin",
@@ -110,13 +105,28 @@ var mutants = []mutant{
 	},
 	{
 		name: "extends-lower", rule: "it never lowers a register", profiles: "extend,rolling",
-		patches: []patch{{"internal/wire/lua/extends.lua", "register, 'GT', ARGV[3 * i]", "register, ARGV[3 * i]"}},
+		patches: []patch{{"internal/wire/lua/extends.lua", "register, 'GT', fence", "register, fence"}},
 		test:    "TestScriptExtends",
 	},
 	{
 		name: "extends-immortal", rule: "it gives registers a life", profiles: "extend,rolling",
 		patches: []patch{{"internal/wire/lua/extends.lua", "if redis.call('PTTL', register) < 86400000 then", "if false then"}},
 		test:    "TestScriptExtends",
+	},
+	{
+		name: "extends-bare", rule: "where it need not raise a register it looks whether there is one", profiles: "rolling",
+		patches: []patch{{"internal/wire/lua/extends.lua", "if all or redis.call('EXISTS', register) == 1 then", "if true then"}},
+		test:    "TestScriptExtends",
+	},
+	{
+		name: "extends-healed", rule: "it raises the register of a node that was healed", why: "a contender's failed attempt has to make the register anew, with a clock that is behind",
+		patches: []patch{{"extend.go", "	k.registers &^= doubt\n", ""}},
+		test:    "TestJointExtensions",
+	},
+	{
+		name: "extends-never-again", rule: "and all registers every half hour", why: "no simulated lock is held for a day",
+		patches: []patch{{"extend.go", "now.since(k.registersAt) >= raiseAgain", "false"}},
+		test:    "TestJointExtensions",
 	},
 	{
 		name: "extend-any", rule: "an extension acts on our value only", profiles: "extend,slow",

@@ -27,7 +27,7 @@ func init() {
 var lockTwins = []scriptTwin{
 	{"release", "83a2e52384ad394bd6e5d8e1f1335c509c571ed2", releaseTwin},
 	{"releases", "e956dde27b8468bf8c65edf2a94081f93bf20c37", releasesTwin},
-	{"extends", "f34a433c52eaa1fcc521e73a8426b40afdd8b17f", extendsTwin},
+	{"extends", "a18c450e39960752b9728957d4e451f361d6fcdc", extendsTwin},
 	{"extend", "65708e478ffcd0bc773d14377dda89f560efae60", extendTwin},
 	{"raise", "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc", raiseTwin},
 	{"adopt", "c7198562638d34363ce0252a880e7a4fb519005b", adoptTwin},
@@ -148,8 +148,17 @@ func extendsTwin(call twin.Call, keys, argv []string) (any, bool) {
 	for i, held := range all.([]any) {
 		done[i] = '0'
 		if held == argv[3*i] {
-			extendTwin(call, []string{keys[i], keys[locks+i]}, argv[3*i:3*i+3])
-			done[i] = '1'
+			if argv[3*i+2] != "" {
+				extendTwin(call, []string{keys[i], keys[locks+i]}, argv[3*i:3*i+3])
+				done[i] = '1'
+				continue
+			}
+			if left, _ := call("PTTL", keys[i]); left.(int) <= number(argv[3*i+1]) {
+				call("PEXPIRE", keys[i], argv[3*i+1])
+			}
+			if n, _ := call("EXISTS", keys[locks+i]); n == 1 {
+				done[i] = '1'
+			}
 		}
 	}
 	return string(done), true

@@ -10,10 +10,6 @@ import "strings"
 // step. All others are asked again by their own script, which alone tells what it found
 // instead.
 
-// MaxJoint is the number of questions in one script. A node executes nothing else meanwhile:
-// some 50 µs. If it is halved, a release at 256 callers costs a tenth more.
-const MaxJoint = 64
-
 // join makes q a question that may join others: a plain release or rollback, with a register
 // that gets the usual ttl. Its own command is made only if it is sent alone.
 func (q *Question) join(name *LockKey) {
@@ -38,6 +34,7 @@ func (q *Question) alone() []any {
 type Joint struct {
 	questions []*Question // releases come before rollbacks
 	releases  int
+	raised    []bool // of extensions: the register needs no raise
 	args      []any
 	cmd       Command
 	done      string // the reply: '1' for each lock that was deleted or extended
@@ -55,15 +52,17 @@ func (j *Joint) Releases() int { return j.releases }
 func (j *Joint) Reset() {
 	clear(j.questions)
 	clear(j.args)
-	*j = Joint{questions: j.questions[:0], args: j.args[:0]}
+	*j = Joint{questions: j.questions[:0], raised: j.raised[:0], args: j.args[:0]}
 }
 
-// Add adds a question. All releases must be added before the first rollback.
-func (j *Joint) Add(q *Question) {
+// Add adds a question. All releases must be added before the first rollback. If raised is
+// set, an extension does not raise the register of the lock, which must be there.
+func (j *Joint) Add(q *Question, raised bool) {
 	if q.Kind == AskRelease {
 		j.releases++
 	}
 	j.questions = append(j.questions, q)
+	j.raised = append(j.raised, raised)
 }
 
 // extends reports whether the questions are extensions.
@@ -98,8 +97,11 @@ func (j *Joint) Command(asText bool) *Command {
 // appendValues appends the arguments behind the keys.
 func (j *Joint) appendValues(a []any) []any {
 	if j.extends() {
-		for _, q := range j.questions {
+		for n, q := range j.questions {
 			a = append(a, q.Cmds[0][5:]...) // as its own script has them: value, ttl, fence
+			if j.raised[n] {
+				a[len(a)-1] = ""
+			}
 		}
 		return a
 	}

@@ -28,7 +28,7 @@ var scriptSHA = map[string]string{
 	"acquire":         "4bb36acad777aac42c4cf17c88758cfd3151ad2d",
 	"guarded acquire": "903f91a521d2e497f19f561676860e997eee932e",
 	"extend":          "65708e478ffcd0bc773d14377dda89f560efae60",
-	"extends":         "f34a433c52eaa1fcc521e73a8426b40afdd8b17f",
+	"extends":         "a18c450e39960752b9728957d4e451f361d6fcdc",
 	"release":         "83a2e52384ad394bd6e5d8e1f1335c509c571ed2",
 	"releases":        "e956dde27b8468bf8c65edf2a94081f93bf20c37",
 	"raise":           "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc",

@@ -3,7 +3,6 @@ package directed_test
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
 // The joint script, lua/releases.lua, alone and in the lane. The verdicts of releases that travel in it are those of
@@ -182,6 +182,19 @@ func TestScriptExtends(t *testing.T) {
 			}
 		})
 	}
+	onScript(t, "without a fence the register must be there", func(s *stage) {
+		for _, name := range []string{"a", "b"} {
+			s.Node(0).Set(name, "ours", time.Second)
+		}
+		s.Do(0, "ZADD", "{a}:fence", "7", "f")
+		args := []string{"EVAL", harness.Script("extends"), "4", "a", "b", "{a}:fence", "{b}:fence", "ours", "60000", "", "ours", "60000", ""}
+		if got := s.Do(0, args...); got != "10" {
+			s.Errorf("extends: got %v, want 10", got)
+		}
+		if got, _ := s.Node(0).Score("{a}:fence", "f"); got != 7 {
+			s.Errorf("the register stands at %v, want 7", got)
+		}
+	})
 	onScript(t, "who may not raise the register has extended nothing for sure", func(s *stage) {
 		set(s)
 		s.Node(0).FailCommand("zadd", "NOPERM")
@@ -237,6 +250,42 @@ func TestJointExtensions(t *testing.T) {
 		if got, _ := s.Node(0).Score("{a}:fence", "f"); int64(got) < a.Fence() {
 			s.Errorf("its register stands at %v, want the fence, %d", got, a.Fence())
 		}
+	})
+	onJoint(t, "the registers are raised again where a node was healed, and every half hour", func(s *harness.Stage, l *redlock.Locker) {
+		a, b := harness.Try(s, l, "a", time.Hour), harness.Try(s, l, "b", time.Hour)
+		time.Sleep(time.Second)
+		again := func(what string, healed, others bool) {
+			s.Helper()
+			for i := range s.Cluster.Len() {
+				s.Node(i).Record(true)
+			}
+			for _, err := range extendTwo(s, a, b) {
+				s.Is("Extend", err, nil)
+			}
+			time.Sleep(time.Second)
+			for i, want := range []bool{healed, others} {
+				raised := slices.ContainsFunc(s.Node(i).Log(), func(c redlocktest.Command) bool {
+					return harness.About(c.Args, "a") && strings.HasPrefix(harness.Verb(c.Args), "extend") && slices.Contains(c.Args, fmt.Sprint(a.Fence()))
+				})
+				if raised != want {
+					s.Errorf("%s: node %d was sent the fence: got %v, want %v", what, i, raised, want)
+				}
+			}
+		}
+		again("the first time", true, true)
+		again("the second time", false, false)
+		s.Node(0).Evict("a")
+		s.Do(0, "ZADD", "{a}:fence", "1", "f") // lower, and there
+		again("by the extension that heals", true, false)
+		again("after the heal", true, false)
+		if got, _ := s.Node(0).Score("{a}:fence", "f"); int64(got) < a.Fence() {
+			s.Errorf("the register of the healed node stands at %v, want the fence, %d", got, a.Fence())
+		}
+		again("and later", false, false)
+		s.Node(0).Evict("{a}:fence")
+		again("where the register is gone", true, false)
+		time.Sleep(30 * time.Minute)
+		again("after half an hour", true, true)
 	})
 	onJoint(t, "what is another's on a majority is lost, and the other lock is not", func(s *harness.Stage, l *redlock.Locker) {
 		a, b := two(s, l)
@@ -439,37 +488,6 @@ func TestAJointReleaseGoesBeforeWhatWasQueuedEarlier(t *testing.T) {
 		s.Is("TryAcquire", <-second, nil)
 		for _, err := range tries {
 			<-err
-		}
-	})
-}
-
-func TestAJointScriptIsBounded(t *testing.T) {
-	const most = 64 // locks
-	harness.OnStage(t, 1, func(s *harness.Stage) {
-		l := s.Locker(redlock.Options{})
-		seam.JoinFrom(l, 2)
-		var locks []*redlock.Lock
-		for i := range 3 * most {
-			locks = append(locks, harness.Try(s, l, fmt.Sprint("bounded/", i), 10*time.Second))
-		}
-		time.Sleep(time.Millisecond)
-		s.Node(0).Record(true)
-		var released []<-chan error
-		for _, k := range locks {
-			released = append(released, harness.Background(func() error { return k.Release(s.Ctx) }))
-		}
-		for _, err := range released {
-			s.Is("Release", <-err, nil)
-		}
-		largest := 0
-		for _, c := range s.Node(0).Log() {
-			if harness.Verb(c.Args) == "releases" {
-				keys, _ := strconv.Atoi(c.Args[2])
-				largest = max(largest, len(c.Args)-keys-4)
-			}
-		}
-		if largest < 2 || largest > most {
-			s.Errorf("the largest joint script was for %d locks, want 2 to %d", largest, most)
 		}
 	})
 }
