@@ -128,9 +128,9 @@ func joinReleases(batch []*request, joint *wire.Joint) bool {
 		return false
 	}
 	for _, r := range batch {
-		if r.q != nil && r.q.Joins() && joint.Len() < wire.MaxJoint {
+		if r.q != nil && r.q.Joins() {
 			r.joined = true
-			joint.Add(r.q)
+			joint.Add(r.q, false)
 		}
 	}
 	return true
