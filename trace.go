@@ -23,7 +23,8 @@ import (
 // Until, Valid and String. None of them is called while the library holds a mutex.
 //
 // A panic in Start, in End, or in a Round of a call that waits for it (OpAcquire, OpRaise,
-// OpAdopt, OpLook, OpInspect) reaches the caller, and what the call has acquired is undone.
+// OpAdopt, OpLook, OpInspect) reaches the caller, and what the call has acquired is undone;
+// after a panic in End an adopted lock is released, not given back. A Release goes on.
 // All else is reported where it happens, mostly on goroutines of the Locker, where a panic
 // ends the process as on any goroutine.
 type Trace struct {
