@@ -39,6 +39,7 @@ type waitQueues struct {
 	mu        sync.Mutex            // before a subscriber's mu
 	queues    map[string]*waitQueue // by full key
 	byChannel map[string]*waitQueue // by the channel that is subscribed to
+	watchers  map[string][]*watcher // of leaders, by channel
 	sweep     *time.Timer
 	sweeping  bool // there are queues without a caller
 	closed    bool

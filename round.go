@@ -24,6 +24,7 @@ const (
 	OpInspect                // read the lock's state
 	OpLook                   // queue as a waiter, and ask whether the lock is still held
 	OpLeave                  // remove a waiter from the queue
+	OpAnnounce               // tell those who Watch that a leader came or went
 	OpLost                   // not sent: it reports the loss of a lock, with the votes of the last extension if that failed
 )
 
@@ -47,6 +48,8 @@ func (o Op) String() string {
 		return "look"
 	case OpLeave:
 		return "leave"
+	case OpAnnounce:
+		return "announce"
 	case OpLost:
 		return "lost"
 	}

@@ -39,6 +39,7 @@ func (w *waitQueues) Subscribed(i int, channel string, yes bool) {
 	if r := w.byChannel[channel]; r != nil {
 		r.wake(r.plan.Subscribed(i, yes, time.Now()))
 	}
+	w.watchersHear(i, channel, yes)
 }
 
 // Announced implements pubsub.Listener: node i announced text on a channel.
@@ -48,6 +49,7 @@ func (w *waitQueues) Announced(i int, channel, text string) {
 	if r := w.byChannel[channel]; r != nil {
 		r.wake(r.plan.Announced(i, text, time.Now()))
 	}
+	w.wakeWatchers(channel)
 }
 
 // released wakes the leader after a lock of this Locker was released, if no announcement will.

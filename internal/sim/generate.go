@@ -128,6 +128,11 @@ func drawTimes(d drawer, t *Task) {
 		t.Late = []time.Duration{0, atRelease, andRelease}[d.IntN(3, "and the release")]
 	case Again:
 		t.Wait = 2 * t.TTL
+	case Lead:
+		t.Hold = between(d, [2]time.Duration{0, 2 * t.TTL}, "hold")
+		t.Wait = 10 * t.TTL
+	case Watch:
+		t.Wait = 4 * t.TTL
 	case Keep, Within, Die:
 		t.Hold = between(d, [2]time.Duration{0, 4 * t.TTL}, "hold")
 		t.Wait = 2 * t.TTL

@@ -184,6 +184,26 @@ var mutants = []mutant{
 		test:    "TestAPanicInATraceLeavesNoLock",
 	},
 	{
+		name: "no-resign-pause", rule: "a leader that has resigned pauses before it campaigns again", why: "who wins is nobody's promise",
+		patches: []patch{{"lead.go", "if l.pause(ctx, resignPause) != nil {", "if ctx.Err() != nil || l.isClosed() {"}},
+		test:    "TestALeaderThatResignsLetsOthersWin",
+	},
+	{
+		name: "unannounced", rule: "the begin of a term is announced to those who watch", why: "Watch promises no time",
+		patches: []patch{{"lead.go", "\t\t\tl.announce(lock)\n", ""}},
+		test:    "TestAWatcherIsToldOfEachLeader",
+	},
+	{
+		name: "leads-unheld", rule: "a leader whose lock is lost campaigns again", why: "fewer leaders break no promise",
+		patches: []patch{{"lead.go", "if lost = !lock.kept(); !lost {", "if lost = false; !lost {"}},
+		test:    "TestLeadEnds",
+	},
+	{
+		name: "watcher-deaf", rule: "an announcement wakes those who watch", why: "Watch promises no time",
+		patches: []patch{{"wait.go", "\tw.wakeWatchers(channel)\n", ""}},
+		test:    "TestAWatcherIsToldOfEachLeader",
+	},
+	{
 		name: "unsent", rule: "a release is sent although Trace.Start panics", profiles: "edges",
 		patches: []patch{{"release.go", "if !started { // Start panicked", "if !started && false {"}},
 		test:    "TestAPanicInATraceLeavesNoLock",

@@ -96,6 +96,12 @@ var Profiles = []*Profile{
 		Every: 1 * s, Crowd: 8, Tasks: waiting, FaultEvery: 200 * ms, FaultFor: [2]time.Duration{0, 5 * s}, Faults: []weighted[Strike]{{5, Forge}, {1, EvictQueue}}, Job: 200 * ms, MinClaims: 10,
 	},
 	{
+		Name: "leaders", About: "leaders that resign, lose their lock or are closed, and others that watch; announcements are lost", Untimed: true, Subscribers: true,
+		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 5}, Keys: 1, Length: 80 * s, TTL: [2]time.Duration{200 * ms, 2 * s},
+		Every: 1 * s, Crowd: 5, Tasks: []weighted[Behaviour]{{8, Lead}, {4, Watch}, {1, Acquire}, {1, Keep}, {1, Close}}, FaultEvery: 600 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, MinClaims: 10,
+		Faults: append([]weighted[Strike]{{3, ResetSubs}, {3, MuteSubs}, {3, NoPublish}, {2, Pause}, {2, Restart}, {1, Evict}}, network...),
+	},
+	{
 		Name: "network", Lasting: true, About: "slow, lossy, cut and one-way links, hung nodes",
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 4}, Keys: 2, Length: 120 * s, TTL: [2]time.Duration{100 * ms, 4 * s},
 		Every: 300 * ms, Tasks: short, FaultEvery: 600 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Faults: network, MinClaims: 10,

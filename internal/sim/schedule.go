@@ -68,6 +68,8 @@ const (
 	Extend  Behaviour = "extend"  // calls Extend several times
 	Keep    Behaviour = "keep"    // KeepAlive
 	Within  Behaviour = "run"     // Run
+	Lead    Behaviour = "lead"    // Lead: resigns after Hold, and campaigns again for as long as Wait
+	Watch   Behaviour = "watch"   // Watch
 	Last    Behaviour = "last"    // holds until the last moment, writes just before and after Until, then releases
 	Leave   Behaviour = "leave"   // LeaveUntil
 	Adopt   Behaviour = "adopt"   // adopts the lock of the current holder

@@ -42,6 +42,10 @@ func (w *world) task(i int) {
 		d.keep(d.acquire(true))
 	case Within, Quit:
 		d.run()
+	case Lead:
+		d.lead()
+	case Watch:
+		d.watch()
 	case Last:
 		d.last(d.acquire(true))
 	case Leave:
@@ -290,6 +294,46 @@ func (d *taskRun) run() {
 	if err == nil && mine == nil {
 		d.w.wrong("errors", d.Key, "Run returned nil without calling fn")
 	}
+}
+
+// lead leads, resigns after Hold, and campaigns again, until Wait has passed.
+func (d *taskRun) lead() {
+	if !d.step() {
+		return
+	}
+	ctx, stop := d.patience()
+	defer stop()
+	called := d.w.now()
+	d.call("Lead", func() error {
+		return d.c.locker().Lead(ctx, keyName(d.Key), d.TTL, func(held context.Context, lock *redlock.Lock) error {
+			k := d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
+			d.w.watchLoss(d.c, k, held)
+			d.hold(held, k)
+			d.w.end(k, "run") // the library releases the lock after this
+			called = d.w.now()
+			return nil
+		})
+	})
+}
+
+// watch watches a key until Wait has passed. A Status that says that the lock is held names the holder.
+func (d *taskRun) watch() {
+	if !d.step() {
+		return
+	}
+	ctx, stop := d.patience()
+	defer stop()
+	d.call("Watch", func() (last error) {
+		for s, err := range d.c.locker().Watch(ctx, keyName(d.Key)) {
+			if last = err; err == nil && s.Held != (s.Value != "") {
+				d.w.wrong("errors", d.Key, "c%d Watch: held %v by %q", d.Client, s.Held, s.Value)
+			}
+		}
+		if last == nil {
+			d.w.wrong("errors", d.Key, "c%d Watch ended without an error", d.Client)
+		}
+		return last
+	})
 }
 
 // last holds the lock until the last moment, writes just before Until and again when it is too late.

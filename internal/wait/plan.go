@@ -63,6 +63,9 @@ type Rules struct {
 	Rand                  func() float64                  // random, in [0,1)
 }
 
+// Hears reports whether the nodes, as bits, are a majority.
+func (r *Rules) Hears(nodes uint64) bool { return r.majority(nodes) }
+
 func (r *Rules) majority(nodes uint64) bool { return bits.OnesCount64(nodes) >= r.Need }
 
 // spread returns a random part of d.

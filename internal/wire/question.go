@@ -24,6 +24,7 @@ const (
 	AskWait                           // enter the queue, or refresh the entry
 	AskLeave                          // leave the queue
 	askLook                           // read the remaining ttl
+	askAnnounce                       // publish to those who watch
 )
 
 // Stores reports whether the command may leave our value on the node.

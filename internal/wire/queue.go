@@ -63,3 +63,14 @@ func LeaveQuestion(name *LockKey, place, value string, tell int) Question {
 	q.evalOn(leaveScript, []any{name.args.full, name.args.queue, name.args.expiry}, place, name.args.channel, tell, value)
 	return q
 }
+
+// LeaderChannel returns the channel on which leaders tell those who watch a key. No entry of
+// a queue has it, since their names end with a uuid.
+func LeaderChannel(name *LockKey) string { return name.Channel + ":leader" }
+
+// AnnounceQuestion publishes on the channel of those who watch.
+func AnnounceQuestion(name *LockKey) Question {
+	q := Question{Kind: askAnnounce}
+	q.add("publish", LeaderChannel(name), "")
+	return q
+}

@@ -66,6 +66,11 @@ func (q *Question) Read(cmds []Command, plain bool, exec error) Reply {
 		return readLook(v, err)
 	case AskWait:
 		return readWait(v, err)
+	case askAnnounce:
+		if err != nil {
+			return failed(askAnnounce, err)
+		}
+		return Reply{Answer: Yes, Sent: true}
 	case AskHeal:
 		switch {
 		case errors.Is(err, redis.Nil):

@@ -1,0 +1,237 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+)
+
+// Leaders. A leader holds the lock on a key for as long as it leads. A release is announced
+// only to those who queue, and an acquisition to nobody, so a leader tells those who watch,
+// on a channel of their own. As everywhere, an announcement only says when to ask.
+
+const (
+	// resignPause is the longest pause of a leader that has resigned, before it campaigns
+	// again. At least half of it passes, which is the longest pause between two tries of a
+	// waiter without announcements: whoever waits has asked by then. Halved, a leader that
+	// resigns may win against those who poll; doubled, one that is alone leads later.
+	resignPause = 2 * retryMost
+
+	// watchPoll bounds from below how often a watcher asks without a reason, and is how
+	// often it asks if it does not hear a majority. Halved, watchers of a lock with a short
+	// ttl, or without subscriptions, cost twice as much.
+	watchPoll = time.Second
+
+	// watchMost bounds it from above, as a safety net for lost announcements.
+	watchMost = 30 * time.Second
+)
+
+// Lead campaigns for the leadership of key, and leads whenever it is won: it waits for the
+// lock as Acquire does, calls fn with a context that ends when the lock is lost, keeps the
+// lock alive meanwhile, and releases it when fn returns. lock.Fence is the term: it grows
+// from leader to leader, and whatever the leader commands should refuse a smaller one.
+//
+// If fn returns nil, the leader has resigned, and Lead campaigns again after a pause in which
+// any other candidate wins. If the lock was lost, Lead campaigns again at once, whatever fn
+// returned. It runs until ctx is done, the Locker is closed, or fn returns an error while it
+// leads, and returns that error. It also returns errors with which Acquire does not wait:
+// ErrNested, ErrTooManyWaiters, and ErrNoQuorum where time does not heal the nodes' errors.
+//
+// After a leader crashes, nobody leads for up to ttl. A leader that is paused past Until does
+// not know that another leads: only the term protects what it does then.
+func (l *Locker) Lead(ctx context.Context, key string, ttl time.Duration, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
+	if fn == nil {
+		panic("redlock: Lead with a nil fn")
+	}
+	for {
+		var term *Lock
+		var failed error // of fn, while it led
+		lost := false
+		err := l.Run(ctx, key, ttl, func(ctx context.Context, lock *Lock) error {
+			term = lock
+			l.announce(lock)
+			err := fn(ctx, lock)
+			if lost = !lock.kept(); !lost {
+				failed = err
+			}
+			return err
+		}, opts...)
+		switch {
+		case term == nil:
+			return err
+		case failed != nil:
+			l.announce(term)
+			return err
+		case lost || err != nil: // by the release
+			continue
+		}
+		l.announce(term)
+		if l.pause(ctx, resignPause) != nil {
+			return l.endedLead(ctx, key)
+		}
+	}
+}
+
+// endedLead returns the error of a Lead that ctx or Close ended between two terms.
+func (l *Locker) endedLead(ctx context.Context, key string) error {
+	name, err := wire.NameKey(l.opt.KeyPrefix, key)
+	if err != nil {
+		return err
+	}
+	return l.ended(ctx, &acquireCall{op: OpAcquire, name: name, began: l.now()})
+}
+
+// announce tells those who watch the key that a lock was acquired or released. It does not
+// wait.
+func (l *Locker) announce(k *Lock) {
+	if !l.begin() {
+		return
+	}
+	defer l.end()
+	b := l.newQuorumCall(OpAnnounce, k.name, wire.AnnounceQuestion(k.name), l.now(), allAnswered)
+	b.q.Patience = l.patience(k.ttl)
+	b.then = func() { l.observe(context.Background(), b, nil) }
+	b.send()
+}
+
+// Watch yields who holds the lock on key: at once, and whenever that has changed, until ctx
+// is done or the Locker is closed; the error of that comes last. If too few nodes reply, it
+// yields the error, once, and goes on.
+//
+// Leaders (Lead) announce the beginning and the end of each term, and Watch asks the nodes
+// then. It also asks when the ttl of the lock has passed, and at least every 30 seconds.
+// Changes by other holders than leaders are noticed at these times only. A change that is
+// undone meanwhile is not seen. While Watch hears a majority of the nodes, a watcher costs
+// each node about one read per ttl; otherwise it asks every second. The nodes' user needs the
+// permissions of waiters.
+func (l *Locker) Watch(ctx context.Context, key string) iter.Seq2[Status, error] {
+	return func(yield func(Status, error) bool) {
+		name, err := wire.NameKey(l.opt.KeyPrefix, key)
+		if err != nil {
+			yield(Status{Key: key}, err)
+			return
+		}
+		w := l.queues.watch(name)
+		defer l.queues.unwatch(w)
+		for first, last := true, (watchedState{}); ; first = false {
+			s, err := l.Inspect(ctx, key)
+			now := watchedState{held: s.Held, value: s.Value, failed: err != nil}
+			over := ctx.Err() != nil || l.isClosed() || err != nil && !errors.Is(err, ErrNoQuorum)
+			if (first || now != last || over) && !yield(s, err) || over && err != nil {
+				return
+			}
+			last = now
+			w.wait(ctx, l, s)
+		}
+	}
+}
+
+// A watchedState is the part of a Status whose change a watcher is told.
+type watchedState struct {
+	held, failed bool
+	value        string
+}
+
+// A watcher is a Watch in progress.
+type watcher struct {
+	channel string
+	wake    chan struct{}
+	heard   uint64 // the nodes whose announcements are heard, as bits; guarded by waitQueues.mu
+}
+
+// wait waits until there is a reason to ask again.
+func (w *watcher) wait(ctx context.Context, l *Locker, s Status) {
+	pause := watchMost
+	if s.Held && s.Left >= 0 {
+		pause = min(pause, s.Left+time.Millisecond)
+	}
+	pause = max(pause, watchPoll)
+	if !l.queues.hears(w) {
+		pause = watchPoll
+	}
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-w.wake:
+	case <-t.C:
+	case <-ctx.Done():
+	case <-l.closing:
+	}
+}
+
+func (w *watcher) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// watch subscribes to the announcements of a key's leaders.
+func (w *waitQueues) watch(name *wire.LockKey) *watcher {
+	m := &watcher{channel: wire.LeaderChannel(name), wake: make(chan struct{}, 1)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, other := range w.watchers[m.channel] {
+		m.heard = other.heard
+	}
+	if w.watchers == nil {
+		w.watchers = make(map[string][]*watcher)
+	}
+	w.watchers[m.channel] = append(w.watchers[m.channel], m)
+	for _, e := range w.subscribers {
+		if e != nil {
+			e.Listen(m.channel)
+		}
+	}
+	return m
+}
+
+// unwatch ends a watch, and the subscription with the last one.
+func (w *waitQueues) unwatch(m *watcher) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rest := w.watchers[m.channel][:0:0]
+	for _, other := range w.watchers[m.channel] {
+		if other != m {
+			rest = append(rest, other)
+		}
+	}
+	if w.watchers[m.channel] = rest; len(rest) > 0 {
+		return
+	}
+	delete(w.watchers, m.channel)
+	for _, e := range w.subscribers {
+		if e != nil {
+			e.Ignore(m.channel)
+		}
+	}
+}
+
+// hears reports whether a watcher hears a majority of the nodes.
+func (w *waitQueues) hears(m *watcher) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rules.Hears(m.heard)
+}
+
+// watchersHear tells the watchers of a channel that node i is heard from now on, or no longer.
+// What was announced before that went unheard. Needs w.mu.
+func (w *waitQueues) watchersHear(i int, channel string, yes bool) {
+	for _, m := range w.watchers[channel] {
+		m.heard &^= 1 << i
+		if yes {
+			m.heard |= 1 << i
+		}
+		m.poke()
+	}
+}
+
+// wakeWatchers wakes the watchers of a channel. Needs w.mu.
+func (w *waitQueues) wakeWatchers(channel string) {
+	for _, m := range w.watchers[channel] {
+		m.poke()
+	}
+}
