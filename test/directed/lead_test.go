@@ -24,7 +24,7 @@ func TestALeaderThatResignsLetsOthersWin(t *testing.T) {
 			l := s.Locker(redlock.Options{})
 			all.Go(func() {
 				err := l.Lead(ctx, job, heldLong, func(ctx context.Context, lock *redlock.Lock) error {
-					time.Sleep(600 * time.Millisecond) // all others are back by then
+					defer time.Sleep(600 * time.Millisecond) // all others are back by then
 					mu.Lock()
 					defer mu.Unlock()
 					terms, leaders = append(terms, lock.Fence()), append(leaders, i)
