@@ -9,6 +9,8 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"sync"
@@ -292,30 +294,122 @@ func Example_oncePerInterval() {
 	// Output: report sent
 }
 
-// One leader among several processes, for as long as it lives. The others wait in Run
-// and take over when the leader releases the lock, dies, or cannot renew it.
-func Example_leader() {
+// One leader among several processes: a scheduler that starts what is due. The others wait in Lead, and take over when the
+// leader resigns, dies, or cannot renew the lock. Whatever the leader commands is given the term, and refuses a smaller one.
+func ExampleLocker_Lead() {
 	l, stop := exampleLocker()
 	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 
-	lead := func(ctx context.Context, fence int64) error {
+	schedule := func(ctx context.Context, term int64) error {
 		fmt.Println("leading")
-		return work(ctx, fence)
+		cancel() // the process is asked to stop
+		<-ctx.Done()
+		return nil
 	}
-	campaign := func(ctx context.Context) error {
-		for {
-			err := l.Run(ctx, "leader/billing", 15*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-				return lead(ctx, lock.Fence()) // until ctx ends
-			})
-			if !errors.Is(err, redlock.ErrLost) {
-				return err // lead returned, ctx ended, or the nodes are misconfigured
-			}
-		} // the lock was lost: wait for it again
-	}
-	fmt.Println(campaign(context.Background()))
+	err := l.Lead(ctx, "leader/scheduler", 15*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+		return schedule(ctx, lock.Fence()) // until ctx ends; returning nil before resigns
+	})
+	fmt.Println(errors.Is(err, context.Canceled))
 	// Output:
 	// leading
-	// <nil>
+	// true
+}
+
+// The processes that do not lead learn who does.
+func ExampleLocker_Watch() {
+	l, other, stop := exampleLockers()
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+
+	go l.Lead(ctx, "leader/scheduler", 15*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+		<-ctx.Done()
+		return nil
+	}, redlock.WithLabel("web-1"))
+	for status, err := range other.Watch(ctx, "leader/scheduler") {
+		if err != nil {
+			fmt.Println(err) // too few nodes reply, or ctx is done
+			continue
+		}
+		if status.Held {
+			fmt.Println(status.Holder, "leads")
+			break
+		}
+	}
+	// Output: web-1 leads
+}
+
+// An HTTP handler: 409 while another request has the order, 503 while too few nodes reply. examples/http is a whole one.
+func Example_httpHandler() {
+	l, stop := exampleLocker()
+	defer stop()
+	charge := func(w http.ResponseWriter, r *http.Request) {
+		err := l.Run(r.Context(), "orders/"+r.PathValue("order"), 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			return work(ctx, lock.Fence())
+		}, redlock.WithWait(200*time.Millisecond))
+		switch {
+		case err == nil:
+			w.WriteHeader(http.StatusNoContent)
+		case errors.Is(err, redlock.ErrHeld):
+			http.Error(w, "the order is being processed", http.StatusConflict)
+		case errors.Is(err, redlock.ErrNoQuorum):
+			http.Error(w, "try again", http.StatusServiceUnavailable)
+		default:
+			http.Error(w, "internal error", http.StatusInternalServerError)
+		}
+	}
+	w := httptest.NewRecorder()
+	charge(w, httptest.NewRequest("POST", "/orders/7/charge", nil))
+	fmt.Println(w.Code)
+	// Output: 204
+}
+
+// A queue that may deliver a message twice, also to two workers at once. A message that another worker has is left to it.
+func Example_queueWorker() {
+	l, stop := exampleLocker()
+	defer stop()
+	done := make(map[string]int64) // in a program a table, with the fence
+
+	handle := func(ctx context.Context, message string) (ack bool) {
+		err := l.Run(ctx, "messages/"+message, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			if _, twice := done[message]; twice {
+				return nil
+			}
+			done[message] = lock.Fence()
+			fmt.Println("worked on", message)
+			return nil
+		}, redlock.WithWait(0))
+		return err == nil // otherwise the queue delivers it again
+	}
+	fmt.Println(handle(context.Background(), "m-1"), handle(context.Background(), "m-1"))
+	// Output:
+	// worked on m-1
+	// true true
+}
+
+// gocronLocker is what gocron's WithDistributedLocker takes (its Locker and Lock interfaces).
+type gocronLocker struct{ *redlock.Locker }
+
+type gocronLock struct{ *redlock.Lock }
+
+func (l gocronLocker) Lock(ctx context.Context, job string) (gocronLock, error) {
+	lock, err := l.TryAcquire(ctx, "cron/"+job, 10*time.Second)
+	return gocronLock{lock}, err // an error skips the run: another scheduler has it
+}
+
+func (l gocronLock) Unlock(ctx context.Context) error { return l.Release(ctx) }
+
+// An adapter for gocron, whose schedulers skip a run while another has the job.
+func Example_gocron() {
+	web1, web2, stop := exampleLockers()
+	defer stop()
+	ctx := context.Background()
+	lock, err := gocronLocker{web1}.Lock(ctx, "report")
+	_, skipped := gocronLocker{web2}.Lock(ctx, "report")
+	fmt.Println(err, errors.Is(skipped, redlock.ErrHeld), lock.Unlock(ctx))
+	// Output: <nil> true <nil>
 }
 
 // Several keys at once: one lock after another, in the same order everywhere, so that
