@@ -204,11 +204,6 @@ var mutants = []mutant{
 		test:    "TestAWatcherIsToldOfEachLeader",
 	},
 	{
-		name: "unsent", rule: "a release is sent although Trace.Start panics", profiles: "edges",
-		patches: []patch{{"release.go", "if !started { // Start panicked", "if !started && false {"}},
-		test:    "TestAPanicInATraceLeavesNoLock",
-	},
-	{
 		name: "traced-ctx", rule: "the caller's ctx alone ends a call, not the tracer's", profiles: "edges",
 		patches: []patch{{"trace.go", "c.ctx = tracedCtx{ctx, traced}", "c.ctx = traced"}},
 		test:    "TestATracerNeitherEndsNorProlongsACall",

@@ -159,9 +159,6 @@ func TestAPanicInATraceLeavesNoLock(t *testing.T) {
 						t.Errorf("%s in %s: node %d still has the lock", at, method, i)
 					}
 				}
-				if v, _ := s.Node(0).Get(job); method == "Release" && v != "" {
-					t.Errorf("%s in %s: the lock is still held", at, method)
-				}
 				s.Is("Release", k.Release(s.Ctx), nil)
 				s.Clean(l)
 			})
