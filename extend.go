@@ -112,9 +112,11 @@ func (k *Lock) beginExtend(ctx context.Context, leave time.Time, then func(error
 	b := k.l.newQuorumCall(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, ttl, k.fence), now, func(t tally) bool { return t.extension() != extendPending })
 	b.q.Patience = k.l.patience(k.ttl)
 	b.inherit(&k.left)
-	raised := k.raisedRegisters(now)
-	for i := range b.calls {
-		b.calls[i].RegisterRaised = raised.Has(i)
+	if leave.IsZero() {
+		raised := k.raisedRegisters(now)
+		for i := range b.calls {
+			b.calls[i].RegisterRaised = raised.Has(i)
+		}
 	}
 	x = &extending{b: b, leave: !leave.IsZero(), done: make(chan struct{})}
 	b.then = func() { k.extended(context.Background(), x, then) }
@@ -129,36 +131,6 @@ func (k *Lock) beginExtend(ctx context.Context, leave time.Time, then func(error
 	k.mu.Unlock()
 	b.send(prev, restoring)
 	return x, true, nil
-}
-
-// raiseAgain is how often the extensions of a lock raise its registers, which gives them a ttl
-// as well. Where no node lost the value, the others leave the registers alone, which costs a
-// node half as much. Doubled, a register might expire 24 hours after an extension.
-const raiseAgain = 30 * time.Minute
-
-// raisedRegisters returns the nodes whose register an extension that begins now need not
-// raise. Needs k.mu.
-func (k *Lock) raisedRegisters(now instant) lane.Nodes {
-	if k.registersAt == (instant{}) || now.since(k.registersAt) >= raiseAgain {
-		k.registers, k.registersAt = 0, now
-	}
-	return k.registers
-}
-
-// noteRegisters records what a finished extension says of the registers. One that ends late
-// may be noted after the next: it does not make up for what that one has found. Needs k.mu.
-func (k *Lock) noteRegisters(b *quorumCall) {
-	if b.op != OpExtend {
-		return
-	}
-	raised, doubt := b.confirmed()
-	if doubt != 0 && b.start.at.After(k.registersDoubted) {
-		k.registersDoubted = b.start.at
-	}
-	if !b.start.at.Before(k.registersDoubted) && !b.start.at.Before(k.registersAt.at) {
-		k.registers |= raised
-	}
-	k.registers &^= doubt
 }
 
 // extended applies the result of a decided extension to the lock, reports it, and calls

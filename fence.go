@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -149,3 +150,33 @@ func raised(t tally) verdict {
 }
 
 func raiseDecided(t tally) bool { return raised(t) != pending }
+
+// raiseAgain is how often the extensions of a lock raise its registers, which gives them a ttl
+// as well. Where no node lost the value, the others leave the registers alone, which costs a
+// node half as much. Doubled, a register might expire 24 hours after an extension.
+const raiseAgain = 30 * time.Minute
+
+// raisedRegisters returns the nodes whose register an extension that begins now need not
+// raise. Needs k.mu.
+func (k *Lock) raisedRegisters(now instant) lane.Nodes {
+	if k.registersAt == (instant{}) || now.since(k.registersAt) >= raiseAgain {
+		k.registers, k.registersAt = 0, now
+	}
+	return k.registers
+}
+
+// noteRegisters records what a finished extension says of the registers. One that ends late
+// may be noted after the next: it does not make up for what that one has found. Needs k.mu.
+func (k *Lock) noteRegisters(b *quorumCall) {
+	if b.op != OpExtend {
+		return
+	}
+	raised, doubt := b.confirmed()
+	if doubt != 0 && b.start.at.After(k.registersDoubted) {
+		k.registersDoubted = b.start.at
+	}
+	if !b.start.at.Before(k.registersDoubted) && !b.start.at.Before(k.registersAt.at) {
+		k.registers |= raised
+	}
+	k.registers &^= doubt
+}
