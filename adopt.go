@@ -31,15 +31,18 @@ import (
 // if no reply came. Only a node that lost the fence register meanwhile keeps the key for
 // the adopter's ttl. The previous holder should not release a lock that it hands over: if
 // it does so during an adoption by another Locker that then fails, its value is put back
-// for the rest of its ttl, and nobody removes it.
-func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration) (k *Lock, err error) {
+// for the rest of its ttl, and nobody removes it. WithWait is refused.
+func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration, opts ...AcquireOption) (k *Lock, err error) {
 	if err := l.admit(ctx, OpAdopt, key); err != nil {
 		return nil, err
 	}
 	if value == "" || len(value) > wire.MaxKeyBytes {
 		return nil, fmt.Errorf("redlock: adopt %q: the value has %d bytes: pass the holder's, see Lock.Value", wire.Clip(key), len(value))
 	}
-	e, err := l.newAcquireCall(OpAdopt, key, ttl, nil)
+	e, err := l.newAcquireCall(OpAdopt, key, ttl, opts)
+	if err == nil {
+		err = e.refuseWait("Adopt")
+	}
 	if err != nil {
 		return nil, err
 	}

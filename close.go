@@ -2,6 +2,9 @@ package redlock
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"iter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,10 +26,20 @@ func (l *Locker) closeWait() time.Duration {
 	return 2 * maxNodeTimeout
 }
 
+// maxCloseErrors bounds the locks whose errors Close joins: if no node replies, it is every
+// lock. Halved, the error names fewer.
+const maxCloseErrors = 10
+
 // Close ends waiting calls and KeepAlive contexts with ErrClosed, releases the locks that
 // are still held, waits for these releases and for owed clean-ups, and closes the clients
 // that Open made, but not those that were given to New. It takes at most two node timeouts
-// (two seconds by default) and returns the first error of closing a client.
+// (two seconds by default).
+//
+// Close returns nil if each of these locks was released and each client closed. Otherwise it
+// joins the errors: for each lock that was not released a *QuorumError, as Lock.Release
+// returns it (ErrNoQuorum, with the time at which its keys expire, or ErrLost), for at most ten
+// of them, and the first client's own error, with the name of the node. The Locker is closed
+// all the same.
 //
 // From then on all methods of the Locker, a second Close included, return ErrClosed,
 // whatever else is wrong with the call. So does Lock.Extend, and it is the cause of
@@ -64,23 +77,28 @@ func (l *Locker) Close() (err error) {
 	l.registers.Close()
 	l.awaitIdle(limit)
 	// Deferred, since the caller's Trace may panic on a release.
-	var released []*quorumCall
-	defer func() { err = l.shutDown(released, limit) }()
+	released := make([]*quorumCall, len(held))
+	defer func() { err = l.shutDown(held, released, limit) }()
 	lane.Each(0, len(held), func(i int) {
-		if b := held[i].beginRelease(context.Background(), ErrClosed); b != nil {
-			released = append(released, b)
-		}
+		released[i] = held[i].beginRelease(context.Background(), ErrClosed)
 	})
 	return nil
 }
 
 // shutDown waits for the releases, within the limit, and stops queues, lanes and clients.
-func (l *Locker) shutDown(released []*quorumCall, limit *time.Timer) error {
-	for _, b := range released {
+func (l *Locker) shutDown(held []*Lock, released []*quorumCall, limit *time.Timer) error {
+	var errs []error
+	for i, b := range released {
+		if b == nil {
+			continue // it had ended before
+		}
 		select {
 		case <-b.done:
 		case <-limit.C:
 			limit.Reset(0)
+		}
+		if err := held[i].released(b); err != nil && len(errs) < maxCloseErrors {
+			errs = append(errs, err)
 		}
 	}
 	l.awaitIdle(limit)
@@ -96,10 +114,29 @@ func (l *Locker) shutDown(released []*quorumCall, limit *time.Timer) error {
 	case <-limit.C:
 	}
 	var clients errgroup.Group // Close waits for the connections of its pool
-	for _, c := range l.owned {
-		clients.Go(c.Close)
+	for i, c := range l.owned {
+		clients.Go(func() error {
+			if err := c.Close(); err != nil {
+				return fmt.Errorf("redlock: close the client of %s: %w", l.lanes[i].Name, err)
+			}
+			return nil
+		})
 	}
-	return clients.Wait()
+	return errors.Join(append(errs, clients.Wait())...)
+}
+
+// Held returns the locks that this Locker holds, oldest first, for example to log them before
+// Close or to show them. They are those that were held when the iteration began and are still
+// valid when they are yielded. The loop may call the Locker and its Locks.
+func (l *Locker) Held() iter.Seq[*Lock] {
+	l.made()
+	return func(yield func(*Lock) bool) {
+		for _, k := range l.allHeld() {
+			if k.Valid() && !yield(k) {
+				return
+			}
+		}
+	}
 }
 
 // allHeld returns the locks on the list.

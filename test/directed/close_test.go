@@ -104,7 +104,9 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			var err error
 			d := took(func() { err = l.Close() })
-			harness.CheckIs(t, "Close", err)
+			if !tc.hung || !errors.Is(err, redlock.ErrNoQuorum) { // of a lock that is still held
+				harness.CheckIs(t, "Close", err)
+			}
 			if tc.hung && d > 400*time.Millisecond {
 				t.Errorf("time of Close with all nodes hung: got %v, want at most two node timeouts of 200 ms", d)
 			}
@@ -144,7 +146,7 @@ func TestCloseWithAllNodesHungTakesTwoNodeTimeouts(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 			hangAll(c, true)
-			if d := took(func() { harness.CheckIs(t, "Close", l.Close()) }); d > most {
+			if d := took(func() { harness.CheckIs(t, "Close", l.Close(), redlock.ErrNoQuorum) }); d > most {
 				t.Errorf("time of Close with all nodes hung and node timeout %v: got %v, want at most %v", timeout, d, most)
 			}
 			hangAll(c, false)
