@@ -174,14 +174,15 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opt
 	ctx, traced := l.traceCall(ctx, "Acquire", key, ttl, nil)
 	err = ErrPanicked                           // until it returns
 	defer func() { traced.end(lock, e, err) }() // after leaving the queue, so that nobody waits for it
-	switch {
-	case e.limited && e.wait == 0:
+	if e.triesOnce() {
 		return l.tryAcquire(ctx, e)
-	case e.limited:
-		limited, stop := context.WithTimeoutCause(ctx, e.wait, errWaited)
-		defer stop()
-		ctx = limited
 	}
+	ctx, stop := e.limit(ctx)
+	defer stop()
+	return l.acquire(ctx, e)
+}
+
+func (l *Locker) acquire(ctx context.Context, e *acquireCall) (*Lock, error) {
 	if !l.begin() {
 		return nil, l.ended(ctx, e)
 	}
@@ -268,28 +269,35 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 		return nil, l.ended(ctx, e)
 	}
 	defer l.end()
+	b, proposal, err := l.prepare(e)
+	if err != nil {
+		return nil, err
+	}
+	// On each node after the clean-up of the attempt before, whose key would otherwise
+	// be in the way.
+	b.send(l.lastCleanup(e.name), l.queues.dequeueOf(e))
+	return l.claim(ctx, e, b, proposal, func() wire.Question { return wire.RollbackQuestion(e.name, b.q.Value, e.ttl) })
+}
+
+// prepare returns the next attempt of a call, to be sent, and the token that it proposes.
+func (l *Locker) prepare(e *acquireCall) (b *quorumCall, proposal int64, err error) {
 	e.attempt++
 	// A new value for every attempt: a late rollback cannot remove the key of the next
 	// one.
 	value := e.label + ":" + l.rand.uuid()
 	start := l.now() // before anything is sent, so that the nodes' ttls begin later
 	e.seen = max(e.seen, l.registerAhead(e.name))
-	proposal := propose(start, e.seen)
-	if proposal == 0 {
+	if proposal = propose(start, e.seen); proposal == 0 {
 		e.permanent = true
-		return nil, &QuorumError{Round: Round{Op: e.op, Key: e.name.Key, Start: start.at}, Err: ErrNoQuorum, hint: tokensUsedUp}
+		return nil, 0, &QuorumError{Round: Round{Op: e.op, Key: e.name.Key, Start: start.at}, Err: ErrNoQuorum, hint: tokensUsedUp}
 	}
 	q, decided := wire.AcquireQuestion(l.guard, e.name, value, e.ttl, proposal), acquireDecided
 	if l.opt.Fair {
 		q, decided = l.askTurn(e, value, proposal), turnDecided
 	}
-	b := l.newQuorumCall(OpAcquire, e.name, q, start, decided)
-	undo := func() wire.Question { return wire.RollbackQuestion(e.name, value, e.ttl) }
-	// On each node after the clean-up of the attempt before, whose key would otherwise
-	// be in the way.
+	b = l.newQuorumCall(OpAcquire, e.name, q, start, decided)
 	e.call = b
-	b.send(l.lastCleanup(e.name), l.queues.dequeueOf(e))
-	return l.claim(ctx, e, b, proposal, undo)
+	return b, proposal, nil
 }
 
 func acquireDecided(t tally) bool { return t.acquisition() != acquirePending }
@@ -318,7 +326,17 @@ func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorumCall, propo
 			l.undo(e.tail, undo())
 		}
 	}()
-	token := proposal
+	token, err := l.decide(ctx, e, b, proposal)
+	if err != nil {
+		return nil, err
+	}
+	return l.keep(ctx, e, b, token)
+}
+
+// decide waits for a quorum call that was sent and, if a majority of the nodes stores its
+// value, agrees on a token.
+func (l *Locker) decide(ctx context.Context, e *acquireCall, b *quorumCall, proposal int64) (token int64, err error) {
+	token = proposal
 	if err = l.await(ctx, e, b); err == nil {
 		t, hard, score := b.result()
 		e.seen = max(e.seen, score, proposal)
@@ -337,9 +355,11 @@ func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorumCall, propo
 	if duplicates := l.servers.Duplicates(); duplicates != nil {
 		err = duplicates // whatever the votes: no later attempt can succeed
 	}
-	if err != nil {
-		return nil, err
-	}
+	return token, err
+}
+
+// keep returns the lock that a quorum call has acquired, if its validity has not ended.
+func (l *Locker) keep(ctx context.Context, e *acquireCall, b *quorumCall, token int64) (k *Lock, err error) {
 	// Last of all, so that nothing after it uses up the validity.
 	valid := validity(e.ttl, l.opt.Drift)
 	if now := l.now(); now.since(b.start) >= valid {

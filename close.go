@@ -97,7 +97,7 @@ func (l *Locker) shutDown(held []*Lock, released []*quorumCall, limit *time.Time
 		case <-limit.C:
 			limit.Reset(0)
 		}
-		if err := held[i].released(b); err != nil && len(errs) < maxCloseErrors {
+		if err := held[i].released(b); err != nil && held[i].wasReleasedInTime() && len(errs) < maxCloseErrors {
 			errs = append(errs, err)
 		}
 	}
@@ -123,6 +123,13 @@ func (l *Locker) shutDown(held []*Lock, released []*quorumCall, limit *time.Time
 		})
 	}
 	return errors.Join(append(errs, clients.Wait())...)
+}
+
+// wasReleasedInTime reports whether the lock was held when its release began.
+func (k *Lock) wasReleasedInTime() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.releasedInTime
 }
 
 // Held returns the locks that this Locker holds, oldest first, for example to log them before

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -56,6 +57,17 @@ func (o *acquireOptions) refuseWait(call string) error {
 		return nil
 	}
 	return fmt.Errorf("redlock: WithWait(%v) is for Acquire and Run: %s does not wait", o.wait, call)
+}
+
+// triesOnce reports whether the call does not wait at all.
+func (o *acquireOptions) triesOnce() bool { return o.limited && o.wait == 0 }
+
+// limit returns ctx with the limit of WithWait, if there is one.
+func (o *acquireOptions) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !o.limited || o.wait == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, o.wait, errWaited)
 }
 
 // errWaited is the cause with which the limit of WithWait ends a wait. Callers never see it.

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -155,6 +156,32 @@ func (w *waitQueues) join(e *acquireCall) error {
 	r.last = m
 	r.n++
 	return nil
+}
+
+// joinAfter is join for a caller whose attempt was refused outside of the queue. If it is
+// alone there, it plans its next try by that.
+func (w *waitQueues) joinAfter(ctx context.Context, e *acquireCall, refused error) error {
+	if err := w.join(e); err != nil || refused == nil {
+		return err
+	}
+	w.mu.Lock()
+	alone := e.waiter.queue.first == &e.waiter
+	if alone {
+		e.waiter.queue.plan.Handed()
+	}
+	w.mu.Unlock()
+	if alone {
+		w.tried(ctx, e, nil, refused)
+	}
+	return nil
+}
+
+// waiting reports whether callers wait for the key.
+func (w *waitQueues) waiting(name *wire.LockKey) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.queues[name.Full]
+	return r != nil && r.first != nil
 }
 
 // leaveQueue takes a caller out of its local queue, wherever it stands. Acquire defers it, so

@@ -157,13 +157,21 @@ func (l *Locker) Run(ctx context.Context, key string, ttl time.Duration, fn func
 	defer stop()
 	defer lock.Release(ctx) // if fn panics; does nothing after the one below
 	err = fn(held, lock)
-	kept := lock.kept()
-	released := lock.Release(ctx)
-	switch {
-	case !kept:
-		return errors.Join(err, lock.lossError())
-	case errors.Is(released, ErrLost):
-		return errors.Join(err, released)
+	if lost := lock.finish(ctx); lost != nil {
+		return errors.Join(err, lost)
 	}
 	return err
+}
+
+// finish releases a lock of Run, and returns an error if it was not held to the end.
+func (k *Lock) finish(ctx context.Context) error {
+	kept := k.kept()
+	released := k.Release(ctx)
+	switch {
+	case !kept:
+		return k.lossError()
+	case errors.Is(released, ErrLost):
+		return released
+	}
+	return nil
 }

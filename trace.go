@@ -15,8 +15,9 @@ import (
 // Start, Round and End follow the calls of the API: TryAcquire, Acquire, Run, Adopt and
 // Inspect of the Locker, Extend, Release and LeaveUntil of its locks. Calls that send nothing because
 // their arguments are invalid or their result is known are not traced. Run makes the calls
-// Acquire and Release of its own, below the context of its Start. Event reports what no
-// single caller waits for.
+// Acquire and Release of its own, below the context of its Start. AcquireAll, RunAll and
+// AcquireSlot are seen by their rounds, and the releases of their locks. Event reports what
+// no single caller waits for.
 //
 // The functions are called from many goroutines, must not block, and must not call the
 // Locker or its Locks, except for methods of a Lock that only report: Key, Value, Fence,

@@ -22,7 +22,7 @@ func TestHeldYieldsTheLocksThatAreHeld(t *testing.T) {
 		}
 		var locks []*redlock.Lock
 		for i := range 5 {
-			locks = append(locks, harness.Try(t, l, fmt.Sprint("key-", i), time.Duration(i+1)*time.Second))
+			locks = append(locks, harness.Try(s, l, fmt.Sprint("key-", i), time.Duration(i+1)*time.Second))
 		}
 		s.Is("Release", locks[1].Release(s.Ctx), nil)
 		s.Is("LeaveUntil", locks[3].LeaveUntil(s.Ctx, locks[3].Until()), nil)
@@ -86,7 +86,7 @@ func TestAdoptTakesALabel(t *testing.T) {
 func TestCloseSaysWhichLocksItCouldNotRelease(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{NodeTimeout: 200 * time.Millisecond})
-		free, taken := harness.Try(t, l, "free", 10*time.Second), harness.Try(t, l, "taken", 10*time.Second)
+		free, taken := harness.Try(s, l, "free", 10*time.Second), harness.Try(s, l, "taken", 10*time.Second)
 		s.Take(l, 10*time.Second)
 		for i := range 3 {
 			s.Node(i).Set("taken", otherValue, time.Minute)

@@ -1,0 +1,328 @@
+package redlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+)
+
+// Several locks at once. All keys are asked for in one round. If one is refused, what the
+// others were granted is released, and the caller waits for that one key, holding none.
+
+// maxKeys bounds the keys of AcquireAll: they travel in one batch to each node, and every
+// caller behind it waits for all of it. Halved, more callers have to choose a coarser key.
+const maxKeys = 64
+
+// Locks are the locks that AcquireAll acquired, in the order of its keys.
+type Locks []*Lock
+
+// AcquireAll acquires the locks of all keys, or of none, for ttl, and waits for them until ctx
+// is done or, with WithWait, at most for the given time. Each lock has a fence of its own. A
+// key that is given twice is one lock; more than 64 keys are refused.
+//
+// All nodes are asked for all keys at once, which takes one round trip if they are free. If
+// one of them is refused, the others are released, and the caller waits for that one as
+// Acquire does, in its place in the queue. It then asks for all of them again. Since a caller that waits holds
+// none of its locks, callers cannot wait for each other in a circle, in whatever order they name the
+// keys, or nest calls of Acquire within.
+//
+// A caller is never passed over at the key that it waits for, but others may have taken
+// another of its keys meanwhile, so that it has to wait again: a caller for many contended
+// keys waits longer than one for few, and no bound is promised.
+//
+// The errors are those of Acquire, for the key that was refused. If a callback panics, or ctx
+// or Close ends the call, everything is undone.
+func (l *Locker) AcquireAll(ctx context.Context, keys []string, ttl time.Duration, opts ...AcquireOption) (Locks, error) {
+	if err := l.admit(ctx, OpAcquire, fmt.Sprint(len(keys), " keys")); err != nil {
+		return nil, err
+	}
+	all, order, err := l.newAcquireAll(ctx, keys, ttl, opts)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := all[0].limit(ctx)
+	defer stop()
+	if !l.begin() {
+		return nil, l.ended(ctx, all[0])
+	}
+	defer l.end()
+	won := false
+	defer func() {
+		if !won {
+			lane.Each(0, len(all), func(i int) { l.expireRegisters(all[i]) })
+		}
+	}()
+	a := &acquireAll{l: l, calls: all}
+	if err := a.acquire(ctx); err != nil {
+		return nil, err
+	}
+	won = true
+	locks := make(Locks, len(order))
+	for i, at := range order {
+		locks[i] = a.locks[at]
+	}
+	return locks, nil
+}
+
+// newAcquireAll returns one call for each key, in the order of the keys' full names, which is
+// that of all callers, so that of two that meet on a node one gets all that both want. order
+// has the index of each key's call, in the order in which the caller named them.
+func (l *Locker) newAcquireAll(ctx context.Context, keys []string, ttl time.Duration, opts []AcquireOption) (all []*acquireCall, order []int, err error) {
+	if len(keys) == 0 || len(keys) > maxKeys {
+		return nil, nil, fmt.Errorf("redlock: %d keys: pass at least one and at most %d", len(keys), maxKeys)
+	}
+	named := make(map[string]*acquireCall)
+	var first []*acquireCall
+	for _, key := range keys {
+		e, err := l.newAcquire(ctx, key, ttl, opts)
+		if err != nil {
+			return nil, nil, err
+		}
+		if named[e.name.Full] == nil {
+			named[e.name.Full] = e
+			first = append(first, e)
+		}
+	}
+	all = slices.SortedFunc(slices.Values(first), func(a, b *acquireCall) int { return cmp.Compare(a.name.Full, b.name.Full) })
+	for _, e := range first {
+		order = append(order, slices.Index(all, e))
+	}
+	return all, order, nil
+}
+
+// An acquireAll is one call of AcquireAll.
+type acquireAll struct {
+	l     *Locker
+	calls []*acquireCall
+	locks []*Lock // of the calls; nil until all are acquired
+}
+
+// acquire tries, and waits for the key that was refused, until it has all locks or an error.
+func (a *acquireAll) acquire(ctx context.Context) error {
+	// Those that wait already are not overtaken.
+	i := slices.IndexFunc(a.calls, func(e *acquireCall) bool { return !e.triesOnce() && a.l.queues.waiting(e.name) })
+	at, err := (*acquireCall)(nil), error(nil)
+	if i >= 0 {
+		at = a.calls[i]
+	} else {
+		at, err = a.attempt(ctx, nil, nil, 0)
+	}
+	for at != nil && !a.failed(ctx, at, err) {
+		at, err = a.waitAt(ctx, at, err)
+	}
+	if _, verdict := err.(*QuorumError); verdict && !at.triesOnce() && (ctx.Err() != nil || a.l.isClosed()) {
+		return a.l.ended(ctx, at) // even if that came after the verdict
+	}
+	return err
+}
+
+// failed reports whether an attempt that was refused at a key ends the call.
+func (a *acquireAll) failed(ctx context.Context, at *acquireCall, err error) bool {
+	var q *QuorumError
+	return err != nil && (at.triesOnce() || at.permanent || ctx.Err() != nil || a.l.isClosed() || !errors.As(err, &q))
+}
+
+// waitAt waits in the queue of one key, and tries to acquire all when its turn comes. It
+// returns the key that was refused then and the error, or nil.
+func (a *acquireAll) waitAt(ctx context.Context, e *acquireCall, refused error) (at *acquireCall, err error) {
+	l := a.l
+	if err := l.queues.joinAfter(ctx, e, refused); err != nil {
+		return e, err
+	}
+	defer func() {
+		l.leaveQueue(e, a.locks != nil)
+		e.waiter = waiter{} // it may come back
+	}()
+	for {
+		if err := l.wait(ctx, e); err != nil {
+			return e, err
+		}
+		b, proposal := l.queues.claimed(e, false)
+		at, err := a.attempt(ctx, e, b, proposal)
+		switch {
+		case err == nil:
+			l.queues.tried(ctx, e, a.locks[slices.Index(a.calls, e)], nil)
+			return nil, nil
+		case at != e: // the next caller here tries
+			return at, err
+		}
+		l.queues.tried(ctx, e, nil, err)
+		if a.failed(ctx, e, err) {
+			return e, err
+		}
+	}
+}
+
+// attempt asks for all keys in one round. handed, if not nil, is an attempt for the key of one
+// call that a release in this Locker has sent. If a key is refused, attempt returns its call
+// and the error, and everything is undone.
+func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quorumCall, proposal int64) (refused *acquireCall, err error) {
+	l, n := a.l, len(a.calls)
+	asked, proposals := make([]*quorumCall, n), make([]int64, n)
+	locks := make([]*Lock, 0, n)
+	sent := false
+	if handed != nil {
+		at.attempt++
+		at.call, at.tail = handed, handed
+		i := slices.Index(a.calls, at)
+		asked[i], proposals[i] = handed, proposal
+	}
+	defer func() {
+		if a.locks == nil {
+			lane.Each(0, n, func(i int) {
+				if b := asked[i]; b != nil && (sent || b == handed) {
+					a.undo(a.calls[i], b)
+				}
+			})
+			lane.Each(0, len(locks), func(i int) { locks[i].beginRelease(context.Background(), ErrClosed) })
+		}
+	}()
+	for i, e := range a.calls {
+		if asked[i] != nil {
+			continue
+		}
+		if err := l.usable(ctx, e); err != nil {
+			return e, err
+		}
+		if asked[i], proposals[i], err = l.prepare(e); err != nil {
+			return e, err
+		}
+		e.tail = asked[i]
+	}
+	sent = true
+	a.send(asked, handed)
+	tokens := make([]int64, n)
+	for i, e := range a.calls {
+		if tokens[i], err = l.decide(ctx, e, asked[i], proposals[i]); err != nil {
+			return e, err
+		}
+	}
+	for i, e := range a.calls {
+		k, err := l.keep(ctx, e, asked[i], tokens[i])
+		if err != nil {
+			return e, err
+		}
+		locks = append(locks, k)
+		asked[i] = nil // it is the lock's from now on
+	}
+	a.locks = locks
+	return nil, nil
+}
+
+// send sends the attempts, all that go to one node in one batch. On each node they follow the
+// clean-ups of the attempts before.
+func (a *acquireAll) send(asked []*quorumCall, handed *quorumCall) {
+	before := make([][]*quorumCall, len(asked))
+	for n, e := range a.calls {
+		before[n] = []*quorumCall{a.l.lastCleanup(e.name), a.l.queues.dequeueOf(e)}
+	}
+	lane.Each(0, len(a.l.lanes), func(i int) {
+		var calls []*lane.Call
+		var prior [][]*quorumCall
+		for n, b := range asked {
+			if b != handed {
+				calls, prior = append(calls, &b.calls[i]), append(prior, before[n])
+			}
+		}
+		a.l.lanes[i].AskAll(calls, func(n int) (after []*lane.Call) {
+			for _, p := range prior[n] {
+				after = append(after, p.LastCall(i))
+			}
+			return after
+		})
+	})
+}
+
+// undo takes back what an attempt may have stored. Where it may have had a
+// majority, others were refused because of it, so that they have to be told.
+func (a *acquireAll) undo(e *acquireCall, b *quorumCall) {
+	b.abandon()
+	e.before = e.raised
+	e.raised |= b.mayHaveExecuted()
+	q := wire.RollbackQuestion(e.name, b.q.Value, e.ttl)
+	if t, _, _ := b.result(); !t.refused() {
+		q = wire.ReleaseQuestion(e.name, b.q.Value, e.ttl, wire.NotifyCount, "")
+	}
+	a.l.undo(e.tail, q)
+}
+
+// RunAll is Run for the locks of several keys, which AcquireAll acquires: fn's context ends
+// when any of them is lost, and RunAll returns nil only if fn returned nil and all were held
+// until then.
+func (l *Locker) RunAll(ctx context.Context, keys []string, ttl time.Duration, fn func(ctx context.Context, locks Locks) error, opts ...AcquireOption) error {
+	if fn == nil {
+		panic("redlock: RunAll with a nil fn")
+	}
+	locks, err := l.AcquireAll(ctx, keys, ttl, opts...)
+	if err != nil {
+		return err
+	}
+	held, stop := locks.KeepAlive(ctx)
+	defer stop()
+	defer locks.Release(ctx) // if fn panics; does nothing after the one below
+	err = fn(held, locks)
+	kept := make([]bool, len(locks))
+	for i, k := range locks {
+		kept[i] = k.kept() // before any is released
+	}
+	locks.beginRelease()
+	for i, k := range locks {
+		switch released := k.Release(ctx); {
+		case !kept[i]:
+			err = errors.Join(err, k.lossError())
+		case errors.Is(released, ErrLost):
+			err = errors.Join(err, released)
+		}
+	}
+	return err
+}
+
+// Until returns the earliest Until of the locks.
+func (ks Locks) Until() time.Time {
+	var first time.Time
+	for i, k := range ks {
+		if t := k.Until(); i == 0 || t.Before(first) {
+			first = t
+		}
+	}
+	return first
+}
+
+// Valid reports whether all locks are valid.
+func (ks Locks) Valid() bool {
+	return !slices.ContainsFunc(ks, func(k *Lock) bool { return !k.Valid() })
+}
+
+// KeepAlive keeps all locks alive. The context ends when any of them is lost or released.
+func (ks Locks) KeepAlive(ctx context.Context) (held context.Context, stop context.CancelFunc) {
+	stops := make([]context.CancelFunc, len(ks))
+	for i, k := range ks {
+		ctx, stops[i] = k.KeepAlive(ctx)
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// Release releases all locks at once, whatever becomes of each, and joins the errors.
+func (ks Locks) Release(ctx context.Context) error {
+	ks.beginRelease()
+	var errs []error
+	for _, k := range ks {
+		errs = append(errs, k.Release(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// beginRelease sends all releases before any is waited for.
+func (ks Locks) beginRelease() {
+	lane.Each(0, len(ks), func(i int) { ks[i].acquired().beginRelease(context.Background(), nil) })
+}

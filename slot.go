@@ -1,0 +1,179 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+)
+
+// Bounded concurrency: k locks, of which a caller needs any one.
+
+// maxSlots bounds the slots of a key: a caller that finds none free asks for all of them in
+// one batch to each node, and waits for each. Halved, fewer may work at once.
+const maxSlots = 64
+
+// AcquireSlot acquires one of the k slots of a key for ttl: at most k callers hold one at a
+// time, of all Lockers that use the key with the same k. It waits until ctx is done or, with
+// WithWait, at most for the given time.
+//
+// Slot i is the lock of the key with "#i" appended, from "#0" on, so each slot has fences of
+// its own, and Inspect shows its holder. AcquireSlot tries a random one, which takes one round trip. If it
+// is held, it asks which others are free, in one batch to each node, and tries these. If none
+// is, it waits for all of them at once, each as Acquire does, and gives up the others when it
+// has one: while callers of a Locker wait, together they cost the nodes k times what
+// waiting for one lock costs.
+//
+// k is from 1 to 64. The errors are those of Acquire, for one of the slots; ErrNested
+// comes only if ctx is that of all slots.
+func (l *Locker) AcquireSlot(ctx context.Context, key string, k int, ttl time.Duration, opts ...AcquireOption) (lock *Lock, slot int, err error) {
+	if err := l.admit(ctx, OpAcquire, key); err != nil {
+		return nil, 0, err
+	}
+	if k < 1 || k > maxSlots {
+		return nil, 0, fmt.Errorf("redlock: %d slots of %q: want 1 to %d", k, wire.Clip(key), maxSlots)
+	}
+	s := &slots{l: l}
+	for i := range k {
+		e, err := l.newAcquire(ctx, fmt.Sprint(key, "#", i), ttl, opts)
+		switch {
+		case errors.Is(err, ErrNested):
+			s.err = err
+		case err != nil:
+			return nil, 0, err
+		default:
+			s.calls, s.numbers = append(s.calls, e), append(s.numbers, i)
+		}
+	}
+	if len(s.calls) == 0 {
+		return nil, 0, s.err
+	}
+	ctx, stop := s.calls[0].limit(ctx)
+	defer stop()
+	lock, at := s.acquire(ctx)
+	if lock == nil {
+		return nil, 0, s.err
+	}
+	return lock, s.numbers[at], nil
+}
+
+// slots is one call of AcquireSlot.
+type slots struct {
+	l       *Locker
+	calls   []*acquireCall // of the slots that are not held by this call chain
+	numbers []int          // of these
+	err     error          // why the last try failed
+}
+
+// acquire returns the lock, and the index of its slot, or leaves the error in s.err.
+func (s *slots) acquire(ctx context.Context) (lock *Lock, at int) {
+	order := make([]int, len(s.calls))
+	for i := range order {
+		j := min(int(s.l.rand.float()*float64(i+1)), i)
+		order[i], order[j] = order[j], i
+	}
+	if lock = s.try(ctx, order[0]); lock != nil || !errors.Is(s.err, ErrHeld) || ctx.Err() != nil {
+		return lock, order[0]
+	}
+	free, err := s.free(ctx)
+	if err != nil {
+		s.err = err
+		return nil, 0
+	}
+	for _, at := range order[1:] {
+		if free[at] {
+			if lock = s.try(ctx, at); lock != nil || ctx.Err() != nil {
+				return lock, at
+			}
+		}
+	}
+	if s.calls[0].triesOnce() {
+		return nil, 0
+	}
+	return s.wait(ctx)
+}
+
+func (s *slots) try(ctx context.Context, at int) (lock *Lock) {
+	lock, s.err = s.l.tryAcquire(ctx, s.calls[at])
+	return lock
+}
+
+// free asks the nodes, in one batch to each, which slots are free on a majority of them.
+func (s *slots) free(ctx context.Context) (free []bool, err error) {
+	l := s.l
+	if !l.begin() {
+		return nil, l.ended(ctx, s.calls[0])
+	}
+	defer l.end()
+	asked := make([]*quorumCall, len(s.calls))
+	for i, e := range s.calls {
+		asked[i] = l.newQuorumCall(OpLook, e.name, wire.LookQuestion(e.name), l.now(), lookDecided)
+		asked[i].q.Patience = l.patience(e.ttl)
+	}
+	lane.Each(0, len(l.lanes), func(i int) {
+		calls := make([]*lane.Call, len(asked))
+		for n, b := range asked {
+			calls[n] = &b.calls[i]
+		}
+		l.lanes[i].AskAll(calls, func(int) []*lane.Call { return nil })
+	})
+	free = make([]bool, len(asked))
+	for i, b := range asked {
+		if err := l.await(ctx, s.calls[i], b); err != nil {
+			return nil, err
+		}
+		t, _, _ := b.result()
+		free[i] = t.yes >= t.need()
+		l.observe(ctx, b, s.calls[i])
+	}
+	return free, nil
+}
+
+// wait waits for every slot at once, and gives up the others when it has one.
+func (s *slots) wait(ctx context.Context) (lock *Lock, at int) {
+	type result struct {
+		at       int
+		lock     *Lock
+		err      error
+		panicked any
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan result, len(s.calls))
+	for i, e := range s.calls {
+		go func() {
+			r := result{at: i, err: errors.New("redlock: a callback ended its goroutine")}
+			defer func() {
+				r.panicked = recover()
+				results <- r
+			}()
+			r.lock, r.err = s.l.acquire(ctx, e)
+		}()
+	}
+	var panicked any
+	for i := range s.calls {
+		switch r := <-results; {
+		case r.panicked != nil:
+			panicked = r.panicked
+			cancel()
+		case r.lock == nil && (i == 0 || s.err == nil):
+			s.err = r.err
+		case r.lock == nil:
+		case lock == nil && panicked == nil:
+			lock, at = r.lock, r.at
+			cancel()
+		default: // it came while the others were being given up
+			r.lock.beginRelease(context.Background(), nil)
+		}
+	}
+	if panicked != nil {
+		if lock != nil {
+			lock.beginRelease(context.Background(), nil)
+		}
+		panic(panicked) // on the caller's goroutine
+	}
+	return lock, at
+}
