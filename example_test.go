@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -412,33 +411,45 @@ func Example_gocron() {
 	// Output: <nil> true <nil>
 }
 
-// Several keys at once: one lock after another, in the same order everywhere, so that
-// two callers never wait for each other. Losing any of them ends fn's context.
+// Several keys at once, all or none, in whatever order they are named.
 func Example_severalKeys() {
 	l, stop := exampleLocker()
 	defer stop()
+	ctx := context.Background()
 
-	runAll := func(ctx context.Context, keys []string, ttl time.Duration, fn func(ctx context.Context, fences map[string]int64) error) error {
-		fences := make(map[string]int64)
-		var next func(ctx context.Context, keys []string) error
-		next = func(ctx context.Context, keys []string) error {
-			if len(keys) == 0 {
-				return fn(ctx, fences)
-			}
-			return l.Run(ctx, keys[0], ttl, func(ctx context.Context, lock *redlock.Lock) error {
-				fences[keys[0]] = lock.Fence()
-				return next(ctx, keys[1:])
-			})
-		}
-		return next(ctx, slices.Compact(slices.Sorted(slices.Values(keys))))
-	}
-	err := runAll(context.Background(), []string{"account/8", "account/7"}, 10*time.Second, func(ctx context.Context, fences map[string]int64) error {
+	transfer := func(ctx context.Context, fences []int64) error {
 		fmt.Println(len(fences), "locks held")
 		return nil
+	}
+	err := l.RunAll(ctx, []string{"account/8", "account/7"}, 10*time.Second, func(ctx context.Context, locks redlock.Locks) error {
+		return transfer(ctx, []int64{locks[0].Fence(), locks[1].Fence()}) // ctx ends when either lock is lost
 	})
 	fmt.Println(err)
 	// Output:
 	// 2 locks held
+	// <nil>
+}
+
+// At most three work at once, over all processes.
+func Example_boundedConcurrency() {
+	l, stop := exampleLocker()
+	defer stop()
+	ctx := context.Background()
+
+	convert := func() error {
+		lock, slot, err := l.AcquireSlot(ctx, "gpu", 3, 10*time.Second)
+		if err != nil {
+			return err
+		}
+		defer lock.Release(ctx)
+		held, stop := lock.KeepAlive(ctx) // ends when the slot is lost
+		defer stop()
+		fmt.Println(slot < 3, held.Err())
+		return nil
+	}
+	fmt.Println(convert())
+	// Output:
+	// true <nil>
 	// <nil>
 }
 

@@ -75,13 +75,18 @@ func (s *slots) acquire(ctx context.Context) (lock *Lock, at int) {
 		j := min(int(s.l.rand.float()*float64(i+1)), i)
 		order[i], order[j] = order[j], i
 	}
-	if lock = s.try(ctx, order[0]); lock != nil || !errors.Is(s.err, ErrHeld) || ctx.Err() != nil {
+	lock = s.try(ctx, order[0])
+	var q *QuorumError
+	if lock != nil || !errors.As(s.err, &q) || ctx.Err() != nil || s.calls[order[0]].permanent {
 		return lock, order[0]
 	}
-	free, err := s.free(ctx)
-	if err != nil {
-		s.err = err
-		return nil, 0
+	free := make([]bool, len(s.calls)) // as far as is known
+	if q.Err == ErrHeld {
+		var err error
+		if free, err = s.free(ctx); err != nil {
+			s.err = err
+			return nil, 0
+		}
 	}
 	for _, at := range order[1:] {
 		if free[at] {

@@ -106,7 +106,7 @@ func TestASlotIsFoundAndWaitedFor(t *testing.T) {
 		})
 		time.Sleep(time.Second)
 		s.Is("Close", other.Close(), nil)
-		s.Is("AcquireSlot that Close ends", <-done, redlock.ErrClosed)
+		harness.CheckIs(s, "AcquireSlot that Close ends", <-done, redlock.ErrClosed)
 		_, _, err = l.AcquireSlot(s.Ctx, job, 65, time.Hour)
 		s.Says(err, "65 slots", "1 to 64")
 	})
