@@ -120,12 +120,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "extends-healed", rule: "it raises the register of a node that was healed", why: "a contender's failed attempt has to make the register anew, with a clock that is behind",
-		patches: []patch{{"extend.go", "	k.registers &^= doubt\n", ""}},
+		patches: []patch{{"fence.go", "	k.registers &^= doubt\n", ""}},
 		test:    "TestJointExtensions",
 	},
 	{
 		name: "extends-never-again", rule: "and all registers every half hour", why: "no simulated lock is held for a day",
-		patches: []patch{{"extend.go", "now.since(k.registersAt) >= raiseAgain", "false"}},
+		patches: []patch{{"fence.go", "now.since(k.registersAt) >= raiseAgain", "false"}},
 		test:    "TestJointExtensions",
 	},
 	{
@@ -728,7 +728,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "slots-kept", rule: "a caller keeps one of the slots that it gets", why: "no profile asks for slots",
-		patches: []patch{{"slot.go", "r.lock.beginRelease(nil)", "_ = r.lock"}},
+		patches: []patch{{"slot.go", "r.lock.beginRelease(context.Background(), nil)", "_ = r.lock"}},
 		test:    "TestAtMostKHoldASlot",
 	},
 }

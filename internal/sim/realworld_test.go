@@ -230,7 +230,7 @@ func (c *realClient) close() bool {
 	for _, l := range lockers {
 		both.Go(func() {
 			began := w.now()
-			if err := l.Close(); err != nil {
+			if err := l.Close(); !isVerdict(err) {
 				w.wrong("I4", -1, "Close of c%d: %v", c.i, err)
 			}
 			w.mu.Lock()

@@ -65,7 +65,11 @@ func TestRealCloseDuringEverything(t *testing.T) {
 				}
 				<-time.After(time.Duration(rnd.Float64() * float64(20*time.Millisecond)))
 				start := time.Now()
-				if err := l.Close(); err != nil {
+				switch err := l.Close(); {
+				case err == nil:
+				case tt.adopt && errors.Is(err, redlock.ErrLost): // another holder of the same Locker has adopted it
+				case tt.stopped > 0 && errors.Is(err, redlock.ErrNoQuorum):
+				default:
 					t.Errorf("Close: %v", err)
 				}
 				if d := time.Since(start); d > 2*nodeTimeout+realSlack(250*time.Millisecond) {
