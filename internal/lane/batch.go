@@ -22,6 +22,7 @@ type batch struct {
 	asked    [][2]wire.Command // the commands of each call
 	results  []result          // for each call
 	cmds     []redis.Cmder     // all commands, in the order of the calls
+	args     []any             // of commands that are made when they are sent alone
 	ready    []*Call           // the calls that complete finished, to be delivered
 	joints   [numJoints]joint  // the calls that travel in one script (joint.go)
 	pipe     redis.Pipeliner
@@ -115,6 +116,8 @@ func (ln *Lane) recycle(b *batch, ready []*Call) {
 	clear(b.asked)
 	clear(b.results)
 	clear(b.cmds)
+	clear(b.args)
+	b.args = b.args[:0]
 	b.resetJoints()
 	b.calls, b.asked, b.results, b.cmds, b.ready, b.stuck = b.calls[:0], b.asked[:0], b.results[:0], b.cmds[:0], ready[:0], false
 	if len(ln.spare) < maxBatches {
@@ -152,7 +155,7 @@ func (b *batch) exec(ln *Lane, identify bool) (info *wire.Identity, err error) {
 			continue
 		}
 		for j := range c.Question.Cmds {
-			if args := c.Question.Args(j, c.asText, c.plainSet, c.comparesMark); args != nil {
+			if args := b.argsOf(c, j); args != nil {
 				b.asked[i][j] = wire.NewCommand(args)
 				b.cmds = append(b.cmds, &b.asked[i][j])
 			}
@@ -163,10 +166,10 @@ func (b *batch) exec(ln *Lane, identify bool) (info *wire.Identity, err error) {
 	if identify {
 		info = wire.ReadIdentity(&who[0], &who[1], err)
 	}
-	next := b.jointReplies(err)
+	b.readJoints(err)
 	for i, c := range b.calls {
 		if c.joined {
-			b.results = append(b.results, next(c))
+			b.results = append(b.results, b.jointReply(c))
 			continue
 		}
 		rep := c.Question.Read(b.asked[i][:], c.plainSet, err)
@@ -179,6 +182,16 @@ func (b *batch) exec(ln *Lane, identify bool) (info *wire.Identity, err error) {
 		b.revokeUncompared()
 	}
 	return info, err
+}
+
+// argsOf returns the arguments of the j-th command of a call, or nil if there is none.
+func (b *batch) argsOf(c *Call, j int) []any {
+	if j > 0 || c.asText || !c.Question.MadeAlone() {
+		return c.Question.Args(j, c.asText, c.plainSet, c.comparesMark)
+	}
+	n := len(b.args)
+	b.args = c.Question.AppendAlone(b.args)
+	return b.args[n:len(b.args):len(b.args)]
 }
 
 // exchange sends the commands of the batch by the node's client and waits for the replies.

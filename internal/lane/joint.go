@@ -48,6 +48,8 @@ type joint struct {
 	wire.Joint
 	allowed bool // calls may travel so
 	asText  bool // the script goes as text
+	// The next reply that jointReply returns: of a release or an extension, and of a rollback.
+	next, nextRollback int
 }
 
 // A jointState is how the server takes a joint script. Guarded by Lane.mu.
@@ -114,27 +116,28 @@ func (b *batch) joinAll(n int) {
 	b.cmds = append(b.cmds, j.Command(j.asText))
 }
 
-// jointReplies reads the replies of the joint scripts; err is the error of the pipeline. It
-// returns a function that returns the result of each joined call, in the order of the batch.
-func (b *batch) jointReplies(err error) func(c *Call) result {
+// readJoints reads the replies of the joint scripts; err is the error of the pipeline.
+func (b *batch) readJoints(err error) {
 	for n := range b.joints {
-		if b.joints[n].Len() > 0 {
-			b.joints[n].Read(err)
+		j := &b.joints[n]
+		if j.Len() > 0 {
+			j.Read(err)
 		}
+		j.next, j.nextRollback = 0, j.Releases()
 	}
-	release, rollback, extend := 0, b.joints[jointRelease].Releases(), 0
-	return func(c *Call) result {
-		n := &release
-		switch c.Question.Kind {
-		case wire.AskRollback:
-			n = &rollback
-		case wire.AskExtend:
-			n = &extend
-		}
-		rep, alone := b.joints[jointOf(c.Question.Kind)].Reply(*n)
-		*n++
-		return result{reply: rep, again: alone}
+}
+
+// jointReply returns the result of a joined call. It is called for all of them, in the order
+// of the batch.
+func (b *batch) jointReply(c *Call) result {
+	j := &b.joints[jointOf(c.Question.Kind)]
+	n := &j.next
+	if c.Question.Kind == wire.AskRollback {
+		n = &j.nextRollback
 	}
+	rep, alone := j.Reply(*n)
+	*n++
+	return result{reply: rep, again: alone}
 }
 
 // jointAnswered takes in how the node took the joint scripts. It needs ln.mu.

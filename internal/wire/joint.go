@@ -20,13 +20,16 @@ func (q *Question) join(name *LockKey) {
 // Joins reports whether the question may join others in one script.
 func (q *Question) Joins() bool { return q.joins != nil }
 
-// alone returns the command of a question that may join others.
-func (q *Question) alone() []any {
-	name := q.joins
+// MadeAlone reports whether the question's own command is made only when it is sent alone.
+func (q *Question) MadeAlone() bool { return q.joins != nil && q.Cmds[0] == nil }
+
+// AppendAlone appends the arguments of that command.
+func (q *Question) AppendAlone(a []any) []any {
+	args := &q.joins.args
 	if q.Kind == AskRollback {
-		return []any{"evalsha", releaseScript.shaArg, keyCounts[2], name.args.full, name.args.fence, q.value}
+		return append(a, "evalsha", releaseScript.shaArg, keyCounts[2], args.full, args.fence, q.value)
 	}
-	return []any{"evalsha", releaseScript.shaArg, keyCounts[4], name.args.full, name.args.fence, name.args.queue, name.args.expiry, q.value, name.args.channel}
+	return append(a, "evalsha", releaseScript.shaArg, keyCounts[4], args.full, args.fence, args.queue, args.expiry, q.value, args.channel)
 }
 
 // A Joint is one command for several questions that may join: either releases and rollbacks,

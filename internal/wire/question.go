@@ -102,8 +102,8 @@ func (q *Question) evalGrant(g *Guard, s *script, keys []any, args ...any) {
 // both. If check is set, a guarded script compares the node's mark (guard.go).
 func (q *Question) Args(j int, asText, plain, check bool) []any {
 	args := q.Cmds[j]
-	if j == 0 && args == nil && q.joins != nil {
-		args = q.alone()
+	if j == 0 && q.MadeAlone() {
+		args = q.AppendAlone(nil)
 	}
 	switch {
 	case j > 0:
