@@ -275,6 +275,7 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 	}
 	// On each node after the clean-up of the attempt before, whose key would otherwise
 	// be in the way.
+	e.call = b
 	b.send(l.lastCleanup(e.name), l.queues.dequeueOf(e))
 	return l.claim(ctx, e, b, proposal, func() wire.Question { return wire.RollbackQuestion(e.name, b.q.Value, e.ttl) })
 }
@@ -295,9 +296,7 @@ func (l *Locker) prepare(e *acquireCall) (b *quorumCall, proposal int64, err err
 	if l.opt.Fair {
 		q, decided = l.askTurn(e, value, proposal), turnDecided
 	}
-	b = l.newQuorumCall(OpAcquire, e.name, q, start, decided)
-	e.call = b
-	return b, proposal, nil
+	return l.newQuorumCall(OpAcquire, e.name, q, start, decided), proposal, nil
 }
 
 func acquireDecided(t tally) bool { return t.acquisition() != acquirePending }

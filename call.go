@@ -372,6 +372,22 @@ func (b *quorumCall) round() Round {
 	return r
 }
 
+// saidYes returns the nodes that have said yes to an extension in progress. Where another
+// question is the last one, or none, these are all.
+func (b *quorumCall) saidYes() (nodes lane.Nodes) {
+	if b == nil || b.op != OpExtend {
+		return ^lane.Nodes(0)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.calls {
+		if c := &b.calls[i]; c.Voted && c.Reply.Answer == wire.Yes {
+			nodes |= 1 << i
+		}
+	}
+	return nodes
+}
+
 // confirmed returns the nodes that have raised the register in a finished extension, and
 // those that did not confirm it.
 func (b *quorumCall) confirmed() (raised, doubt lane.Nodes) {

@@ -112,8 +112,8 @@ func (k *Lock) beginExtend(ctx context.Context, leave time.Time, then func(error
 	b := k.l.newQuorumCall(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, ttl, k.fence), now, func(t tally) bool { return t.extension() != extendPending })
 	b.q.Patience = k.l.patience(k.ttl)
 	b.inherit(&k.left)
-	if leave.IsZero() {
-		raised := k.raisedRegisters(now)
+	if leave.IsZero() && ttl+raiseAgain <= wire.RegisterSlack { // else the register might outlive the lock by too little
+		raised := k.raisedRegisters(now) & k.last.saidYes()
 		for i := range b.calls {
 			b.calls[i].RegisterRaised = raised.Has(i)
 		}

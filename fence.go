@@ -153,7 +153,8 @@ func raiseDecided(t tally) bool { return raised(t) != pending }
 
 // raiseAgain is how often the extensions of a lock raise its registers, which gives them a ttl
 // as well. Where no node lost the value, the others leave the registers alone, which costs a
-// node half as much. Doubled, a register might expire 24 hours after an extension.
+// node half as much. Doubled, a register might expire 23 hours after an extension, in place of
+// 23 and a half.
 const raiseAgain = 30 * time.Minute
 
 // raisedRegisters returns the nodes whose register an extension that begins now need not

@@ -66,6 +66,7 @@ func (l *Locker) Lead(ctx context.Context, key string, ttl time.Duration, fn fun
 			l.announce(term)
 			return err
 		case lost || err != nil: // by the release
+			l.announce(term)
 			continue
 		}
 		l.announce(term)

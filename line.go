@@ -158,22 +158,22 @@ func (w *waitQueues) join(e *acquireCall) error {
 	return nil
 }
 
-// joinAfter is join for a caller whose attempt was refused outside of the queue. If it is
-// alone there, it plans its next try by that.
-func (w *waitQueues) joinAfter(ctx context.Context, e *acquireCall, refused error) error {
-	if err := w.join(e); err != nil || refused == nil {
-		return err
+// refused tells the queue of a caller that has just joined it that an attempt outside of the
+// queue was refused, or nil. If the caller is alone there, it plans its next try by that.
+func (w *waitQueues) refused(ctx context.Context, e *acquireCall, err error) {
+	if err == nil {
+		return
 	}
 	w.mu.Lock()
 	alone := e.waiter.queue.first == &e.waiter
 	if alone {
 		e.waiter.queue.plan.Handed()
+		e.waiter.trying = true // if it gives up before the plan is made, the next caller has to try
 	}
 	w.mu.Unlock()
 	if alone {
-		w.tried(ctx, e, nil, refused)
+		w.tried(ctx, e, nil, err)
 	}
-	return nil
 }
 
 // waiting reports whether callers wait for the key.

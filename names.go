@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/seed-ce352c9b/redlock/internal/wire"
@@ -29,9 +30,12 @@ func (n *keyNames) of(prefix, key string) (*wire.LockKey, error) {
 	if name != nil {
 		return name, nil
 	}
-	name, err := wire.NameKey(prefix, key)
-	if err != nil || len(name.Full) > maxNamedBytes {
-		return name, err
+	if len(prefix)+len(key) > maxNamedBytes {
+		return wire.NameKey(prefix, key)
+	}
+	name, err := wire.NameKey(prefix, strings.Clone(key)) // which may be a part of something large
+	if err != nil {
+		return nil, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

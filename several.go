@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -111,13 +112,32 @@ func (a *acquireAll) acquire(ctx context.Context) error {
 	if i >= 0 {
 		at = a.calls[i]
 	} else {
-		at, err = a.attempt(ctx, nil, nil, 0)
+		at, err = a.first(ctx)
 	}
 	for at != nil && !a.failed(ctx, at, err) {
 		at, err = a.waitAt(ctx, at, err)
 	}
-	if _, verdict := err.(*QuorumError); verdict && !at.triesOnce() && (ctx.Err() != nil || a.l.isClosed()) {
-		return a.l.ended(ctx, at) // even if that came after the verdict
+	return err
+}
+
+// first is the attempt before any wait. A tie is tried again where it is the only one.
+func (a *acquireAll) first(ctx context.Context) (at *acquireCall, err error) {
+	at, err = a.attempt(ctx, nil, nil, 0)
+	for at != nil && at.triesOnce() && tied(err) && ctx.Err() == nil && at.attempt < wait.MaxTies {
+		if a.l.pause(ctx, a.l.patience(at.ttl).Base/tieSpread) != nil {
+			return at, a.l.ended(ctx, at)
+		}
+		at, err = a.attempt(ctx, nil, nil, 0)
+	}
+	return at, a.verdict(ctx, at, err)
+}
+
+// verdict returns the error of an attempt that was refused at a key: that of ctx or Close if
+// they end the call, even if that came after the verdict. A caller in the queue of the key
+// must still be there.
+func (a *acquireAll) verdict(ctx context.Context, at *acquireCall, err error) error {
+	if _, decided := err.(*QuorumError); decided && !at.triesOnce() && !at.permanent && (ctx.Err() != nil || a.l.isClosed()) {
+		return a.l.ended(ctx, at)
 	}
 	return err
 }
@@ -132,13 +152,14 @@ func (a *acquireAll) failed(ctx context.Context, at *acquireCall, err error) boo
 // returns the key that was refused then and the error, or nil.
 func (a *acquireAll) waitAt(ctx context.Context, e *acquireCall, refused error) (at *acquireCall, err error) {
 	l := a.l
-	if err := l.queues.joinAfter(ctx, e, refused); err != nil {
+	if err := l.queues.join(e); err != nil {
 		return e, err
 	}
 	defer func() {
 		l.leaveQueue(e, a.locks != nil)
 		e.waiter = waiter{} // it may come back
 	}()
+	l.queues.refused(ctx, e, refused)
 	for {
 		if err := l.wait(ctx, e); err != nil {
 			return e, err
@@ -150,11 +171,11 @@ func (a *acquireAll) waitAt(ctx context.Context, e *acquireCall, refused error) 
 			l.queues.tried(ctx, e, a.locks[slices.Index(a.calls, e)], nil)
 			return nil, nil
 		case at != e: // the next caller here tries
-			return at, err
+			return at, a.verdict(ctx, at, err)
 		}
 		l.queues.tried(ctx, e, nil, err)
 		if a.failed(ctx, e, err) {
-			return e, err
+			return e, a.verdict(ctx, e, err)
 		}
 	}
 }
@@ -183,17 +204,20 @@ func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quoru
 			lane.Each(0, len(locks), func(i int) { locks[i].beginRelease(context.Background(), ErrClosed) })
 		}
 	}()
+	if err := l.usable(ctx, cmp.Or(at, a.calls[0])); err != nil {
+		return cmp.Or(at, a.calls[0]), err
+	}
 	for i, e := range a.calls {
 		if asked[i] != nil {
 			continue
 		}
-		if err := l.usable(ctx, e); err != nil {
-			return e, err
-		}
 		if asked[i], proposals[i], err = l.prepare(e); err != nil {
 			return e, err
 		}
-		e.tail = asked[i]
+	}
+	// Not before all are prepared: what follows a call that is never sent would never be sent.
+	for i, e := range a.calls {
+		e.call, e.tail = asked[i], asked[i]
 	}
 	sent = true
 	a.send(asked, handed)

@@ -36,6 +36,9 @@ func (l *Locker) AcquireSlot(ctx context.Context, key string, k int, ttl time.Du
 	if k < 1 || k > maxSlots {
 		return nil, 0, fmt.Errorf("redlock: %d slots of %q: want 1 to %d", k, wire.Clip(key), maxSlots)
 	}
+	if _, err := wire.NameKey(l.opt.KeyPrefix, key); err != nil {
+		return nil, 0, err
+	}
 	s := &slots{l: l}
 	for i := range k {
 		e, err := l.newAcquire(ctx, fmt.Sprint(key, "#", i), ttl, opts)
@@ -102,7 +105,11 @@ func (s *slots) acquire(ctx context.Context) (lock *Lock, at int) {
 }
 
 func (s *slots) try(ctx context.Context, at int) (lock *Lock) {
-	lock, s.err = s.l.tryAcquire(ctx, s.calls[at])
+	e := s.calls[at]
+	lock, s.err = s.l.tryAcquire(ctx, e)
+	if _, decided := s.err.(*QuorumError); decided && !e.triesOnce() && !e.permanent && (ctx.Err() != nil || s.l.isClosed()) {
+		s.err = s.l.ended(ctx, e) // even if that came after the verdict
+	}
 	return lock
 }
 
@@ -145,6 +152,7 @@ func (s *slots) wait(ctx context.Context) (lock *Lock, at int) {
 		err      error
 		panicked any
 	}
+	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	results := make(chan result, len(s.calls))
@@ -164,7 +172,7 @@ func (s *slots) wait(ctx context.Context) (lock *Lock, at int) {
 		case r.panicked != nil:
 			panicked = r.panicked
 			cancel()
-		case r.lock == nil && (i == 0 || s.err == nil):
+		case r.lock == nil && (i == 0 || s.err == nil || outer.Err() != nil || s.l.isClosed()):
 			s.err = r.err
 		case r.lock == nil:
 		case lock == nil && panicked == nil:

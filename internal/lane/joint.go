@@ -147,15 +147,19 @@ func (ln *Lane) jointAnswered(b *batch) {
 		if j.Len() == 0 {
 			continue
 		}
+		var refused time.Duration
 		switch j.Refusal() {
 		case wire.NotRefused:
 			s.asText = s.asText && !j.asText
 		case wire.NotKnown:
 			s.asText = true
 		case wire.RefusedNow:
-			s.notTill = b.sent.Add(noJointFor)
+			refused = noJointFor
 		case wire.RefusedEver:
-			s.notTill = b.sent.Add(noJointEver)
+			refused = noJointEver
+		}
+		if till := b.sent.Add(refused); refused > 0 && till.After(s.notTill) { // another batch may know more
+			s.notTill = till
 		}
 	}
 }

@@ -131,8 +131,10 @@ func (j *Joint) Reply(n int) (rep Reply, alone bool) {
 	switch {
 	case j.strange != nil:
 		return unexpected(j.questions[n].Kind, j.strange), false
+	case j.err == nil && j.done[n] == '1':
+		return Reply{Answer: Yes, Sent: true}, false
 	case j.err == nil:
-		return Reply{Answer: Yes, Sent: true}, j.done[n] != '1'
+		return Reply{Answer: Unknown, Sent: true}, true
 	}
 	rep = failed(j.questions[n].Kind, j.err)
 	return rep, rep.Sent && !rep.Silent && notExecuted(rep.Err.Text)

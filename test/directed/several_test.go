@@ -319,3 +319,99 @@ func TestRunAllSaysWhichLocksWereLost(t *testing.T) {
 		s.Clean(l)
 	})
 }
+
+// A lateCtx ends between two lines: Err reports it from the n-th call on, and Done never.
+type lateCtx struct {
+	context.Context
+	calls, n int
+}
+
+func (c *lateCtx) Err() error {
+	if c.calls++; c.calls < c.n {
+		return nil
+	}
+	return context.Canceled
+}
+
+// Whenever ctx ends, nothing that was prepared and not sent stays in the way of the keys.
+func TestAcquireAllThatEndsBetweenTwoLinesLeavesTheKeysUsable(t *testing.T) {
+	for n := 1; n <= 24; n++ {
+		onStage(t, 3, func(s *stage) {
+			l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+			k := harness.Try(s, other, "a", time.Minute)
+			ended := harness.Background(func() error {
+				ks, err := l.AcquireAll(&lateCtx{Context: s.Ctx, n: n}, []string{"a", "b"}, time.Minute)
+				if err == nil {
+					err = ks.Release(s.Ctx)
+				}
+				return err
+			})
+			time.Sleep(time.Second)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			time.Sleep(10 * time.Second)
+			select {
+			case <-ended:
+			default:
+				t.Fatalf("n=%d: AcquireAll still waits for a free lock", n)
+			}
+			for _, key := range []string{"a", "b"} {
+				ctx, cancel := context.WithTimeout(s.Ctx, 5*time.Second)
+				k, err := l.Acquire(ctx, key, time.Minute)
+				cancel()
+				if err != nil {
+					t.Fatalf("n=%d: the key %s afterwards: got %v, want the lock", n, key, err)
+				}
+				s.Is("Release", k.Release(s.Ctx), nil)
+			}
+			s.Clean(l, other)
+		})
+	}
+}
+
+// A caller whose Retry panics leaves the queue.
+func TestAPanicInRetryOfAcquireAllLeavesTheQueue(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		armed := true
+		l, other := s.Locker(redlock.Options{Retry: func(int) time.Duration {
+			if armed {
+				armed = false
+				panic("the user's own")
+			}
+			return time.Second
+		}}), s.Locker(redlock.Options{})
+		k := harness.Try(s, other, "a", time.Minute)
+		if !panics(func() { l.AcquireAll(s.Ctx, []string{"a", "b"}, time.Minute) }) {
+			t.Fatal("no panic, want it to go on to the caller")
+		}
+		s.Is("Release", k.Release(s.Ctx), nil)
+		ctx, cancel := context.WithTimeout(s.Ctx, 5*time.Second)
+		defer cancel()
+		k, err := l.Acquire(ctx, "a", time.Minute)
+		if err != nil {
+			t.Fatalf("the key afterwards: got %v, want the lock", err)
+		}
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Clean(l, other)
+	})
+}
+
+// Behind a caller of the same Locker, too, the limit of the wait tells who holds the lock.
+func TestAcquireAllBehindAnotherWaiterIsToldTheHolder(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		k := harness.Try(s, other, "a", time.Minute)
+		ctx, cancel := context.WithCancel(s.Ctx)
+		first := harness.Background(func() error { return harness.Second(l.Acquire(ctx, "a", time.Minute)) })
+		time.Sleep(time.Second)
+		_, err := l.AcquireAll(s.Ctx, []string{"a", "b"}, time.Minute, redlock.WithWait(200*time.Millisecond))
+		s.Is("AcquireAll", err, redlock.ErrHeld)
+		var q *redlock.QuorumError
+		if !errors.As(err, &q) || q.Round.Holder() != k.Value() {
+			t.Errorf("got %v, want the holder %s", err, k.Value())
+		}
+		cancel()
+		<-first
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Clean(l, other)
+	})
+}
