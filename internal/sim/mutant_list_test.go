@@ -717,11 +717,6 @@ var mutants = []mutant{
 		test:    "TestLeaveUntilWithoutAMajoritySaysWhatIsKnown",
 	},
 	{
-		name: "leave-unawaited", rule: "Close waits for a lock that is being left, instead of releasing it", why: "its locks are left until their Until",
-		patches: []patch{{"leave.go", "	defer k.l.end()\n	ctx, traced", "	k.l.end()\n	ctx, traced"}},
-		test:    "TestCloseDuringLeaveUntil",
-	},
-	{
 		name: "all-kept", rule: "an attempt for several keys of which one is refused is undone", why: "no profile asks for several keys",
 		patches: []patch{{"several.go", "if b := asked[i]; b != nil && (sent || b == handed) {", "if b := asked[i]; b != nil && sent && b == handed {"}},
 		test:    "TestWhatEndsAcquireAllLeavesNothing",
