@@ -127,16 +127,16 @@ func TestAWatcherIsToldOfEachLeader(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			l := s.Locker(redlock.Options{Name: name})
 			lead, resign := context.WithCancel(s.Ctx)
-			var began time.Time
+			starts := make(chan time.Time, 1)
 			done := harness.Background(func() error {
 				return l.Lead(lead, job, heldLong, func(ctx context.Context, _ *redlock.Lock) error {
-					began = time.Now()
+					starts <- time.Now()
 					<-ctx.Done()
 					return nil
 				})
 			})
 			time.Sleep(3 * time.Second)
-			expect("the leader", name, began, 10*oneTrip)
+			expect("the leader", name, <-starts, 10*oneTrip)
 			for i := range 3 {
 				s.Node(i).Record(true)
 			}
@@ -144,7 +144,7 @@ func TestAWatcherIsToldOfEachLeader(t *testing.T) {
 			if n := len(s.Told(0, "inspect")); n > 12 {
 				t.Errorf("a node was asked %d times in 10s", n)
 			}
-			began = time.Now()
+			began := time.Now()
 			resign()
 			harness.CheckIs(t, "Lead", <-done, context.Canceled)
 			expect("the end of the term", "", began, 10*oneTrip)
