@@ -110,7 +110,7 @@ func (k *Lock) beginExtend(ctx context.Context, leave time.Time, then func(error
 		return nil, false, err
 	}
 	b := k.l.newQuorumCall(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, ttl, k.fence), now, func(t tally) bool { return t.extension() != extendPending })
-	b.q.Patience = k.l.patience(k.ttl)
+	b.q.Patience = k.l.patience(k.ttl) // the lock's, also where LeaveUntil stores a longer ttl
 	b.inherit(&k.left)
 	if leave.IsZero() && ttl+raiseAgain <= wire.RegisterSlack { // else the register might outlive the lock by too little
 		raised := k.raisedRegisters(now) & k.last.saidYes()

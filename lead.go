@@ -102,8 +102,8 @@ func (l *Locker) announce(k *Lock) {
 // is done or the Locker is closed; the error of that comes last. If too few nodes reply, it
 // yields the error, once, and goes on.
 //
-// Leaders (Lead) announce the beginning and the end of each term, and Watch asks the nodes
-// then. It also asks when the ttl of the lock has passed, and at least every 30 seconds.
+// Leaders (Lead) announce the beginning and the end of each term, unless fn panics or the
+// process dies, and Watch asks the nodes then. It also asks when the ttl of the lock has passed, and at least every 30 seconds.
 // Changes by other holders than leaders are noticed at these times only. A change that is
 // undone meanwhile is not seen. While Watch hears a majority of the nodes, a watcher costs
 // each node about one read per ttl; otherwise it asks every second. The nodes' user needs the

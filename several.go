@@ -29,9 +29,10 @@ type Locks []*Lock
 //
 // All nodes are asked for all keys at once, which takes one round trip if they are free. If
 // one of them is refused, the others are released, and the caller waits for that one as
-// Acquire does, in its place in the queue. It then asks for all of them again. Since a caller that waits holds
-// none of its locks, callers cannot wait for each other in a circle, in whatever order they name the
-// keys, or nest calls of Acquire within.
+// Acquire does, in its place in the queue. It then asks for all of them again. A caller that
+// waits holds none of these locks, so callers of AcquireAll cannot wait for each other in a
+// circle, in whatever order they name the keys. Locks that a caller holds already are not
+// given up: nested calls, of Acquire or of AcquireAll, need the same order everywhere.
 //
 // A caller is never passed over at the key that it waits for, but others may have taken
 // another of its keys meanwhile, so that it has to wait again: a caller for many contended

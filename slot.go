@@ -21,11 +21,11 @@ const maxSlots = 64
 // WithWait, at most for the given time.
 //
 // Slot i is the lock of the key with "#i" appended, from "#0" on, so each slot has fences of
-// its own, and Inspect shows its holder. AcquireSlot tries a random one, which takes one round trip. If it
-// is held, it asks which others are free, in one batch to each node, and tries these. If none
-// is, it waits for all of them at once, each as Acquire does, and gives up the others when it
-// has one: while callers of a Locker wait, together they cost the nodes k times what
-// waiting for one lock costs.
+// its own, and Inspect shows its holder. AcquireSlot tries a random one, which takes one
+// round trip. If it is held, AcquireSlot asks which others are free, in one batch to each
+// node, and tries these. If none is free, it waits for all of them at once, each as Acquire
+// does, and gives up the others when it has one. While callers of a Locker wait, together
+// they cost the nodes k times as much as waiting for one lock.
 //
 // k is from 1 to 64. The errors are those of Acquire, for one of the slots; ErrNested
 // comes only if ctx is that of all slots.

@@ -721,4 +721,9 @@ var mutants = []mutant{
 		patches: []patch{{"several.go", "if b := asked[i]; b != nil && (sent || b == handed) {", "if b := asked[i]; b != nil && sent && b == handed {"}},
 		test:    "TestWhatEndsAcquireAllLeavesNothing",
 	},
+	{
+		name: "slots-kept", rule: "a caller keeps one of the slots that it gets", why: "no profile asks for slots",
+		patches: []patch{{"slot.go", "r.lock.beginRelease(context.Background(), nil)", "_ = r.lock"}},
+		test:    "TestOneOfTwoSlotsThatComeFreeTogetherIsKept",
+	},
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -134,6 +135,34 @@ func TestAPanicWhileASlotIsWaitedForReachesTheCaller(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Clean(l, other)
+	})
+}
+
+// Two slots come free at one instant: the caller that waits for both gets one, and the other one is free.
+func TestOneOfTwoSlotsThatComeFreeTogetherIsKept(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		for range 20 {
+			a, b := harness.Try(s, other, job+"#0", time.Minute), harness.Try(s, other, job+"#1", time.Minute)
+			got := make(chan *redlock.Lock, 1)
+			go func() {
+				k, _, err := l.AcquireSlot(s.Ctx, job, 2, time.Minute)
+				s.Is("AcquireSlot", err, nil)
+				got <- k
+			}()
+			time.Sleep(3 * time.Second)
+			released := harness.Background(func() error { return b.Release(s.Ctx) })
+			s.Is("Release", a.Release(s.Ctx), nil)
+			s.Is("Release", <-released, nil)
+			k := <-got
+			time.Sleep(time.Second)
+			if keys := s.locked(); !slices.Equal(keys, []string{k.Key()}) {
+				t.Fatalf("the nodes have %v, want the one that was returned, %s", keys, k.Key())
+			}
+			s.Is("Release", k.Release(s.Ctx), nil)
+			time.Sleep(time.Second)
+		}
 		s.Clean(l, other)
 	})
 }

@@ -248,8 +248,8 @@ func TestHearingThatBeginsDuringAQuestionHasTheNodesAskedAgain(t *testing.T) {
 	for _, during := range []string{"pttl", "turn"} {
 		onStage(t, 3, func(s *stage) {
 			s.Foreign(heldLong, s.All()...)
-			nodes, ears := s.apart()
-			s.Cluster.Cut(ears...) // nothing is heard yet
+			nodes, subscribers := s.apart()
+			s.Cluster.Cut(subscribers...) // nothing is heard yet
 			l := s.LockerWith(redlock.Options{Fair: during == "turn"}, nil, nodes)
 			var once sync.Once
 			cut := make(chan struct{})
@@ -270,7 +270,7 @@ func TestHearingThatBeginsDuringAQuestionHasTheNodesAskedAgain(t *testing.T) {
 			for i := range 3 {
 				s.Node(i).Evict(job)
 			}
-			s.Cluster.Mend(ears...)
+			s.Cluster.Mend(subscribers...)
 			time.Sleep(20 * time.Millisecond)
 			for i := range 3 {
 				if seam.Peek(l).Nodes[i].Subscribed != 1 {
@@ -299,13 +299,13 @@ func (w ways) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
 }
 
 // apart is nodes with subscribers of their own.
-func (s *stage) apart() (nodes []redlock.Node, ears []*redis.Client) {
+func (s *stage) apart() (nodes []redlock.Node, subscribers []*redis.Client) {
 	ask := s.Cluster.Clients()
-	ears = s.Cluster.Clients()
+	subscribers = s.Cluster.Clients()
 	for i := range ask {
-		nodes = append(nodes, ways{ask[i], ears[i]})
+		nodes = append(nodes, ways{ask[i], subscribers[i]})
 	}
-	return nodes, ears
+	return nodes, subscribers
 }
 
 // mute is a node that has no announcements.
@@ -359,21 +359,21 @@ func TestNothingDependsOnAnnouncements(t *testing.T) {
 			return nodes, nothing
 		}, 3 * time.Second, retryPause + rounds},
 		{"cut before", func(s *stage) ([]redlock.Node, func()) {
-			nodes, ears := s.apart()
-			s.Cluster.Cut(ears...)
+			nodes, subscribers := s.apart()
+			s.Cluster.Cut(subscribers...)
 			return nodes, nothing
 		}, 3 * time.Second, retryPause + rounds},
 		{"cut while it waits, not noticed yet", func(s *stage) ([]redlock.Node, func()) {
-			nodes, ears := s.apart()
-			return nodes, func() { s.Cluster.Cut(ears[0], ears[2]) }
+			nodes, subscribers := s.apart()
+			return nodes, func() { s.Cluster.Cut(subscribers[0], subscribers[2]) }
 		}, time.Second, pollPause + rounds},
 		{"cut while it waits, and noticed", func(s *stage) ([]redlock.Node, func()) {
-			nodes, ears := s.apart()
-			return nodes, func() { s.Cluster.Cut(ears[0], ears[2]) }
+			nodes, subscribers := s.apart()
+			return nodes, func() { s.Cluster.Cut(subscribers[0], subscribers[2]) }
 		}, deafAfter + 2*time.Second, retryPause + rounds},
 		{"a minority cut", func(s *stage) ([]redlock.Node, func()) {
-			nodes, ears := s.apart()
-			return nodes, func() { s.Cluster.Cut(ears[1]) }
+			nodes, subscribers := s.apart()
+			return nodes, func() { s.Cluster.Cut(subscribers[1]) }
 		}, time.Second, rounds},
 		{"the holder may not publish", func(s *stage) ([]redlock.Node, func()) {
 			return s.Cluster.Nodes(), func() {
@@ -405,12 +405,12 @@ func TestNothingDependsOnAnnouncements(t *testing.T) {
 func TestALostSubscriptionIsFollowedByALook(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		s.Foreign(heldLong, s.All()...)
-		nodes, ears := s.apart()
+		nodes, subscribers := s.apart()
 		l := s.LockerWith(redlock.Options{}, nil, nodes)
 		w := s.settled(l, time.Second)
 		// The connections of two subscribers break, and new ones are slow to hear. Looks come
 		// every 125 to 250 ms meanwhile, and one is just over when the lock becomes free.
-		s.Cluster.Cut(ears[0], ears[1])
+		s.Cluster.Cut(subscribers[0], subscribers[1])
 		var freed time.Time
 		if _, ok := within(deafAfter+time.Second, func() bool { return seam.Peek(l).Nodes[0].Subscribed+seam.Peek(l).Nodes[1].Subscribed == 0 }); !ok {
 			s.Fatal("two cut subscriptions are not noticed")
@@ -425,7 +425,7 @@ func TestALostSubscriptionIsFollowedByALook(t *testing.T) {
 		for i := range 3 {
 			s.Node(i).Evict(job)
 		}
-		s.Cluster.Mend(ears...) // what was held arrives, and is heard
+		s.Cluster.Mend(subscribers...) // what was held arrives, and is heard
 		w.gets("freed while deaf", freed, 5*time.Millisecond)
 	})
 }
