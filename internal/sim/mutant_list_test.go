@@ -381,7 +381,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "never-swept", rule: "expired locks leave the Locker's list", why: "they cost memory only",
-		patches: []patch{{"held.go", "if slept || h.looks%sweepEvery == 0 {", "if slept {"}},
+		patches: []patch{{"close.go", "if slept || h.looks%sweepEvery == 0 {", "if slept {"}},
 		test:    "TestExpiredLocksLeaveTheList",
 	},
 	{
@@ -492,7 +492,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "clean-up-forgotten", rule: "clean-ups of a key go after each other", profiles: "edges",
-		patches: []patch{{"cleanup.go", "\tb.previous = l.cleanups[name.Full]\n", ""}},
+		patches: []patch{{"release.go", "\tb.previous = l.cleanups[name.Full]\n", ""}},
 		test:    "TestAReleaseWaitsForEveryRestore",
 	},
 	{
@@ -512,7 +512,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "adopter-released", rule: "what a failed adoption leaves is removed where the giver was released meanwhile", why: "the release has to come within a round trip of the adoption, and that has to fail",
-		patches: []patch{{"cleanup.go", "case l.adoptions[q.Back].ended:", "case l.adoptions[q.Back].ended && false:"}},
+		patches: []patch{{"release.go", "case l.adoptions[q.Back].ended:", "case l.adoptions[q.Back].ended && false:"}},
 		test:    "TestAReleaseInTheMidstOfAnAdoptionThatFails",
 	},
 	{
