@@ -47,7 +47,7 @@ func (l *Locker) newAcquireCall(op Op, key string, ttl time.Duration, opts []Acq
 	if err := e.check(); err != nil {
 		return nil, err
 	}
-	name, err := l.names.of(l.opt.KeyPrefix, key)
+	name, err := l.names.Of(l.opt.KeyPrefix, key)
 	if err != nil {
 		return nil, err
 	}

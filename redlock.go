@@ -37,7 +37,7 @@ type Locker struct {
 	split     *lane.Lane  // a node that may be a Ring, or nil
 	guard     *wire.Guard // nil without Options.RestartGuard
 	owned     []io.Closer // the clients that Open made
-	names     keyNames
+	names     wire.Names
 
 	// The end. closing is closed once, with closed set under mu; from then on busy only falls.
 	closing chan struct{}

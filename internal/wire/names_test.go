@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -259,5 +260,34 @@ func TestSlotsAgreeWithTheTwin(t *testing.T) {
 		if got, want := slotOf(key), clusterSlot(key); got != want {
 			t.Fatalf("slot of %q: got %d, want %d", key, got, want)
 		}
+	}
+}
+
+func TestNamesAreKeptForSoManyShortKeys(t *testing.T) {
+	var n Names
+	name := func(key string) any {
+		k, err := n.Of("app:", key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k.Key != key || k.Full != "app:"+key {
+			t.Fatalf("of %q: got the names of %q, %q", key, k.Key, k.Full)
+		}
+		return k
+	}
+	if name("a") != name("a") {
+		t.Error("the names of a key were made twice in a row")
+	}
+	if long := strings.Repeat("x", maxNamedBytes); name(long) == name(long) {
+		t.Error("the names of a long key are kept")
+	}
+	for i := range 3 * maxNames {
+		name(fmt.Sprint(i))
+		if len(n.all) > maxNames {
+			t.Fatalf("%d names are kept, want at most %d", len(n.all), maxNames)
+		}
+	}
+	if _, err := n.Of("", ""); err == nil {
+		t.Error("the empty key: no error")
 	}
 }
