@@ -234,6 +234,7 @@ func (k *Lock) expired() bool {
 type heldEntry struct {
 	prev, next *Lock
 	in         bool
+	gated      bool    // the Locker's gate counts the key as busy as long as the lock is in the list
 	since      instant // when it was added
 }
 
@@ -302,6 +303,9 @@ func (l *Locker) drop(k *Lock) {
 		p.next.entry.prev = p.prev
 	} else {
 		h.last = p.prev
+	}
+	if p.gated {
+		l.gate.Free(k.name.Full)
 	}
 	*p = heldEntry{}
 	if h.n--; h.n == 0 {

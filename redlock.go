@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 
 	"github.com/redis/go-redis/v9"
@@ -38,6 +39,7 @@ type Locker struct {
 	guard     *wire.Guard // nil without Options.RestartGuard
 	owned     []io.Closer // the clients that Open made
 	names     wire.Names
+	gate      wait.Gate // of AcquireAll
 
 	// The end. closing is closed once, with closed set under mu; from then on busy only falls.
 	closing chan struct{}

@@ -54,17 +54,23 @@ func (l *Locker) AcquireAll(ctx context.Context, keys []string, ttl time.Duratio
 		return nil, l.ended(ctx, all[0])
 	}
 	defer l.end()
-	won := false
+	a := &acquireAll{l: l, calls: all}
+	for _, e := range all {
+		a.keys = append(a.keys, e.name.Full)
+	}
 	defer func() {
-		if !won {
+		if a.locks == nil {
+			a.leaveGate()
 			lane.Each(0, len(all), func(i int) { l.expireRegisters(all[i]) })
 		}
 	}()
-	a := &acquireAll{l: l, calls: all}
+	if err := a.enterGate(ctx); err != nil {
+		return nil, err
+	}
 	if err := a.acquire(ctx); err != nil {
 		return nil, err
 	}
-	won = true
+	a.occupyGate()
 	locks := make(Locks, len(order))
 	for i, at := range order {
 		locks[i] = a.locks[at]
@@ -100,9 +106,75 @@ func (l *Locker) newAcquireAll(ctx context.Context, keys []string, ttl time.Dura
 
 // An acquireAll is one call of AcquireAll.
 type acquireAll struct {
-	l     *Locker
-	calls []*acquireCall
-	locks []*Lock // of the calls; nil until all are acquired
+	l        *Locker
+	calls    []*acquireCall
+	keys     []string // their full names
+	locks    []*Lock  // of the calls; nil until all are acquired
+	admitted bool     // the Locker's gate counts the keys as busy for this call
+}
+
+// gateWait is how long at most a call waits for those of the same Locker that have one of its
+// keys, before it asks the nodes all the same and waits in their queues. Halved, callers that
+// hold locks for longer are asked for in vain more often; doubled, a caller learns later that
+// no majority replies.
+const gateWait = time.Second
+
+// enterGate waits until no other call of AcquireAll in this Locker is in the way: attempts of
+// both would refuse each other. It waits for gateWait at most and for half of the time that ctx
+// leaves, so that the nodes are asked in any case. The error is that of Options.MaxWaiters.
+func (a *acquireAll) enterGate(ctx context.Context) error {
+	if a.calls[0].triesOnce() {
+		return nil
+	}
+	e, waiting := a.l.gate.Enter(a.keys)
+	limit := gateWait
+	switch most := a.l.opt.MaxWaiters; {
+	case waiting == 0:
+		a.admitted = true
+		return nil
+	case most > 0 && waiting > most:
+		at := a.l.gate.Withdraw(e)
+		if i := slices.Index(a.keys, at); i >= 0 {
+			return tooManyWaiters(a.calls[i], most)
+		}
+		a.admitted = true // meanwhile
+		return nil
+	}
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end)/2)
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-e.Admitted:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-a.l.closing:
+	}
+	a.admitted = a.l.gate.Withdraw(e) == ""
+	return nil
+}
+
+// leaveGate lets others go on that want the same keys.
+func (a *acquireAll) leaveGate() {
+	if a.admitted {
+		a.admitted = false
+		a.l.gate.Free(a.keys...)
+	}
+}
+
+// occupyGate keeps others from asking for the locks until these leave the Locker's list.
+func (a *acquireAll) occupyGate() {
+	if !a.admitted {
+		a.l.gate.Occupy(a.keys)
+	}
+	a.l.mu.Lock()
+	defer a.l.mu.Unlock()
+	for i, k := range a.locks {
+		if k.entry.gated = k.entry.in; !k.entry.in { // lost already
+			a.l.gate.Free(a.keys[i])
+		}
+	}
 }
 
 // acquire tries, and waits for the key that was refused, until it has all locks or an error.
@@ -114,6 +186,9 @@ func (a *acquireAll) acquire(ctx context.Context) error {
 		at = a.calls[i]
 	} else {
 		at, err = a.first(ctx)
+	}
+	if at != nil {
+		a.leaveGate()
 	}
 	for at != nil && !a.failed(ctx, at, err) {
 		at, err = a.waitAt(ctx, at, err)
@@ -347,7 +422,9 @@ func (ks Locks) Release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// beginRelease sends all releases before any is waited for.
+// beginRelease sends all releases before any is waited for. A caller of AcquireAll waits for the
+// first of its keys that is held: with the last one released first, the others are free then.
 func (ks Locks) beginRelease() {
-	lane.Each(0, len(ks), func(i int) { ks[i].acquired().beginRelease(context.Background(), nil) })
+	back := slices.SortedFunc(slices.Values(ks), func(a, b *Lock) int { return cmp.Compare(b.acquired().name.Full, a.acquired().name.Full) })
+	lane.Each(0, len(back), func(i int) { back[i].beginRelease(context.Background(), nil) })
 }

@@ -722,6 +722,26 @@ var mutants = []mutant{
 		test:    "TestWhatEndsAcquireAllLeavesNothing",
 	},
 	{
+		name: "gate-open", rule: "calls of one Locker that share a key are admitted one at a time", why: "without it attempts are refused, and nothing is wrong",
+		patches: []patch{{"internal/wait/gate.go", "g.busy[key] == 0 && (len(old)", "(g.busy[key] == 0 || true) && (len(old)"}},
+		test:    "TestCallersOfOneLockerDoNotRefuseEachOther",
+	},
+	{
+		name: "gate-passed", rule: "a call is not passed at the key at which it waits", why: "which of them comes first is nobody's promise",
+		patches: []patch{{"internal/wait/gate.go", "(len(old) == 0 || old[0].age > e.age)", "(true || len(old) == 0)"}},
+		test:    "TestAGateAdmitsThoseThatShareNoKey",
+	},
+	{
+		name: "gate-shut", rule: "a released lock admits the next call", why: "the next call is late, but no judge knows how long it may take",
+		patches: []patch{{"close.go", "l.gate.Free(k.name.Full)", "_ = k"}},
+		test:    "TestCallersOfOneLockerDoNotRefuseEachOther",
+	},
+	{
+		name: "gate-for-ever", rule: "a call with little time asks the nodes in time to say who has the lock", why: "the error is right, but says less",
+		patches: []patch{{"several.go", "limit = min(limit, time.Until(end)/2)", "_ = end"}},
+		test:    "TestACallerBehindLocksOfItsOwnLockerThatAreNotReleased",
+	},
+	{
 		name: "slots-kept", rule: "a caller keeps one of the slots that it gets", why: "no profile asks for slots",
 		patches: []patch{{"slot.go", "r.lock.beginRelease(context.Background(), nil)", "_ = r.lock"}},
 		test:    "TestOneOfTwoSlotsThatComeFreeTogetherIsKept",

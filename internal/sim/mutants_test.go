@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -69,17 +70,19 @@ func build(t *testing.T, overlay, pkg, out string) error {
 
 const (
 	mutantRuns  = 6                // on each profile, before a mutant counts as not found
+	aloneRuns   = 60               // likewise, where no directed test is named
 	mutantLimit = 30 * time.Second // of real time, likewise
+	aloneLimit  = 90 * time.Second
 )
 
 var caught = regexp.MustCompile(`(?m)^\s*(?:\S+: )?caught: (.*)$`)
 
-// runner plays profiles over increasing seeds with the binary as a mutant; "": the library as it is. It returns what was
-// found, or "".
-func runner(t *testing.T, bin, mutant, profiles string, limit time.Duration) (found string, took time.Duration) {
+// runner plays so many runs of each profile over increasing seeds with the binary as a mutant; "": the library as it is.
+// It returns what was found, or "".
+func runner(t *testing.T, bin, mutant, profiles string, runs int, limit time.Duration) (found string, took time.Duration) {
 	cmd := exec.Command(bin, "-test.run=^TestRunner$", "-test.v", "-test.timeout="+limit.String())
 	cmd.Dir = filepath.Join(root(t), "internal", "sim")
-	cmd.Env = append(os.Environ(), "REDLOCK_RUNNER="+strconv.Itoa(mutantRuns), "REDLOCK_PROFILES="+profiles, "REDLOCK_SEED=1", "GOMAXPROCS=1", "REDLOCK_MUTANT="+mutant)
+	cmd.Env = append(os.Environ(), "REDLOCK_RUNNER="+strconv.Itoa(runs), "REDLOCK_PROFILES="+profiles, "REDLOCK_SEED="+cmp.Or(os.Getenv("REDLOCK_SEED"), "1"), "GOMAXPROCS=1", "REDLOCK_MUTANT="+mutant)
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
 	took = time.Since(began)
@@ -186,26 +189,37 @@ func TestMutants(t *testing.T) {
 		}
 	}
 	t.Logf("built in %v", time.Since(began).Round(time.Second))
-	next := make(chan func())
+	next := make(chan func() error)
 	go func() {
 		defer close(next)
 		if which == "1" { // the longest of all
-			next <- func() { control(t, bins) }
+			next <- func() error { return control(t, bins) }
 		}
 		for _, m := range list {
-			next <- func() { t.Log(m.hunt(t, bins)) }
+			next <- func() error { return m.hunt(t, bins) }
 		}
 	}()
-	var wg sync.WaitGroup
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex
+		failed []error
+	)
 	for range 2 {
 		wg.Go(func() {
 			for f := range next {
-				f()
+				if err := f(); err != nil {
+					mu.Lock()
+					failed = append(failed, err)
+					mu.Unlock()
+				}
 			}
 		})
 	}
 	wg.Wait()
 	t.Logf("%d mutants in %v", len(list), time.Since(began).Round(time.Second))
+	for _, err := range failed { // last, where a log that was cut still has them
+		t.Error(err)
+	}
 }
 
 // simulator is the package of this file.
@@ -260,8 +274,9 @@ func packagesOf(t *testing.T, list []*mutant) (pkgs []string) {
 	return pkgs
 }
 
-// control plays the library as it is over all that the mutants were played over, and the named tests.
-func control(t *testing.T, bins binaries) {
+// control plays the library as it is over all that the mutants were played over, and the named tests. It returns an
+// error if any of that fails.
+func control(t *testing.T, bins binaries) error {
 	used := map[string]bool{}
 	tests := map[string][]string{} // by package
 	for _, m := range mutants {
@@ -279,9 +294,9 @@ func control(t *testing.T, bins binaries) {
 			names = append(names, p.Name)
 		}
 	}
-	found, took := runner(t, bins[simulator], "", strings.Join(names, ","), 5*time.Minute)
+	found, took := runner(t, bins[simulator], "", strings.Join(names, ","), mutantRuns, 5*time.Minute)
 	if found != "" {
-		t.Errorf("the library without any mutation: %s", found)
+		return fmt.Errorf("the library without any mutation: %s", found)
 	}
 	n := 0
 	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
@@ -289,10 +304,11 @@ func control(t *testing.T, bins binaries) {
 		all := slices.Compact(tests[pkg])
 		n += len(all)
 		if out, err := directed(bins[pkg], "", strings.Join(all, "|"), filepath.Join(root(t), pkg)); err != nil {
-			t.Errorf("the library without any mutation: %v\n%s", err, out)
+			return fmt.Errorf("the library without any mutation: %v in %s: %s", err, pkg, lastLines(string(out)))
 		}
 	}
 	t.Logf("control: %d runs on each of %s in %v, and %d directed tests", mutantRuns, strings.Join(names, ", "), took.Round(time.Second), n)
+	return nil
 }
 
 // directed plays tests of a package's binary as a mutant.
@@ -334,26 +350,30 @@ func (m *mutant) directory(t *testing.T) string {
 	return filepath.Join(own, pkg)
 }
 
-// hunt looks for a mutant and says how it was found.
-func (m *mutant) hunt(t *testing.T, bins binaries) string {
+// hunt looks for a mutant and logs how it was found. It returns an error if it was not.
+func (m *mutant) hunt(t *testing.T, bins binaries) error {
 	if m.profiles != "" {
-		found, took := runner(t, bins[simulator], m.name, m.profiles, mutantLimit)
-		if found != "" {
-			return fmt.Sprintf("%-22s %5.1fs  %s", m.name, took.Seconds(), found)
+		runs, limit := mutantRuns, mutantLimit
+		if m.test == "" {
+			runs, limit = aloneRuns, aloneLimit
 		}
-	}
-	if m.test == "" {
-		t.Errorf("mutant %s (without the rule: %s) survives, and no directed test is named", m.name, m.rule)
-		return m.name + " SURVIVES"
+		found, took := runner(t, bins[simulator], m.name, m.profiles, runs, limit)
+		if found != "" {
+			t.Logf("%-22s %5.1fs  %s", m.name, took.Seconds(), found)
+			return nil
+		}
+		if m.test == "" {
+			return fmt.Errorf("mutant %s (without the rule: %s) survives %d runs, and no directed test is named", m.name, m.rule, runs)
+		}
 	}
 	began := time.Now()
 	out, err := directed(bins[m.packageOf(t)], m.name, m.test, m.directory(t))
 	if err == nil {
-		t.Errorf("mutant %s (without the rule: %s) survives %s", m.name, m.rule, m.test)
-		return m.name + " SURVIVES"
+		return fmt.Errorf("mutant %s (without the rule: %s) survives %s", m.name, m.rule, m.test)
 	}
 	if strings.Contains(string(out), "no tests to run") {
-		t.Errorf("mutant %s: there is no %s", m.name, m.test)
+		return fmt.Errorf("mutant %s: there is no %s", m.name, m.test)
 	}
-	return fmt.Sprintf("%-22s %5.1fs  not by simulation; by %s", m.name, time.Since(began).Seconds(), m.test)
+	t.Logf("%-22s %5.1fs  not by simulation; by %s", m.name, time.Since(began).Seconds(), m.test)
+	return nil
 }

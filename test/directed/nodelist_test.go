@@ -22,7 +22,7 @@ import (
 //
 // Attacks 54, 55.
 func TestListsThatDifferByOneNodeExcludeEachOther(t *testing.T) {
-	for n := 1; n <= harness.Rounds(3, 6); n++ { // the shorter list's length
+	for n := 1; n <= harness.Rounds(3, 5); n++ { // the shorter list's length
 		for without := range n + 1 {
 			onStage(t, n+1, func(s *stage) {
 				long := s.Locker(redlock.Options{})

@@ -415,3 +415,81 @@ func TestAcquireAllBehindAnotherWaiterIsToldTheHolder(t *testing.T) {
 		s.Clean(l, other)
 	})
 }
+
+// Callers of one Locker do not ask the nodes for locks that another of them has: no attempt is refused.
+func TestCallersOfOneLockerDoNotRefuseEachOther(t *testing.T) {
+	const keys, each, workers, runs = 16, 4, 16, 10
+	onStage(t, 3, func(s *stage) {
+		var seen harness.Observer
+		l := s.Locker(redlock.Options{Trace: seen.Trace()})
+		errs, began := make(chan error, workers), time.Now()
+		for w := range workers {
+			r := rand.New(rand.NewPCG(1, uint64(w)))
+			go func() {
+				errs <- func() error {
+					for range runs {
+						var mine []string
+						for _, i := range r.Perm(keys)[:each] {
+							mine = append(mine, fmt.Sprint("key-", i))
+						}
+						if err := l.RunAll(s.Ctx, mine, 10*time.Second, func(context.Context, redlock.Locks) error { return nil }); err != nil {
+							return err
+						}
+					}
+					return nil
+				}()
+			}()
+		}
+		for range workers {
+			s.Is("RunAll", <-errs, nil)
+		}
+		if d := time.Since(began); d > 500*time.Millisecond {
+			t.Errorf("it took %v: some waited for longer than until the one before them was done", d)
+		}
+		time.Sleep(time.Second)
+		harness.Check(t, "attempts", seen.Count(redlock.OpAcquire), workers*runs*each)
+		harness.Check(t, "rollbacks", seen.Count(redlock.OpRollback), 0)
+		s.Clean(l)
+	})
+}
+
+// Callers of one Locker wait for each other for a limited time, and then by what the nodes say.
+func TestACallerBehindLocksOfItsOwnLockerThatAreNotReleased(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{MaxWaiters: 1})
+		locks, err := l.AcquireAll(s.Ctx, []string{"a", "b"}, 5*time.Second)
+		s.Is("AcquireAll", err, nil)
+		s.Lasts("AcquireAll", 200*time.Millisecond, func() {
+			_, err = l.AcquireAll(s.Ctx, []string{"b", "c"}, heldLong, redlock.WithWait(200*time.Millisecond))
+		})
+		var q *redlock.QuorumError
+		if s.Is("AcquireAll", err, redlock.ErrHeld); errors.As(err, &q) && q.Round.Holder() != locks[1].Value() {
+			t.Errorf("got the error %v, want one that names the holder", err)
+		}
+		waiting := make(chan error, 1)
+		go func() {
+			next, err := l.AcquireAll(s.Ctx, []string{"b", "c"}, heldLong)
+			if err == nil {
+				err = next.Release(s.Ctx)
+			}
+			waiting <- err
+		}()
+		synctest.Wait()
+		_, err = l.AcquireAll(s.Ctx, []string{"b"}, heldLong)
+		s.Is("AcquireAll of one too many", err, redlock.ErrTooManyWaiters)
+		synctest.Wait()
+		if s.Is("AcquireAll behind locks that expire", <-waiting, nil); locks.Valid() {
+			t.Error("it did not wait for them to expire")
+		}
+		s.Is("Release", locks.Release(s.Ctx), redlock.ErrLost)
+		s.Clean(l)
+
+		locks, err = l.AcquireAll(s.Ctx, []string{"a", "b"}, time.Minute)
+		s.Is("AcquireAll", err, nil)
+		s.Is("LeaveUntil", locks[1].LeaveUntil(s.Ctx, time.Now().Add(time.Second)), nil)
+		s.Is("Release", locks.Release(s.Ctx), nil)
+		if _, err := l.AcquireAll(s.Ctx, []string{"b"}, heldLong, redlock.WithWait(time.Second)); !errors.Is(err, redlock.ErrHeld) {
+			t.Errorf("AcquireAll of a lock that was left: got %v, want ErrHeld", err)
+		}
+	})
+}

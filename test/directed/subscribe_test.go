@@ -316,7 +316,7 @@ func (s *stage) denied(err string) {
 // Keys come and go, and waiters too: in the end what is listened to is
 // what is waited for, on one connection a node.
 func TestListeningFollowsTheWaitersInAllOrders(t *testing.T) {
-	for seed := range uint64(harness.Rounds(1, 3)) {
+	for seed := range uint64(harness.Rounds(1, 2)) {
 		onStage(t, 3, func(s *stage) {
 			var d dialled
 			l := s.LockerWith(redlock.Options{}, nil, s.earsBy(&d))
