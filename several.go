@@ -38,6 +38,9 @@ type Locks []*Lock
 // another of its keys meanwhile, so that it has to wait again: a caller for many contended
 // keys waits longer than one for few, and no bound is promised.
 //
+// Calls of one Locker for keys that overlap would refuse each other, so each of them waits up to
+// a second for those before it until it asks the nodes.
+//
 // The errors are those of Acquire, for the key that was refused. If a callback panics, or ctx
 // or Close ends the call, everything is undone.
 func (l *Locker) AcquireAll(ctx context.Context, keys []string, ttl time.Duration, opts ...AcquireOption) (Locks, error) {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,7 @@ const (
 	nameOurs         = "redlock"
 	nameThree        = "redlock, three nodes"
 	nameFair         = "redlock, fair"
+	nameSeveral      = "redlock, 8 of 64 keys at once"
 	nameUnsubscribed = "redlock, unsubscribed" // over nodes that have no Subscribe
 	nameRedsync      = "redsync"
 	nameFailFast     = "redsync, fail-fast"
@@ -51,6 +53,7 @@ var makers = map[string]func(addrs []string) (*contender, error){
 	nameOurs:         func(addrs []string) (*contender, error) { return newOurs(redlock.Options{}, addrs) },
 	nameThree:        func(addrs []string) (*contender, error) { return newOurs(redlock.Options{}, addrs[:3]) },
 	nameFair:         func(addrs []string) (*contender, error) { return newOurs(redlock.Options{Fair: true}, addrs) },
+	nameSeveral:      newSeveral,
 	nameUnsubscribed: newUnsubscribed,
 	nameRedsync:      func(addrs []string) (*contender, error) { return newRedsync(addrs), nil },
 	nameFailFast:     func(addrs []string) (*contender, error) { return newRedsync(addrs, redsync.WithFailFast(true)), nil },
@@ -131,6 +134,24 @@ func lockerContender(l *redlock.Locker, done func()) *contender {
 		close:   done,
 	}
 }
+
+// newSeveral acquires eight keys at a time, which eight of 64 keys are drawn for each cycle.
+func newSeveral(addrs []string) (*contender, error) {
+	l, done, err := newLocker(redlock.Options{}, addrs)
+	return &contender{
+		acquire: func(ctx context.Context, key string) (any, error) {
+			keys := make([]string, severalAtOnce)
+			for i, n := range mathrand.Perm(64)[:severalAtOnce] {
+				keys[i] = fmt.Sprintf("%s:%d", key, n)
+			}
+			return l.AcquireAll(ctx, keys, ttl)
+		},
+		release: func(ctx context.Context, held any) error { return held.(redlock.Locks).Release(ctx) },
+		close:   done,
+	}, err
+}
+
+const severalAtOnce = 8
 
 func newRedsync(addrs []string, opts ...redsync.Option) *contender {
 	clients := newClients(addrs)

@@ -102,7 +102,7 @@ var sections = []section{
 	{"distance", distance, distanceTables, []string{"distance"}},
 	{"waiting", waiting, waitingTables, []string{handoverSection, crowdSection}},
 	{"held", held, heldTables, nil},
-	{"scale", scale, scaleTables, []string{"nodes", "keys"}},
+	{"scale", scale, scaleTables, []string{"nodes", "keys", "several"}},
 }
 
 func (s *section) allTables(r *report) (tables []table) {

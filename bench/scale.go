@@ -18,7 +18,10 @@ func scale(ctx context.Context, b *bench) error {
 	if err := nodes(ctx, b); err != nil {
 		return err
 	}
-	return keys(ctx, b)
+	if err := keys(ctx, b); err != nil {
+		return err
+	}
+	return several(ctx, b)
 }
 
 // nodes measures a lock on 1, 3, 5 and 7 nodes.
@@ -86,11 +89,46 @@ func keys(ctx context.Context, b *bench) error {
 	return b.turns(ctx, b.meter, "keys", b.scaleReps, b.scaleBlock, group)
 }
 
+// several has 64 goroutines lock eight of 64 keys each, beside as many that lock one key of their own.
+func several(ctx context.Context, b *bench) error {
+	cs, err := contenders(b.addrs, nameOurs, nameSeveral)
+	if err != nil {
+		return err
+	}
+	defer closeAll(cs)
+	var group []load
+	for _, c := range cs {
+		l := load{c: c, kase: "64", g: 64, keys: "bench:several"}
+		if c.name == nameSeveral {
+			l.key = func(int, int) string { return "bench:several" }
+		}
+		l.runFor(ctx, b.scaleBlock/2)
+		group = append(group, l)
+	}
+	return b.turns(ctx, b.meter, "several", b.scaleReps, b.scaleBlock, group)
+}
+
+func severalTable(r *report) table {
+	t := table{"several", "64 goroutines on five nodes that lock one key each of their own, or any eight of 64 keys at once", [][]string{{"", "keys locked per second", "client, CPU time per key, µs", "servers, CPU time per key, µs"}}}
+	for _, name := range []string{nameOurs, nameSeveral} {
+		keys := 1.0
+		if name == nameSeveral {
+			keys = severalAtOnce
+		}
+		perKey := func(metric string) string {
+			return r.find("several", name, "64", metric).each(func(v float64) float64 { return v / keys }).spread("%.1f")
+		}
+		rate := r.find("several", name, "64", mRate).each(func(v float64) float64 { return v * keys }).spread("%.0f")
+		t.rows = append(t.rows, []string{name, rate, perKey(mClientCPU), perKey(mServersCPU)})
+	}
+	return t
+}
+
 func scaleTables(r *report) []table {
 	ceiling := table{"ceiling", "Capacity of one node, from its CPU time with 256 goroutines", [][]string{{"nodes", "CPU time of one node per cycle, µs", "cycles per second that use one core"}}}
 	for _, n := range nodeCounts {
 		one := r.find("nodes", nameOurs, nodesCase(n, 256), mServersCPU).each(func(v float64) float64 { return v / float64(n) })
 		ceiling.rows = append(ceiling.rows, []string{fmt.Sprint(n), one.spread("%.1f"), one.each(func(v float64) float64 { return 1e6 / v }).spread("%.0f")})
 	}
-	return []table{ceiling}
+	return []table{ceiling, severalTable(r)}
 }
