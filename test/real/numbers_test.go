@@ -107,17 +107,19 @@ func TestRealExactTokens(t *testing.T) {
 	r.do(t, []int{0, 1, 2, 3}, "del", "{job}:fence")
 	// (More than one, for the other Locker's release may have reached a node only after
 	// the acquire: then the first extension heals it, and the next one counts.)
+	// On a busy machine a failed attempt by the clock that is ahead may have left a greater token on a minority.
 	realUntil(t, 3*time.Second, "all registers", func() bool {
 		if err := k.Extend(t.Context()); err != nil {
 			t.Error(err)
 		}
 		for _, s := range r.register(t, "{job}:fence") {
-			if s != k.Fence() {
+			if s < k.Fence() {
 				return false
 			}
 		}
 		return true
 	})
+	check("extended", k)
 	realRelease(t, k)
 	r.mortal(t, time.Minute)
 }
