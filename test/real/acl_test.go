@@ -102,6 +102,7 @@ func TestRealPermissionsOfTheDocs(t *testing.T) {
 // words, and the release is owed: the lock is removed once the user may do it. It is
 // never taken for another's lock, and never told as an error after the deletion.
 func TestRealReleaseWithoutAPermissionIsToldAndOwed(t *testing.T) {
+	t.Parallel()
 	r := realStart(t, 3)
 	all := []int{0, 1, 2}
 	r.do(t, all, "acl", "setuser", "locks", "on", ">secret", "~*", "&*", "+@all")

@@ -100,6 +100,7 @@ func TestRealHealthy(t *testing.T) {
 
 // Attack 36.
 func TestRealMinorityDoesNotMatter(t *testing.T) {
+	t.Parallel()
 	aof := []string{"--appendonly", "yes", "--appendfsync", "always"}
 	for _, tt := range []struct {
 		name  string
