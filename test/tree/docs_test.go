@@ -51,10 +51,10 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// Every Go file and every test that a page names in backticks exists.
+// Every Go file, test and mutant that a page names in backticks exists, and what it names right behind a file is in there.
 func TestDocsNameWhatExists(t *testing.T) {
-	pages := []string{"README.md", "SECURITY.md"}
-	files := make(map[string]bool) // by path and by name
+	pages := []string{"README.md", "SECURITY.md", "CONTRIBUTING.md"}
+	files := make(map[string]string) // the text, by path and by each end of it; files of one name are taken together
 	tests := make(map[string]bool)
 	test := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
 	err := fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {
@@ -63,16 +63,17 @@ func TestDocsNameWhatExists(t *testing.T) {
 			return err
 		case strings.HasPrefix(path, "docs/") && strings.HasSuffix(path, ".md"):
 			pages = append(pages, path)
-		case strings.HasSuffix(path, ".go"):
+		case strings.HasSuffix(path, ".go"), strings.HasSuffix(path, ".lua"):
+			code := readText(t, path)
 			for end := path; ; {
-				files[end] = true
+				files[end] += code
 				_, rest, found := strings.Cut(end, "/")
 				if !found {
 					break
 				}
 				end = rest
 			}
-			for _, name := range test.FindAllStringSubmatch(readText(t, path), -1) {
+			for _, name := range test.FindAllStringSubmatch(code, -1) {
 				tests[name[1]] = true
 			}
 		}
@@ -81,19 +82,40 @@ func TestDocsNameWhatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := regexp.MustCompile(`\x60([\w/.-]+\.go)(?::\d+)?\x60`)
+	sequence := regexp.MustCompile(`\x60[\w/.-]+\.go\x60(?:[,;]? \x60[\w/.-]+\x60)*`) // files, each with what is in it
+	word := regexp.MustCompile(`\x60[\w./-]+\x60`)
+	mutant := regexp.MustCompile(`mutants? ((?:(?:, )?\x60[\w-]+\x60)+)`)
+	mutants := files["internal/sim/mutant_list_test.go"]
 	name := regexp.MustCompile(`\x60((?:Test|Fuzz)[A-Z]\w*)(?:/[^\x60]*)?\x60`)
 	named := 0
 	for _, page := range pages {
 		text := readText(t, page)
-		for _, m := range file.FindAllStringSubmatch(text, -1) {
-			if named++; !files[m[1]] {
-				t.Errorf("%s names the file %s, which does not exist", page, m[1])
+		for _, together := range sequence.FindAllString(text, -1) {
+			file := ""
+			for _, m := range word.FindAllString(together, -1) {
+				named++
+				this := strings.Trim(m, "`")
+				switch ident := this[strings.LastIndexByte(this, '.')+1:]; {
+				case strings.HasSuffix(this, "/"):
+				case ident == "go" || ident == "lua":
+					if file = this; files[file] == "" {
+						t.Errorf("%s names the file %s, which does not exist", page, file)
+					}
+				case !regexp.MustCompile(`\b`+ident+`\b`).MatchString(files[file]) && !tests[this]:
+					t.Errorf("%s: there is no %s in %s", page, this, file)
+				}
 			}
 		}
 		for _, m := range name.FindAllStringSubmatch(text, -1) {
 			if named++; !tests[m[1]] {
 				t.Errorf("%s names the test %s, which does not exist", page, m[1])
+			}
+		}
+		for _, m := range mutant.FindAllStringSubmatch(text, -1) {
+			for _, name := range strings.FieldsFunc(m[1], func(c rune) bool { return strings.ContainsRune(", `", c) }) {
+				if !strings.Contains(mutants, `name: "`+name+`"`) {
+					t.Errorf("%s names the mutant %s, which does not exist", page, name)
+				}
 			}
 		}
 	}

@@ -31,8 +31,8 @@ var layers = map[string][]string{
 // commandWords are the names of the Redis commands that the library sends. Outside of
 // package wire no string of the production code is one of them.
 var commandWords = []string{
-	"set", "get", "del", "exists", "eval", "evalsha", "script", "info", "ping", "time",
-	"pttl", "ttl", "pexpire", "pexpireat", "expire", "persist",
+	"set", "get", "mget", "del", "exists", "eval", "evalsha", "script", "info", "ping", "time",
+	"pttl", "ttl", "pexpire", "pexpireat", "pexpiretime", "expire", "persist",
 	"zadd", "zrange", "zrangebyscore", "zrem", "zscore", "zcard", "zrank", "zremrangebyscore",
 	"publish", "subscribe", "unsubscribe", "ssubscribe", "pubsub",
 }
