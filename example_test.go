@@ -308,7 +308,7 @@ func ExampleLocker_Lead() {
 		return nil
 	}
 	err := l.Lead(ctx, "leader/scheduler", 15*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-		return schedule(ctx, lock.Fence()) // until ctx ends; returning nil before resigns
+		return schedule(ctx, lock.Fence()) // until ctx ends; nil: resign
 	})
 	fmt.Println(errors.Is(err, context.Canceled))
 	// Output:
@@ -388,27 +388,49 @@ func Example_queueWorker() {
 	// true true
 }
 
-// gocronLocker is what gocron's WithDistributedLocker takes (its Locker and Lock interfaces).
-type gocronLocker struct{ *redlock.Locker }
-
-type gocronLock struct{ *redlock.Lock }
-
-func (l gocronLocker) Lock(ctx context.Context, job string) (gocronLock, error) {
-	lock, err := l.TryAcquire(ctx, "cron/"+job, 10*time.Second)
-	return gocronLock{lock}, err // an error skips the run: another scheduler has it
+// gocronLocker is what gocron's WithDistributedLocker takes (its Locker and Lock interfaces), for jobs with one interval.
+type gocronLocker struct {
+	*redlock.Locker
+	interval time.Duration
 }
 
-func (l gocronLock) Unlock(ctx context.Context) error { return l.Release(ctx) }
+type gocronLock struct {
+	*redlock.Lock
+	stop  context.CancelFunc
+	until time.Time
+}
 
-// An adapter for gocron, whose schedulers skip a run while another has the job.
+func (l gocronLocker) Lock(ctx context.Context, job string) (k gocronLock, err error) {
+	lock, err := l.TryAcquire(ctx, "cron/"+job, min(l.interval/2, 10*time.Second))
+	if err != nil {
+		return k, err // gocron skips the run
+	}
+	_, stop := lock.KeepAlive(context.WithoutCancel(ctx))
+	return gocronLock{lock, stop, lock.Acquired().Add(l.interval / 2)}, nil
+}
+
+func (k gocronLock) Unlock(ctx context.Context) error {
+	defer k.stop()
+	return k.LeaveUntil(ctx, k.until)
+}
+
+// An adapter for gocron, whose schedulers skip a run while another has the job, or has had it in this interval. examples/gocron
+// runs it.
 func Example_gocron() {
 	web1, web2, stop := exampleLockers()
 	defer stop()
 	ctx := context.Background()
-	lock, err := gocronLocker{web1}.Lock(ctx, "report")
-	_, skipped := gocronLocker{web2}.Lock(ctx, "report")
-	fmt.Println(err, errors.Is(skipped, redlock.ErrHeld), lock.Unlock(ctx))
-	// Output: <nil> true <nil>
+	lock, err := gocronLocker{web1, time.Hour}.Lock(ctx, "report")
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, running := gocronLocker{web2, time.Hour}.Lock(ctx, "report")
+	fmt.Println(errors.Is(running, redlock.ErrHeld), lock.Unlock(ctx))
+	_, hasRun := gocronLocker{web2, time.Hour}.Lock(ctx, "report")
+	fmt.Println(errors.Is(hasRun, redlock.ErrHeld))
+	// Output:
+	// true <nil>
+	// true
 }
 
 // Several keys at once, all or none, in whatever order they are named.
@@ -422,7 +444,8 @@ func Example_severalKeys() {
 		return nil
 	}
 	err := l.RunAll(ctx, []string{"account/8", "account/7"}, 10*time.Second, func(ctx context.Context, locks redlock.Locks) error {
-		return transfer(ctx, []int64{locks[0].Fence(), locks[1].Fence()}) // ctx ends when either lock is lost
+		// ctx ends when either lock is lost.
+		return transfer(ctx, []int64{locks[0].Fence(), locks[1].Fence()})
 	})
 	fmt.Println(err)
 	// Output:
@@ -461,25 +484,25 @@ func Example_noDoubleSubmission() {
 	ctx := context.Background()
 	var orders sync.Map // in a program a table whose primary key is the form's id
 
-	submit := func(ctx context.Context, l *redlock.Locker, formID string) (string, error) {
-		lock, err := l.TryAcquire(ctx, "submit/"+formID, 10*time.Second)
+	submit := func(ctx context.Context, l *redlock.Locker, formID string) (answer string, err error) {
+		answer = "done before"
+		err = l.Run(ctx, "submit/"+formID, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+			if _, done := orders.Load(formID); done {
+				return nil
+			}
+			if err := work(ctx, lock.Fence()); err != nil {
+				return err
+			}
+			_, twice := orders.LoadOrStore(formID, lock.Fence())
+			if !twice { // INSERT: the key decides
+				answer = "done"
+			}
+			return nil
+		}, redlock.WithWait(0))
 		if errors.Is(err, redlock.ErrHeld) {
 			return "being worked on", nil
 		}
-		if err != nil {
-			return "", err
-		}
-		defer lock.Release(ctx)
-		if _, done := orders.Load(formID); done {
-			return "done before", nil
-		}
-		if err := work(ctx, lock.Fence()); err != nil {
-			return "", err
-		}
-		if _, twice := orders.LoadOrStore(formID, lock.Fence()); twice { // INSERT: the key decides
-			return "done before", nil
-		}
-		return "done", nil
+		return answer, err
 	}
 	fmt.Println(submit(ctx, web1, "form-9"))
 	fmt.Println(submit(ctx, web2, "form-9"))

@@ -63,13 +63,13 @@ func Example() {
 func Example_lostLock() {
 	run(func(t *testing.T) {
 		redlocktest.Bubble(t, func(t *testing.T) {
+			began := time.Now()
 			c := redlocktest.New(t, 3)
 			l := c.Locker(redlock.Options{})
 			time.AfterFunc(time.Second, func() {
 				c.Node(0).Partition()
 				c.Node(1).Partition()
 			})
-			began := time.Now()
 			n, err := importAll(t.Context(), l, 1000)
 			if !errors.Is(err, redlock.ErrLost) {
 				t.Errorf("after %d rows: got %v, want ErrLost", n, err)
