@@ -31,7 +31,7 @@ func (l *Locker) closeWait() time.Duration {
 const maxCloseErrors = 10
 
 // Close ends waiting calls and KeepAlive contexts with ErrClosed, releases the locks that
-// are still held, waits for these releases and for owed clean-ups, and closes the clients
+// are still held, waits for these releases and for pending clean-ups, and closes the clients
 // that Open made, but not those that were given to New. It takes at most two node timeouts
 // (two seconds by default).
 //

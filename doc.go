@@ -45,9 +45,10 @@
 //
 // I5, a minority does not matter. Up to N less a majority of the nodes may be dead, hung,
 // slow, restarting or failing. They are not waited for while the others agree, and
-// memory, connections and goroutines stay bounded. If the others are split (of three
-// nodes one grants the lock and one, which another client or its remains occupy, does
-// not), the missing vote decides and is waited for, up to the node timeout. A node that
+// memory, connections and goroutines stay bounded. If the others are split (of
+// three nodes, one grants the lock, and one refuses it because it stores another client's
+// value or the remains of one), the missing vote decides and is waited for, up to the node
+// timeout. A node that
 // exceeds the node timeout is neither asked nor waited for until it has answered a PING;
 // a node that is slow but within the timeout is waited for each time.
 //

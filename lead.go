@@ -99,15 +99,16 @@ func (l *Locker) announce(k *Lock) {
 }
 
 // Watch yields who holds the lock on key: at once, and whenever that has changed, until ctx
-// is done or the Locker is closed; the error of that comes last. If too few nodes reply, it
-// yields the error, once, and goes on.
+// is done or the Locker is closed; it yields the error of ctx, or ErrClosed, last. If too few
+// nodes reply, it yields the error, once, and goes on.
 //
 // Leaders (Lead) announce the beginning and the end of each term, unless fn panics or the
-// process dies, and Watch asks the nodes then. It also asks when the ttl of the lock has passed, and at least every 30 seconds.
-// Changes by other holders than leaders are noticed at these times only. A change that is
-// undone meanwhile is not seen. While Watch hears a majority of the nodes, a watcher costs
-// each node about one read per ttl; otherwise it asks every second. The nodes' user needs the
-// permissions of waiters.
+// process dies, and Watch then asks the nodes. It also asks when the ttl of the lock has
+// passed, and at least every 30 seconds. Holders other than leaders announce nothing, so
+// Watch notices their changes only at these times. A change that is undone before Watch asks
+// is not seen. While Watch is subscribed to a majority of the nodes, it costs each node about
+// one read per ttl; otherwise it asks every second. The nodes' user needs the permissions of
+// waiters.
 func (l *Locker) Watch(ctx context.Context, key string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		name, err := wire.NameKey(l.opt.KeyPrefix, key)

@@ -38,8 +38,8 @@ type Locks []*Lock
 // another of its keys meanwhile, so that it has to wait again: a caller for many contended
 // keys waits longer than one for few, and no bound is promised.
 //
-// Calls of one Locker for keys that overlap would refuse each other, so each of them waits up to
-// a second for those before it until it asks the nodes.
+// Calls of one Locker for keys that overlap would refuse each other, so each of them waits for
+// the earlier ones, for up to a second, before it asks the nodes.
 //
 // The errors are those of Acquire, for the key that was refused. If a callback panics, or ctx
 // or Close ends the call, everything is undone.

@@ -16,8 +16,8 @@ import (
 // one batch to each node, and waits for each. Halved, fewer may work at once.
 const maxSlots = 64
 
-// AcquireSlot acquires one of the k slots of a key for ttl: at most k callers hold one at a
-// time, of all Lockers that use the key with the same k. It waits until ctx is done or, with
+// AcquireSlot acquires one of the k slots of a key for ttl: at most k callers, over all
+// Lockers that use the key with the same k, hold a slot at a time. It waits until ctx is done or, with
 // WithWait, at most for the given time.
 //
 // Slot i is the lock of the key with "#i" appended, from "#0" on, so each slot has fences of
@@ -28,7 +28,7 @@ const maxSlots = 64
 // they cost the nodes k times as much as waiting for one lock.
 //
 // k is from 1 to 64. The errors are those of Acquire, for one of the slots; ErrNested
-// comes only if ctx is that of all slots.
+// comes only if the call is made under the locks of all slots.
 func (l *Locker) AcquireSlot(ctx context.Context, key string, k int, ttl time.Duration, opts ...AcquireOption) (lock *Lock, slot int, err error) {
 	if err := l.admit(ctx, OpAcquire, key); err != nil {
 		return nil, 0, err
