@@ -38,44 +38,65 @@ import (
 // If ctx is already done, Release waits all the same; the node timeout bounds that wait.
 // If ctx ends during the wait, Release returns its error, and the release goes on in the
 // background.
-func (k *Lock) Release(ctx context.Context) (err error) {
+func (k *Lock) Release(ctx context.Context) error {
+	k.checkRelease(ctx)
+	var r releaseCall
+	defer func() { r.end() }()
+	r.start(ctx, k)
+	r.wait()
+	return r.err
+}
+
+// checkRelease panics for programming errors.
+func (k *Lock) checkRelease(ctx context.Context) {
 	if k.acquired(); ctx == nil {
 		panic("redlock: Release with a nil ctx: pass context.Background(), or a context with a deadline")
 	}
-	var traced *tracedCall
+}
+
+// A releaseCall is a call of Release: start, wait, and in any case end.
+type releaseCall struct {
+	k      *Lock
+	ctx    context.Context
+	traced *tracedCall
+	asked  *quorumCall // nil if the lock's state was final
+	err    error
+}
+
+// start sends the release, even if Trace.Start panics.
+func (r *releaseCall) start(ctx context.Context, k *Lock) {
+	r.k, r.ctx, r.err = k, ctx, ErrPanicked // until wait returns
+	defer func() { r.asked = k.beginRelease(r.ctx, nil) }()
 	if !k.isFinal() { // else nothing is sent
-		started := false
-		defer func() {
-			if !started { // Trace.Start panics: release all the same
-				k.beginRelease(context.Background(), nil)
-			}
-		}()
-		ctx, traced = k.l.traceCall(ctx, "Release", k.name.Key, 0, k)
-		started = true
-		err = ErrPanicked // until it returns
-		defer func() { traced.end(nil, nil, err) }()
+		r.ctx, r.traced = k.l.traceCall(ctx, "Release", k.name.Key, 0, k)
 	}
-	asked := k.beginRelease(ctx, nil)
-	if asked == nil {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		return k.result
+}
+
+// wait sets err once the release is decided, or ctx has ended.
+func (r *releaseCall) wait() {
+	if r.asked == nil {
+		r.k.mu.Lock()
+		defer r.k.mu.Unlock()
+		r.err = r.k.result
+		return
 	}
 	var ended <-chan struct{}
-	if ctx.Err() == nil {
-		ended = ctx.Done()
+	if r.ctx.Err() == nil {
+		ended = r.ctx.Done()
 	}
 	select {
-	case <-asked.done:
+	case <-r.asked.done:
 	case <-ended:
-		select {
-		case <-asked.done:
-		default:
-			return k.l.ended(ctx, &acquireCall{op: OpRelease, name: k.name, began: asked.start, attempt: 1, last: &QuorumError{Round: asked.round(), Err: ErrNoQuorum}})
+		if !isDone(r.asked.done) {
+			r.err = r.k.l.ended(r.ctx, &acquireCall{op: OpRelease, name: r.k.name, began: r.asked.start, attempt: 1, last: &QuorumError{Round: r.asked.round(), Err: ErrNoQuorum}})
+			return
 		}
 	}
-	return k.released(asked)
+	r.err = r.k.released(r.asked)
 }
+
+// end calls Trace.End, if start has called Trace.Start.
+func (r *releaseCall) end() { r.traced.end(nil, nil, r.err) }
 
 // beginRelease sends the release, or returns the one in progress. It returns nil if the
 // lock's state is final. cause ends KeepAlive's contexts. ctx is only for Trace.Round.

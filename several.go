@@ -374,13 +374,12 @@ func (l *Locker) RunAll(ctx context.Context, keys []string, ttl time.Duration, f
 	for i, k := range locks {
 		kept[i] = k.kept() // before any is released
 	}
-	locks.beginRelease()
-	for i, k := range locks {
-		switch released := k.Release(ctx); {
+	for i, r := range locks.release(ctx) {
+		switch {
 		case !kept[i]:
-			err = errors.Join(err, k.lossError())
-		case errors.Is(released, ErrLost):
-			err = errors.Join(err, released)
+			err = errors.Join(err, r.k.lossError())
+		case errors.Is(r.err, ErrLost):
+			err = errors.Join(err, r.err)
 		}
 	}
 	return err
@@ -415,19 +414,33 @@ func (ks Locks) KeepAlive(ctx context.Context) (held context.Context, stop conte
 	}
 }
 
-// Release releases all locks at once, whatever becomes of each, and joins the errors.
+// Release releases all locks at once, whatever becomes of each, and joins the errors. To a
+// Trace it is one Release of each lock.
 func (ks Locks) Release(ctx context.Context) error {
-	ks.beginRelease()
 	var errs []error
-	for _, k := range ks {
-		errs = append(errs, k.Release(ctx))
+	for _, r := range ks.release(ctx) {
+		errs = append(errs, r.err)
 	}
 	return errors.Join(errs...)
 }
 
-// beginRelease sends all releases before any is waited for. A caller of AcquireAll waits for the
+// release sends all releases before it waits for any. A caller of AcquireAll waits for the
 // first of its keys that is held: with the last one released first, the others are free then.
-func (ks Locks) beginRelease() {
-	back := slices.SortedFunc(slices.Values(ks), func(a, b *Lock) int { return cmp.Compare(b.acquired().name.Full, a.acquired().name.Full) })
-	lane.Each(0, len(back), func(i int) { back[i].beginRelease(context.Background(), nil) })
+// If a callback panics, the others are released all the same, and their calls end.
+func (ks Locks) release(ctx context.Context) []releaseCall {
+	for _, k := range ks {
+		k.checkRelease(ctx)
+	}
+	calls := make([]releaseCall, len(ks))
+	back := make([]int, len(ks))
+	for i := range back {
+		back[i] = i
+	}
+	slices.SortFunc(back, func(i, j int) int { return cmp.Compare(ks[j].name.Full, ks[i].name.Full) })
+	defer lane.Each(0, len(ks), func(i int) {
+		defer calls[i].end()
+		calls[i].wait()
+	})
+	lane.Each(0, len(ks), func(i int) { calls[back[i]].start(ctx, ks[back[i]]) })
+	return calls
 }

@@ -698,7 +698,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "release-not-started", rule: "a release is sent although Trace.Start panics", profiles: "edges",
-		patches: []patch{{"release.go", "if !started { // Trace", "if false && !started { // Trace"}},
+		patches: []patch{{"release.go", "defer func() { r.asked = k.beginRelease(r.ctx, nil) }()", "started := false\n\tdefer func() {\n\t\tif started {\n\t\t\tr.asked = k.beginRelease(r.ctx, nil)\n\t\t}\n\t}()"}, {"release.go", "r.ctx, r.traced = k.l.traceCall(ctx, \"Release\", k.name.Key, 0, k)\n\t}\n", "r.ctx, r.traced = k.l.traceCall(ctx, \"Release\", k.name.Key, 0, k)\n\t}\n\tstarted = true\n"}},
 		test:    "TestAPanicInATraceLeavesNoLock",
 	},
 	{
@@ -745,5 +745,10 @@ var mutants = []mutant{
 		name: "slots-kept", rule: "a caller keeps one of the slots that it gets", why: "no profile asks for slots",
 		patches: []patch{{"slot.go", "r.lock.beginRelease(context.Background(), nil)", "_ = r.lock"}},
 		test:    "TestOneOfTwoSlotsThatComeFreeTogetherIsKept",
+	},
+	{
+		name: "all-untraced", rule: "the release of several locks is a call of Release for each, to a Trace", why: "no judge looks at the calls that are traced",
+		patches: []patch{{"several.go", "calls[back[i]].start(ctx, ks[back[i]])", "ks[back[i]].beginRelease(context.Background(), nil); calls[back[i]].start(ctx, ks[back[i]])"}},
+		test:    "TestReleasesOfSeveralLocksAreTraced",
 	},
 }

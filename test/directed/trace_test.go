@@ -68,6 +68,80 @@ func TestATraceFollowsEveryCall(t *testing.T) {
 	})
 }
 
+// A Release of several locks, by hand or by RunAll, is one call for each lock.
+func TestReleasesOfSeveralLocksAreTraced(t *testing.T) {
+	for name, release := range map[string]func(s *stage, l *redlock.Locker) error{
+		"Locks": func(s *stage, l *redlock.Locker) error {
+			locks, err := l.AcquireAll(s.Ctx, []string{"a", "b"}, heldLong)
+			return errors.Join(err, locks.Release(s.Ctx), locks.Release(s.Ctx))
+		},
+		"RunAll": func(s *stage, l *redlock.Locker) error {
+			return l.RunAll(s.Ctx, []string{"a", "b"}, heldLong, func(context.Context, redlock.Locks) error { return nil })
+		},
+	} {
+		onStage(t, 3, func(s *stage) {
+			var mu sync.Mutex
+			var got []string
+			l := s.Cold(redlock.Options{Trace: spans(func(text string) {
+				mu.Lock()
+				defer mu.Unlock()
+				if strings.Contains(text, "elease") {
+					got = append(got, text)
+				}
+			})}, nil, s.Cluster.Nodes())
+			s.Is(name, release(s, l), nil)
+			time.Sleep(time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			slices.Sort(got)
+			want := []string{"/Release asks release", "/Release asks release", "/Release ends Release true", "/Release ends Release true"}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		})
+	}
+}
+
+// A panic in Start or End of one lock's release keeps no other lock from being released, and every call that began ends.
+func TestAPanicInATraceReleasesAllLocks(t *testing.T) {
+	for _, at := range []string{"Start", "End"} {
+		onStage(t, 3, func(s *stage) {
+			began, ended, armed := 0, 0, at
+			boom := func(what string) {
+				if armed == what {
+					armed = ""
+					panic("the caller's own")
+				}
+			}
+			l := s.Locker(redlock.Options{Trace: redlock.Trace{
+				Start: func(ctx context.Context, c redlock.Call) context.Context {
+					if c.Method == "Release" {
+						boom("Start")
+						began++
+					}
+					return ctx
+				},
+				End: func(_ context.Context, c redlock.Call, _ error) {
+					if c.Method == "Release" {
+						ended++
+						boom("End")
+					}
+				},
+			}})
+			locks, err := l.AcquireAll(s.Ctx, []string{"a", "b", "c"}, heldLong)
+			s.Is("AcquireAll", err, nil)
+			if !panics(func() { locks.Release(s.Ctx) }) {
+				t.Fatalf("%s: no panic, want it to go on to the caller", at)
+			}
+			time.Sleep(time.Second)
+			if keys := s.locked(); len(keys) > 0 || began != ended || ended < 2 {
+				t.Errorf("%s: %d calls began, %d ended, and the nodes have %v", at, began, ended, keys)
+			}
+			s.Clean(l)
+		})
+	}
+}
+
 // Start may return a context that ends, or none at all: the caller's alone ends the call.
 func TestATracerNeitherEndsNorProlongsACall(t *testing.T) {
 	over, cancel := context.WithCancel(context.Background())
