@@ -39,6 +39,7 @@ const (
 // returned. It runs until ctx is done, the Locker is closed, or fn returns an error while it
 // leads, and returns that error. It also returns errors with which Acquire does not wait:
 // ErrNested, ErrTooManyWaiters, and ErrNoQuorum where time does not heal the nodes' errors.
+// If fn panics, the leader has resigned, and the panic reaches the caller of Lead.
 //
 // After a leader crashes, nobody leads for up to ttl. A leader that is paused past Until does
 // not know that another leads: only the term protects what it does then.
@@ -47,33 +48,40 @@ func (l *Locker) Lead(ctx context.Context, key string, ttl time.Duration, fn fun
 		panic("redlock: Lead with a nil fn")
 	}
 	for {
-		var term *Lock
-		var failed error // of fn, while it led
-		lost := false
-		err := l.Run(ctx, key, ttl, func(ctx context.Context, lock *Lock) error {
-			term = lock
-			l.announce(lock)
-			err := fn(ctx, lock)
-			if lost = !lock.kept(); !lost {
-				failed = err
-			}
-			return err
-		}, opts...)
+		led, lost, err := l.leadOnce(ctx, key, ttl, fn, opts)
 		switch {
-		case term == nil:
-			return err
-		case failed != nil:
-			l.announce(term)
-			return err
-		case lost || err != nil: // by the release
-			l.announce(term)
+		case lost:
 			continue
+		case !led || err != nil:
+			return err
 		}
-		l.announce(term)
 		if l.pause(ctx, resignPause) != nil {
 			return l.endedLead(ctx, key)
 		}
 	}
+}
+
+// leadOnce campaigns, and leads once if it wins. The begin and the end of the term are
+// announced, the end after the release and also if fn panics.
+func (l *Locker) leadOnce(ctx context.Context, key string, ttl time.Duration, fn func(ctx context.Context, lock *Lock) error, opts []AcquireOption) (led, lost bool, err error) {
+	var term *Lock
+	defer func() {
+		if term != nil {
+			l.announce(term)
+		}
+	}()
+	var failed error // of fn, while it led
+	err = l.Run(ctx, key, ttl, func(ctx context.Context, lock *Lock) error {
+		term = lock
+		l.announce(lock)
+		err := fn(ctx, lock)
+		if lost = !lock.kept(); !lost {
+			failed = err
+		}
+		return err
+	}, opts...)
+	led = term != nil
+	return led, lost || led && failed == nil && err != nil, err // the latter by the release
 }
 
 // endedLead returns the error of a Lead that ctx or Close ended between two terms.
@@ -102,9 +110,9 @@ func (l *Locker) announce(k *Lock) {
 // is done or the Locker is closed; it yields the error of ctx, or ErrClosed, last. If too few
 // nodes reply, it yields the error, once, and goes on.
 //
-// Leaders (Lead) announce the beginning and the end of each term, unless fn panics or the
-// process dies, and Watch then asks the nodes. It also asks when the ttl of the lock has
-// passed, and at least every 30 seconds. Holders other than leaders announce nothing, so
+// Leaders (Lead) announce the beginning and the end of each term, unless the process dies,
+// and Watch then asks the nodes. It also asks when the ttl of the lock has passed, and at
+// least every 30 seconds. Holders other than leaders announce nothing, so
 // Watch notices their changes only at these times. A change that is undone before Watch asks
 // is not seen. While Watch is subscribed to a majority of the nodes, it costs each node about
 // one read per ttl; otherwise it asks every second. The nodes' user needs the permissions of

@@ -190,7 +190,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "unannounced", rule: "the begin of a term is announced to those who watch", why: "Watch promises no time",
-		patches: []patch{{"lead.go", "\t\t\tl.announce(lock)\n", ""}},
+		patches: []patch{{"lead.go", "\t\tl.announce(lock)\n", ""}},
 		test:    "TestAWatcherIsToldOfEachLeader",
 	},
 	{
@@ -750,5 +750,10 @@ var mutants = []mutant{
 		name: "all-untraced", rule: "the release of several locks is a call of Release for each, to a Trace", why: "no judge looks at the calls that are traced",
 		patches: []patch{{"several.go", "calls[back[i]].start(ctx, ks[back[i]])", "ks[back[i]].beginRelease(context.Background(), nil); calls[back[i]].start(ctx, ks[back[i]])"}},
 		test:    "TestReleasesOfSeveralLocksAreTraced",
+	},
+	{
+		name: "unresigned", rule: "the end of a term is announced also if fn panics", why: "Watch promises no time",
+		patches: []patch{{"lead.go", "if term != nil {\n", "if term != nil && (led || err != nil) {\n"}},
+		test:    "TestALeaderThatPanicsHasResigned",
 	},
 }

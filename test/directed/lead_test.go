@@ -3,6 +3,7 @@ package directed_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -185,4 +186,39 @@ func TestAWatcherLearnsOfACrash(t *testing.T) {
 			t.Errorf("told after %v, want the ttl", d)
 		}
 	})
+}
+
+// A leader whose fn panics, or ends its goroutine, has resigned: the lock is free, and those who watch are told at once.
+func TestALeaderThatPanicsHasResigned(t *testing.T) {
+	for name, end := range map[string]func(){"panic": func() { panic("the user's own") }, "Goexit": runtime.Goexit} {
+		onStage(t, 3, func(s *stage) {
+			l, w := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+			var ended time.Time
+			done := make(chan any, 1)
+			go func() {
+				defer func() { done <- recover() }()
+				time.Sleep(3 * time.Second) // the watcher hears all nodes by then
+				l.Lead(s.Ctx, job, heldLong, func(context.Context, *redlock.Lock) error {
+					time.Sleep(3 * time.Second)
+					ended = time.Now()
+					end()
+					return nil
+				})
+			}()
+			var states []bool
+			for status, err := range w.Watch(s.Ctx, job) {
+				s.Is("Watch", err, nil)
+				if states = append(states, status.Held); len(states) > 1 && !status.Held {
+					break
+				}
+			}
+			if d := time.Since(ended); len(states) != 3 || d > 10*oneTrip {
+				t.Errorf("%s: told of %v, the last %v after the end of the term, want it at once", name, states, d)
+			}
+			if got := <-done; name == "panic" && got != "the user's own" {
+				t.Errorf("%s: recovered: got %v, want the user's own", name, got)
+			}
+			s.Clean(l, w)
+		})
+	}
 }
