@@ -38,6 +38,7 @@ type quorumCall struct {
 	// The count. Guarded by mu. tally counts each call once, and the other two what it does.
 	mu        sync.Mutex
 	tally     tally
+	notified  int   // nodes that notified a waiter of the release
 	permanent int   // unknown votes with errors that do not heal with time
 	score     int64 // the highest fence register seen
 
@@ -148,6 +149,9 @@ func (b *quorumCall) Vote(c *lane.Call) {
 		b.tally.yes++
 		if r.Fenced {
 			b.tally.fenced++
+		}
+		if r.Told {
+			b.notified++
 		}
 	case r.Answer == wire.No && r.Missing:
 		b.tally.missing++
@@ -290,6 +294,23 @@ func (b *quorumCall) result() (t tally, hard int, score int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.tally, b.permanent, b.score
+}
+
+// byAll reports whether every node has said yes.
+func (b *quorumCall) byAll() bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.tally.yes == b.tally.n
+}
+
+// told returns how many nodes notified a waiter of the release, and how long the round took.
+func (b *quorumCall) told() (nodes int, took time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.notified, b.took
 }
 
 // IsOver reports whether the count has ended.

@@ -14,12 +14,22 @@ import (
 // The local queues: which callers of this Locker wait, in which order, and who speaks for
 // them. What the first of them does is in wait.go, and when it does it in internal/wait.
 
+// toAll is the Notice of a release that notifies the first waiters, by a Locker that has no
+// entry in the nodes' queues.
+var toAll = wire.Notice{Tell: wire.NotifyCount}
+
 const (
-	// maxHandovers is how often in a row a lock is handed to the next caller in the same
-	// local queue before it is released for other Lockers. A hand-over takes one round, a
-	// release and an acquire take two. Halved, throughput under contention falls; doubled,
-	// other Lockers wait twice as long.
-	maxHandovers = 16
+	// comesBack is how soon after a release the next caller comes where callers take turns
+	// without a pause. The entry then stays in the nodes' queues, at their end, so that this
+	// caller need not queue again. Halved, more callers do; doubled, an entry more often
+	// comes to be first while nobody waits for it, and others wait for a message longer.
+	comesBack = 5 * time.Millisecond
+
+	// freshFor is how long after it was put there an entry is kept without being refreshed,
+	// and prolongEvery how often the ttl of the nodes' queues is. Both leave room for two
+	// polls of a waiter before the entry expires. Halved, a look costs a node more commands.
+	freshFor     = 3500 * time.Millisecond
+	prolongEvery = 4 * time.Second
 
 	// linger is how long a subscription is kept after the last waiter left: under contention
 	// another comes soon. Halved, more waits begin by subscribing.
@@ -57,10 +67,18 @@ type waitQueue struct {
 	entry       string      // the name of our entry in the nodes' queues; "": none yet
 	channel     string      // on which the entry is notified; "": not subscribed to
 	queued      bool        // the entry may be in a node's queue
+	quiet       bool        // the last release notified nobody: the lock was handed on
 	behind      bool        // the next look moves the entry to the end
+	winner      *quorumCall // Fair: the round by which a caller of the queue got the lock last; nil: none since
 	dequeue     *quorumCall // removes the entry; a question that queues it again is sent after it
-	handed      int         // how often in a row the lock was handed on in this queue
-	emptySince  time.Time   // when the last caller left
+	held        string      // the value of the lock that a caller of the queue got last and holds, if it does until
+	heldUntil   time.Time
+	placed      time.Time     // when the entry was queued or moved last
+	prolonged   time.Time     // when the ttl of the nodes' queues last began anew because of it
+	ttl         time.Duration // that the last caller asked for
+	comesBack   bool          // the last caller came right after a release
+	released    time.Time     // when a lock of ours was released last with nobody here
+	emptySince  time.Time     // when the last caller left
 
 	lastRound *QuorumError // the result of the queue's last decided round; nil: none, or wonBy says more
 	wonBy     *quorumCall  // the round by which a caller of the queue got the lock; nil: none since
@@ -73,6 +91,9 @@ func (r *waitQueue) wake(yes bool) {
 		r.first.poke()
 	}
 }
+
+// holds reports whether a caller of the queue holds the lock, as far as is known.
+func (r *waitQueue) holds(now time.Time) bool { return r.held != "" && now.Before(r.heldUntil) }
 
 // A waiter is one caller's place in a local queue. Guarded by waitQueues.mu.
 type waiter struct {
@@ -138,18 +159,20 @@ func (w *waitQueues) join(e *acquireCall) error {
 	m, name := &e.waiter, e.name
 	m.call, m.met = e, wait.NewCaller(e.began.at)
 	r := w.queues[name.Full]
-	switch most := w.l.opt.MaxWaiters; {
-	case r != nil && most > 0 && r.n >= most:
+	if most := w.l.opt.MaxWaiters; r != nil && most > 0 && r.n >= most {
 		return tooManyWaiters(e, most)
-	case r == nil:
-		r = &waitQueue{name: name, label: e.label, plan: wait.NewPlan(&w.rules)}
-		w.queues[name.Full] = r
 	}
+	r = w.queueOf(name, e.label)
 	e.ahead = r.n
 	m.queue, m.prev = r, r.last
 	if r.last == nil {
 		r.first = m
-		r.plan.Freed()
+		now := time.Now()
+		r.comesBack = now.Sub(r.released) < comesBack
+		r.plan.Joined(r.holds(now), r.queued, now)
+		if w.l.opt.Fair && r.plan.Contended() {
+			r.plan.Succeed(&m.met, now, w.l.now().at)
+		}
 	} else {
 		r.last.next = m
 	}
@@ -184,6 +207,16 @@ func (w *waitQueues) waiting(name *wire.LockKey) bool {
 	return r != nil && r.first != nil
 }
 
+// queueOf returns the queue for a key. Needs w.mu.
+func (w *waitQueues) queueOf(name *wire.LockKey, label string) *waitQueue {
+	r := w.queues[name.Full]
+	if r == nil {
+		r = &waitQueue{name: name, label: label, plan: wait.NewPlan(&w.rules)}
+		w.queues[name.Full] = r
+	}
+	return r
+}
+
 // leaveQueue takes a caller out of its local queue, wherever it stands. Acquire defers it, so
 // that it runs however Acquire ends. A release can hand an attempt to the caller until the
 // caller is marked as gone here; an attempt that was handed to it by then and not claimed is
@@ -197,7 +230,7 @@ func (l *Locker) leaveQueue(e *acquireCall, won bool) {
 		if handed != nil || !won {
 			l.expireRegisters(e)
 		}
-		if b := l.queues.leaveQueue(e); b != nil {
+		if b := l.queues.leaveQueue(e, won); b != nil {
 			// After the last attempt and its rollback: what is free then is announced.
 			b.send(e.call, l.lastCleanup(e.name))
 		}
@@ -208,8 +241,8 @@ func (l *Locker) leaveQueue(e *acquireCall, won bool) {
 }
 
 // leaveQueue returns the call that removes the entry from the nodes' queues, if e was the last
-// caller.
-func (w *waitQueues) leaveQueue(e *acquireCall) *quorumCall {
+// caller. If it won and its release is going to move or remove the entry, there is none.
+func (w *waitQueues) leaveQueue(e *acquireCall, won bool) *quorumCall {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := &e.waiter
@@ -227,13 +260,14 @@ func (w *waitQueues) leaveQueue(e *acquireCall) *quorumCall {
 	}
 	m.prev, m.next = nil, nil
 	r.n--
+	r.ttl = e.ttl
 	if m.trying {
 		r.plan.Freed()
 	}
 	if r.first == nil {
 		r.lastRound, r.wonBy, r.freeing = nil, nil, "" // nobody updates them from now on
 	}
-	if m.trying && r.handed > 0 && r.first == nil {
+	if m.trying && r.quiet && r.first == nil {
 		w.entryOf(r)
 		r.queued = true // handOver told nobody, and there may be no entry yet
 	}
@@ -244,22 +278,32 @@ func (w *waitQueues) leaveQueue(e *acquireCall) *quorumCall {
 		}
 		r.first.poke()
 	case r.first != nil:
-	case r.channel == "" && !r.queued:
+	case r.channel == "" && !r.queued && !r.plan.Contended():
 		delete(w.queues, r.name.Full)
 	default:
-		r.emptySince = time.Now()
-		if !w.sweeping && !w.closed {
-			w.sweeping = true
-			w.sweep = restart(w.sweep, linger, w.clear)
-		}
-		if r.queued {
-			r.queued = false
-			r.dequeue = w.l.newQuorumCall(OpLeave, r.name, wire.LeaveQuestion(r.name, r.entry, w.l.rand.uuid(), wire.NotifyCount), w.l.now(), allAnswered)
-			r.dequeue.q.Patience = w.l.patience(e.ttl)
-			return r.dequeue
+		w.sweepLater(r)
+		if r.queued && !(won && (r.comesBack || w.l.opt.Fair)) {
+			return w.leave(r)
 		}
 	}
 	return nil
+}
+
+// sweepLater has a queue without a caller dropped in a while. Needs w.mu.
+func (w *waitQueues) sweepLater(r *waitQueue) {
+	r.emptySince = time.Now()
+	if !w.sweeping && !w.closed {
+		w.sweeping = true
+		w.sweep = restart(w.sweep, linger, w.clear)
+	}
+}
+
+// leave returns the call that removes the entry from the nodes' queues. Needs w.mu.
+func (w *waitQueues) leave(r *waitQueue) *quorumCall {
+	r.queued = false
+	r.dequeue = w.l.newQuorumCall(OpLeave, r.name, wire.LeaveQuestion(r.name, r.entry, w.l.rand.uuid(), wire.NotifyCount), w.l.now(), allAnswered)
+	r.dequeue.q.Patience = w.l.patience(r.ttl)
+	return r.dequeue
 }
 
 // keepRound keeps the result of a leader's decided round for every caller of its queue.
@@ -301,69 +345,6 @@ func (w *waitQueues) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 	}
 	q.Round.Wait, q.Round.Attempt = w.l.now().since(e.began), e.attempt
 	return q, before
-}
-
-// handOver prepares an attempt for the leader, to be sent right behind the release of a
-// lock of this Locker, so that the lock changes hands in one round. It returns nil if the
-// lock has to be released for everybody. They are an ordinary release and an ordinary
-// attempt: if the attempt overtakes the release, or another client gets in between, the
-// attempt fails. place is our entry in the nodes' queues, which the release then moves to
-// their end, behind those who waited longer.
-func (w *waitQueues) handOver(k *Lock) (next *quorumCall, place string) {
-	seen := max(k.fence, w.l.registerAhead(k.name)) // it takes the Locker's mu, which comes before ours
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r := w.queues[k.name.Full]
-	if r == nil || r.first == nil {
-		return nil, ""
-	}
-	r.freeing = k.value
-	if w.l.opt.Fair || w.l.isClosed() {
-		return nil, ""
-	}
-	m := r.first
-	start := w.l.now()
-	proposal := propose(start, seen)
-	// Others wait until the ttl that they have seen passes: nobody tells them of one that
-	// passes earlier.
-	shorter := m.call.ttl < k.ttl-start.since(k.start)
-	if m.gone || m.trying || m.wake == nil || proposal == 0 || shorter || r.handed >= maxHandovers {
-		r.handed = 0
-		r.wake(r.plan.AfterOthers(time.Now()))
-		return nil, r.entry
-	}
-	value := m.call.label + ":" + w.l.rand.uuid()
-	b := w.l.newQuorumCall(OpAcquire, r.name, wire.AcquireQuestion(w.l.guard, r.name, value, m.call.ttl, proposal), start, acquireDecided)
-	b.q.Patience = w.l.patience(m.call.ttl)
-	m.attempt, m.proposal, m.trying = b, proposal, true
-	r.plan.Handed()
-	r.handed++
-	r.queued = r.entry != "" // nobody else was told: if this fails, leaveQueue tells them
-	return b, ""
-}
-
-// wakeUp wakes the leader to claim the attempt that was handed to it.
-func (w *waitQueues) wakeUp(b *quorumCall) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if r := w.queues[b.name.Full]; r != nil && r.first != nil {
-		r.first.poke()
-	}
-}
-
-// claimed takes the attempt that was handed to a waiter, and returns nil if there is none. With
-// last, nothing is handed to the waiter any more.
-func (w *waitQueues) claimed(e *acquireCall, last bool) (*quorumCall, int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	m := &e.waiter
-	m.gone = m.gone || last
-	b := m.attempt
-	m.attempt = nil
-	if b == nil && !last {
-		m.queue.handed = 0
-	}
-	return b, m.proposal
 }
 
 // entry returns the name of the entry in the nodes' queues for a question that queues it.

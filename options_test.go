@@ -631,7 +631,7 @@ func FuzzStatus(f *testing.F) {
 		name, _ := wire.NameKey("", "jobs/42")
 		q := []wire.Question{
 			wire.InspectQuestion(name), wire.LookQuestion(name),
-			wire.TurnQuestion(nil, name, wiretest.Mine, time.Second, 7, wiretest.Theirs, 1800000000000001), wire.WaitQuestion(name, wiretest.Theirs, false),
+			wire.TurnQuestion(nil, name, wiretest.Mine, time.Second, 7, wiretest.Theirs, 1800000000000001, false), wire.WaitQuestion(name, wiretest.Theirs, false),
 		}[d.Byte()%4]
 		k := q.Kind
 		bl := l.newQuorumCall(OpInspect, name, q, l.now(), allAnswered)

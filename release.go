@@ -128,14 +128,13 @@ func (k *Lock) beginRelease(ctx context.Context, cause error) *quorumCall {
 	// question is complete after that.
 	b := k.l.newCleanup(OpRelease, k.name, wire.Question{Kind: wire.AskRelease, Value: k.value, TTL: k.ttl}, &k.left,
 		func(t tally) bool { return t.extension() != extendPending })
-	tell, place := wire.NotifyCount, ""
 	var next *quorumCall
+	n := toAll
 	if cause == nil && earlier == nil {
-		if next, place = k.l.queues.handOver(k); next != nil {
-			tell, k.quiet = 0, true
-		}
+		next, n = k.l.queues.handOver(k, b)
+		k.quiet = next != nil
 	}
-	b.ask(wire.ReleaseQuestion(k.name, k.value, k.ttl, tell, place))
+	b.ask(wire.ReleaseQuestion(k.name, k.value, k.ttl, n))
 	asked, again := k.releasedInTime, earlier != nil
 	b.countAs = func(missing bool) wire.Answer { return notOurs(missing, k.remaining(k.l.now()) > 0, asked, again) } // Until does not move any more
 	b.lastForLock = true
@@ -183,7 +182,7 @@ func (k *Lock) released(b *quorumCall) error {
 	switch t.extension() {
 	case extended:
 		k.state, k.result = stateReleased, nil
-		k.l.queues.released(k.name, k.quiet)
+		k.l.queues.released(k, b)
 	case extensionLost:
 		k.state, k.result = stateReleased, &QuorumError{Round: b.round(), Err: ErrLost}
 	default:
@@ -247,7 +246,7 @@ func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, left *la
 			a.ended = true
 		}
 	case l.adoptions[q.Back].ended:
-		b.ask(wire.ReleaseQuestion(name, q.Value, q.TTL, wire.NotifyCount, ""))
+		b.ask(wire.ReleaseQuestion(name, q.Value, q.TTL, toAll))
 	default:
 		l.restores[name.Full] = b
 	}

@@ -350,7 +350,7 @@ func (a *acquireAll) undo(e *acquireCall, b *quorumCall) {
 	e.raised |= b.mayHaveExecuted()
 	q := wire.RollbackQuestion(e.name, b.q.Value, e.ttl)
 	if t, _, _ := b.result(); !t.refused() {
-		q = wire.ReleaseQuestion(e.name, b.q.Value, e.ttl, wire.NotifyCount, "")
+		q = wire.ReleaseQuestion(e.name, b.q.Value, e.ttl, toAll)
 	}
 	a.l.undo(e.tail, q)
 }

@@ -44,26 +44,62 @@ func (w *waitQueues) Subscribed(i int, channel string, yes bool) {
 
 // Announced implements pubsub.Listener: node i announced text on a channel.
 func (w *waitQueues) Announced(i int, channel, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if r := w.byChannel[channel]; r != nil {
-		r.wake(r.plan.Announced(i, text, time.Now()))
+	if b := w.announced(i, channel, text); b != nil && w.l.begin() {
+		defer w.l.end()
+		b.send(w.l.lastCleanup(b.name))
 	}
-	w.wakeWatchers(channel)
 }
 
-// released wakes the leader after a lock of this Locker was released, if no announcement will.
-// That is so where announcements are not heard, and where the release was quiet because the
-// lock was handed on, but the attempt had already failed: it had overtaken the release.
-// Otherwise the leader is told in turn, like every other waiter.
-func (w *waitQueues) released(name *wire.LockKey, quiet bool) {
+// announced tells the plan of an announcement. If nobody waits any more, it returns the call
+// that removes our entry from the nodes' queues and notifies the next waiters instead.
+func (w *waitQueues) announced(i int, channel, text string) *quorumCall {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.queues[name.Full]
-	if r != nil && (!r.plan.Hears() || quiet && r.first != nil && !r.first.trying) {
-		r.plan.Freed()
-		r.wake(true)
+	w.wakeWatchers(channel)
+	r := w.byChannel[channel]
+	if r == nil {
+		return nil
 	}
+	now := time.Now()
+	told, wake := r.plan.Announced(i, text, now)
+	r.wake(wake)
+	if !told || r.first != nil || !r.queued || r.holds(now) {
+		return nil
+	}
+	r.comesBack = false
+	return w.leave(r)
+}
+
+// released notes that a lock of this Locker was released, and whether a waiter of another one
+// was notified. If not, the leader tries. It also does where the release was quiet because the
+// lock was handed on, but the attempt had already failed: it had overtaken the release.
+func (w *waitQueues) released(k *Lock, b *quorumCall) {
+	told, took := b.told()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.queues[k.name.Full]
+	switch {
+	case k.quiet:
+		if r != nil && (!r.plan.Hears() || r.first != nil && !r.first.trying) {
+			r.plan.Freed()
+			r.wake(true)
+		}
+		return
+	case r == nil && told > 0 && !w.closed: // or a caller that comes would not know of the others
+		r = w.queueOf(k.name, wire.LabelOf(k.value))
+		r.plan.Releasing(k.value, time.Now())
+		w.sweepLater(r)
+	case r == nil:
+		return
+	}
+	now := time.Now()
+	switch {
+	case told >= majority(len(w.l.lanes)):
+		r.placed = now
+	case told == 0 && r.first == nil:
+		r.queued = false // it is not in the queue where nobody was notified
+	}
+	r.wake(r.plan.Released(told > 0, r.queued && !r.placed.IsZero(), took, now))
 }
 
 // next returns what a waiter does next, and for wait.Wait how long it pauses; a negative pause
@@ -97,8 +133,8 @@ func (l *Locker) wait(ctx context.Context, e *acquireCall) error {
 		switch {
 		case do == wait.Try:
 			return nil
-		case do == wait.Look:
-			if err := l.lookIfFree(ctx, e); err != nil {
+		case do == wait.Look || do == wait.Glance:
+			if err := l.lookIfFree(ctx, e, do == wait.Glance); err != nil {
 				return err
 			}
 			continue
@@ -122,13 +158,13 @@ func (l *Locker) wait(ctx context.Context, e *acquireCall) error {
 }
 
 // lookIfFree asks the nodes how long the lock is still held. If announcements are heard, it
-// also takes or keeps the entry in their queues.
-func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall) error {
+// also takes or keeps the entry in their queues, but for a glance only if it has to.
+func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall, glance bool) error {
 	if err := l.usable(ctx, e); err != nil {
 		return err
 	}
 	e.looks++
-	b := l.newQuorumCall(OpLook, e.name, l.queues.question(e), l.now(), lookDecided)
+	b := l.newQuorumCall(OpLook, e.name, l.queues.question(e, glance), l.now(), lookDecided)
 	b.q.Patience = l.patience(e.ttl)
 	b.send(l.queues.dequeueOf(e))
 	if err := l.await(ctx, e, b); err != nil {
@@ -158,15 +194,16 @@ func (l *Locker) stillHeld(e *acquireCall, b *quorumCall) {
 
 // question returns the leader's look, which queues if announcements to the entry would be
 // heard.
-func (w *waitQueues) question(e *acquireCall) wire.Question {
+func (w *waitQueues) question(e *acquireCall, glance bool) wire.Question {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := e.waiter.queue
-	if !r.plan.Hears() {
+	now := time.Now()
+	if !r.plan.Hears() || glance && r.queued && now.Sub(r.placed) < freshFor {
 		return wire.LookQuestion(e.name)
 	}
-	behind := r.behind
-	r.queued, r.behind = true, false
+	behind := r.behind || !r.queued
+	r.queued, r.behind, r.placed, r.prolonged = true, false, now, now
 	return wire.WaitQuestion(e.name, r.entry, behind)
 }
 
@@ -180,7 +217,7 @@ func (w *waitQueues) looked(e *acquireCall, b *quorumCall) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := e.waiter.queue
-	if t.refused() {
+	if t.refused() || r.plan.Contended() {
 		w.listen(r) // a leader that follows one that won looks before it has tried
 	}
 	r.plan.Looked(&wait.Looked{
@@ -248,12 +285,15 @@ func (w *waitQueues) tried(ctx context.Context, e *acquireCall, k *Lock, err err
 	if k != nil { // for the next leader
 		if w.l.opt.Fair {
 			r.plan.Learn(e.call.standing())
+			r.winner = e.call
 		}
 		r.plan.Won(k.start.at, now)
 		r.behind = true
 		r.lastRound, r.wonBy = nil, e.call
+		r.held, r.heldUntil = e.call.q.Value, now.Add(e.ttl)
 		return
 	}
+	r.held = ""
 	w.listen(r)
 	lost := wait.Lost{
 		Start: q.Round.Start, Took: q.Round.Took, Held: q.Err == ErrHeld,
@@ -295,7 +335,19 @@ func (l *Locker) askTurn(e *acquireCall, value string, proposal int64) wire.Ques
 	if queued {
 		entry = l.queues.entry(e)
 	}
-	return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, entry, ticket)
+	return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, entry, ticket, queued && l.queues.prolongs(e))
+}
+
+// prolongs reports whether a question is to prolong the ttl of the nodes' queues.
+func (w *waitQueues) prolongs(e *acquireCall) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r, now := e.waiter.queue, time.Now()
+	if e.attempt < 3 && now.Sub(r.prolonged) < prolongEvery { // later ones refresh an entry
+		return false
+	}
+	r.prolonged = now
+	return true
 }
 
 // turnDecided waits for the replies of a majority, also where fewer noes rule a yes out, as half

@@ -230,7 +230,7 @@ func newOurFloor(addrs []string) (*contender, error) {
 			return h, ps.ask(&q)
 		},
 		release: func(_ context.Context, h any) error {
-			q := wire.ReleaseQuestion(h.(*held).name, h.(*held).value, ttl, wire.NotifyCount, "")
+			q := wire.ReleaseQuestion(h.(*held).name, h.(*held).value, ttl, wire.Notice{Tell: wire.NotifyCount})
 			return ps.ask(&q)
 		},
 		close: ps.close,

@@ -39,6 +39,9 @@ func Script(name string) string {
 	if err != nil {
 		panic(err)
 	}
+	if name == "turn" || name == "wait" {
+		return Script("queue") + string(text)
+	}
 	return string(text)
 }
 

@@ -138,6 +138,6 @@ func Second[T any](_ T, err error) error { return err }
 // Expires reports whether a key that is left on a node is about to expire: the entry of a waiter on a node that did
 // not reply stays in its queue until the queue's TTL expires.
 func Expires(key string, ttl time.Duration) bool {
-	queue := strings.HasSuffix(key, ":queue") || strings.HasSuffix(key, ":queue:expiry")
+	queue := strings.HasSuffix(key, ":queue")
 	return queue && ttl > 0 && ttl <= 15*time.Second || ttl == -2 // -2: it has just expired
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/redlocktest"
@@ -100,12 +101,13 @@ func (w *world) strike(f Fault) (end func()) {
 	case EvictFence:
 		w.forget(f.Node%w.c.Len(), func() { n.Evict(registerName(f.Key % w.s.Keys)) })
 	case EvictQueue:
-		queue, expiry := queueNames(f.Key % w.s.Keys)
-		if f.N != 1 {
+		switch queue := queueName(f.Key % w.s.Keys); f.N {
+		case 1:
+			n.Do("ZREMRANGEBYSCORE", queue, strconv.Itoa(endsAt), "+inf")
+		case 2:
+			n.Do("ZREMRANGEBYSCORE", queue, "-inf", strconv.Itoa(endsAt))
+		default:
 			n.Evict(queue)
-		}
-		if f.N != 2 {
-			n.Evict(expiry)
 		}
 	case Vanish, Kill:
 		c, off := w.clients[f.Client%len(w.s.Clients)], w.c.Cut

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/redlocktest"
@@ -118,21 +119,21 @@ func (w *world) keepForeign() {
 
 // forgeries are what somebody does who can write to the nodes but does not know the protocol. An entry is ahead of all others,
 // and counts for a time or for ever.
-var forgeries = []func(n *redlocktest.Node, queue, expiry, entry string, until time.Time){
-	func(n *redlocktest.Node, queue, expiry, entry string, until time.Time) {
+var forgeries = []func(n *redlocktest.Node, queue, entry string, until time.Time){
+	func(n *redlocktest.Node, queue, entry string, until time.Time) {
 		n.Do("ZADD", queue, "1", entry)
-		n.Do("ZADD", expiry, fmt.Sprint(until.UnixMilli()), entry)
+		n.Do("ZADD", queue, fmt.Sprint(endsAt+until.UnixMilli()), entry+"!")
 	},
-	func(n *redlocktest.Node, queue, expiry, entry string, _ time.Time) {
+	func(n *redlocktest.Node, queue, entry string, _ time.Time) {
 		n.Do("ZADD", queue, "+inf", entry)
-		n.Do("ZADD", expiry, "+inf", entry)
+		n.Do("ZADD", queue, "+inf", entry+"!")
 	},
-	func(n *redlocktest.Node, queue, _, _ string, _ time.Time) {
+	func(n *redlocktest.Node, queue, _ string, _ time.Time) {
 		if first, _ := n.Do("ZRANGE", queue, "0", "0"); first != nil && len(first.([]any)) > 0 {
 			n.Do("ZREM", queue, first.([]any)[0].(string))
 		}
 	},
-	func(n *redlocktest.Node, _, _, _ string, _ time.Time) {
+	func(n *redlocktest.Node, _, _ string, _ time.Time) {
 		channels, err := n.Do("PUBSUB", "CHANNELS")
 		if err != nil {
 			return
@@ -146,8 +147,8 @@ var forgeries = []func(n *redlocktest.Node, queue, expiry, entry string, until t
 // forge tampers with a queue, or announces a release that did not happen.
 func (w *world) forge(f Fault) (end func()) {
 	n := w.c.Node(f.Node)
-	queue, expiry := queueNames(f.Key)
-	forgeries[f.N](n, queue, expiry, fmt.Sprint("forged ", w.now()), n.Now().Add(f.For))
+	defer n.Do("PEXPIRE", queueName(f.Key), strconv.Itoa(int(queueLife.Milliseconds()))) // or the key stays if nobody queues any more
+	forgeries[f.N](n, queueName(f.Key), fmt.Sprint("forged ", w.now()), n.Now().Add(f.For))
 	return func() {}
 }
 

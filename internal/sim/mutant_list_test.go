@@ -42,7 +42,7 @@ var mutants = []mutant{
 		name: "refused-after", rule: "what a release may be refused comes before the deletion", why: "the release is told as an error, sent again and then answered: no judge looks at the first error",
 		patches: []patch{
 			{"internal/wire/lua/release.lua", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end\n", ""},
-			{"internal/wire/lua/release.lua", "if (ARGV[2] or '') == '' then return verdict end", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end\nif (ARGV[2] or '') == '' then return verdict end"},
+			{"internal/wire/lua/release.lua", "local most = tonumber(ARGV[4]) or 2", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end\nlocal most = tonumber(ARGV[4]) or 2"},
 		},
 		test: "TestScriptRelease",
 	},
@@ -85,7 +85,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "joint-quiet", rule: "a joint release tells the first two of a queue", why: "waiters look all the same, later",
-		patches: []patch{{"internal/wire/lua/releases.lua", "if done[i] == '1' then announce(", "if false then announce("}},
+		patches: []patch{{"internal/wire/lua/releases.lua", "if done[i] == '1' and announce(", "if false and announce("}},
+		test:    "TestScriptReleases",
+	},
+	{
+		name: "joint-told-unknown", rule: "a joint release says whether a waiter was notified", why: "who had a turn is not judged without Fair",
+		patches: []patch{{"internal/wire/lua/releases.lua", "then done[i] = '2' end", "then done[i] = '1' end"}},
 		test:    "TestScriptReleases",
 	},
 	{
@@ -574,6 +579,29 @@ var mutants = []mutant{
 		test:    "TestWhatIsHandedToAWaiterThatGaveUpIsNotSent",
 	},
 	{
+		name: "handed-for-ever", rule: "a Locker that had the lock sixteen times in a row leaves it to others", why: "crowds of one process are small in it, and who had a turn is not judged without Fair",
+		patches: []patch{{"internal/wait/turns.go", "func (p *Plan) MayHandOver() bool { return p.turns.run < MaxTurns }", "func (p *Plan) MayHandOver() bool { return true }"}},
+		test:    "TestNobodyWaitsWhileAnotherLockerHasMoreThanItsTurns",
+	},
+	{
+		name: "joins-at-once", rule: "a caller that comes when the lock is being left to others waits", why: "the same",
+		patches: []patch{
+			{"internal/wait/turns.go", "\tcase now.Before(t.until):\n", "\tcase t == nil:\n"},
+			{"internal/wait/turns.go", "case t.open && (t.contended || !p.MayHandOver()):", "case false:"},
+		},
+		test: "TestNobodyWaitsWhileAnotherLockerHasMoreThanItsTurns",
+	},
+	{
+		name: "told-unknown", rule: "a release says whether a waiter was notified", why: "the same",
+		patches: []patch{{"internal/wire/lua/release.lua", "if verdict == 1 and told > 0 then return 2 end\n", ""}},
+		test:    "TestNobodyWaitsWhileAnotherLockerHasMoreThanItsTurns",
+	},
+	{
+		name: "ghost", rule: "an entry whose Locker has no waiter any more passes the notice on", why: "the second that is told makes up for it",
+		patches: []patch{{"wait.go", "if !told || r.first != nil || !r.queued || r.holds(now) {", "if true || told {"}},
+		test:    "TestAnEntryThatNobodyStandsForPassesTheNoticeOn",
+	},
+	{
 		name: "waits-for-itself", rule: "who is under a lock does not wait for it", why: "the simulated clients do not nest calls",
 		patches: []patch{{"lock.go", "k.l == l && k.name.Full == e.name.Full && k.Valid() {", "false && k.l == l && k.name.Full == e.name.Full && k.Valid() {"}},
 		test:    "TestALockIsNotReentrant",
@@ -600,26 +628,46 @@ var mutants = []mutant{
 	},
 	{
 		name: "never-skipped", rule: "a place ends", profiles: "fair",
-		patches: []patch{{"internal/wire/lua/turn.lua", "in ipairs({{'-inf', ms - 1}, {ms + tonumber(ARGV[7]) + 1, '+inf'}}) do", "in ipairs({}) do"}},
+		patches: []patch{{"internal/wire/lua/queue.lua", "if ends >= ms and ends <= ms + life then return place, ends end", "if true then return place, ends end"}},
 		test:    "TestADeadHeadIsSkipped",
 	},
 	{
 		name: "place-endless", rule: "a place that ends later than any can is none", profiles: "forged",
-		patches: []patch{{"internal/wire/lua/turn.lua", ", {ms + tonumber(ARGV[7]) + 1, '+inf'}}) do", "}) do"}},
+		patches: []patch{{"internal/wire/lua/queue.lua", "if ends >= ms and ends <= ms + life then", "if ends >= ms then"}},
+		test:    "TestForgedPlacesLapse",
 	},
 	{
 		name: "winner-stays", rule: "Fair: who wins or gives up leaves every queue", profiles: "turns,fair",
-		patches: []patch{{"line.go", "\t\tif r.queued {", "\t\tif r.queued && !w.l.opt.Fair {"}},
-		test:    "TestWhoGivesUpOrWinsLeavesAllQueues",
+		patches: []patch{
+			{"line.go", "\t\tif r.queued && !(won && (r.comesBack || w.l.opt.Fair)) {", "\t\tif r.queued && !w.l.opt.Fair {"},
+			{"internal/wire/lua/turn.lua", "  if ARGV[4] ~= '' then redis.call('ZREM', KEYS[3], ARGV[4], ARGV[4] .. '!') end\n", ""},
+			{"handover.go", "\t\tif r.first == nil && r.queued && !r.winner.byAll() {", "\t\tif false {"},
+		},
+		test: "TestWhoGivesUpOrWinsLeavesAllQueues",
 	},
 	{
 		name: "no-turns", rule: "Fair: a node says yes to the first of its queue only", profiles: "turns",
-		patches: []patch{{"internal/wire/lua/turn.lua", "  if over then\n", "  if false then\n"}},
+		patches: []patch{{"internal/wire/lua/turn.lua", "local turn = not first or first == ARGV[4]", "local turn = true"}},
 		test:    "TestTurnsAreInOrderOfArrival",
 	},
 	{
+		name: "turn-unanswered", rule: "Fair: a node that grants a turn has answered, though it tells no time", why: "it takes two who tie on four nodes, and a release before either asks again",
+		patches: []patch{{"internal/wait/turn.go", "\t\tcase r.Answer != wire.Yes:\n\t\t\tcontinue\n", "\t\tdefault:\n\t\t\tcontinue\n"}},
+		test:    "TestAReleaseIsFoundThoughTheQueuesDisagree",
+	},
+	{
+		name: "turn-unheard", rule: "Fair: a waiter that a minority told tries, a little later", why: "two of four nodes have to lose their queues before a release",
+		patches: []patch{{"internal/wait/plan.go", "\t\treturn false, p.actBy(now.Add(2*tieLook", "\t\tif p.rules.Fair {\n\t\t\treturn false, false\n\t\t}\n\t\treturn false, p.actBy(now.Add(2*tieLook"}},
+		test:    "TestAFairWaiterThatAMinorityTellsTries",
+	},
+	{
+		name: "turn-timeless", rule: "Fair: a waiter knows when the lock expires, also if it is not the first", profiles: "turns,fair",
+		patches: []patch{{"internal/wire/lua/turn.lua", "return {0, held, redis.call('PTTL', KEYS[1]),", "return {0, held, turn and redis.call('PTTL', KEYS[1]) or tonumber(ARGV[6]),"}},
+		test:    "TestAFairWaiterThatWasNotFirstKnowsWhenTheLockExpires",
+	},
+	{
 		name: "turn-untold", rule: "Fair: who finds the lock free and another first tells that one", why: "all who were told of a release have to give up within half a millisecond of it, once in a thousand runs",
-		patches: []patch{{"internal/wire/lua/turn.lua", "    redis.pcall('PUBLISH', ARGV[8] .. ':' .. first, '1 ' .. ARGV[1])\n", ""}},
+		patches: []patch{{"internal/wire/lua/turn.lua", "redis.pcall('PUBLISH', ARGV[8] .. ':' .. first, '1 ' .. ARGV[1])\n", ""}},
 		test:    "TestWhoFindsTheLockFreeTellsWhoseTurnItIs",
 	},
 	{
@@ -693,7 +741,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "waiters-uncapped", rule: "no more callers wait than Options.MaxWaiters allows", why: "no profile sets it",
-		patches: []patch{{"line.go", "case r != nil && most > 0 && r.n >= most:", "case r != nil && most > 0 && r.n > most:"}},
+		patches: []patch{{"line.go", "r != nil && most > 0 && r.n >= most {", "r != nil && most > 0 && r.n > most {"}},
 		test:    "TestMaxWaitersBoundsTheCallersOfEachKey",
 	},
 	{

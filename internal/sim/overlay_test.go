@@ -53,15 +53,15 @@ func compose(t *testing.T, dir string, list []mutant) (overlay string) {
 			if script, ok := strings.CutSuffix(filepath.Base(file), ".lua"); ok {
 				all.scripts = path.Dir(path.Dir(file))
 				made := source(t, path.Join(all.scripts, "script.go"))
-				if script == "guard" { // it goes before others
-					fmt.Fprintf(&all.inits, "\tif underTest == %q {\n\t\tguardLua = %s\n", m.name, strconv.Quote(texts[file]))
-					for _, call := range regexp.MustCompile(`(\w+)\s+= (newGrant\("\w+", \w+\))`).FindAllStringSubmatch(made, -1) {
+				if before := map[string]string{"guard": `newGrant\("\w+", [\w+]+\)`, "queue": `new\w+\("\w+", queueLua\+\w+\)`}[script]; before != "" { // it goes before others
+					fmt.Fprintf(&all.inits, "\tif underTest == %q {\n\t\t%sLua = %s\n", m.name, script, strconv.Quote(texts[file]))
+					for _, call := range regexp.MustCompile(`(\w+)\s+= (`+before+`)`).FindAllStringSubmatch(made, -1) {
 						fmt.Fprintf(&all.inits, "\t\t*%s = *hashed(%s)\n", call[1], call[2])
 					}
 					fmt.Fprint(&all.inits, "\t}\n")
 					continue
 				}
-				call := regexp.MustCompile(`(\w+)\s+= (new\w+\("\w+", )` + script + `Lua\)`).FindStringSubmatch(made)
+				call := regexp.MustCompile(`(\w+)\s+= (new\w+\("\w+", (?:queueLua\+)?)` + script + `Lua\)`).FindStringSubmatch(made)
 				if call == nil {
 					t.Fatalf("mutant %s: script.go does not say how %s is made", m.name, file)
 				}

@@ -378,7 +378,7 @@ func (w *realWorld) leftovers() {
 	// The releases just now gave every register a ttl, and queue entries expire with theirs.
 	w.gone("has no end, or is not documented", settled, func(name string, left time.Duration, _ string) bool {
 		switch {
-		case strings.HasSuffix(name, ":fence"), strings.HasSuffix(name, ":queue"), strings.HasSuffix(name, ":queue:expiry"):
+		case strings.HasSuffix(name, ":fence"), strings.HasSuffix(name, ":queue"):
 			return left == -time.Millisecond // PTTL says -1
 		}
 		return true

@@ -128,7 +128,7 @@ const (
 	Jump        Strike = "jump"        // the node's clock is stepped by By
 	Wall        Strike = "wall"        // the client's wall clock is stepped by By
 	Pause       Strike = "pause"       // the client's goroutines stop at their next call of waitWhilePaused
-	EvictQueue  Strike = "evict-queue" // one or both of the queue's two keys
+	EvictQueue  Strike = "evict-queue" // all of it, or the N-th half of its members: entries, or their expiry
 	Vanish      Strike = "vanish"      // the client's machine disappears and leaves half-open connections; after For another process replaces it
 	Kill        Strike = "kill"        // the client's process ends, and its connections with it; after For another replaces it
 	ResetSubs   Strike = "reset-ears"  // the node resets all connections with a subscription
@@ -260,7 +260,7 @@ func keyName(i int) string  { return fmt.Sprintf("k%d", i) }
 // registerName returns the name of a key's fence register, as in docs/design/algorithm.md.
 func registerName(i int) string { return "{" + keyName(i) + "}:fence" }
 
-// queueNames returns the names of a key's queue, as in docs/waiting.md.
-func queueNames(i int) (queue, expiry string) {
-	return "{" + keyName(i) + "}:queue", "{" + keyName(i) + "}:queue:expiry"
+// queueName returns the name of a key's queue.
+func queueName(i int) string {
+	return "{" + keyName(i) + "}:queue"
 }

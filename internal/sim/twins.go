@@ -25,8 +25,8 @@ func init() {
 }
 
 var lockTwins = []scriptTwin{
-	{"release", "83a2e52384ad394bd6e5d8e1f1335c509c571ed2", releaseTwin},
-	{"releases", "e956dde27b8468bf8c65edf2a94081f93bf20c37", releasesTwin},
+	{"release", "cdb5e945bc1f682b879e08e9c9d3d0d95cdc426c", releaseTwin},
+	{"releases", "f89cfc83c95e6d6df195335e9f2dec9fdec92c82", releasesTwin},
 	{"extends", "a18c450e39960752b9728957d4e451f361d6fcdc", extendsTwin},
 	{"extend", "65708e478ffcd0bc773d14377dda89f560efae60", extendTwin},
 	{"raise", "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc", raiseTwin},
@@ -71,9 +71,14 @@ func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
 	if !ok {
 		return nil, false
 	}
-	announces := len(argv) > 1 && argv[1] != ""
-	if announces && (len(argv) < 4 || argv[3] != "0") { // waiters are notified one by one: only handled if there are none
-		if n, err := call("ZCARD", keys[2]); err != nil || n != 0 {
+	most, ours := 2, ""
+	if len(argv) > 3 && argv[3] != "" {
+		most, ours = number(argv[3]), argv[2]
+	}
+	announces := len(argv) > 1 && argv[1] != "" && most > 0
+	var q *scriptQueue
+	if announces {
+		if q, ok = openQueue(call, keys[2]); !ok {
 			return nil, false
 		}
 	}
@@ -87,7 +92,30 @@ func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
 	default:
 		verdict = 0
 	}
+	if announces && q.announce(argv, ours, most) && verdict == 1 {
+		return 2, true
+	}
 	return verdict, true
+}
+
+// announce announces a release, moves or removes our own entry, and reports whether a waiter was notified.
+func (q *scriptQueue) announce(argv []string, ours string, most int) bool {
+	if all, _ := q.read(0); len(all) == 0 {
+		return false
+	}
+	notified := q.notify(argv[1], argv[0], ours, most, most > 1)
+	switch {
+	case ours == "":
+	case notified > 0 && len(argv) > 6:
+		q.clock()
+		q.call("ZADD", q.key, strconv.Itoa(q.us), ours, q.ends(argv[6]), ours+"!")
+		if len(argv) > 7 {
+			q.call("PEXPIRE", q.key, argv[7])
+		}
+	default:
+		q.call("ZREM", q.key, ours, ours+"!")
+	}
+	return notified > 0
 }
 
 func releasesTwin(call twin.Call, keys, argv []string) (any, bool) {

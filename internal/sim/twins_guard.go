@@ -13,7 +13,7 @@ import (
 var guardTwins = []scriptTwin{
 	{"guard+acquire", "903f91a521d2e497f19f561676860e997eee932e", guarded(acquireTwin)},
 	{"guard+adopt", "f6e1ee31587f46fa3d7df57f43283fad2b0672f6", guarded(adoptTwin)},
-	{"guard+turn", "94cea5d2ddc5f436fe1900dda9ac579fd5bdd4c4", guarded(turnTwin)},
+	{"guard+turn", "e4df9d647e65562e2b03bd8ecc58dbe88f03fd68", guarded(turnTwin)},
 }
 
 var (

@@ -3,8 +3,6 @@ package sim
 import (
 	"crypto/sha1"
 	"encoding/hex"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,11 +16,7 @@ func TestTwins(t *testing.T) {
 	for _, tw := range twins {
 		var text []byte
 		for part := range strings.SplitSeq(tw.name, "+") {
-			lua, err := os.ReadFile(filepath.Join(root(t), "internal", "wire", "lua", part+".lua"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			text = append(text, lua...)
+			text = append(text, harness.Script(part)...)
 		}
 		sum := sha1.Sum(text)
 		if got := hex.EncodeToString(sum[:]); got != tw.sha {

@@ -3,6 +3,7 @@ package sim
 import (
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/seed-ce352c9b/redlock/internal/twin"
 )
@@ -10,183 +11,255 @@ import (
 // The twins of the scripts for waiting; see twins.go.
 
 var waitTwins = []scriptTwin{
-	{"turn", "dcd2c4017576bdce378113d8f9596d794c1e523d", turnTwin},
-	{"wait", "9bf11a58f375f73ae25fc17f536c259cd76731ea", waitTwin},
-	{"leave", "9b1d671e4ecc91abe07cde69355ecfd38b3826cf", leaveTwin},
-	{"inspect", "8dd22fd38579b74e66584e9a1ceceaa31d2d71ab", inspectTwin},
+	{"turn", "1c10aa6b92eabdf6d0659e56b9ee0cdf04345423", turnTwin},
+	{"wait", "2af6dbcad885ca9bb223197c9641d03230b792d9", waitTwin},
+	{"leave", "618f70b28fdbfba74022e72746ae7fcdac2cbcfa", leaveTwin},
+	{"inspect", "779ff34b5f20c8d2cb99e052fc8ae58b33f44b09", inspectTwin},
 }
 
-// A scriptQueue is a queue of waiters, with the expiry of each entry.
+// A scriptQueue is a queue of waiters; see lua/queue.lua.
 type scriptQueue struct {
-	call          twin.Call
-	queue, expiry string
-	ms, us        int
+	call   twin.Call
+	key    string
+	ms, us int // the node's time; 0: not asked for
 }
 
-// openQueue returns a queue; ok is false if one of its keys has another type, or the clock cannot be read.
-func openQueue(call twin.Call, queue, expiry string) (q scriptQueue, ok bool) {
-	for _, key := range []string{queue, expiry} {
-		if kind, err := call("TYPE", key); err != nil || kind != "zset" && kind != "none" {
-			return q, false
+const (
+	endsAt = 4e15 // before the ms at which an entry expires
+	chunk  = 64   // members that are read at once
+)
+
+// openQueue returns a queue; ok is false if its key has another type.
+func openQueue(call twin.Call, key string) (q *scriptQueue, ok bool) {
+	kind, err := call("TYPE", key)
+	return &scriptQueue{call: call, key: key}, err == nil && (kind == "zset" || kind == "none")
+}
+
+func (q *scriptQueue) clock() {
+	if q.us == 0 {
+		now, _ := q.call("TIME")
+		t := now.([]any)
+		q.us = number(t[0].(string))*1_000_000 + number(t[1].(string))
+		q.ms = q.us / 1000
+	}
+}
+
+// A member is one member of the sorted set: an entry by its ticket, or an entry and "!" by its expiry.
+type member struct {
+	name  string
+	score float64
+}
+
+// read returns a chunk of the queue, and when its entries expire.
+func (q *scriptQueue) read(from int) (all []member, expiry map[string]float64) {
+	reply, _ := q.call("ZRANGE", q.key, strconv.Itoa(from), strconv.Itoa(from+chunk-1), "WITHSCORES")
+	list, _ := reply.([]any)
+	expiry = make(map[string]float64)
+	for i := 0; i+1 < len(list); i += 2 {
+		score, err := strconv.ParseFloat(list[i+1].(string), 64)
+		name, ok := strings.CutSuffix(list[i].(string), "!")
+		if err != nil || math.IsInf(score, 0) { // tonumber does not read these
+			score = 9e15
+			if ok {
+				expiry[name] = -endsAt
+			}
+		} else if ok {
+			expiry[name] = score - endsAt
 		}
+		all = append(all, member{list[i].(string), score})
 	}
-	now, err := call("TIME")
-	t, ok := now.([]any)
-	if err != nil || !ok || len(t) != 2 {
-		return q, false
+	return all, expiry
+}
+
+// expiresAt returns when an entry of a long queue expires; ok is false if it has no expiry.
+func (q *scriptQueue) expiresAt(entry string, expiry map[string]float64, long bool) (ms float64, ok bool) {
+	if ms, ok = expiry[entry]; ok || !long {
+		return ms, ok
 	}
-	s, us := number(t[0].(string)), number(t[1].(string))
-	return scriptQueue{call: call, queue: queue, expiry: expiry, ms: s*1000 + us/1000, us: s*1_000_000 + us}, true
-}
-
-// sweep removes the entries that have expired, and those that would expire later than life from now.
-func (q scriptQueue) sweep(life string) {
-	for _, r := range [][2]string{{"-inf", strconv.Itoa(q.ms - 1)}, {strconv.Itoa(q.ms + number(life) + 1), "+inf"}} {
-		for _, entry := range q.list("ZRANGEBYSCORE", q.expiry, r[0], r[1]) {
-			q.drop(entry)
-		}
-	}
-}
-
-func (q scriptQueue) drop(entry string) {
-	q.call("ZREM", q.queue, entry)
-	q.call("ZREM", q.expiry, entry)
-}
-
-func (q scriptQueue) list(args ...string) (entries []string) {
-	all, _ := q.call(args...)
-	list, _ := all.([]any)
-	for _, p := range list {
-		entries = append(entries, p.(string))
-	}
-	return entries
-}
-
-// setExpiry sets the expiry of an entry and the ttl of the queue.
-func (q scriptQueue) setExpiry(entry, life, queueLife string) {
-	q.call("ZADD", q.expiry, strconv.Itoa(q.ms+number(life)), entry)
-	q.call("PEXPIRE", q.queue, queueLife)
-	q.call("PEXPIRE", q.expiry, queueLife)
-}
-
-// expiresAt returns when an entry expires; ok is false if it has no expiry.
-func (q scriptQueue) expiresAt(entry string) (ms float64, ok bool) {
-	score, err := q.call("ZSCORE", q.expiry, entry)
+	score, _ := q.call("ZSCORE", q.key, entry+"!")
 	text, ok := score.(string)
-	if err != nil || !ok {
+	if !ok {
 		return 0, false
 	}
-	ms, err = strconv.ParseFloat(text, 64)
-	return ms, err == nil
+	ms, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsInf(ms, 0) {
+		ms = 0
+	}
+	return ms - endsAt, true
 }
 
-func (q scriptQueue) first() string {
-	if list := q.list("ZRANGE", q.queue, "0", "0"); len(list) > 0 {
-		return list[0]
+// front returns the first entry that has not expired, and when it does. It drops those before.
+func (q *scriptQueue) front(life int, ours string, ticket *float64) (first string, expires float64) {
+	for {
+		all, expiry := q.read(0)
+		for _, m := range all {
+			switch {
+			case m.name == ours:
+				if ticket == nil {
+					return ours, 0
+				}
+			case strings.HasSuffix(m.name, "!") && m.score >= endsAt:
+				return q.none(ours, ticket), 0
+			case strings.HasSuffix(m.name, "!"):
+				q.call("ZREM", q.key, m.name)
+			default:
+				if ticket != nil && (*ticket < m.score || *ticket == m.score && ours < m.name) {
+					return ours, 0
+				}
+				q.clock()
+				ends, ok := q.expiresAt(m.name, expiry, len(all) == chunk)
+				if ok && ends >= float64(q.ms) && ends <= float64(q.ms+life) {
+					return m.name, ends
+				}
+				q.call("ZREM", q.key, m.name, m.name+"!")
+			}
+		}
+		if len(all) < chunk {
+			return q.none(ours, ticket), 0
+		}
 	}
-	return ""
+}
+
+// none returns who is first if there is no other entry.
+func (q *scriptQueue) none(ours string, ticket *float64) string {
+	if ticket == nil {
+		return ""
+	}
+	return ours
+}
+
+// ends returns the score of an expiry that is so many ms from now.
+func (q *scriptQueue) ends(life string) string {
+	return strconv.Itoa(endsAt + q.ms + number(life))
 }
 
 func turnTwin(call twin.Call, keys, argv []string) (any, bool) {
-	held, ok := check(call, keys)
+	_, ok := check(call, keys)
 	if !ok {
 		return nil, false
 	}
-	q, ok := openQueue(call, keys[2], keys[3])
+	q, ok := openQueue(call, keys[2])
 	if !ok {
 		return nil, false
 	}
-	q.sweep(argv[6])
-	value, entry, ticket := argv[0], argv[3], argv[4]
-	var before any
-	if ticket != "" {
-		call("ZADD", q.queue, ticket, entry)
-		q.setExpiry(entry, argv[5], argv[6])
-		before, _ = call("ZRANK", q.queue, entry)
-	} else {
-		before, _ = call("ZCARD", q.queue)
+	value, entry := argv[0], argv[3]
+	var ticket *float64
+	if argv[4] != "" {
+		t, _ := strconv.ParseFloat(argv[4], 64)
+		ticket = &t
 	}
-	if held != nil {
+	first, expires := q.front(number(argv[6]), entry, ticket)
+	turn := first == "" || first == entry
+	if turn {
+		if set, _ := call("SET", keys[0], value, "NX", "PX", argv[1]); set != nil {
+			moved, _ := call("ZADD", keys[1], "GT", "CH", argv[2], "f")
+			if ticket == nil {
+				q.clock()
+			}
+			if entry != "" {
+				call("ZREM", q.key, entry, entry+"!")
+			}
+			return []any{1, moved, q.us}, true
+		}
+	}
+	q.clock()
+	if ticket != nil {
+		added, _ := call("ZADD", q.key, argv[4], entry, q.ends(argv[5]), entry+"!")
+		if turn && added != 0 || argv[8] == "1" {
+			call("PEXPIRE", q.key, argv[6])
+		}
+	}
+	if held, _ := call("GET", keys[0]); held != nil {
+		before := 1
+		if turn {
+			before = 0
+		}
 		left, _ := call("PTTL", keys[0])
 		return []any{0, held, left, before, q.us}, true
 	}
-	for first := q.first(); first != "" && first != entry; first = q.first() {
-		if expiresAt, ok := q.expiresAt(first); ok {
-			call("PUBLISH", argv[7]+":"+first, "1 "+value)
-			return []any{2, first, int(math.Trunc(expiresAt)) - q.ms, before, q.us}, true
-		}
-		call("ZREM", q.queue, first)
-	}
-	moved, _ := call("ZADD", keys[1], "GT", "CH", argv[2], "f")
-	call("SET", keys[0], value, "PX", argv[1])
-	return []any{1, moved, q.us}, true
+	call("PUBLISH", argv[7]+":"+first, "1 "+value)
+	return []any{2, first, int(math.Trunc(expires)) - q.ms, 1, q.us}, true
 }
 
 func waitTwin(call twin.Call, keys, argv []string) (any, bool) {
-	q, ok := openQueue(call, keys[1], keys[2])
+	q, ok := openQueue(call, keys[1])
 	if !ok {
 		return nil, false
 	}
-	q.sweep(argv[3])
-	us := strconv.Itoa(q.us)
-	switch argv[1] {
-	case "new":
-		call("ZADD", q.queue, us, argv[0])
-	case "":
-		call("ZADD", q.queue, "NX", us, argv[0])
-	default:
-		call("ZADD", q.queue, argv[1], argv[0])
+	if argv[1] != "new" {
+		q.front(number(argv[3]), argv[0], nil)
 	}
-	q.setExpiry(argv[0], argv[2], argv[3])
+	q.clock()
+	switch us := strconv.Itoa(q.us); argv[1] {
+	case "new":
+		call("ZADD", q.key, us, argv[0], q.ends(argv[2]), argv[0]+"!")
+	case "":
+		call("ZADD", q.key, "NX", us, argv[0])
+		call("ZADD", q.key, q.ends(argv[2]), argv[0]+"!")
+	default:
+		call("ZADD", q.key, argv[1], argv[0], q.ends(argv[2]), argv[0]+"!")
+	}
+	call("PEXPIRE", q.key, argv[3])
 	left, _ := call("PTTL", keys[0])
-	rank, _ := call("ZRANK", q.queue, argv[0])
+	rank, _ := call("ZRANK", q.key, argv[0])
 	return []any{left, rank, q.us}, true
 }
 
 func leaveTwin(call twin.Call, keys, argv []string) (any, bool) {
-	q, ok := openQueue(call, keys[1], keys[2])
+	q, ok := openQueue(call, keys[1])
 	if !ok {
 		return nil, false
 	}
-	q.drop(argv[0])
+	call("ZREM", q.key, argv[0], argv[0]+"!")
 	if there, _ := call("EXISTS", keys[0]); there != 1 {
-		q.notify(argv[1], argv[3], number(argv[2]))
+		q.notify(argv[1], argv[3], "", number(argv[2]), true)
 	}
 	return 1, true
 }
 
-// notify announces a value to the first entries whose channels have a subscriber, at most most of them.
-func (q scriptQueue) notify(channel, value string, most int) {
-	const chunk, longest = 16, 512
-	notified := 0
-	for from := 0; from < longest; from += chunk {
-		entries := q.list("ZRANGE", q.queue, strconv.Itoa(from), strconv.Itoa(from+chunk-1))
-		if len(entries) == 0 {
-			return
+// notify announces a value to the first entries whose channels have a subscriber, at most most of them and not to ours, and
+// returns their number. Without expire, expired ones count, too.
+func (q *scriptQueue) notify(channel, value, ours string, most int, expire bool) (notified int) {
+	const longest = 512
+	all, expiry := q.read(0)
+	for from := 0; len(all) > 0 && from < longest; all, _ = q.read(from) {
+		if expire {
+			q.clock()
 		}
-		for _, entry := range entries {
-			if expiresAt, ok := q.expiresAt(entry); !ok || expiresAt < float64(q.ms) {
+		for _, m := range all {
+			if m.name == ours || strings.HasSuffix(m.name, "!") {
 				continue
 			}
-			if receivers, _ := q.call("PUBLISH", channel+":"+entry, strconv.Itoa(notified+1)+" "+value); receivers != 0 {
+			if ends, ok := q.expiresAt(m.name, expiry, len(all) == chunk); expire && (!ok || ends < float64(q.ms)) {
+				continue
+			}
+			if receivers, _ := q.call("PUBLISH", channel+":"+m.name, strconv.Itoa(notified+1)+" "+value); receivers != 0 {
 				notified++
 			}
 			if notified == most {
-				return
+				return notified
 			}
 		}
+		if from += chunk; len(all) < chunk {
+			break
+		}
 	}
+	return notified
 }
 
 func inspectTwin(call twin.Call, keys, _ []string) (any, bool) {
 	held, ok := check(call, keys)
-	q, isQueue := openQueue(call, keys[2], keys[3])
+	q, isQueue := openQueue(call, keys[2])
 	if !ok || !isQueue {
 		return nil, false
 	}
+	q.clock()
+	reply, _ := call("ZRANGE", q.key, "0", "99")
+	list, _ := reply.([]any)
 	var waiting []any
-	for _, entry := range q.list("ZRANGE", q.queue, "0", "99") {
-		if ms, ok := q.expiresAt(entry); ok && ms >= float64(q.ms) {
+	for _, name := range list {
+		entry := name.(string)
+		if ms, ok := q.expiresAt(entry, nil, true); ok && ms >= float64(q.ms) && !strings.HasSuffix(entry, "!") {
 			waiting = append(waiting, entry)
 		}
 	}

@@ -48,6 +48,11 @@ const (
 	// in virtual time a round may take none. Halved, nothing breaks; at 0 there is no pause.
 	shortestTook = time.Microsecond
 
+	// fewFree is how many rounds that found the lock free, but another first, count at least
+	// while announcements are heard: the pause after them is 80 ms by default. Halved, a
+	// caller that comes back at once asks in vain before its next turn.
+	fewFree = 4
+
 	// turnSpread: wire.TurnEvery is shortened by a random part of up to one turnSpread-th.
 	// Halved, refreshes are spread twice as wide, and a wait costs more commands.
 	turnSpread = 8
@@ -84,15 +89,18 @@ type Plan struct {
 	rules *Rules
 
 	// What to do next.
-	due bool      // the lock may be free: try at once
-	at  time.Time // otherwise act then,
-	try bool      // by a try, or else by a look
+	due    bool      // the lock may be free: try at once
+	at     time.Time // otherwise act then,
+	try    bool      // by a try, or else by a look
+	glance bool      // by one that need not keep our entry in the queues
 
 	// What the last rounds showed.
 	asked   time.Time     // when the last round that found the lock held began
 	pace    time.Duration // how long the last try took
 	foreign bool          // the holder may not announce its release
 	vain    bool          // the last look found neither held nor free, so a try follows
+
+	turns turns // those of the Locker, in a row
 
 	// What is heard. The lock may have been released unheard before subscribedSince.
 	announced       announcements
@@ -113,6 +121,7 @@ type Act uint8
 const (
 	Wait Act = iota + 1
 	Look
+	Glance // a look that need not keep our entry in the nodes' queues
 	Try
 )
 
@@ -124,11 +133,16 @@ func (p *Plan) Next(now time.Time) (Act, time.Duration) {
 	case p.due || pause <= 0 && p.try:
 		p.due = false
 		return Try, 0
+	case pause <= 0 && p.glance:
+		return Glance, 0
 	case pause <= 0:
 		return Look, 0
 	}
 	return Wait, pause
 }
+
+// act has the leader act at a time, by a try or a look.
+func (p *Plan) act(at time.Time, try bool) { p.at, p.try, p.glance = at, try, false }
 
 // Freed notes that the lock may be free, also where nobody waits yet: somebody may be about to.
 func (p *Plan) Freed() { p.due = true }
@@ -141,7 +155,7 @@ func (p *Plan) actBy(at time.Time) (wake bool) {
 	if !at.Before(p.at) {
 		return false
 	}
-	p.at, p.try = at, p.rules.Fair
+	p.act(at, p.rules.Fair)
 	return true
 }
 
@@ -175,40 +189,46 @@ func (p *Plan) wasSubscribedAt(asked time.Time) bool {
 }
 
 // Announced notes what a node announced: the position in its queue at which we were told, a
-// space, and the value that was released. It reports whether the leader is to be woken.
-func (p *Plan) Announced(node int, text string, now time.Time) (wake bool) {
+// space, and the value that was released. It reports whether a majority has announced that by
+// now, and whether the leader is to be woken.
+func (p *Plan) Announced(node int, text string, now time.Time) (told, wake bool) {
 	nth, value, ok := strings.Cut(text, " ")
 	if !ok {
-		return false
+		return false, false
 	}
 	switch p.announced.add(p.rules, node, value, nth == "1") {
 	case notifiedFirst:
-		p.Freed()
-		return true
+		if p.turns.heard(value, p.rules.Fair) {
+			p.Freed()
+			return true, true
+		}
+		return true, false
 	case notifiedSecond:
-		return p.AfterOthers(now)
+		return true, p.turns.heard(value, p.rules.Fair) && p.AfterOthers(now)
 	case notifiedSome:
 		// Waiters that came at one instant may stand in a different order on each node. It may be
 		// that no majority tells any of them, and then these are all that know of the
-		// release. Tickets order every queue alike, so with Fair this cannot happen.
-		if !p.rules.Fair {
-			return p.actBy(now.Add(2*tieLook*p.pace + p.rules.spread(2*lookSpread)))
-		}
+		// release. With Fair, tickets order every queue alike, but the entry of a waiter is
+		// missing on nodes that granted its last try, if that failed on the others.
+		return false, p.actBy(now.Add(2*tieLook*p.pace + p.rules.spread(2*lookSpread)))
 	}
-	return false
+	return false, false
 }
 
 // AfterOthers has the leader look once those that were told first have had time to try. It
 // reports whether the leader is to be woken.
 func (p *Plan) AfterOthers(now time.Time) (wake bool) {
-	return p.actBy(now.Add(tieLook*p.pace + p.rules.spread(lookSpread)))
+	wake = p.actBy(now.Add(tieLook*p.pace + p.rules.spread(lookSpread)))
+	p.glance = p.glance || wake
+	return wake
 }
 
 // Won notes a try that got the lock, which began at start, for the next leader. That one takes
 // an entry of its own in the nodes' queues, behind those who waited longer.
 func (p *Plan) Won(start, now time.Time) {
+	p.turns.had()
 	p.asked, p.foreign = start, false
-	p.at, p.try = now.Add(lookFirst), false
+	p.act(now.Add(lookFirst), false)
 }
 
 // A Lost is a try that did not get the lock.
@@ -233,18 +253,18 @@ func (p *Plan) Lost(c *Caller, l *Lost, now time.Time) {
 		p.lostTurn(c, l, tie, now)
 	case tie && winsTieBreak(l.Votes, l.Mine):
 		// All who tied see the same votes, and only one of them goes on at once.
-		p.at, p.try = now.Add(p.rules.spread(took)), true
+		p.act(now.Add(p.rules.spread(took)), true)
 	case tie:
-		p.at, p.try = now.Add(tieLook*took+p.rules.spread(took)), false
+		p.act(now.Add(tieLook*took+p.rules.spread(took)), false)
 	case !l.Held || c.ties > 0 || p.vain:
 		// Also where looks are refused, because of the queue's type for example: tries and
 		// looks would follow each other without a pause.
 		p.vain = false
-		p.at, p.try = now.Add(p.rules.retryPause(l.Longest)), true
+		p.act(now.Add(p.rules.retryPause(l.Longest)), true)
 	case p.Hears():
-		p.at, p.try = now, false // the look takes an entry and reads the ttl
+		p.act(now, false) // the look takes an entry and reads the ttl
 	default:
-		p.at, p.try = now.Add(p.rules.retryPause(l.Longest)), false
+		p.act(now.Add(p.rules.retryPause(l.Longest)), false)
 	}
 }
 
@@ -261,13 +281,16 @@ type Looked struct {
 func (p *Plan) Looked(l *Looked, now time.Time) {
 	p.vain = !l.Held && !l.Free
 	switch s := l.Standing; {
+	case !l.Held && now.Before(p.turns.until): // those that were notified of our release have not tried yet
+		p.act(p.turns.until, false)
 	case l.Held:
 		p.asked = l.Start
 		p.poll(l.Longest, l.Start.Add(l.FreeIn), now)
 	case s.Answered && s.Before > 0: // the waiters before us were told first
-		p.at, p.try = now.Add(min(time.Duration(s.Before)*(tieLook*p.pace+lookSpread), p.rules.RetryMost)), true
+		p.act(now.Add(min(time.Duration(s.Before)*(tieLook*p.pace+lookSpread), p.rules.RetryMost)), true)
 	default: // it is free, or a try tells why it cannot be acquired
-		p.at, p.try = time.Time{}, true
+		p.turns.inVain()
+		p.act(time.Time{}, true)
 	}
 }
 
@@ -281,7 +304,7 @@ func (p *Plan) poll(longest time.Duration, expiry, now time.Time) {
 			pause = keep // whoever asks less often loses the entry in the queues, and is not told
 		}
 	}
-	p.at, p.try = now.Add(pause), p.rules.Fair
+	p.act(now.Add(pause), p.rules.Fair)
 	if expiry.Before(p.at) {
 		p.at = expiry
 	}

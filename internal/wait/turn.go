@@ -88,13 +88,13 @@ type Standing struct {
 	FreeIn   time.Duration // until the ttl has passed on a majority; 0: it is free
 	First    time.Duration // until the entry expires of the waiter whose turn it is; 0: it is nobody's
 	Before   int           // entries before ours on a majority
-	Clock    int64         // the nodes' time when the round began, in µs, the median
+	Clock    int64         // the nodes' time when the round began, in µs, the median; 0: too few told it
 	Start    time.Time     // when the round began, on our steady clock
 	Took     time.Duration // until it was decided
 }
 
-// NewStanding reads the replies to a round that queues. Replies without a time, as other
-// rounds have them, do not count.
+// NewStanding reads the replies to a round that queues. Replies without a time do not count, as
+// other rounds have them, unless beside others they grant the caller its turn.
 func NewStanding(need int, replies []Reply, start time.Time, took time.Duration) Standing {
 	s := Standing{Start: start, Took: took}
 	left := make([]time.Duration, len(replies)) // a node that has not replied may be free
@@ -102,11 +102,13 @@ func NewStanding(need int, replies []Reply, start time.Time, took time.Duration)
 	var clocks []int64
 	for i := range replies {
 		r := &replies[i]
-		if r.Clock == 0 {
+		switch {
+		case r.Clock != 0:
+			half := r.Took / 2
+			clocks = append(clocks, r.Clock-half.Microseconds())
+		case r.Answer != wire.Yes:
 			continue
 		}
-		half := r.Took / 2
-		clocks = append(clocks, r.Clock-half.Microseconds())
 		before = append(before, r.Before)
 		left[i], _ = r.heldFor()
 		if r.Answer == wire.No && r.Err != nil { // it is another's turn
@@ -115,14 +117,16 @@ func NewStanding(need int, replies []Reply, start time.Time, took time.Duration)
 			}
 		}
 	}
-	if len(clocks) < need {
+	if len(before) < need || len(clocks) == 0 {
 		return Standing{Start: start, Took: took}
 	}
 	slices.Sort(clocks)
 	slices.Sort(before)
 	slices.Sort(left)
 	s.Answered = true
-	s.Clock = clocks[len(clocks)/2]
+	if len(clocks) >= need {
+		s.Clock = clocks[len(clocks)/2]
+	}
 	s.Before = before[need-1]
 	s.FreeIn = left[need-1]
 	return s
@@ -130,7 +134,7 @@ func NewStanding(need int, replies []Reply, start time.Time, took time.Duration)
 
 // Learn keeps the nodes' time that a round showed, for the tickets of those who come next.
 func (p *Plan) Learn(s Standing) {
-	if s.Answered {
+	if s.Answered && s.Clock != 0 {
 		p.clock, p.clockReadAt = s.Clock, s.Start
 	}
 }
@@ -162,12 +166,15 @@ func (p *Plan) lostTurn(c *Caller, l *Lost, tie bool, now time.Time) {
 		pause = min(pause, s.FreeIn)
 	default: // the one whose turn it is is about to take it, or is gone
 		c.free++
+		if s.First > 0 && p.wasSubscribedAt(p.asked) { // it is notified by us, and we are when it leaves
+			c.free = max(c.free, fewFree)
+		}
 		pause = min(pause, p.rules.Retry(c.free))
 		if s.First > 0 { // else it is nobody's turn: too few nodes can be reached
 			pause = min(pause, s.First)
 		}
 	}
-	p.at, p.try = now.Add(pause), true
+	p.act(now.Add(pause), true)
 }
 
 // Succeed has c, the next leader, try at once, with a ticket if the leader before it has
@@ -176,5 +183,5 @@ func (p *Plan) Succeed(c *Caller, now, steady time.Time) {
 	if c.ticket == 0 && steady.Sub(p.clockReadAt) < wire.TurnLife {
 		c.ticket, c.answered = p.ticket(c.came), true
 	}
-	p.at, p.try = now, true
+	p.act(now, true)
 }

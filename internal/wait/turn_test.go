@@ -29,6 +29,8 @@ func TestNewStanding(t *testing.T) {
 		{"no queue", []Reply{reply(wire.No, 9, 1, 0), reply(wire.No, 9, 1, 0), reply(wire.No, 9, 1, 0)}, Standing{}},
 		{"held", []Reply{reply(wire.No, 9, 1, 5000), reply(wire.No, 19, 2, 5002), {}}, Standing{Answered: true, FreeIn: 10 * ms, Before: 2, Clock: 4002}},
 		{"held by all", []Reply{reply(wire.No, 29, 0, 5000), reply(wire.No, 19, 2, 7000), reply(wire.No, 9, 1, 6000)}, Standing{Answered: true, FreeIn: 20 * ms, Before: 1, Clock: 5000}},
+		{"its turn on one node", []Reply{reply(wire.Yes, 0, 0, 0), reply(wire.No, 9, 1, 5000), {}}, Standing{Answered: true, Before: 1}},
+		{"its turn on two, which tell no time", []Reply{reply(wire.Yes, 0, 0, 0), reply(wire.Yes, 0, 0, 0), {}}, Standing{}},
 		{"another's turn", []Reply{another(29, 1, 5000), another(9, 1, 5000), reply(wire.Yes, 0, 0, 5000)}, Standing{Answered: true, First: 10 * ms, Before: 1, Clock: 4000}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

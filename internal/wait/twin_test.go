@@ -19,6 +19,8 @@ type event struct {
 	value  string
 	lost   Lost
 	looked Looked
+	queued bool // joined, released: our entry is in the nodes' queues
+	held   bool // joined: this Locker holds the lock
 }
 
 // A history is the dumb twin of a Plan: it keeps every event and no state. Each question is
@@ -154,13 +156,92 @@ func (h history) vain() (is bool) {
 	return is
 }
 
+// A share is what a history says of the turns of the Locker.
+type share struct {
+	run       int
+	open      bool // a release has no result yet
+	contended bool
+	until     time.Time // the lock is left to others
+}
+
+// heard reports whether the last event, an announcement, may bring the leader to ask: not of a waiter that gave
+// up, while the Locker has had all its turns.
+func (h history) heard() bool {
+	n := len(h) - 1
+	return h.announced() >= 2 && (h.others() || h[:n].share().run < MaxTurns)
+}
+
+// others reports whether the last event, an announcement, is of the release of another Locker's lock.
+func (h history) others() bool {
+	released := ""
+	for _, e := range h {
+		if e.kind == "releasing" {
+			released = e.value
+		}
+	}
+	e := h[len(h)-1]
+	return wire.IsOurs(e.value) && e.value != released
+}
+
+func (h history) share() (s share) {
+	for i, e := range h {
+		seen := h[:i+1]
+		switch e.kind {
+		case "won":
+			s.run++
+			s.open, s.until = false, time.Time{}
+		case "announced":
+			if seen.announced() >= 2 && seen.others() {
+				s.run = 0
+			}
+			if seen.announced() >= 2 && s.run < MaxTurns {
+				s.open, s.until = false, time.Time{}
+			}
+		case "looked":
+			if l := e.looked; !l.Held && !e.now.Before(s.until) && s.run >= MaxTurns && !(l.Standing.Answered && l.Standing.Before > 0) {
+				s.run = 0
+			}
+		case "releasing":
+			s.open, s.run = true, max(s.run, 1)
+		case "released":
+			s.contended = e.yes
+			switch {
+			case !e.yes:
+				s = share{}
+			case s.open && s.run >= MaxTurns:
+				s.open, s.until = false, e.now.Add(250*ms)
+			case s.open:
+				s.open, s.until = false, e.now.Add(4*max(seen.pace(), ms)+10*ms)
+			}
+		}
+	}
+	return s
+}
+
+// leaves reports whether the last event has the leader leave the lock to others.
+func (h history) leaves() bool {
+	before, e := h[:len(h)-1].share(), h[len(h)-1]
+	switch e.kind {
+	case "releasing":
+		return before.run >= MaxTurns
+	case "released":
+		return e.yes && before.open
+	case "joined":
+		return e.held || before.open && (before.contended || before.run >= MaxTurns)
+	}
+	return false
+}
+
 // due reports whether the lock may be free.
 func (h history) due() (yes bool) {
 	for i, e := range h {
+		seen := h[:i+1]
 		switch {
-		case e.kind == "freed", e.kind == "announced" && h[:i+1].announced() == 3:
+		case e.kind == "freed", e.kind == "announced" && seen.announced() == 3 && seen.heard(), e.kind == "released" && !e.yes:
 			yes = true
-		case e.kind == "handed", e.kind == "tried":
+		case e.kind == "joined" && !seen.leaves() && !e.now.Before(h[:i].share().until):
+			yes = true
+		case e.kind == "handed", e.kind == "tried", seen.leaves():
 			yes = false
 		}
 	}
@@ -190,7 +271,26 @@ func (h history) deadline() (at time.Time, try bool) {
 			case 1:
 				by(e.now.Add(8*seen.pace() + ms))
 			case 2:
-				by(e.now.Add(4*seen.pace() + ms/2))
+				if seen.heard() {
+					by(e.now.Add(4*seen.pace() + ms/2))
+				}
+			}
+		case "releasing":
+			if seen.leaves() {
+				at, try = e.now.Add(250*ms), false
+			}
+		case "released", "joined":
+			until := seen.share().until
+			switch {
+			case e.kind == "joined" && e.held:
+				at, try = e.now.Add(5*ms), false
+			case e.kind == "joined" && seen.leaves():
+				at, try = e.now.Add(10*ms), false
+			case e.kind == "joined" && !e.now.Before(until), e.kind == "released" && !seen.leaves():
+			case e.queued:
+				at, try = until, false
+			default:
+				at, try = e.now, false
 			}
 		case "others":
 			by(e.now.Add(4*seen.pace() + ms/2))
@@ -212,7 +312,9 @@ func (h history) deadline() (at time.Time, try bool) {
 			}
 		case "looked":
 			l := e.looked
-			switch {
+			switch until := h[:i].share().until; {
+			case !l.Held && e.now.Before(until):
+				at, try = until, false
 			case l.Held:
 				pause := l.Longest * 3 / 4
 				since := seen.subscribed()
@@ -247,22 +349,26 @@ func (h history) next(now time.Time) (Act, time.Duration) {
 func TestAPlanAndItsTwinSayTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var (
-			p    = NewPlan(rules(0.5))
-			c    Caller
-			h    history
-			now  = epoch
-			node = rapid.IntRange(0, 2)
-			part = rapid.SampledFrom([]time.Duration{0, 1, ms, 7 * ms, 100 * ms, 10 * time.Second}) // of time
-			kind = rapid.SampledFrom([]string{"freed", "handed", "subscribed", "subscribed", "announced", "announced", "announced", "others", "won", "lost", "looked", "next"})
+			p     = NewPlan(rules(0.5))
+			c     Caller
+			h     history
+			now   = epoch
+			node  = rapid.IntRange(0, 2)
+			value = rapid.SampledFrom([]string{ours, ours[:len(ours)-1] + "0", ours[:len(ours)-1] + "1"})
+			part  = rapid.SampledFrom([]time.Duration{0, 1, ms, 7 * ms, 100 * ms, 10 * time.Second}) // of time
+			kind  = rapid.SampledFrom([]string{"freed", "handed", "subscribed", "subscribed", "announced", "announced", "announced", "others", "won", "won", "lost", "looked", "joined", "releasing", "released", "next"})
 		)
 		compare := func() Act {
 			act, pause := p.Next(now)
+			if act == Glance { // a look, which queues or does not
+				act = Look
+			}
 			if wantAct, wantPause := h.next(now); act != wantAct || pause != wantPause {
 				t.Fatalf("at %v: got act %d after %v, its twin says %d after %v", now.Sub(epoch), act, pause, wantAct, wantPause)
 			}
 			return act
 		}
-		for range rapid.IntRange(1, 40).Draw(t, "events") {
+		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			now = now.Add(part.Draw(t, "later"))
 			e := event{kind: kind.Draw(t, "kind"), now: now, node: node.Draw(t, "node")}
 			before, wake := p.at, false
@@ -275,8 +381,20 @@ func TestAPlanAndItsTwinSayTheSame(t *testing.T) {
 				e.yes = rapid.SampledFrom([]bool{true, true, true, false}).Draw(t, "yes")
 			case "announced":
 				e.nth = rapid.SampledFrom([]string{"1", "2"}).Draw(t, "nth")
-				e.value = rapid.StringMatching(`[a-k]`).Draw(t, "value")
+				e.value = rapid.OneOf(rapid.StringMatching(`[a-k]`), value).Draw(t, "value")
+			case "joined":
+				e.held, e.queued = rapid.Bool().Draw(t, "held"), rapid.Bool().Draw(t, "queued")
+				p.Joined(e.held, e.queued, now)
+			case "releasing":
+				e.value = value.Draw(t, "value")
+				p.Releasing(e.value, now)
+			case "released":
+				e.yes, e.queued = rapid.Bool().Draw(t, "notified"), rapid.Bool().Draw(t, "queued")
 			case "won":
+				for range rapid.SampledFrom([]int{0, 0, 0, 13}).Draw(t, "more") {
+					p.Won(now.Add(-ms), now)
+					h = append(h, e)
+				}
 				p.Won(now.Add(-ms), now)
 			case "lost":
 				e.lost = Lost{
@@ -302,11 +420,16 @@ func TestAPlanAndItsTwinSayTheSame(t *testing.T) {
 			case "subscribed":
 				wake = p.Subscribed(e.node, e.yes, now)
 			case "announced":
-				wake = p.Announced(e.node, e.nth+" "+e.value, now)
+				_, wake = p.Announced(e.node, e.nth+" "+e.value, now)
+			case "released":
+				wake = p.Released(e.yes, e.queued, ms, now)
 			case "others":
 				wake = p.AfterOthers(now)
 			}
 			at, try := h.deadline()
+			if got, want := p.turns, h.share(); got.run != want.run || got.open != want.open || got.contended != want.contended || !got.until.Equal(want.until) {
+				t.Fatalf("%+v: got %+v, its twin says %+v", e, got, want)
+			}
 			if !at.Equal(p.at) || try != p.try || h.due() != p.due {
 				t.Fatalf("%+v: got a deadline of %v (try: %v, due: %v), its twin says %v (%v, %v)", e, p.at.Sub(epoch), p.try, p.due, at.Sub(epoch), try, h.due())
 			}
@@ -315,7 +438,9 @@ func TestAPlanAndItsTwinSayTheSame(t *testing.T) {
 			case "subscribed", "others":
 				want = at.Before(before)
 			case "announced":
-				want = at.Before(before) || h.announced() == 3
+				want = at.Before(before) || h.announced() == 3 && h.heard()
+			case "released":
+				want = !e.yes || h.leaves()
 			}
 			if wake != want {
 				t.Fatalf("%+v: wake is %v, its twin says %v", e, wake, want)

@@ -24,7 +24,7 @@ func BenchmarkInnerQuestions(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		a := AcquireQuestion(nil, name, value, 10*time.Second, 1800000000000000)
-		r := ReleaseQuestion(name, value, 10*time.Second, NotifyCount, "")
+		r := ReleaseQuestion(name, value, 10*time.Second, Notice{Tell: NotifyCount})
 		if a.Bytes == 0 || r.Bytes == 0 {
 			b.Fatal("nothing is said")
 		}

@@ -36,9 +36,9 @@ func questionOf(k Kind) *Question {
 	name, _ := NameKey("", "jobs/42")
 	for _, q := range []Question{
 		AcquireQuestion(nil, name, mine, time.Second, 7), RaiseQuestion(name, mine, time.Second, 7), ExtendQuestion(name, mine, time.Second, 7),
-		HealQuestion(name, mine, time.Second), ReleaseQuestion(name, mine, time.Second, 2, theirs), RollbackQuestion(name, mine, time.Second),
+		HealQuestion(name, mine, time.Second), ReleaseQuestion(name, mine, time.Second, Notice{Tell: 2, Place: theirs}), RollbackQuestion(name, mine, time.Second),
 		AdoptQuestion(nil, name, theirs, mine, time.Second, 7), RestoreQuestion(name, theirs, mine, time.Second), ExpireRegisterQuestion(name, time.Second),
-		InspectQuestion(name), TurnQuestion(nil, name, mine, time.Second, 7, theirs, 1800000000000001), LeaveQuestion(name, theirs, mine, 2), WaitQuestion(name, theirs, false), LookQuestion(name),
+		InspectQuestion(name), TurnQuestion(nil, name, mine, time.Second, 7, theirs, 1800000000000001, true), LeaveQuestion(name, theirs, mine, 2), WaitQuestion(name, theirs, false), LookQuestion(name),
 	} {
 		if q.Kind == k {
 			return &q
@@ -660,10 +660,10 @@ func TestRegistersAreRead(t *testing.T) {
 func TestWhatIsAskedWordByWord(t *testing.T) {
 	sha := func(s *script) string { return "evalsha " + s.sha + " 2 jobs/42 {jobs/42}:fence" }
 	queued := func(s *script) string {
-		return "evalsha " + s.sha + " 4 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:queue:expiry"
+		return "evalsha " + s.sha + " 3 jobs/42 {jobs/42}:fence {jobs/42}:queue"
 	}
 	waits := func(s *script) string {
-		return "evalsha " + s.sha + " 3 jobs/42 {jobs/42}:queue {jobs/42}:queue:expiry"
+		return "evalsha " + s.sha + " 2 jobs/42 {jobs/42}:queue"
 	}
 	for k, want := range map[Kind][]string{
 		AskAcquire:        {"set jobs/42 " + mine + " nx get px 1000", "zadd {jobs/42}:fence gt ch 7 f"},
@@ -676,7 +676,7 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 		AskRestore:        {sha(restoreScript) + " " + mine + " " + theirs + " 86400000 90000000"},
 		AskExpireRegister: {sha(touchScript)},
 		AskInspect:        {queued(inspectScript)},
-		AskTurn:           {queued(turnScript) + " " + mine + " 1000 7 " + theirs + " 1800000000000001 2000 15000 {jobs/42}:release"},
+		AskTurn:           {queued(turnScript) + " " + mine + " 1000 7 " + theirs + " 1800000000000001 2000 15000 {jobs/42}:release 1"},
 		AskWait:           {waits(waitScript) + " " + theirs + "  12000 15000"},
 		AskLeave:          {waits(leaveScript) + " " + theirs + " {jobs/42}:release 2 " + mine},
 		askLook:           {"pttl jobs/42"},
@@ -724,13 +724,14 @@ func TestTheLifeOfALongTTLIsSpelledOut(t *testing.T) {
 		q    Question
 		want string
 	}{
-		"extend":           {ExtendQuestion(name, mine, ttl, 7), mine + " 172800000 7 " + life},
-		"release":          {ReleaseQuestion(name, mine, ttl, NotifyCount, ""), mine + " {jobs/42}:release  2 " + life},
-		"release, a place": {ReleaseQuestion(name, mine, ttl, 0, theirs), mine + " {jobs/42}:release " + theirs + " 0 " + life},
-		"rollback":         {RollbackQuestion(name, mine, ttl), mine + "    " + life},
-		"adopt":            {AdoptQuestion(nil, name, theirs, mine, ttl, 7), theirs + " " + mine + " 172800000 7 " + life},
-		"restore":          {RestoreQuestion(name, theirs, mine, ttl), mine + " " + theirs + " " + life},
-		"touch":            {ExpireRegisterQuestion(name, ttl), life},
+		"extend":                       {ExtendQuestion(name, mine, ttl, 7), mine + " 172800000 7 " + life},
+		"release":                      {ReleaseQuestion(name, mine, ttl, Notice{Tell: NotifyCount}), mine + " {jobs/42}:release  2 " + life},
+		"release, an entry that stays": {ReleaseQuestion(name, mine, ttl, Notice{Tell: 1, Place: theirs, Stay: true, Prolong: true}), mine + " {jobs/42}:release " + theirs + " 1 " + life + " 12000 15000"},
+		"release, a place":             {ReleaseQuestion(name, mine, ttl, Notice{Tell: 0, Place: theirs}), mine + " {jobs/42}:release " + theirs + " 0 " + life},
+		"rollback":                     {RollbackQuestion(name, mine, ttl), mine + "    " + life},
+		"adopt":                        {AdoptQuestion(nil, name, theirs, mine, ttl, 7), theirs + " " + mine + " 172800000 7 " + life},
+		"restore":                      {RestoreQuestion(name, theirs, mine, ttl), mine + " " + theirs + " " + life},
+		"touch":                        {ExpireRegisterQuestion(name, ttl), life},
 	} {
 		args := c.q.Args(0, false, false, false)
 		keys, _ := strconv.Atoi(args[2].(string))
@@ -753,7 +754,7 @@ func TestWhatIsAskedUnderAGuard(t *testing.T) {
 	}{
 		{AcquireQuestion(g, name, mine, time.Second, 7), acquireScript, acquireLua, "3 jobs/42 {jobs/42}:fence {redlock}:boot " + mine + " 1000 7 60000 "},
 		{AdoptQuestion(g, name, theirs, mine, time.Second, 7), adoptScript, adoptLua, "3 jobs/42 {jobs/42}:fence {redlock}:boot " + theirs + " " + mine + " 1000 7 86400000 90000000 60000 "},
-		{TurnQuestion(g, name, mine, time.Second, 7, theirs, 12), turnScript, turnLua, "5 jobs/42 {jobs/42}:fence {jobs/42}:queue {jobs/42}:queue:expiry {redlock}:boot " + mine + " 1000 7 " + theirs + " 12 2000 15000 {jobs/42}:release 60000 "},
+		{TurnQuestion(g, name, mine, time.Second, 7, theirs, 12, false), turnScript, queueLua + turnLua, "4 jobs/42 {jobs/42}:fence {jobs/42}:queue {redlock}:boot " + mine + " 1000 7 " + theirs + " 12 2000 15000 {jobs/42}:release  60000 "},
 	} {
 		sha := c.s.guarded.sha
 		if !c.q.Guarded() || c.q.Script.body != guardLua+c.body || c.s.underGuard || sha == c.s.sha {

@@ -29,7 +29,7 @@ func (q *Question) AppendAlone(a []any) []any {
 	if q.Kind == AskRollback {
 		return append(a, "evalsha", releaseScript.shaArg, keyCounts[2], args.full, args.fence, q.value)
 	}
-	return append(a, "evalsha", releaseScript.shaArg, keyCounts[4], args.full, args.fence, args.queue, args.expiry, q.value, args.channel)
+	return append(a, "evalsha", releaseScript.shaArg, keyCounts[3], args.full, args.fence, args.queue, q.value, args.channel)
 }
 
 // A Joint is one command for several questions that may join: either releases and rollbacks,
@@ -40,7 +40,7 @@ type Joint struct {
 	raised    []bool // of extensions: the register needs no raise
 	args      []any
 	cmd       Command
-	done      string // the reply: '1' for each lock that was deleted or extended
+	done      string // the reply: '1' for each lock that was deleted or extended, '2': and a waiter was notified
 	err       error  // instead of the reply
 	strange   any    // instead of the reply
 }
@@ -131,8 +131,8 @@ func (j *Joint) Reply(n int) (rep Reply, alone bool) {
 	switch {
 	case j.strange != nil:
 		return unexpected(j.questions[n].Kind, j.strange), false
-	case j.err == nil && j.done[n] == '1':
-		return Reply{Answer: Yes, Sent: true}, false
+	case j.err == nil && (j.done[n] == '1' || j.done[n] == '2'):
+		return Reply{Answer: Yes, Told: j.done[n] == '2', Sent: true}, false
 	case j.err == nil:
 		return Reply{Answer: Unknown, Sent: true}, true
 	}

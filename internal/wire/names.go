@@ -14,7 +14,6 @@ import (
 const (
 	fenceSuffix   = ":fence"
 	queueSuffix   = ":queue"
-	expirySuffix  = ":queue:expiry"
 	releaseSuffix = ":release"
 	bootSuffix    = ":boot"
 )
@@ -23,7 +22,7 @@ const (
 // the node.
 const MaxKeyBytes = 64 << 10
 
-var suffixes = []string{fenceSuffix, queueSuffix, expirySuffix, releaseSuffix, bootSuffix}
+var suffixes = []string{fenceSuffix, queueSuffix, releaseSuffix, bootSuffix}
 
 // A LockKey has the names of a lock on the nodes. It is immutable and shared by everything
 // that deals with the lock.
@@ -36,8 +35,7 @@ type LockKey struct {
 	args struct {
 		full    any
 		fence   any // the fence register: a sorted set with the member f, and notes of lua/adopt.lua
-		queue   any // the queue of waiters, a sorted set by ticket
-		expiry  any // when each entry of the queue expires
+		queue   any // the queue of waiters, see lua/queue.lua
 		channel any
 	}
 }
@@ -55,7 +53,7 @@ func NameKey(prefix, key string) (*LockKey, error) {
 		return nil, fmt.Errorf("redlock: the key %q has the form of a name that this library uses beside a lock ({...}%s): take another", Clip(full), strings.Join(suffixes, ", {...}"))
 	}
 	base := sibling(full)
-	all := base + fenceSuffix + base + queueSuffix + base + expirySuffix + base + releaseSuffix // one piece of memory
+	all := base + fenceSuffix + base + queueSuffix + base + releaseSuffix // one piece of memory
 	next := func(suffix string) (name string) {
 		n := len(base) + len(suffix)
 		name, all = all[:n], all[n:]
@@ -65,7 +63,6 @@ func NameKey(prefix, key string) (*LockKey, error) {
 	k.args.full = full
 	k.args.fence = next(fenceSuffix)
 	k.args.queue = next(queueSuffix)
-	k.args.expiry = next(expirySuffix)
 	k.Channel = next(releaseSuffix)
 	k.args.channel = k.Channel
 	return k, nil
@@ -73,7 +70,7 @@ func NameKey(prefix, key string) (*LockKey, error) {
 
 // withQueue returns the keys of a script that uses the lock, its register and its queue.
 func (k *LockKey) withQueue() []any {
-	return []any{k.args.full, k.args.fence, k.args.queue, k.args.expiry}
+	return []any{k.args.full, k.args.fence, k.args.queue}
 }
 
 // reserved reports whether a key has the form of a name beside another lock.

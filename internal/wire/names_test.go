@@ -51,7 +51,7 @@ func slotOf(key string) int {
 
 // siblings are all names that a lock has beside its own, the reserved one included.
 func siblings(k *LockKey) []string {
-	return []string{k.args.fence.(string), k.args.queue.(string), k.args.expiry.(string), k.Channel}
+	return []string{k.args.fence.(string), k.args.queue.(string), k.Channel}
 }
 
 var someKeys = []string{
@@ -162,8 +162,8 @@ func TestPlainKeysHaveReadableNamesBesideThem(t *testing.T) {
 	if k.Key != "jobs/42" || k.Full != "app:jobs/42" {
 		t.Errorf("got %q, stored under %q", k.Key, k.Full)
 	}
-	all := []any{k.args.full, k.args.fence, k.args.queue, k.args.expiry, k.args.channel, k.Channel}
-	want := []any{"app:jobs/42", "{app:jobs/42}:fence", "{app:jobs/42}:queue", "{app:jobs/42}:queue:expiry", "{app:jobs/42}:release", "{app:jobs/42}:release"}
+	all := []any{k.args.full, k.args.fence, k.args.queue, k.args.channel, k.Channel}
+	want := []any{"app:jobs/42", "{app:jobs/42}:fence", "{app:jobs/42}:queue", "{app:jobs/42}:release", "{app:jobs/42}:release"}
 	if !slices.Equal(all, want) {
 		t.Errorf("got %q, want %q", all, want)
 	}

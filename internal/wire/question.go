@@ -161,18 +161,25 @@ func HealQuestion(name *LockKey, value string, ttl time.Duration) Question {
 	return q
 }
 
-// ReleaseQuestion deletes our value and announces it to the first waiters of the queue; tell
-// is their number. Before that, our own entry of the queue, place, moves to its end; "":
-// we have none.
-func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, tell int, place string) Question {
+// ReleaseQuestion deletes our value and announces it to the first waiters of the queue. What
+// happens to our own entry is in n.
+func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, n Notice) Question {
 	q := Question{Kind: AskRelease, Value: value, TTL: ttl}
-	if ttl <= RegisterSlack && place == "" && tell == NotifyCount {
+	life := registerTTLArgs(ttl)
+	if life == nil && n == (Notice{Tell: NotifyCount}) {
 		q.join(name)
 		return q
 	}
-	args := []any{value, name.args.channel}
-	if life := registerTTLArgs(ttl); life != nil || place != "" || tell != NotifyCount {
-		args = append(append(args, place, tell), life...)
+	if life == nil && n.Stay { // the arguments behind it count
+		least, given := registerMillis(ttl)
+		life = []any{least, given}
+	}
+	args := append([]any{value, name.args.channel, n.Place, n.Tell}, life...)
+	if n.Stay {
+		args = append(args, entryLife.Milliseconds())
+		if n.Prolong {
+			args = append(args, queueLife.Milliseconds())
+		}
 	}
 	q.evalOn(releaseScript, name.withQueue(), args...)
 	return q

@@ -31,16 +31,30 @@ const (
 	NotifyCount = 2
 )
 
+// A Notice says to whom a release is announced, and what happens to the entry that the
+// Locker has in the queue itself.
+type Notice struct {
+	Tell    int    // the number of waiters
+	Place   string // our entry; "": we have none
+	Stay    bool   // it goes to the end of the queue if others were notified; otherwise it is removed
+	Prolong bool   // then the queue's own ttl begins anew
+}
+
 // TurnQuestion is an acquire that respects the queue: it grants only if no other entry is
 // before ours. If ticket is 0, it does not enter the queue; place may be there already.
-func TurnQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, proposal int64, place string, ticket int64) Question {
+//
+// The queue's own ttl begins anew if prolong is set, and where it had no entry that counts.
+func TurnQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, proposal int64, place string, ticket int64, prolong bool) Question {
 	q := Question{Kind: AskTurn, Value: value, TTL: ttl}
-	t := ""
+	t, more := "", ""
 	if ticket != 0 {
 		t = strconv.FormatInt(ticket, 10)
 	}
+	if prolong {
+		more = "1"
+	}
 	q.evalGrant(g, turnScript, name.withQueue(),
-		value, CeilMillis(ttl), proposal, place, t, TurnLife.Milliseconds(), queueLife.Milliseconds(), name.args.channel)
+		value, CeilMillis(ttl), proposal, place, t, TurnLife.Milliseconds(), queueLife.Milliseconds(), name.args.channel, more)
 	return q
 }
 
@@ -52,7 +66,7 @@ func WaitQuestion(name *LockKey, place string, behind bool) Question {
 	if behind {
 		t = "new"
 	}
-	q.evalOn(waitScript, []any{name.args.full, name.args.queue, name.args.expiry}, place, t, entryLife.Milliseconds(), queueLife.Milliseconds())
+	q.evalOn(waitScript, []any{name.args.full, name.args.queue}, place, t, entryLife.Milliseconds(), queueLife.Milliseconds())
 	return q
 }
 
@@ -60,7 +74,7 @@ func WaitQuestion(name *LockKey, place string, behind bool) Question {
 // first waiters. value must be new each time, because waiters act once per value.
 func LeaveQuestion(name *LockKey, place, value string, tell int) Question {
 	q := Question{Kind: AskLeave}
-	q.evalOn(leaveScript, []any{name.args.full, name.args.queue, name.args.expiry}, place, name.args.channel, tell, value)
+	q.evalOn(leaveScript, []any{name.args.full, name.args.queue}, place, name.args.channel, tell, value)
 	return q
 }
 

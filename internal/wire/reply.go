@@ -19,7 +19,8 @@ type Reply struct {
 	TTL     int64     // inspect, look, wait, turn: the remaining ttl, ms; -1: no ttl. turn, if queued: of the entry in front
 	Before  int       // turn, wait: the number of entries before ours
 	Queue   *[]string // inspect: the entries, first to last
-	Clock   int64     // turn, wait: the node's time, µs since 1970
+	Clock   int64     // turn, wait: the node's time, µs since 1970; 0: not asked for
+	Told    bool      // release: a waiter was notified
 	Stored  bool      // our value may be on the node because of this
 	Sent    bool      // the question was sent; otherwise it was certainly not executed
 	Silent  bool      // it was sent and not answered: it may be executed at any later time
@@ -269,6 +270,10 @@ func readOwner(k Kind, v any, err error) Reply {
 	switch v {
 	case int64(1):
 		return Reply{Answer: Yes, Sent: true}
+	case int64(2):
+		if k == AskRelease {
+			return Reply{Answer: Yes, Told: true, Sent: true}
+		}
 	case int64(0):
 		return Reply{Answer: No, Sent: true}
 	case int64(-1):

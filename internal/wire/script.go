@@ -29,18 +29,18 @@ var scriptSHA = map[string]string{
 	"guarded acquire": "903f91a521d2e497f19f561676860e997eee932e",
 	"extend":          "65708e478ffcd0bc773d14377dda89f560efae60",
 	"extends":         "a18c450e39960752b9728957d4e451f361d6fcdc",
-	"release":         "83a2e52384ad394bd6e5d8e1f1335c509c571ed2",
-	"releases":        "e956dde27b8468bf8c65edf2a94081f93bf20c37",
+	"release":         "cdb5e945bc1f682b879e08e9c9d3d0d95cdc426c",
+	"releases":        "f89cfc83c95e6d6df195335e9f2dec9fdec92c82",
 	"raise":           "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc",
 	"adopt":           "c7198562638d34363ce0252a880e7a4fb519005b",
 	"guarded adopt":   "f6e1ee31587f46fa3d7df57f43283fad2b0672f6",
 	"restore":         "fd6577085c3c95a3065576df769ee69b93cd11e3",
 	"touch":           "b3cf9fe7de82aff07bca487df9dc5ae2f501a8f1",
-	"inspect":         "8dd22fd38579b74e66584e9a1ceceaa31d2d71ab",
-	"turn":            "dcd2c4017576bdce378113d8f9596d794c1e523d",
-	"guarded turn":    "94cea5d2ddc5f436fe1900dda9ac579fd5bdd4c4",
-	"wait":            "9bf11a58f375f73ae25fc17f536c259cd76731ea",
-	"leave":           "9b1d671e4ecc91abe07cde69355ecfd38b3826cf",
+	"inspect":         "779ff34b5f20c8d2cb99e052fc8ae58b33f44b09",
+	"turn":            "1c10aa6b92eabdf6d0659e56b9ee0cdf04345423",
+	"guarded turn":    "e4df9d647e65562e2b03bd8ecc58dbe88f03fd68",
+	"wait":            "2af6dbcad885ca9bb223197c9641d03230b792d9",
+	"leave":           "618f70b28fdbfba74022e72746ae7fcdac2cbcfa",
 }
 
 // newGrant is newScript for a script that may grant a lock. Its guarded form has
@@ -77,6 +77,8 @@ var (
 	inspectLua string
 	//go:embed lua/turn.lua
 	turnLua string
+	//go:embed lua/queue.lua
+	queueLua string
 	//go:embed lua/wait.lua
 	waitLua string
 	//go:embed lua/leave.lua
@@ -92,7 +94,7 @@ var (
 	restoreScript  = newScript("restore", restoreLua)
 	touchScript    = newScript("touch", touchLua)
 	inspectScript  = newScript("inspect", inspectLua)
-	turnScript     = newGrant("turn", turnLua)
-	waitScript     = newScript("wait", waitLua)
+	turnScript     = newGrant("turn", queueLua+turnLua)
+	waitScript     = newScript("wait", queueLua+waitLua)
 	leaveScript    = newScript("leave", leaveLua)
 )

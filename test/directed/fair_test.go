@@ -27,7 +27,9 @@ func (s *stage) fair(name string) *redlock.Locker {
 // queue is the labels of the places in a node's queue, first to last.
 func (s *stage) queue(i int) (labels []string) {
 	for _, place := range s.Do(i, "ZRANGE", jobQueue, "0", "-1").([]any) {
-		labels = append(labels, redlock.Label(place.(string)))
+		if !strings.HasSuffix(place.(string), "!") {
+			labels = append(labels, redlock.Label(place.(string)))
+		}
 	}
 	return labels
 }
@@ -64,7 +66,7 @@ func TestTurnsAreInOrderOfArrival(t *testing.T) {
 		}},
 		{name: "all queues are lost at once", between: func(s *stage) {
 			for i := range 5 {
-				s.Do(i, "DEL", jobQueue, jobExpiry)
+				s.Do(i, "DEL", jobQueue)
 			}
 			time.Sleep(time.Second) // all have refreshed
 		}},
@@ -360,10 +362,8 @@ func TestQueuesVanishWhereNobodyTakesThemBack(t *testing.T) {
 			clients := s.Cluster.Clients()
 			w := s.settled(s.LockerWith(redlock.Options{Fair: fair}, nil, harness.Nodes(clients)), heldLong)
 			for i := range 3 {
-				for _, key := range []string{jobQueue, jobExpiry} {
-					if d := s.Node(i).TTL(key); d <= 0 || d > queueGone {
-						s.Errorf("ttl of %s: got %v, want up to %v", key, d, queueGone)
-					}
+				if d := s.Node(i).TTL(jobQueue); d <= 0 || d > queueGone {
+					s.Errorf("ttl of the queue: got %v, want up to %v", d, queueGone)
 				}
 			}
 			s.Cluster.Cut(clients...) // for good
@@ -386,15 +386,15 @@ func TestForgedPlacesLapse(t *testing.T) {
 		"without an end": func(s *stage, i int) { s.Do(i, "ZADD", jobQueue, "1", "forged") },
 		"far in the future": func(s *stage, i int) {
 			s.Do(i, "ZADD", jobQueue, "1", "forged")
-			s.Do(i, "ZADD", jobExpiry, strconv.FormatInt(s.Node(i).Now().Add(time.Hour).UnixMilli(), 10), "forged")
+			s.Do(i, "ZADD", jobQueue, endOf(s.Node(i).Now().Add(time.Hour).UnixMilli()), "forged!")
 		},
 		"for ever": func(s *stage, i int) {
 			s.Do(i, "ZADD", jobQueue, "-inf", "forged")
-			s.Do(i, "ZADD", jobExpiry, "+inf", "forged")
+			s.Do(i, "ZADD", jobQueue, "+inf", "forged!")
 		},
 		"within its time": func(s *stage, i int) {
 			s.Do(i, "ZADD", jobQueue, "1", "forged")
-			s.Do(i, "ZADD", jobExpiry, strconv.FormatInt(s.Node(i).Now().Add(placeDead).UnixMilli(), 10), "forged")
+			s.Do(i, "ZADD", jobQueue, endOf(s.Node(i).Now().Add(placeDead).UnixMilli()), "forged!")
 		},
 	} {
 		runStage(t, what, 3, func(s *stage) {
@@ -446,7 +446,7 @@ func TestInspectShowsWhoQueuesInOrder(t *testing.T) {
 func (s *stage) ticketOf(i int, what string) time.Time {
 	s.Helper()
 	list := s.Do(i, "ZRANGE", jobQueue, "0", "-1").([]any)
-	if len(list) != 1 {
+	if len(list) != 2 { // the place, and its end
 		s.Fatalf("%s: node %d has the queue %v, want one place", what, i, list)
 	}
 	score, _ := s.Node(i).Score(jobQueue, list[0].(string))

@@ -231,7 +231,7 @@ func TestValuesOfOtherClientsAreNotTold(t *testing.T) {
 			for i := range 3 {
 				s.Node(i).Set(job, secret, time.Hour)
 				s.Do(i, "ZADD", jobQueue, fmt.Sprint(s.Node(i).Now().UnixMicro()), secret+"-waits")
-				s.Do(i, "ZADD", jobExpiry, fmt.Sprint(s.Node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits")
+				s.Do(i, "ZADD", jobQueue, endOf(s.Node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits!")
 			}
 			st, err := l.Inspect(s.Ctx, job)
 			s.Is("Inspect", err, nil)
@@ -259,7 +259,7 @@ func TestValuesOfOtherClientsAreNotTold(t *testing.T) {
 			for i := range 3 { // free, but for those who queue
 				s.Do(i, "DEL", job)
 				s.Do(i, "ZADD", jobQueue, "1", secret+"-waits")
-				s.Do(i, "ZADD", jobExpiry, fmt.Sprint(s.Node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits")
+				s.Do(i, "ZADD", jobQueue, endOf(s.Node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits!")
 			}
 			if _, err = l.TryAcquire(s.Ctx, job, time.Second); fair {
 				s.Says(err, "queued behind another client")

@@ -549,10 +549,8 @@ func TestReleaseIsAnnouncedAndRollbackIsNot(t *testing.T) {
 			if _, err := sub.Receive(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			for key, score := range map[string]int64{"{jobs/42}:queue": 1, "{jobs/42}:queue:expiry": c.Node(i).Now().Add(time.Hour).UnixMilli()} {
-				if _, err := c.Node(i).Do("ZADD", key, fmt.Sprint(score), "watcher"); err != nil {
-					t.Fatal(err)
-				}
+			if _, err := c.Node(i).Do("ZADD", jobQueue, "1", "watcher", endOf(c.Node(i).Now().Add(time.Hour).UnixMilli()), "watcher!"); err != nil {
+				t.Fatal(err)
 			}
 			said[i] = make(chan string, 10)
 			wg.Go(func() {

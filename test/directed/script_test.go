@@ -24,14 +24,13 @@ func (s *stage) eval(script string, args ...string) any {
 }
 
 const (
-	jobQueue  = "{jobs/42}:queue"
-	jobExpiry = "{jobs/42}:queue:expiry"
+	jobQueue = "{jobs/42}:queue"
 )
 
 // evalQueue is eval for the scripts that know the queue as well.
 func (s *stage) evalQueue(script string, args ...string) any {
 	s.Helper()
-	return s.Do(0, append([]string{"EVAL", harness.Script(script), "4", job, jobRegister, jobQueue, jobExpiry}, args...)...)
+	return s.Do(0, append([]string{"EVAL", harness.Script(script), "3", job, jobRegister, jobQueue}, args...)...)
 }
 
 func (s *stage) answers(what string, got any, want ...any) {
@@ -120,8 +119,8 @@ func onScriptCases(t *testing.T, call func(s *stage) any, cases []scriptCase) {
 
 func TestEveryScriptStatesItsContractAndRunsWithoutMemory(t *testing.T) {
 	files, _ := filepath.Glob(filepath.Join(harness.ScriptDir(), "*.lua"))
-	if len(files) != len(harness.Scripts()) {
-		t.Errorf("scripts: got %d files, want %d tested here", len(files), len(harness.Scripts()))
+	if len(files) != len(harness.Scripts())+1 { // queue.lua goes before others
+		t.Errorf("scripts: got %d files, want %d and queue.lua", len(files), len(harness.Scripts()))
 	}
 	for _, name := range files {
 		f, err := os.Open(name)
@@ -244,7 +243,7 @@ func TestScriptRelease(t *testing.T) {
 				s.Node(0).Set(job, "ours", time.Minute)
 				s.Do(0, "ZADD", jobRegister, "77", "f")
 				s.Node(0).FailCommand(refused, text)
-				got, err := s.Node(0).Do("EVAL", harness.Script("release"), "4", job, jobRegister, jobQueue, jobExpiry, "ours", "x")
+				got, err := s.Node(0).Do("EVAL", harness.Script("release"), "3", job, jobRegister, jobQueue, "ours", "x")
 				if err == nil || !strings.Contains(err.Error(), text) {
 					s.Errorf("release: got %v, %v; want the error", got, err)
 				}
@@ -292,19 +291,26 @@ func (s *stage) listening(channels ...string) (heard func() []string) {
 // place puts a place into the queue of the stage's only node.
 func (s *stage) place(member string, ticket, over int) {
 	s.Helper()
-	s.Do(0, "ZADD", jobQueue, fmt.Sprint(ticket), member)
-	s.Do(0, "ZADD", jobExpiry, fmt.Sprint(over), member)
+	s.Do(0, "ZADD", jobQueue, fmt.Sprint(ticket), member, endOf(over), member+"!")
 }
+
+// endOf is the score by which a queue says when a place is over, in ms since 1970.
+func endOf[T int | int64](ms T) string { return fmt.Sprint(4_000_000_000_000_000 + int64(ms)) }
 
 // queues checks who stands in the queue of the stage's only node, first to last, and
 // that these have an end and nobody else has one.
 func (s *stage) queues(what string, want ...any) {
 	s.Helper()
-	for _, key := range []string{jobQueue, jobExpiry} {
-		got := s.Do(0, "ZRANGE", key, "0", "-1").([]any)
-		if key == jobQueue && !slices.Equal(got, want) || len(got) != len(want) {
-			s.Errorf("%s: %s: got %v, want %v", what, key, got, want)
+	var got, over []any
+	for _, m := range s.Do(0, "ZRANGE", jobQueue, "0", "-1").([]any) {
+		if place, ok := strings.CutSuffix(m.(string), "!"); ok {
+			over = append(over, place)
+		} else {
+			got = append(got, m)
 		}
+	}
+	if !slices.Equal(got, want) || len(over) != len(want) {
+		s.Errorf("%s: got %v, want %v, and as many with an end: %v", what, got, want, over)
 	}
 }
 
@@ -323,14 +329,17 @@ const releaseChannel = "{jobs/42}:release"
 
 func TestScriptReleaseTellsTheQueue(t *testing.T) {
 	release := func(s *stage, place, tell string) any {
+		if place, ok := strings.CutSuffix(place, " stay"); ok {
+			return s.evalQueue("release", "ours", releaseChannel, place, tell, "86400000", "90000000", "12000")
+		}
 		return s.evalQueue("release", "ours", releaseChannel, place, tell)
 	}
-	tells := func(name, place, tell string, before func(s *stage), want string, left ...any) {
+	tells := func(name, place, tell string, reply int, before func(s *stage), want string, left ...any) {
 		onScript(t, name, func(s *stage) {
 			heard := s.listening(releaseChannel, releaseChannel+":a", releaseChannel+":b", releaseChannel+":c", releaseChannel+":d")
 			s.Node(0).Set(job, "ours", sec)
 			before(s)
-			s.answers("release", release(s, place, tell), 1)
+			s.answers("release", release(s, place, tell), reply)
 			s.leaves("afterwards", "", 0, "", 0)
 			harness.Check(s, "announced", strings.Join(heard(), " "), want)
 			if len(left) > 0 {
@@ -343,39 +352,55 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 			s.place(place, 10+i, s.ms()+5000)
 		}
 	}
-	tells("nobody queues", "", "2", func(*stage) {}, "")
-	tells("the first two, in order", "", "2", four, ":b=2 ours :d=1 ours", "d", "b", "c", "a")
-	tells("the first", "", "1", four, ":d=1 ours", "d", "b", "c", "a")
-	tells("all, where there are no more", "", "9", four, ":a=4 ours :b=2 ours :c=3 ours :d=1 ours", "d", "b", "c", "a")
-	tells("nobody, though somebody queues", "", "0", four, "", "d", "b", "c", "a")
-	tells("those whose time is over are passed over", "", "2", func(s *stage) {
+	tells("nobody queues", "", "2", 1, func(*stage) {}, "")
+	tells("the first two, in order", "", "2", 2, four, ":b=2 ours :d=1 ours", "d", "b", "c", "a")
+	tells("the first", "", "1", 2, four, ":d=1 ours", "d", "b", "c", "a")
+	tells("all, where there are no more", "", "9", 2, four, ":a=4 ours :b=2 ours :c=3 ours :d=1 ours", "d", "b", "c", "a")
+	tells("nobody, though somebody queues", "", "0", 1, four, "", "d", "b", "c", "a")
+	lapsed := func(s *stage) {
 		four(s)
 		s.place("d", 10, s.ms()-1)
 		s.place("b", 11, s.ms()) // its last millisecond
-		s.Do(0, "ZREM", jobExpiry, "c")
+		s.Do(0, "ZREM", jobQueue, "c!")
 		s.place("e", 1, s.ms()-1000)
-	}, ":a=2 ours :b=1 ours")
-	tells("those whom nobody hears are passed over", "", "2", func(s *stage) {
+	}
+	tells("those whose time is over are passed over", "", "2", 2, lapsed, ":a=2 ours :b=1 ours")
+	tells("but not by one that tells a single one", "", "1", 2, lapsed, ":d=1 ours")
+	tells("those whom nobody hears are passed over", "", "2", 2, func(s *stage) {
 		four(s)
 		s.place("e", 1, s.ms()+5000)
 		s.place("f", 12, s.ms()+5000)
 	}, ":b=2 ours :d=1 ours", "e", "d", "b", "c", "f", "a")
-	tells("however many", "", "2", func(s *stage) {
+	tells("nobody hears", "", "2", 1, func(s *stage) { s.place("e", 1, s.ms()+5000) }, "", "e")
+	tells("however many", "", "2", 2, func(s *stage) {
 		four(s)
 		for i := range 100 {
 			s.place(fmt.Sprint("dead", i), 1, s.ms()+5000)
 		}
 	}, ":b=2 ours :d=1 ours")
-	tells("our place goes to the end, and the others are told", "d", "2", four, ":b=1 ours :c=2 ours", "b", "c", "a", "d")
-	tells("our place alone is told", "d", "2", func(s *stage) { s.place("d", 10, s.ms()+5000) }, ":d=1 ours", "d")
-	tells("a place that is not there is not made", "e", "2", four, ":b=2 ours :d=1 ours", "d", "b", "c", "a")
-	tells("ours is moved, nobody told", "d", "0", four, "", "d", "b", "c", "a")
-	onScript(t, "our place gets the node's time", func(s *stage) {
+	tells("our place goes to the end, and the others are told", "d stay", "2", 2, four, ":b=1 ours :c=2 ours", "b", "c", "a", "d")
+	tells("our place goes, and the others are told", "d", "2", 2, four, ":b=1 ours :c=2 ours", "b", "c", "a")
+	tells("our place alone is not told, and goes", "d stay", "2", 1, func(s *stage) { s.place("d", 10, s.ms()+5000) }, "")
+	tells("a place that is not there is made", "e stay", "2", 2, four, ":b=2 ours :d=1 ours", "d", "b", "c", "a", "e")
+	tells("but not where nobody else queues", "e stay", "2", 1, func(*stage) {}, "")
+	onScript(t, "our place gets the node's time, and an end", func(s *stage) {
+		heard := s.listening(releaseChannel + ":b")
 		s.place("d", 10, s.ms()+5000)
 		s.place("b", 11, s.ms()+5000)
-		time.Sleep(1234567 * time.Microsecond)
-		release(s, "d", "2")
+		s.Do(0, "PEXPIRE", jobQueue, "9000")
+		s.Node(0).Set(job, "ours", sec)
+		time.Sleep(123456 * time.Microsecond)
+		s.answers("release", release(s, "d stay", "2"), 2)
 		s.ticket("d", s.us())
+		s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "d!"), endOf(s.ms()+12000))
+		if got := s.Node(0).TTL(jobQueue); got != 8876544*time.Microsecond {
+			s.Errorf("life of the queue: got %v, want it as it was", got)
+		}
+		s.evalQueue("release", "ours", releaseChannel, "d", "2", "1", "9", "12000", "15000")
+		if got := s.Node(0).TTL(jobQueue); got != 15*sec {
+			s.Errorf("life of the queue: got %v, want it anew", got)
+		}
+		heard()
 	})
 	onScript(t, "another's lock: announced all the same", func(s *stage) {
 		heard := s.listening(releaseChannel + ":a")
@@ -386,21 +411,15 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 			s.Errorf("announced: got %q, want it once", got)
 		}
 	})
-	for _, key := range []string{jobQueue, jobExpiry} {
-		for _, place := range []string{"", "d"} {
-			onScript(t, "a queue of another type does not stop a release: "+key+place, func(s *stage) {
-				s.Node(0).Set(job, "ours", sec)
-				if key == jobExpiry {
-					four(s)
-					s.Do(0, "DEL", key)
-				}
-				s.Do(0, "SET", key, "word")
-				s.answers("release", release(s, place, "2"), 1)
-				s.leaves("afterwards", "", 0, "", 0)
-			})
-		}
+	for _, place := range []string{"", "d"} {
+		onScript(t, "a queue of another type does not stop a release: "+place, func(s *stage) {
+			s.Node(0).Set(job, "ours", sec)
+			s.Do(0, "SET", jobQueue, "word")
+			s.answers("release", release(s, place, "2"), 1)
+			s.leaves("afterwards", "", 0, "", 0)
+		})
 	}
-	for _, refused := range []string{"time", "zadd", "zrange", "zscore"} {
+	for _, refused := range []string{"time", "zadd", "zrange", "zrem"} {
 		onScript(t, "what only the queue needs does not stop a release: no "+refused, func(s *stage) {
 			s.Node(0).Set(job, "ours", sec)
 			four(s)
@@ -425,7 +444,7 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 
 func TestScriptLeave(t *testing.T) {
 	leave := func(s *stage, place, tell string) any {
-		return s.Do(0, "EVAL", harness.Script("leave"), "3", job, jobQueue, jobExpiry, place, releaseChannel, tell, "news")
+		return s.Do(0, "EVAL", harness.Script("leave"), "2", job, jobQueue, place, releaseChannel, tell, "news")
 	}
 	three := func(s *stage) {
 		for i, place := range []string{"c", "b", "a"} {
@@ -454,7 +473,7 @@ func TestScriptLeave(t *testing.T) {
 		s.place("b", 11, s.ms()-1)
 		s.place("c", 12, s.ms())
 		for i := range 40 { // as they lapse
-			s.Do(0, "ZADD", jobExpiry, fmt.Sprint(s.ms()+1), fmt.Sprint("dead", i))
+			s.Do(0, "ZADD", jobQueue, endOf(s.ms()+1), fmt.Sprint("dead", i, "!"))
 		}
 	}, ":a=1 news :c=2 news", deadOnes(40, "a", "b", "c")...)
 	tells("held: nobody", "2", func(s *stage) {
@@ -490,14 +509,14 @@ func deadOnes(n int, then ...any) (all []any) {
 
 func TestScriptWait(t *testing.T) {
 	wait := func(s *stage, place, ticket string) any {
-		return s.Do(0, "EVAL", harness.Script("wait"), "3", job, jobQueue, jobExpiry, place, ticket, "12000", "15000")
+		return s.Do(0, "EVAL", harness.Script("wait"), "2", job, jobQueue, place, ticket, "12000", "15000")
 	}
 	onScript(t, "held: queued at the node's time, told for how long and behind how many", func(s *stage) {
 		time.Sleep(1234567 * time.Microsecond)
 		s.Node(0).Set(job, "theirs", 9*sec)
 		s.answers("wait", wait(s, "p", ""), 9000, 0, s.us())
 		s.ticket("p", s.us())
-		s.answers("its end", s.Do(0, "ZSCORE", jobExpiry, "p"), fmt.Sprint(s.ms()+12000))
+		s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "p!"), endOf(s.ms()+12000))
 		time.Sleep(time.Millisecond)
 		s.answers("wait", wait(s, "a", ""), 8999, 1, s.us())
 		s.queues("in order of arrival", "p", "a")
@@ -523,11 +542,9 @@ func TestScriptWait(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		s.answers("wait", wait(s, "p", ""), -2, 0, s.us())
 		s.ticket("p", began)
-		s.answers("its end", s.Do(0, "ZSCORE", jobExpiry, "p"), fmt.Sprint(s.ms()+12000))
-		for _, key := range []string{jobQueue, jobExpiry} {
-			if got := s.Node(0).TTL(key); got != 15*sec {
-				s.Errorf("life of %s: got %v, want 15s", key, got)
-			}
+		s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "p!"), endOf(s.ms()+12000))
+		if got := s.Node(0).TTL(jobQueue); got != 15*sec {
+			s.Errorf("life of the queue: got %v, want 15s", got)
 		}
 		s.queues("afterwards", "p", "q")
 	})
@@ -550,19 +567,40 @@ func TestScriptWait(t *testing.T) {
 	})
 	onScript(t, "places whose time is over are dropped, and those that would last for too long", func(s *stage) {
 		s.place("late", 1, s.ms()-1)
-		s.place("just", 2, s.ms())
-		s.place("longest", 3, s.ms()+15000)
-		s.place("future", 4, s.ms()+15001)
+		s.place("future", 3, s.ms()+15001)
 		s.place("endless", 5, 0)
-		s.Do(0, "ZADD", jobExpiry, "+inf", "endless")
-		s.answers("wait", wait(s, "p", ""), -2, 2, s.us())
-		s.queues("afterwards", "just", "longest", "p")
+		s.Do(0, "ZADD", jobQueue, "+inf", "endless!")
+		s.Do(0, "ZADD", jobQueue, "4", "without")
+		s.place("longest", 6, s.ms()+15000)
+		s.place("just", 7, s.ms())
+		s.place("behind", 8, s.ms()-1)
+		s.answers("wait", wait(s, "p", ""), -2, 3, s.us())
+		s.queues("afterwards", "longest", "just", "behind", "p")
 	})
-	onScript(t, "a place of our own that is over is taken anew, at the end", func(s *stage) {
+	onScript(t, "new: nobody is dropped", func(s *stage) {
+		s.place("late", 1, s.ms()-1)
+		s.answers("wait", wait(s, "p", "new"), -2, 1, s.us())
+		s.queues("afterwards", "late", "p")
+	})
+	onScript(t, "a place of our own that is over counts again", func(s *stage) {
 		s.place("q", 5, s.ms()+1000)
 		s.place("p", 1, s.ms()-1)
-		s.answers("wait", wait(s, "p", ""), -2, 1, s.us())
-		s.queues("afterwards", "q", "p")
+		s.answers("wait", wait(s, "p", ""), -2, 0, s.us())
+		s.queues("afterwards", "p", "q")
+	})
+	onScript(t, "many whose time is over, ends alone, and what stands behind them: neither stops a node", func(s *stage) {
+		for i := range 150 {
+			s.place(fmt.Sprint("dead", i), i%7, s.ms()-1)
+			s.Do(0, "ZADD", jobQueue, "3", fmt.Sprint("low", i, "!"))
+		}
+		s.answers("wait", wait(s, "p", ""), -2, 0, s.us())
+		s.queues("afterwards", "p")
+		for i := range 150 {
+			s.Do(0, "ZADD", jobQueue, endOf(s.ms()), fmt.Sprint("alone", i, "!"))
+		}
+		s.Do(0, "ZREM", jobQueue, "p", "p!")
+		s.Do(0, "ZADD", jobQueue, "+inf", "behind")
+		s.answers("wait", wait(s, "q", "7"), -2, 0, s.us())
 	})
 	onScript(t, "unused, nothing stays", func(s *stage) {
 		wait(s, "p", "")
@@ -764,9 +802,9 @@ func TestScriptInspect(t *testing.T) {
 		now := s.Node(0).Now().UnixMilli()
 		for i, place := range []string{"b", "late", "a"} {
 			s.Do(0, "ZADD", jobQueue, fmt.Sprint(i), place)
-			s.Do(0, "ZADD", jobExpiry, fmt.Sprint(now+100), place)
+			s.Do(0, "ZADD", jobQueue, endOf(now+100), place+"!")
 		}
-		s.Do(0, "ZADD", jobExpiry, fmt.Sprint(now-1), "late")
+		s.Do(0, "ZADD", jobQueue, endOf(now-1), "late!")
 		s.answers("inspect", inspect(s), "", -2, "", []any{"b", "a"})
 	})
 }
@@ -812,7 +850,7 @@ func TestScriptTurn(t *testing.T) {
 	// The value, ttl and token of an acquire; a place and its ticket; how long a place
 	// and a queue live.
 	turn := func(s *stage, place, ticket string) any {
-		return s.evalQueue("turn", "ours", "5000", "77", place, ticket, "2000", "15000", releaseChannel)
+		return s.evalQueue("turn", "ours", "5000", "77", place, ticket, "2000", "15000", releaseChannel, "")
 	}
 	onScript(t, "free and nobody queues: ours, the register moved", func(s *stage) {
 		s.Do(0, "ZADD", jobRegister, "76", "f")
@@ -823,24 +861,32 @@ func TestScriptTurn(t *testing.T) {
 	for _, at := range []string{"77", "78"} {
 		onScript(t, "the register stands at "+at+": ours, and says that it was not below", func(s *stage) {
 			s.Do(0, "ZADD", jobRegister, at, "f")
-			s.answers("turn", turn(s, "p", "10"), 1, 0, s.us())
+			s.answers("turn", turn(s, "p", "10"), 1, 0, 0)
 			s.leaves("afterwards", "ours", 5*sec, at, 0)
 		})
 	}
-	onScript(t, "free and we are first: ours, the place stays until it is taken off", func(s *stage) {
+	onScript(t, "free and we are first: ours, and the place goes", func(s *stage) {
+		s.place("p", 9, s.ms()+100)
 		s.place("later", 11, s.ms()+100)
-		s.answers("turn", turn(s, "p", "10"), 1, 1, s.us())
+		s.answers("turn", turn(s, "p", "10"), 1, 1, 0)
 		s.leaves("afterwards", "ours", 5*sec, "77", 0)
-		s.queues("afterwards", "p", "later")
+		s.queues("afterwards", "later")
 	})
 	onScript(t, "free and we are first, but do not queue again: ours", func(s *stage) {
 		s.place("p", 10, s.ms()+100)
 		s.answers("turn", turn(s, "p", ""), 1, 1, s.us())
+		s.queues("afterwards")
+	})
+	onScript(t, "free and our place is first, by a ticket that is not ours any more: another's turn", func(s *stage) {
+		s.place("p", 1, s.ms()+100)
+		s.place("first", 9, s.ms()+1234)
+		s.answers("turn", turn(s, "p", "10"), 2, "first", 1234, 1, s.us())
+		s.queues("afterwards", "first", "p")
 	})
 	onScript(t, "free and another is first: told who, and until when", func(s *stage) {
 		s.place("first", 9, s.ms()+1234)
 		s.answers("turn", turn(s, "p", "10"), 2, "first", 1234, 1, s.us())
-		s.answers("without a place", turn(s, "", ""), 2, "first", 1234, 2, s.us())
+		s.answers("without a place", turn(s, "", ""), 2, "first", 1234, 1, s.us())
 		s.leaves("afterwards", "", 0, "", 0)
 		s.queues("afterwards", "first", "p")
 	})
@@ -858,13 +904,13 @@ func TestScriptTurn(t *testing.T) {
 		turn(s, "p", "11")
 		harness.Check(s, "announced", strings.Join(heard(), " "), "")
 	})
-	onScript(t, "held: told by whom, for how long, and how many are before us", func(s *stage) {
+	onScript(t, "held: told by whom, for how long, and whether another is before us", func(s *stage) {
 		s.Node(0).Set(job, "theirs", 9*sec)
 		s.place("first", 9, s.ms()+1000)
 		s.answers("turn", turn(s, "p", "10"), 0, "theirs", 9000, 1, s.us())
 		s.answers("again", turn(s, "p", "10"), 0, "theirs", 9000, 1, s.us())
 		s.answers("earlier than that", turn(s, "p", "8"), 0, "theirs", 9000, 0, s.us())
-		s.answers("without a place", turn(s, "", ""), 0, "theirs", 9000, 2, s.us())
+		s.answers("without a place", turn(s, "", ""), 0, "theirs", 9000, 1, s.us())
 		s.leaves("afterwards", "theirs", 9*sec, "", 0)
 		s.queues("afterwards", "p", "first")
 	})
@@ -876,14 +922,16 @@ func TestScriptTurn(t *testing.T) {
 	onScript(t, "a place is refreshed, and queues live for as long as they are used", func(s *stage) {
 		s.Node(0).Set(job, "theirs", time.Minute)
 		turn(s, "p", "10")
-		s.answers("its end", s.Do(0, "ZSCORE", jobExpiry, "p"), fmt.Sprint(s.ms()+2000))
+		s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "p!"), endOf(s.ms()+2000))
 		time.Sleep(1500 * time.Millisecond)
 		turn(s, "p", "10")
-		s.answers("its end", s.Do(0, "ZSCORE", jobExpiry, "p"), fmt.Sprint(s.ms()+2000))
-		for _, key := range []string{jobQueue, jobExpiry} {
-			if got := s.Node(0).TTL(key); got != 15*sec {
-				s.Errorf("life of %s: got %v, want 15s", key, got)
-			}
+		s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "p!"), endOf(s.ms()+2000))
+		if got := s.Node(0).TTL(jobQueue); got != 13500*time.Millisecond {
+			s.Errorf("life of the queue: got %v, want it as it was", got)
+		}
+		s.evalQueue("turn", "ours", "5000", "77", "p", "10", "2000", "15000", releaseChannel, "1")
+		if got := s.Node(0).TTL(jobQueue); got != 15*sec {
+			s.Errorf("life of the queue: got %v, want it anew", got)
 		}
 		turn(s, "", "")
 		time.Sleep(15 * time.Second)
@@ -893,7 +941,7 @@ func TestScriptTurn(t *testing.T) {
 		s.place("late", 1, s.ms()-1)
 		s.place("future", 2, s.ms()+15001)
 		s.place("endless", 3, s.ms()+100)
-		s.Do(0, "ZADD", jobExpiry, "+inf", "endless")
+		s.Do(0, "ZADD", jobQueue, "+inf", "endless!")
 		s.place("just", 4, s.ms())
 		s.answers("turn", turn(s, "p", "10"), 2, "just", 0, 1, s.us())
 		s.queues("afterwards", "just", "p")
@@ -902,13 +950,13 @@ func TestScriptTurn(t *testing.T) {
 		s.Do(0, "ZADD", jobQueue, "1", "forged")
 		s.Do(0, "ZADD", jobQueue, "2", "forged too")
 		s.answers("turn", turn(s, "p", "10"), 1, 1, s.us())
-		s.queues("afterwards", "p")
+		s.queues("afterwards")
 	})
 	onScript(t, "of equal tickets the smaller name goes first", func(s *stage) {
 		s.Node(0).Set(job, "theirs", sec)
 		turn(s, "b", "10")
 		s.answers("turn", turn(s, "a", "10"), 0, "theirs", 1000, 0, s.us())
-		s.answers("turn", turn(s, "c", "10"), 0, "theirs", 1000, 2, s.us())
+		s.answers("turn", turn(s, "c", "10"), 0, "theirs", 1000, 1, s.us())
 		s.queues("afterwards", "a", "b", "c")
 	})
 	onScript(t, "tickets keep all their digits", func(s *stage) {
@@ -920,7 +968,7 @@ func TestScriptTurn(t *testing.T) {
 	})
 	onScript(t, "a register of another type: FENCE, and nothing is stored", func(s *stage) {
 		s.Do(0, "SET", jobRegister, "word")
-		_, err := s.Node(0).Do("EVAL", harness.Script("turn"), "4", job, jobRegister, jobQueue, jobExpiry, "ours", "5000", "77", "", "", "2000", "15000", releaseChannel)
+		_, err := s.Node(0).Do("EVAL", harness.Script("turn"), "3", job, jobRegister, jobQueue, "ours", "5000", "77", "", "", "2000", "15000", releaseChannel)
 		if err == nil || !strings.Contains(err.Error(), "FENCE") {
 			s.Errorf("got %v, want an error that says FENCE", err)
 		}

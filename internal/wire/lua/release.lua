@@ -1,4 +1,4 @@
--- Deletes the lock K if it holds our value, deleted or not gives a register with less than ARGV[5] ms to live (absent: a day) ARGV[6] ms (25 hours), and, unless ARGV[2] is empty or absent, announces the value to the first ARGV[4] (2) of the queue that hear it, with their number before it, on channel ARGV[2] .. ':' .. place; place ARGV[3], if there is one, goes to its end before. 1: deleted, 0: another's value, -1: nothing there.
+-- Deletes the lock K if it holds our value, deleted or not gives a register with less than ARGV[5] ms to live (absent: a day) ARGV[6] ms (25 hours), and, unless ARGV[2] is empty or absent, announces the value to the first ARGV[4] (2) places of the queue that hear it: on channel ARGV[2] .. ':' .. place, with their number before it; one alone is told even if its time is over. If somebody was, our place ARGV[3] goes to the end of the queue, for ARGV[7] ms from now, and the queue lives for ARGV[8] ms if that is given; otherwise, or without ARGV[7], the place is dropped. 1: deleted, 2: and somebody was told, 0: another's value, -1: nothing there.
 -- Not call: a key of another type is another's, and its register is to get a life, too. Any other error says nothing about whose the key is.
 local held = redis.pcall('GET', KEYS[1])
 if type(held) == 'table' and not string.find(held.err, '^%-?WRONGTYPE') then return held end
@@ -11,28 +11,39 @@ if held == ARGV[1] then
 elseif held then
   verdict = 0
 end
-if (ARGV[2] or '') == '' then return verdict end
--- Not call from here on: who may not publish, or not ask for the time, has released all the same.
 local most = tonumber(ARGV[4]) or 2
-if most == 0 or redis.pcall('ZCARD', KEYS[3]) == 0 then return verdict end
-local time = redis.pcall('TIME')
+if (ARGV[2] or '') == '' or most == 0 then return verdict end
+-- Not call from here on: who may not publish, or not ask for the time, has released all the same.
+local ours, from, told, over = ARGV[3] or '', 0, 0, {}
+-- The places, and behind them the ends of their times: of a short queue all.
+local queue = redis.pcall('ZRANGE', KEYS[3], '0', '63', 'WITHSCORES')
+if not queue[1] then return verdict end
+local time = (most > 1 or ours ~= '' and ARGV[7]) and redis.pcall('TIME') or {'0', '0'}
 if time.err then return verdict end
-local ms = time[1] * 1000 + math.floor(time[2] / 1000)
-if (ARGV[3] or '') ~= '' then redis.pcall('ZADD', KEYS[3], 'XX', time[1] * 1000000 + time[2], ARGV[3]) end
-local told, from = 0, 0
--- By sixteen: a whole fleet that was stopped may stand before the first who is alive.
-local queue = redis.pcall('ZRANGE', KEYS[3], '0', '15')
-while queue[1] and from < 512 do
-  for _, place in ipairs(queue) do
-    local over = redis.pcall('ZSCORE', KEYS[4], place)
-    if type(over) == 'string' and tonumber(over) >= ms then
-      -- The number of those who hear it skips the dead: their connections are gone.
-      local heard = redis.pcall('PUBLISH', ARGV[2] .. ':' .. place, (told + 1) .. ' ' .. ARGV[1])
-      if heard ~= 0 and type(heard) == 'number' then told = told + 1 end
-      if told == most then return verdict end
+local now = 4e15 + time[1] * 1000 + math.floor(time[2] / 1000)
+for i = 1, #queue, 2 do over[queue[i]] = queue[i + 1] end
+-- By sixty-four: a whole fleet that was stopped may stand before the first who is alive.
+while queue[1] and told < most and from < 512 do
+  for i = 1, #queue, 2 do
+    local place = queue[i]
+    if place ~= ours and string.sub(place, -1) ~= '!' then
+      local ends = over[place .. '!'] or #queue == 128 and redis.pcall('ZSCORE', KEYS[3], place .. '!')
+      if most == 1 or type(ends) == 'string' and (tonumber(ends) or 0) >= now then
+        -- The number of those who hear it skips the dead: their connections are gone.
+        local heard = redis.pcall('PUBLISH', ARGV[2] .. ':' .. place, (told + 1) .. ' ' .. ARGV[1])
+        if heard ~= 0 and type(heard) == 'number' then told = told + 1 end
+        if told == most then break end
+      end
     end
   end
-  from = from + 16
-  queue = redis.pcall('ZRANGE', KEYS[3], from, from + 15)
+  from = from + 64
+  queue = #queue == 128 and told < most and redis.pcall('ZRANGE', KEYS[3], from, from + 63, 'WITHSCORES') or {}
 end
+if ours ~= '' and told > 0 and ARGV[7] then
+  redis.pcall('ZADD', KEYS[3], time[1] * 1000000 + time[2], ours, now + ARGV[7], ours .. '!')
+  if ARGV[8] then redis.pcall('PEXPIRE', KEYS[3], ARGV[8]) end
+elseif ours ~= '' then
+  redis.pcall('ZREM', KEYS[3], ours, ours .. '!')
+end
+if verdict == 1 and told > 0 then return 2 end
 return verdict

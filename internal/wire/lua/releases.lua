@@ -1,4 +1,4 @@
--- Releases many locks in one step: KEYS are #ARGV - 1 locks, the queues of the first ARGV[1] of them, and registers, each of which, with less than a day to live, gets 25 hours; ARGV[2], ...: our values. A lock that holds its value is deleted, and if it has a queue, the value is announced to the first two who hear it, as in lua/release.lua. One character for each lock: 1: deleted in this step, 0: nothing was done, for whatever reason.
+-- Releases many locks in one step: KEYS are #ARGV - 1 locks, the queues of the first ARGV[1] of them, and registers, each of which, with less than a day to live, gets 25 hours; ARGV[2], ...: our values. A lock that holds its value is deleted, and if it has a queue, the value is announced to the first two who hear it, as in lua/release.lua. One character for each lock: 1: deleted in this step, 2: and somebody was told, 0: nothing was done, for whatever reason.
 local locks, queues = #ARGV - 1, tonumber(ARGV[1])
 local held = redis.call('MGET', unpack(KEYS, 1, locks))
 -- All that may be refused comes before the deletion: an error must not come from locks that are released.
@@ -18,26 +18,31 @@ if #gone > 0 then redis.call('DEL', unpack(gone)) end
 -- Not call from here on: who may not publish, or not ask for the time, has released all the same.
 local time = queued > 0 and redis.pcall('TIME')
 if not time or time.err then return table.concat(done) end
-local ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = 4e15 + time[1] * 1000 + math.floor(time[2] / 1000)
 local function announce(places, value)
   -- {K}:queue, and {K}:release:place is the channel of a place.
   local channel = string.sub(places, 1, -6) .. 'release:'
-  local told, from = 0, 0
-  local queue = redis.pcall('ZRANGE', places, '0', '15')
+  local told, from, over = 0, 0, {}
+  local queue = redis.pcall('ZRANGE', places, '0', '63', 'WITHSCORES')
+  for i = 1, #queue, 2 do over[queue[i]] = queue[i + 1] end
   while queue[1] and from < 512 do
-    for _, place in ipairs(queue) do
-      local over = redis.pcall('ZSCORE', places .. ':expiry', place)
-      if type(over) == 'string' and tonumber(over) >= ms then
-        local heard = redis.pcall('PUBLISH', channel .. place, (told + 1) .. ' ' .. value)
-        if heard ~= 0 and type(heard) == 'number' then told = told + 1 end
-        if told == 2 then return end
+    for i = 1, #queue, 2 do
+      local place = queue[i]
+      if string.sub(place, -1) ~= '!' then
+        local ends = over[place .. '!'] or #queue == 128 and redis.pcall('ZSCORE', places, place .. '!')
+        if type(ends) == 'string' and (tonumber(ends) or 0) >= now then
+          local heard = redis.pcall('PUBLISH', channel .. place, (told + 1) .. ' ' .. value)
+          if heard ~= 0 and type(heard) == 'number' then told = told + 1 end
+          if told == 2 then return true end
+        end
       end
     end
-    from = from + 16
-    queue = redis.pcall('ZRANGE', places, from, from + 15)
+    from = from + 64
+    queue = #queue == 128 and redis.pcall('ZRANGE', places, from, from + 63, 'WITHSCORES') or {}
   end
+  return told > 0
 end
 for i = 1, queues do
-  if done[i] == '1' then announce(KEYS[locks + i], ARGV[i + 1]) end
+  if done[i] == '1' and announce(KEYS[locks + i], ARGV[i + 1]) then done[i] = '2' end
 end
 return table.concat(done)
