@@ -2,7 +2,6 @@ package redlock_test
 
 import (
 	"flag"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -29,14 +28,7 @@ var profileNames = flag.String("profiles", "", "`names` of the simulation's prof
 //
 // Attacks 16, 73, 75, 89, 90.
 func TestSchedules(t *testing.T) {
-	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
-		f.Value.Set(strconv.Itoa(harness.Rounds(60, 1000)))
-		defer f.Value.Set(f.DefValue)
-		if f := flag.Lookup("rapid.seed"); f.Value.String() == f.DefValue { // the short run is the same each time
-			f.Value.Set("1")
-			defer f.Value.Set(f.DefValue)
-		}
-	}
+	defer harness.Checks(60, 1000)()
 	profiles := sim.Profiles
 	if *profileNames != "" {
 		profiles = nil

@@ -114,6 +114,7 @@ type acquireAll struct {
 	keys     []string // their full names
 	locks    []*Lock  // of the calls; nil until all are acquired
 	admitted bool     // the Locker's gate counts the keys as busy for this call
+	moves    int      // how often in a row it went from one queue to another without a wait between
 }
 
 // gateWait is how long at most a call waits for those of the same Locker that have one of its
@@ -194,9 +195,26 @@ func (a *acquireAll) acquire(ctx context.Context) error {
 		a.leaveGate()
 	}
 	for at != nil && !a.failed(ctx, at, err) {
+		if a.moves > 1 && a.l.pause(ctx, defaultRetry(a.moves-1)) != nil {
+			return a.l.ended(ctx, at)
+		}
 		at, err = a.waitAt(ctx, at, err)
 	}
 	return err
+}
+
+// moved notes that a caller goes from one queue to another. A queue says when to ask for its
+// own key only. If no queue makes the caller wait, it pauses before it asks again: two callers,
+// each of which is refused because of the other, would otherwise ask as fast as the nodes
+// reply, and in step. joined is when it joined the first queue, tried when its last try began.
+func (a *acquireAll) moved(joined, tried instant) {
+	const rounds = 4 // of a look and a try, and as much again
+	now := a.l.now()
+	if now.since(joined) < retryFirst+rounds*now.since(tried) {
+		a.moves++
+	} else {
+		a.moves = 0
+	}
 }
 
 // first is the attempt before any wait. A tie is tried again where it is the only one.
@@ -238,11 +256,13 @@ func (a *acquireAll) waitAt(ctx context.Context, e *acquireCall, refused error) 
 		l.leaveQueue(e, a.locks != nil)
 		e.waiter = waiter{} // it may come back
 	}()
+	joined := l.now()
 	l.queues.refused(ctx, e, refused)
 	for {
 		if err := l.wait(ctx, e); err != nil {
 			return e, err
 		}
+		tried := l.now()
 		b, proposal := l.queues.claimed(e, false)
 		at, err := a.attempt(ctx, e, b, proposal)
 		switch {
@@ -250,6 +270,7 @@ func (a *acquireAll) waitAt(ctx context.Context, e *acquireCall, refused error) 
 			l.queues.tried(ctx, e, a.locks[slices.Index(a.calls, e)], nil)
 			return nil, nil
 		case at != e: // the next caller here tries
+			a.moved(joined, tried)
 			return at, a.verdict(ctx, at, err)
 		}
 		l.queues.tried(ctx, e, nil, err)
@@ -277,7 +298,7 @@ func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quoru
 		if a.locks == nil {
 			lane.Each(0, n, func(i int) {
 				if b := asked[i]; b != nil && (sent || b == handed) {
-					a.undo(a.calls[i], b)
+					a.undo(a.calls[i], b, a.calls[i] != refused)
 				}
 			})
 			lane.Each(0, len(locks), func(i int) { locks[i].beginRelease(context.Background(), ErrClosed) })
@@ -342,14 +363,15 @@ func (a *acquireAll) send(asked []*quorumCall, handed *quorumCall) {
 	})
 }
 
-// undo takes back what an attempt may have stored. Where it may have had a
-// majority, others were refused because of it, so that they have to be told.
-func (a *acquireAll) undo(e *acquireCall, b *quorumCall) {
+// undo takes back what an attempt may have stored. Where it may have had a majority, others
+// were refused because of it, so that they have to be told; but not for the key that was
+// refused, in whose queue the caller waits: it would tell itself, and ask again at once.
+func (a *acquireAll) undo(e *acquireCall, b *quorumCall, tell bool) {
 	b.abandon()
 	e.before = e.raised
 	e.raised |= b.mayHaveExecuted()
 	q := wire.RollbackQuestion(e.name, b.q.Value, e.ttl)
-	if t, _, _ := b.result(); !t.refused() {
+	if t, _, _ := b.result(); tell && !t.refused() {
 		q = wire.ReleaseQuestion(e.name, b.q.Value, e.ttl, toAll)
 	}
 	a.l.undo(e.tail, q)

@@ -4,9 +4,11 @@ package harness
 
 import (
 	"errors"
+	"flag"
 	"hash/fnv"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +84,23 @@ func Rounds(short, long int) int {
 		return long
 	}
 	return short
+}
+
+// Checks sets how many cases rapid checks, short or long with REDLOCK_LONG, unless -rapid.checks says so; they are the same
+// each time, unless -rapid.seed says otherwise. The function that it returns takes that back. Tests that call it must not be
+// parallel.
+func Checks(short, long int) (restore func()) {
+	restore = func() {}
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		f.Value.Set(strconv.Itoa(Rounds(short, long)))
+		restore = func() { f.Value.Set(f.DefValue) }
+		if f := flag.Lookup("rapid.seed"); f.Value.String() == f.DefValue {
+			more := restore
+			f.Value.Set("1")
+			restore = func() { more(); f.Value.Set(f.DefValue) }
+		}
+	}
+	return restore
 }
 
 // Check fails the test if got is not want.

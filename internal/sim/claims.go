@@ -20,7 +20,7 @@ func validity(ttl time.Duration) time.Duration {
 func (w *world) claim(c *client, task, key int, called instant, ttl time.Duration, lock *redlock.Lock) *holding {
 	k := w.granted(c.i, task, key, called, ttl, lock)
 	for i := range w.c.Len() {
-		if score, ok := w.c.Node(i).Score(registerName(key), "f"); ok && int64(score) >= k.Fence {
+		if score, ok := w.c.Node(i).Score(w.s.registerName(key), "f"); ok && int64(score) >= k.Fence {
 			k.Registers |= 1 << i
 		}
 	}
@@ -71,7 +71,7 @@ func (w *world) carried(k *holding) {
 	n := 0
 	for i := range w.c.Len() {
 		node := w.c.Node(i)
-		if v, _ := node.Get(keyName(k.Key)); v == k.Value && float64(node.TTL(keyName(k.Key))) >= float64(left)*w.s.rate(i) {
+		if v, _ := node.Get(w.s.keyName(k.Key)); v == k.Value && float64(node.TTL(w.s.keyName(k.Key))) >= float64(left)*w.s.rate(i) {
 			n++
 		}
 	}
@@ -84,7 +84,7 @@ func (w *world) carried(k *holding) {
 // node to a fault has no majority that could extend it.
 func (w *world) onAllHealthy(k *holding) bool {
 	for i := range w.c.Len() {
-		if v, _ := w.c.Node(i).Get(keyName(k.Key)); w.s.healthy(i) && v != k.Value {
+		if v, _ := w.c.Node(i).Get(w.s.keyName(k.Key)); w.s.healthy(i) && v != k.Value {
 			return false
 		}
 	}

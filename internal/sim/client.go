@@ -140,6 +140,7 @@ func (c *client) observe(_ context.Context, r redlock.Round) {
 	defer c.maybePanic(uint64(r.Start.UnixNano()), uint64(r.Op), uint64(r.Attempt), hashOf(r.Key))
 	switch r.Op {
 	case redlock.OpAcquire, redlock.OpRaise:
+		c.judgePace(r)
 		c.waitWhilePaused()
 	case redlock.OpExtend, redlock.OpLook:
 	case redlock.OpAdopt:

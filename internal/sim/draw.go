@@ -38,19 +38,23 @@ func Draw(t *rapid.T, p *Profile) *Schedule {
 			sch.Faults = append(sch.Faults, fault)
 		}
 	}
-	if p.Crowd > 0 {
+	if p.Crowd > 0 || p.Several {
 		sch.crowdAtEnd()
 	}
 	return sch
 }
 
-// crowdAtEnd makes two callers of each client wait for a key at once, when the effects of all faults are over. The last task
+// crowdAtEnd makes two callers of each client wait for a key, or for several, at once, when the effects of all faults are over. The last task
 // gives them time: liveness is judged until it begins.
 func (s *Schedule) crowdAtEnd() {
 	const each = 100 * ms
 	at := s.Ends() + max(heardAgain, deadEntries)
 	for i := range 2 * len(s.Clients) {
-		s.Tasks = append(s.Tasks, Task{At: at, Client: i % len(s.Clients), Do: Acquire, TTL: 5 * each, Wait: time.Minute, Hold: each})
+		t := Task{At: at, Client: i % len(s.Clients), Do: Acquire, TTL: 5 * each, Wait: patient, Hold: each}
+		if s.Several {
+			s.wantSeveral(&t, i)
+		}
+		s.Tasks = append(s.Tasks, t)
 	}
 	s.Tasks = append(s.Tasks, Task{At: at + 10*time.Second, Do: Inspect, TTL: each, Wait: each})
 }

@@ -65,7 +65,7 @@ func (d *taskRun) join() {
 	var lock *redlock.Lock
 	called := d.w.now()
 	d.call("Acquire", func() (err error) {
-		lock, err = d.c.locker().Acquire(d.hesitantly(ctx), keyName(d.Key), d.TTL)
+		lock, err = d.c.locker().Acquire(d.hesitantly(ctx), d.w.s.keyName(d.Key), d.TTL)
 		return err
 	})
 	if lock != nil {

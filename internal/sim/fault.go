@@ -97,11 +97,11 @@ func (w *world) strike(f Fault) (end func()) {
 			w.forget(f.Node%w.c.Len(), n.Revert)
 		}
 	case Evict:
-		w.forget(f.Node%w.c.Len(), func() { n.Evict(keyName(f.Key % w.s.Keys)) })
+		w.forget(f.Node%w.c.Len(), func() { n.Evict(w.s.keyName(f.Key % w.s.Keys)) })
 	case EvictFence:
-		w.forget(f.Node%w.c.Len(), func() { n.Evict(registerName(f.Key % w.s.Keys)) })
+		w.forget(f.Node%w.c.Len(), func() { n.Evict(w.s.registerName(f.Key % w.s.Keys)) })
 	case EvictQueue:
-		switch queue := queueName(f.Key % w.s.Keys); f.N {
+		switch queue := w.s.queueName(f.Key % w.s.Keys); f.N {
 		case 1:
 			n.Do("ZREMRANGEBYSCORE", queue, strconv.Itoa(endsAt), "+inf")
 		case 2:

@@ -66,7 +66,7 @@ func (w *world) foreign(f Fault) (end func()) {
 }
 
 func (w *world) setForeign(node, key int, value string, ttl time.Duration) {
-	args := []string{"SET", keyName(key), value, "NX"}
+	args := []string{"SET", w.s.keyName(key), value, "NX"}
 	if ttl > 0 {
 		args = append(args, "PX", fmt.Sprint(ttl.Milliseconds()))
 	}
@@ -77,15 +77,15 @@ func (w *world) setForeign(node, key int, value string, ttl time.Duration) {
 
 func (w *world) evictForeign(node, key int, value string) {
 	n := w.c.Node(node)
-	if v, _ := n.Get(keyName(key)); v == value {
-		n.Evict(keyName(key))
+	if v, _ := n.Get(w.s.keyName(key)); v == value {
+		n.Evict(w.s.keyName(key))
 	}
 }
 
 // foreignAt returns a foreign value that is stored at the key, or "".
 func (w *world) foreignAt(key int) string {
 	for i := range w.c.Len() {
-		if v, ok := w.c.Node(i).Get(keyName(key)); ok && w.isForeign(v) {
+		if v, ok := w.c.Node(i).Get(w.s.keyName(key)); ok && w.isForeign(v) {
 			return v
 		}
 	}
@@ -105,7 +105,7 @@ const ordered = "an order of "
 func (w *world) keepForeign() {
 	for n := 0; w.now() < w.s.Ends(); n++ {
 		for key := w.s.Keys - w.s.Alone; key < w.s.Keys; key++ {
-			value := ordered + keyName(key)
+			value := ordered + w.s.keyName(key)
 			w.mu.Lock()
 			w.foreignValues[value] = true
 			w.mu.Unlock()
@@ -147,8 +147,9 @@ var forgeries = []func(n *redlocktest.Node, queue, entry string, until time.Time
 // forge tampers with a queue, or announces a release that did not happen.
 func (w *world) forge(f Fault) (end func()) {
 	n := w.c.Node(f.Node)
-	defer n.Do("PEXPIRE", queueName(f.Key), strconv.Itoa(int(queueLife.Milliseconds()))) // or the key stays if nobody queues any more
-	forgeries[f.N](n, queueName(f.Key), fmt.Sprint("forged ", w.now()), n.Now().Add(f.For))
+	queue := w.s.queueName(f.Key)
+	defer n.Do("PEXPIRE", queue, strconv.Itoa(int(queueLife.Milliseconds()))) // or the key stays if nobody queues any more
+	forgeries[f.N](n, queue, fmt.Sprint("forged ", w.now()), n.Now().Add(f.For))
 	return func() {}
 }
 
@@ -160,7 +161,7 @@ func (w *world) removeForeign() {
 	time.Sleep(w.settled()) // failed adoptions are undone by then
 	for i := range w.c.Len() {
 		for key := range w.s.Keys {
-			if v, _ := w.c.Node(i).Get(keyName(key)); w.isForeign(v) || w.isTorn(v) {
+			if v, _ := w.c.Node(i).Get(w.s.keyName(key)); w.isForeign(v) || w.isTorn(v) {
 				w.evictForeign(i, key, v)
 			}
 		}

@@ -14,9 +14,9 @@ type stored struct {
 
 func (w *world) stored(node, key int) stored {
 	n := w.c.Node(node)
-	value, _ := n.Get(keyName(key))
-	score, _ := n.Score(registerName(key), "f")
-	return stored{value: value, left: n.TTL(keyName(key)), register: int64(score)}
+	value, _ := n.Get(w.s.keyName(key))
+	score, _ := n.Score(w.s.registerName(key), "f")
+	return stored{value: value, left: n.TTL(w.s.keyName(key)), register: int64(score)}
 }
 
 // forget injects a fault and records what the node has lost.

@@ -36,13 +36,20 @@ func Generate(p *Profile, seed uint64) *Schedule {
 			}
 		}
 	}
+	if p.Several {
+		sch.crowdAtEnd()
+	}
 	return sch
 }
 
 // environment draws everything except the tasks and the faults.
 func environment(d drawer, p *Profile, seed uint64) *Schedule {
 	n := p.Nodes[d.IntN(len(p.Nodes), "nodes")]
-	sch := &Schedule{Profile: p.Name, Seed: seed, Nodes: n, Keys: p.Keys, Subscribers: p.Subscribers, Fair: p.Fair, Unsafe: p.Unsafe, FencesGrow: p.Away, Grace: p.Grace, Edges: p.Edges, Alone: p.Alone, Latency: between(d, p.Latency, "lead")}
+	sch := &Schedule{Profile: p.Name, Seed: seed, Nodes: n, Keys: p.Keys, Several: p.Several, Subscribers: p.Subscribers, Fair: p.Fair, Unsafe: p.Unsafe, FencesGrow: p.Away, Grace: p.Grace, Edges: p.Edges, Alone: p.Alone, Latency: between(d, p.Latency, "lead")}
+	if p.Slots > 0 {
+		sch.Slots = 1 + d.IntN(p.Slots, "slots")
+		sch.Keys += sch.Slots
+	}
 	if p.Guard {
 		sch.Guard, sch.FencesGrow = p.TTL[1], true
 	}
@@ -80,7 +87,7 @@ func environment(d drawer, p *Profile, seed uint64) *Schedule {
 
 // task draws a task that begins at the given time.
 func (p *Profile) task(d drawer, sch *Schedule, at time.Duration) Task {
-	t := Task{At: at, Client: d.IntN(len(sch.Clients), "client"), Key: d.IntN(p.Keys, "key"), Do: choose(d, p.Tasks, "do"), TTL: between(d, p.TTL, "ttl").Round(ms / 2)}
+	t := Task{At: at, Client: d.IntN(len(sch.Clients), "client"), Key: d.IntN(sch.Keys, "key"), Do: choose(d, p.Tasks, "do"), TTL: between(d, p.TTL, "ttl").Round(ms / 2)}
 	t.Wait = between(d, [2]time.Duration{5 * ms, 2 * t.TTL}, "wait")
 	t.Hold = between(d, [2]time.Duration{0, t.TTL / 2}, "hold")
 	if p.Lasting && (t.Do == Try || t.Do == Cancel || t.Do == Acquire) && d.IntN(4, "lasting") == 0 {
@@ -103,6 +110,9 @@ func (p *Profile) task(d drawer, sch *Schedule, at time.Duration) Task {
 	}
 	if t.Do == Extend && p.Minority {
 		t.Hold = between(d, [2]time.Duration{t.TTL / 4, t.TTL / 2}, "hold")
+	}
+	if p.Several {
+		drawSeveral(d, sch, &t)
 	}
 	return t
 }
@@ -161,7 +171,7 @@ func (p *Profile) drawEdges(d drawer, t *Task) {
 
 // fault draws a fault that begins at the given time.
 func (p *Profile) fault(d drawer, sch *Schedule, at time.Duration) Fault {
-	f := Fault{At: at, For: between(d, p.FaultFor, "for"), Do: choose(d, p.Faults, "strike"), Node: d.IntN(sch.Nodes, "node"), Client: d.IntN(len(sch.Clients), "client"), Key: d.IntN(p.Keys, "key"), N: 1 + d.IntN(4, "n")}
+	f := Fault{At: at, For: between(d, p.FaultFor, "for"), Do: choose(d, p.Faults, "strike"), Node: d.IntN(sch.Nodes, "node"), Client: d.IntN(len(sch.Clients), "client"), Key: d.IntN(sch.Keys, "key"), N: 1 + d.IntN(4, "n")}
 	if p.Minority {
 		f.Node = sch.FaultyNodes[f.Node%len(sch.FaultyNodes)]
 	}

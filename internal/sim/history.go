@@ -34,6 +34,7 @@ type History struct {
 // An Op is one call.
 type Op struct {
 	Client, Task, Key int
+	Keys              []int // of a call for several
 	Name              string
 	Called, Returned  instant
 	Outcome           string

@@ -11,7 +11,7 @@ func (w *world) leftovers() {
 	time.Sleep(settled)
 	w.eachKey(func(node, key int, s stored) {
 		if s.value != "" && (!w.mayStay(s.value) || w.isForeign(s.value)) {
-			w.wrong("I4", key, "%v after the last release %s has %s = %s", settled, nodeName(node), keyName(key), s.value)
+			w.wrong("I4", key, "%v after the last release %s has %s = %s", settled, nodeName(node), w.s.keyName(key), s.value)
 		}
 	})
 	// What could not be removed, and what dead processes have left, expires with its ttl.
@@ -23,7 +23,7 @@ func (w *world) leftovers() {
 	time.Sleep(wait)
 	w.eachKey(func(node, key int, s stored) {
 		if s.value != "" && !w.s.Unsafe {
-			w.wrong("I4", key, "a ttl and %v after the last release %s has %s = %s", settled, nodeName(node), keyName(key), s.value)
+			w.wrong("I4", key, "a ttl and %v after the last release %s has %s = %s", settled, nodeName(node), w.s.keyName(key), s.value)
 		}
 	})
 	for i := range w.c.Len() {
@@ -74,7 +74,7 @@ func (w *world) audit() {
 		w.eachKey(func(node, key int, s stored) {
 			at := [2]int{node, key}
 			if s.value != "" && s.value == seen[at] && !w.mayStay(s.value) && !w.claimed(s.value) {
-				w.wrong("I4", key, "%v after the last fault %s still has %s = %s, for %v", w.now()-w.quiet, nodeName(node), keyName(key), s.value, s.left)
+				w.wrong("I4", key, "%v after the last fault %s still has %s = %s, for %v", w.now()-w.quiet, nodeName(node), w.s.keyName(key), s.value, s.left)
 			}
 			seen[at] = s.value
 		})

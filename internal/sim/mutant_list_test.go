@@ -765,7 +765,7 @@ var mutants = []mutant{
 		test:    "TestLeaveUntilWithoutAMajoritySaysWhatIsKnown",
 	},
 	{
-		name: "all-kept", rule: "an attempt for several keys of which one is refused is undone", why: "no profile asks for several keys",
+		name: "all-kept", rule: "an attempt for several keys of which one is refused is undone", profiles: "several",
 		patches: []patch{{"several.go", "if b := asked[i]; b != nil && (sent || b == handed) {", "if b := asked[i]; b != nil && sent && b == handed {"}},
 		test:    "TestWhatEndsAcquireAllLeavesNothing",
 	},
@@ -790,14 +790,103 @@ var mutants = []mutant{
 		test:    "TestACallerBehindLocksOfItsOwnLockerThatAreNotReleased",
 	},
 	{
-		name: "slots-kept", rule: "a caller keeps one of the slots that it gets", why: "no profile asks for slots",
-		patches: []patch{{"slot.go", "r.lock.beginRelease(context.Background(), nil)", "_ = r.lock"}},
-		test:    "TestOneOfTwoSlotsThatComeFreeTogetherIsKept",
+		name: "all-waits-holding", rule: "also if the caller goes on to wait", profiles: "several",
+		patches: []patch{{"several.go", "\t\tif a.locks == nil {\n\t\t\tlane.Each(0, n,", "\t\tif a.locks == nil && (err == nil || ctx.Err() != nil) {\n\t\t\tlane.Each(0, n,"}},
+		test:    "TestAcquireAllHoldsNothingWhileItWaits",
+	},
+	{
+		name: "all-twice", rule: "a key that is given twice is one lock", profiles: "several",
+		patches: []patch{{"several.go", "if named[e.name.Full] == nil {", "if true {"}},
+		test:    "TestAcquireAllTakesOneRoundTripAndOneBatch",
+	},
+	{
+		name: "all-unsorted", rule: "all callers ask for the keys in one order", why: "it saves tries",
+		patches: []patch{{"several.go", "slices.SortedFunc(slices.Values(first), func(a, b *acquireCall) int { return cmp.Compare(a.name.Full, b.name.Full) })", "slices.Clone(first)"}},
+		test:    "TestAcquireAllAsksInOneOrder",
+	},
+	{
+		name: "all-misplaced", rule: "the locks come in the order of the keys", profiles: "several",
+		patches: []patch{{"several.go", "locks[i] = a.locks[at]", "locks[i] = a.locks[i+0*at]"}},
+		test:    "TestAcquireAllTakesOneRoundTripAndOneBatch",
+	},
+	{
+		name: "all-latest", rule: "the earliest Until of several locks counts", profiles: "several",
+		patches: []patch{{"several.go", "if t := k.Until(); i == 0 || t.Before(first) {", "if t := k.Until(); i == 0 || t.After(first) {"}},
+		test:    "TestTheEarliestUntilOfSeveralCounts",
+	},
+	{
+		name: "all-any-valid", rule: "several locks are valid if all are", profiles: "several",
+		patches: []patch{{"several.go", "return !slices.ContainsFunc(ks, func(k *Lock) bool { return !k.Valid() })", "return slices.ContainsFunc(ks, func(k *Lock) bool { return k.Valid() })"}},
+		test:    "TestTheEarliestUntilOfSeveralCounts",
+	},
+	{
+		name: "all-last-kept", rule: "the context of several locks ends with the first that is lost", why: "few locks are lost in a run, and most of them all at once",
+		patches: []patch{{"several.go", "ctx, stops[i] = k.KeepAlive(ctx)", "held, stops[i] = k.KeepAlive(ctx)"}, {"several.go", "\treturn ctx, func() {\n", "\treturn held, func() {\n"}},
+		test:    "TestRunAllSaysWhichLocksWereLost",
+	},
+	{
+		name: "all-one-fence", rule: "each of several locks has the token that was agreed on for its key", profiles: "several",
+		patches: []patch{{"several.go", "l.keep(ctx, e, asked[i], tokens[i])", "l.keep(ctx, e, asked[i], tokens[0])"}},
+	},
+	{
+		name: "all-overtakes", rule: "an AcquireAll does not overtake those that wait already", why: "between callers of one process no order is promised",
+		patches: []patch{{"several.go", "return !e.triesOnce() && a.l.queues.waiting(e.name)", "return false && a.l.queues.waiting(e.name)"}},
+		test:    "TestAcquireAllDoesNotOvertakeWaiters",
+	},
+	{
+		name: "all-untold", rule: "those that were refused because of an AcquireAll that failed are told", why: "they ask all the same, later",
+		patches: []patch{{"several.go", "tell && !t.refused()", "false && tell && !t.refused()"}},
+		test:    "TestAFailedAcquireAllWakesThoseThatItRefused",
+	},
+	{
+		name: "all-tells-itself", rule: "but the caller does not tell itself", profiles: "several",
+		patches: []patch{{"several.go", "a.undo(a.calls[i], b, a.calls[i] != refused)", "a.undo(a.calls[i], b, true)"}},
+		test:    "TestAcquireAllDoesNotWakeItself",
+	},
+	{
+		name: "all-in-step", rule: "an AcquireAll that goes from queue to queue without a wait pauses", profiles: "several",
+		patches: []patch{{"several.go", "if a.moves > 1 && ", "if false && "}},
+		test:    "TestFairAcquireAllsDoNotAskInStep",
 	},
 	{
 		name: "all-untraced", rule: "the release of several locks is a call of Release for each, to a Trace", why: "no judge looks at the calls that are traced",
 		patches: []patch{{"several.go", "calls[back[i]].start(ctx, ks[back[i]])", "ks[back[i]].beginRelease(context.Background(), nil); calls[back[i]].start(ctx, ks[back[i]])"}},
 		test:    "TestReleasesOfSeveralLocksAreTraced",
+	},
+	{
+		name: "slots-kept", rule: "a caller keeps one of the slots that it gets", profiles: "slots",
+		patches: []patch{{"slot.go", "r.lock.beginRelease(context.Background(), nil)", "_ = r.lock"}},
+		test:    "TestOneOfTwoSlotsThatComeFreeTogetherIsKept",
+	},
+	{
+		name: "slots-waited-for", rule: "a caller that has a slot gives up the others", profiles: "slots",
+		patches: []patch{{"slot.go", "\t\t\tlock, at = r.lock, r.at\n\t\t\tcancel()\n", "\t\t\tlock, at = r.lock, r.at\n"}},
+		test:    "TestASlotIsFoundAndWaitedFor",
+	},
+	{
+		name: "slots-misnumbered", rule: "the number of a slot is that of its lock, also where some are left out", profiles: "slots",
+		patches: []patch{{"slot.go", "return lock, s.numbers[at], nil", "return lock, at, nil"}},
+		test:    "TestASlotWithinASlot",
+	},
+	{
+		name: "slots-nested", rule: "the slots that the caller's own call chain holds are left out", profiles: "slots",
+		patches: []patch{{"slot.go", "case errors.Is(err, ErrNested):", "case false:"}},
+		test:    "TestASlotWithinASlot",
+	},
+	{
+		name: "slots-one", rule: "a caller waits for every slot", profiles: "slots",
+		patches: []patch{{"slot.go", "\t\t\tr.lock, r.err = s.l.acquire(ctx, e)\n", "\t\t\tif r.err = ErrHeld; i == 0 {\n\t\t\t\tr.lock, r.err = s.l.acquire(ctx, e)\n\t\t\t}\n"}},
+		test:    "TestASlotIsFoundAndWaitedFor",
+	},
+	{
+		name: "slots-unseen", rule: "a caller that does not wait finds every free slot", why: "it may be held by the time the caller tries",
+		patches: []patch{{"slot.go", "free[i] = t.yes >= t.need()", "free[i] = false && t.yes >= t.need()"}},
+		test:    "TestASlotIsFoundAndWaitedFor",
+	},
+	{
+		name: "slots-calm", rule: "a callback's panic reaches a caller that waits for slots", why: "in the profile of slots no callback panics",
+		patches: []patch{{"slot.go", "\t\tpanic(panicked) // on the caller's goroutine\n", ""}},
+		test:    "TestAPanicWhileASlotIsWaitedForReachesTheCaller",
 	},
 	{
 		name: "unresigned", rule: "the end of a term is announced also if fn panics", why: "Watch promises no time",

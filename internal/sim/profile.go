@@ -38,6 +38,8 @@ type Profile struct {
 	Away        bool          // a node that lost its data stays away for the longest ttl plus a second
 	Edges       bool          // half of the clients have callbacks that panic, some have nodes of a foreign type
 	Alone       int           // number of keys that are not acquired at the end
+	Slots       int           // up to this many keys more, which are the slots of one key
+	Several     bool          // tasks want several keys, or slots, and a crowd of them comes at the end
 	Storm       time.Duration // how long faults strike in each period; 0: the default
 }
 
@@ -54,6 +56,7 @@ const (
 var short = []weighted[Behaviour]{{4, Try}, {3, Acquire}, {2, Vulture}, {1, Last}, {1, Extend}, {1, Keep}, {1, Cancel}}
 var waiting = []weighted[Behaviour]{{12, Acquire}, {2, Within}, {1, Keep}, {1, Extend}, {2, Cancel}, {3, Fickle}, {1, Last}, {1, Try}}
 var network = []weighted[Strike]{{3, Slow}, {2, DropRequest}, {3, DropReply}, {2, LoseReply}, {2, Cut}, {2, CutRequests}, {2, CutReplies}, {2, CutLink}, {1, Refuse}, {2, Hang}}
+var severalFaults = append([]weighted[Strike]{{3, Pause}, {2, Restart}, {2, Kill}, {2, Wall}, {2, NoPublish}, {2, ResetSubs}, {1, MuteSubs}, {1, Evict}, {1, Lose}}, network...)
 
 // Profiles contains all profiles. I1 is promised in all but the last two.
 var Profiles = []*Profile{
@@ -100,6 +103,18 @@ var Profiles = []*Profile{
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 5}, Keys: 1, Length: 80 * s, TTL: [2]time.Duration{200 * ms, 2 * s},
 		Every: 1 * s, Crowd: 5, Tasks: []weighted[Behaviour]{{8, Lead}, {4, Watch}, {1, Acquire}, {1, Keep}, {1, Close}}, FaultEvery: 600 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, MinClaims: 10,
 		Faults: append([]weighted[Strike]{{3, ResetSubs}, {3, MuteSubs}, {3, NoPublish}, {2, Pause}, {2, Restart}, {1, Evict}}, network...),
+	},
+	{
+		Name: "several", About: "AcquireAll of overlapping keys in any order, beside nested and single acquisitions of the same keys", Untimed: true, Subscribers: true, Several: true, Mixed: true, Lasting: true,
+		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 5}, Keys: 5, Length: 80 * s, TTL: [2]time.Duration{400 * ms, 2 * s}, Skew: 3 * s, Rates: [2]float64{0.98, 1.0099}, Storm: 12 * s,
+		Every: 1 * s, Crowd: 5, Tasks: []weighted[Behaviour]{{8, All}, {3, KeepAll}, {3, WithinAll}, {3, TryAll}, {2, FickleAll}, {4, Nest}, {2, Try}, {2, Acquire}, {1, Vulture}, {1, Close}}, Job: 30 * ms, MinClaims: 10,
+		FaultEvery: 500 * ms, FaultFor: [2]time.Duration{20 * ms, 2 * s}, Faults: severalFaults,
+	},
+	{
+		Name: "slots", About: "AcquireSlot, beside acquisitions of single slots by their names", Untimed: true, Subscribers: true, Several: true, Lasting: true,
+		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 5}, Slots: 4, Length: 80 * s, TTL: [2]time.Duration{400 * ms, 2 * s}, Latency: [2]time.Duration{0, 3 * ms}, Skew: 3 * s, Rates: [2]float64{0.98, 1.0099}, Storm: 12 * s,
+		Every: 1 * s, Crowd: 6, Tasks: []weighted[Behaviour]{{8, Slot}, {3, KeepSlot}, {3, TrySlot}, {2, FickleSlot}, {1, Try}, {1, Acquire}, {1, Vulture}, {1, Close}}, Job: 60 * ms, MinClaims: 10,
+		FaultEvery: 500 * ms, FaultFor: [2]time.Duration{20 * ms, 2 * s}, Faults: severalFaults,
 	},
 	{
 		Name: "network", Lasting: true, About: "slow, lossy, cut and one-way links, hung nodes",

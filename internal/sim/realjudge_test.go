@@ -195,7 +195,7 @@ func (w *realWorld) excuse() {
 			}
 			at, ok := proven[proof{value: c.Value, forgetting: i}]
 			for _, r := range w.renewals {
-				if r.label == labelOf(c.Value) && r.key == keyName(c.Key) && r.start <= f.to && r.seen >= at {
+				if r.label == labelOf(c.Value) && r.key == w.s.keyName(c.Key) && r.start <= f.to && r.seen >= at {
 					ok = false
 				}
 			}

@@ -58,7 +58,7 @@ func (w *realWorld) task(i int) {
 	case Inspect:
 		ctx, stop := d.patience()
 		defer stop()
-		d.call("Inspect", func() error { _, err := d.c.locker(d.Key).Inspect(ctx, keyName(d.Key)); return err })
+		d.call("Inspect", func() error { _, err := d.c.locker(d.Key).Inspect(ctx, d.w.s.keyName(d.Key)); return err })
 	default:
 		panic("sim: no behaviour " + t.Do)
 	}
@@ -161,7 +161,7 @@ func (d *realTaskRun) acquire(wait bool) *holding {
 		if wait {
 			f = d.c.locker(d.Key).Acquire
 		}
-		lock, err = f(ctx, keyName(d.Key), d.TTL)
+		lock, err = f(ctx, d.w.s.keyName(d.Key), d.TTL)
 		return err
 	})
 	if lock == nil {
@@ -275,7 +275,7 @@ func (d *realTaskRun) run() {
 	ctx, stop := d.patience()
 	defer stop()
 	err := d.call("Run", func() error {
-		return d.c.locker(d.Key).Run(ctx, keyName(d.Key), d.TTL, func(held context.Context, lock *redlock.Lock) error {
+		return d.c.locker(d.Key).Run(ctx, d.w.s.keyName(d.Key), d.TTL, func(held context.Context, lock *redlock.Lock) error {
 			mine = d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 			d.hold(held, mine)
 			d.w.end(mine, "run") // the library releases the lock after this
@@ -322,7 +322,7 @@ func (d *realTaskRun) adopt() {
 	d.call("Adopt", func() (err error) {
 		ctx, stop := d.patience()
 		defer stop()
-		lock, err = d.c.locker(d.Key).Adopt(ctx, keyName(d.Key), giver.Value, d.TTL)
+		lock, err = d.c.locker(d.Key).Adopt(ctx, d.w.s.keyName(d.Key), giver.Value, d.TTL)
 		return err
 	})
 	if lock == nil {
@@ -339,7 +339,7 @@ func (d *realTaskRun) cancel() {
 	var lock *redlock.Lock
 	called := d.w.now()
 	d.call("Acquire", func() (err error) {
-		lock, err = d.c.locker(d.Key).Acquire(ctx, keyName(d.Key), d.TTL)
+		lock, err = d.c.locker(d.Key).Acquire(ctx, d.w.s.keyName(d.Key), d.TTL)
 		return err
 	})
 	if lock == nil {

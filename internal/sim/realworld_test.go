@@ -302,7 +302,7 @@ func (w *realWorld) look(keys ...int) [][]sight {
 			p := n.TxPipeline()
 			values, lefts, scores := make([]*redis.StringCmd, len(keys)), make([]*redis.DurationCmd, len(keys)), make([]*redis.FloatCmd, len(keys))
 			for j, key := range keys {
-				values[j], lefts[j], scores[j] = p.Get(ctx, keyName(key)), p.PTTL(ctx, keyName(key)), p.ZScore(ctx, registerName(key), "f")
+				values[j], lefts[j], scores[j] = p.Get(ctx, w.s.keyName(key)), p.PTTL(ctx, w.s.keyName(key)), p.ZScore(ctx, w.s.registerName(key), "f")
 			}
 			sent := w.now()
 			_, err := p.Exec(ctx)
@@ -340,7 +340,7 @@ func (w *realWorld) revive() {
 			ctx, cancel := context.WithTimeout(context.Background(), bound)
 			defer cancel()
 			called := w.now()
-			lock, err := c.locker(key).Acquire(ctx, keyName(key), realLong)
+			lock, err := c.locker(key).Acquire(ctx, w.s.keyName(key), realLong)
 			took := w.now() - called
 			if err != nil {
 				w.wrong("liveness", key, "%v after the last fault c%d still cannot acquire the lock: %v", took, c.i, err)

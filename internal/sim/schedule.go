@@ -14,6 +14,8 @@ type Schedule struct {
 	Seed        uint64 // of latencies and of the Lockers' own random numbers
 	Nodes       int
 	Keys        int
+	Slots       int             // this many of the keys, the last ones, are the slots of one key
+	Several     bool            // tasks want several keys at once, or slots: see several.go
 	Subscribers bool            // clients subscribe to releases
 	Fair        bool            // Options.Fair of all clients
 	Guard       time.Duration   // Options.RestartGuard of all clients; if set, I1 is judged whatever data the nodes lose
@@ -50,6 +52,7 @@ type Task struct {
 	At     time.Duration
 	Client int
 	Key    int
+	Keys   []int // of a task that wants several; one may occur twice
 	Do     Behaviour
 	TTL    time.Duration
 	Wait   time.Duration // how long the caller waits
@@ -83,6 +86,18 @@ const (
 	Join    Behaviour = "join"  // queues just before its own process releases the lock, and gives up at about that time
 	Quit    Behaviour = "quit"  // calls LeaveUntil from within Run
 	Again   Behaviour = "again" // releases, and releases again after Until
+
+	// The behaviours of several.go.
+	All        Behaviour = "all"         // AcquireAll; extends some of the locks, and releases all at once or one by one
+	KeepAll    Behaviour = "keep-all"    // AcquireAll and Locks.KeepAlive
+	WithinAll  Behaviour = "run-all"     // RunAll
+	TryAll     Behaviour = "try-all"     // AcquireAll, without a wait
+	FickleAll  Behaviour = "fickle-all"  // AcquireAll, given up within half a millisecond of a release
+	Nest       Behaviour = "nest"        // holds one key while it acquires the next
+	Slot       Behaviour = "slot"        // AcquireSlot
+	KeepSlot   Behaviour = "keep-slot"   // AcquireSlot and KeepAlive; then it wants another slot as well
+	TrySlot    Behaviour = "try-slot"    // AcquireSlot, without a wait
+	FickleSlot Behaviour = "fickle-slot" // AcquireSlot, given up within half a millisecond of a release
 )
 
 // A Fault begins at At and ends after For.
@@ -144,6 +159,9 @@ const (
 
 func (t Task) String() string {
 	s := fmt.Sprintf("%v c%d k%d %s ttl=%v", t.At, t.Client, t.Key, t.Do, t.TTL)
+	if len(t.Keys) > 0 {
+		s += fmt.Sprintf(" keys=%v", t.Keys)
+	}
 	for _, f := range []struct {
 		name string
 		d    time.Duration
@@ -197,6 +215,9 @@ func (f Fault) String() string {
 func (s *Schedule) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s seed=%d: %d nodes, %d clients, %d keys", s.Profile, s.Seed, s.Nodes, len(s.Clients), s.Keys)
+	if s.Slots != 0 {
+		fmt.Fprintf(&b, " of which %d are slots", s.Slots)
+	}
 	if s.Latency != 0 {
 		fmt.Fprintf(&b, ", %v each way", s.Latency)
 	}
@@ -255,12 +276,30 @@ func (s *Schedule) rate(n int) float64 {
 }
 
 func nodeName(i int) string { return string(rune('a' + i)) }
-func keyName(i int) string  { return fmt.Sprintf("k%d", i) }
+
+// keyName returns the name of a key. The slots come last.
+func (s *Schedule) keyName(i int) string {
+	if first := s.Keys - s.Slots; s.Slots > 0 && i >= first {
+		return fmt.Sprintf("%s#%d", slotsName, i-first)
+	}
+	return fmt.Sprintf("k%d", i)
+}
+
+// slotsName is the key of the slots.
+const slotsName = "ks"
+
+// slotKeys returns the keys that are slots.
+func (s *Schedule) slotKeys() (keys []int) {
+	for i := s.Keys - s.Slots; i < s.Keys; i++ {
+		keys = append(keys, i)
+	}
+	return keys
+}
 
 // registerName returns the name of a key's fence register, as in docs/design/algorithm.md.
-func registerName(i int) string { return "{" + keyName(i) + "}:fence" }
+func (s *Schedule) registerName(i int) string { return "{" + s.keyName(i) + "}:fence" }
 
 // queueName returns the name of a key's queue.
-func queueName(i int) string {
-	return "{" + keyName(i) + "}:queue"
+func (s *Schedule) queueName(i int) string {
+	return "{" + s.keyName(i) + "}:queue"
 }

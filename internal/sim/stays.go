@@ -28,7 +28,7 @@ func (w *world) watchStays() {
 			at := stay{node, s.value}
 			if text := w.judgeStay(stays, at, key, s); text != "" && !said[at] {
 				said[at] = true
-				w.wrong("I4", key, "%s has %s = %s %s", nodeName(node), keyName(key), s.value, text)
+				w.wrong("I4", key, "%s has %s = %s %s", nodeName(node), w.s.keyName(key), s.value, text)
 			}
 		})
 		select {
@@ -162,7 +162,7 @@ func (d *taskRun) releaseAndJudge(k *holding) {
 func (w *world) released(k *holding, called instant, err error) {
 	now, has := w.now(), 0
 	for i := range w.c.Len() {
-		if v, _ := w.c.Node(i).Get(keyName(k.Key)); v == k.Value {
+		if v, _ := w.c.Node(i).Get(w.s.keyName(k.Key)); v == k.Value {
 			has++
 		}
 	}

@@ -66,6 +66,8 @@ func (w *world) task(i int) {
 		d.cancel()
 	case Fickle:
 		d.fickle()
+	case All, KeepAll, WithinAll, TryAll, FickleAll, Nest, Slot, KeepSlot, TrySlot, FickleSlot:
+		d.several()
 	case Close:
 		if d.step() {
 			d.close()
@@ -73,7 +75,7 @@ func (w *world) task(i int) {
 	case Inspect:
 		ctx, stop := d.patience()
 		defer stop()
-		d.call("Inspect", func() error { _, err := d.c.locker().Inspect(ctx, keyName(d.Key)); return err })
+		d.call("Inspect", func() error { _, err := d.c.locker().Inspect(ctx, d.w.s.keyName(d.Key)); return err })
 	default:
 		panic("sim: no behaviour " + t.Do)
 	}
@@ -101,8 +103,17 @@ func (d *taskRun) patience() (context.Context, context.CancelFunc) {
 // call records a call and its return.
 func (d *taskRun) call(name string, f func() error) error {
 	o := Op{Client: d.Client, Task: d.i, Key: d.Key, Name: name, Called: d.w.now()}
-	if name == "Acquire" || name == "Run" {
-		d.w.waits(d)
+	switch name {
+	case "Acquire", "Run":
+		d.w.waits(d, waiter{keys: []int{d.Key}})
+		defer d.w.served(d)
+	case "AcquireAll", "RunAll":
+		o.Keys = d.Keys
+		d.w.waits(d, waiter{keys: d.Keys, all: true})
+		defer d.w.served(d)
+	case "AcquireSlot":
+		o.Keys = d.w.s.slotKeys()
+		d.w.waits(d, waiter{keys: o.Keys})
 		defer d.w.served(d)
 	}
 	err := recovered(f)
@@ -115,6 +126,9 @@ func (d *taskRun) call(name string, f func() error) error {
 	d.w.mu.Unlock()
 	if o.Outcome == "error" && !d.c.isDead() {
 		d.w.wrong("errors", d.Key, "c%d %s: %v is not a documented error", d.Client, name, err)
+	}
+	if d.w.s.Several && len(o.Keys) > 0 {
+		d.judgeWait(o)
 	}
 	return err
 }
@@ -141,7 +155,7 @@ func (d *taskRun) acquire(wait bool) *holding {
 		if wait {
 			f = d.c.locker().Acquire
 		}
-		lock, err = f(ctx, keyName(d.Key), d.TTL)
+		lock, err = f(ctx, d.w.s.keyName(d.Key), d.TTL)
 		if lock != nil && err != nil {
 			d.w.wrong("errors", d.Key, "c%d %s returned a lock and an error: %v", d.Client, name, err)
 		}
@@ -273,7 +287,7 @@ func (d *taskRun) run() {
 	ctx, stop := d.patience()
 	defer stop()
 	err := d.call("Run", func() error {
-		return d.c.locker().Run(ctx, keyName(d.Key), d.TTL, func(held context.Context, lock *redlock.Lock) error {
+		return d.c.locker().Run(ctx, d.w.s.keyName(d.Key), d.TTL, func(held context.Context, lock *redlock.Lock) error {
 			mine = d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 			d.w.served(d)
 			d.w.watchLoss(d.c, mine, held)
@@ -305,7 +319,7 @@ func (d *taskRun) lead() {
 	defer stop()
 	called := d.w.now()
 	d.call("Lead", func() error {
-		return d.c.locker().Lead(ctx, keyName(d.Key), d.TTL, func(held context.Context, lock *redlock.Lock) error {
+		return d.c.locker().Lead(ctx, d.w.s.keyName(d.Key), d.TTL, func(held context.Context, lock *redlock.Lock) error {
 			k := d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 			d.w.watchLoss(d.c, k, held)
 			d.hold(held, k)
@@ -324,7 +338,7 @@ func (d *taskRun) watch() {
 	ctx, stop := d.patience()
 	defer stop()
 	d.call("Watch", func() (last error) {
-		for s, err := range d.c.locker().Watch(ctx, keyName(d.Key)) {
+		for s, err := range d.c.locker().Watch(ctx, d.w.s.keyName(d.Key)) {
 			if last = err; err == nil && s.Held != (s.Value != "") {
 				d.w.wrong("errors", d.Key, "c%d Watch: held %v by %q", d.Client, s.Held, s.Value)
 			}
@@ -385,7 +399,7 @@ func (d *taskRun) adoptFrom(giver *holding, value string) {
 	d.call("Adopt", func() (err error) {
 		ctx, stop := d.patience()
 		defer stop()
-		lock, err = d.c.locker().Adopt(ctx, keyName(d.Key), value, d.TTL)
+		lock, err = d.c.locker().Adopt(ctx, d.w.s.keyName(d.Key), value, d.TTL)
 		return err
 	})
 	if lock == nil {
@@ -407,7 +421,7 @@ func (d *taskRun) cancel() {
 	var lock *redlock.Lock
 	called := d.w.now()
 	d.call("Acquire", func() (err error) {
-		lock, err = d.c.locker().Acquire(ctx, keyName(d.Key), d.TTL)
+		lock, err = d.c.locker().Acquire(ctx, d.w.s.keyName(d.Key), d.TTL)
 		return err
 	})
 	if lock == nil {
@@ -438,7 +452,7 @@ func (d *taskRun) fickle() {
 	var lock *redlock.Lock
 	called := d.w.now()
 	d.call("Acquire", func() (err error) {
-		lock, err = d.c.locker().Acquire(d.hesitantly(ctx), keyName(d.Key), d.TTL)
+		lock, err = d.c.locker().Acquire(d.hesitantly(ctx), d.w.s.keyName(d.Key), d.TTL)
 		return err
 	})
 	if lock != nil {

@@ -29,15 +29,18 @@ func (h *History) Timeline(key int, around ...instant) string {
 		if !l.Register {
 			what = l.Value + " on"
 		}
-		add(l.At, 1, "  !!  %s loses %s %s", nodeName(l.Node), what, keyName(l.Key))
+		add(l.At, 1, "  !!  %s loses %s %s", nodeName(l.Node), what, h.Schedule.keyName(l.Key))
 	}
 	for _, o := range h.Ops {
-		if o.Key != key && key >= 0 {
+		if o.Key != key && key >= 0 && !slices.Contains(o.Keys, key) {
 			continue
 		}
 		text := ""
+		if len(o.Keys) > 0 {
+			text = fmt.Sprintf(" of %v", o.Keys)
+		}
 		if o.Text != "" {
-			text = ": " + o.Text
+			text += ": " + o.Text
 		}
 		if o.Returned != o.Called {
 			add(o.Called, 2, "c%d.%-3d %s k%d …", o.Client, o.Task, o.Name, o.Key)

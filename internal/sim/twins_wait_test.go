@@ -46,7 +46,7 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 		sub := cl.Clients()[0].Subscribe(context.Background(), "ch:p1", "ch:p3")
 		defer sub.Close()
 		heard := sub.Channel()
-		queue := queueName(0)
+		queue := new(Schedule).queueName(0)
 		pick := func(list ...string) string { return list[r.IntN(len(list))] }
 		for range 120 {
 			place := pick("p0", "p1", "p2", "p3", "p4")

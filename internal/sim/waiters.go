@@ -9,18 +9,19 @@ import (
 
 // The judges of waiting: no waiter is forgotten, and with Options.Fair waiters are served in order.
 
-// A waiter is a call that waits for a key.
+// A waiter is a call that waits for any of its keys, or for all at once.
 type waiter struct {
-	key   int
+	keys  []int
+	all   bool
 	since instant
 }
 
 // waits records that a task's call waits from now on.
-func (w *world) waits(d *taskRun) {
-	now := w.now()
+func (w *world) waits(d *taskRun, m waiter) {
+	m.since = w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queue[d.i] = waiter{key: d.Key, since: now}
+	w.queue[d.i] = m
 }
 
 // served records that it no longer waits.
@@ -55,6 +56,7 @@ const (
 func (w *world) watchWaiters() {
 	const often, seldom = 50 * time.Millisecond, 250 * time.Millisecond // between checks: while somebody waits, and otherwise
 	free := make([]instant, w.s.Keys)                                   // since when each key has been free
+	allFree := map[int]instant{}                                        // by task: since when all keys of its call have been
 	for w.now() < w.s.Ends() {
 		w.mu.Lock()
 		every := often
@@ -70,32 +72,42 @@ func (w *world) watchWaiters() {
 				free[key] = now
 				continue
 			}
-			most := maxIdle
-			w.mu.Lock()
-			if now-w.death < deadEntries {
-				most = maxIdleAfterDeath
-			}
-			w.mu.Unlock()
-			// The travel times of a release, a check, an attempt, and what a tie adds.
-			const trips = 5
-			most += w.quarantine() + trips*2*w.s.Latency
-			if idle := now - max(free[key], since); idle > most {
-				w.wrong("liveness", key, "%s has been free for %v, and somebody has been waiting for it since %v", keyName(key), idle, since)
+			if idle := now - max(free[key], since); idle > w.mayIdle(now) {
+				w.wrong("liveness", key, "%s has been free for %v, and somebody has been waiting for it since %v", w.s.keyName(key), idle, since)
 				free[key] = now
 			}
 		}
+		w.watchAllFree(allFree)
 	}
+}
+
+// mayIdle returns for how long a lock that is waited for may be free.
+func (w *world) mayIdle(now instant) time.Duration {
+	most := maxIdle
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now-w.death < deadEntries {
+		most = maxIdleAfterDeath
+	}
+	// The travel times of a release, a check, an attempt, and what a tie adds.
+	const trips = 5
+	return most + w.quarantine() + trips*2*w.s.Latency
+}
+
+// isCalm reports whether the last fault is so long ago that everything works. The caller holds mu.
+func (w *world) isCalm(now instant) bool {
+	calm := w.settled()
+	if w.s.Subscribers {
+		calm = max(calm, heardAgain)
+	}
+	return w.open == 0 && (len(w.s.Faults) == 0 || now-w.quiet >= calm)
 }
 
 // waited returns since when a key has been waited for; ok is false unless there are no faults and nobody holds the key.
 func (w *world) waited(key int, now instant) (since instant, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	calm := w.settled()
-	if w.s.Subscribers {
-		calm = max(calm, heardAgain)
-	}
-	if w.open > 0 || len(w.s.Faults) > 0 && now-w.quiet < calm {
+	if !w.isCalm(now) {
 		return 0, false
 	}
 	if k := w.latest[key]; k != nil && now < k.End() {
@@ -103,7 +115,7 @@ func (w *world) waited(key int, now instant) (since instant, ok bool) {
 	}
 	since = never
 	for _, m := range w.queue {
-		if m.key == key {
+		if !m.all && slices.Contains(m.keys, key) {
 			since = min(since, m.since)
 		}
 	}
@@ -117,7 +129,7 @@ func (w *world) unavailable(key int) bool {
 	count, blocked := map[string]int{}, 0
 	most := w.c.Len()/2 + 1
 	for i := range w.c.Len() {
-		v, ok := w.c.Node(i).Get(keyName(key))
+		v, ok := w.c.Node(i).Get(w.s.keyName(key))
 		switch {
 		case !ok:
 		case w.isForeign(v) || w.isTorn(v):

@@ -74,6 +74,9 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 			w.faults.Go(w.keepForeign)
 			w.watchers.Go(w.watchStays)
 		}
+		if s.Several {
+			w.watchers.Go(w.watchKept)
+		}
 		if !s.Unsafe { // keys may outlive their ttl
 			w.faults.Go(w.watchWaiters)
 		}
@@ -139,7 +142,7 @@ func (w *world) revive() {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), bound)
 		called := w.now()
-		lock, err := c.locker().Acquire(ctx, keyName(key), 2*time.Second)
+		lock, err := c.locker().Acquire(ctx, w.s.keyName(key), 2*time.Second)
 		cancel()
 		took := w.now() - called
 		if err != nil {

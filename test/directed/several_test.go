@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
 // locked returns the keys of the locks that are on any node.
@@ -120,24 +124,25 @@ func TestAcquireAllHoldsNothingWhileItWaits(t *testing.T) {
 	}
 }
 
-// Whoever was refused because of an attempt for all that failed is told when that is undone.
+// Whoever was refused because of an attempt for all that failed is told when that is undone. The attempt has a majority for a
+// while it waits for the node that decides about b.
 func TestAFailedAcquireAllWakesThoseThatItRefused(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
-		k := harness.Try(s, other, "b", time.Minute)
-		for range 20 {
+		s.Node(0).Set("b", otherValue, time.Minute)
+		s.Node(2).Hang()
+		failed := harness.Background(func() error {
 			_, err := l.AcquireAll(s.Ctx, []string{"a", "b"}, 10*time.Second, redlock.WithWait(0))
-			s.Is("AcquireAll", err, redlock.ErrHeld)
-			began := time.Now()
-			a, err := other.Acquire(s.Ctx, "a", 10*time.Second)
-			s.Is("Acquire", err, nil)
-			if d := time.Since(began); d > 30*time.Millisecond {
-				t.Errorf("Acquire of a key that was released took %v", d)
-			}
-			s.Is("Release", a.Release(s.Ctx), nil)
+			return err
+		})
+		time.Sleep(100 * time.Millisecond)
+		waited := harness.Background(func() error { return harness.Second(other.Acquire(s.Ctx, "a", 10*time.Second)) })
+		s.Is("AcquireAll", <-failed, redlock.ErrNoQuorum)
+		began := time.Now()
+		s.Is("Acquire", <-waited, nil)
+		if d := time.Since(began); d > 30*time.Millisecond {
+			t.Errorf("Acquire of a key that was released took %v more, want it to be told", d)
 		}
-		s.Is("Release", k.Release(s.Ctx), nil)
-		s.Clean(l, other)
 	})
 }
 
@@ -223,68 +228,137 @@ func TestWhatEndsAcquireAllLeavesNothing(t *testing.T) {
 	}
 }
 
-// Callers that want some keys at once, in any order, and callers that nest Acquire in the order of the keys all come
-// through, and no two hold a key at once.
+// A wanter is a caller of the property test below.
+type wanter struct {
+	kind    string
+	locker  int
+	keys    []int
+	start   time.Duration
+	hold    time.Duration
+	runs    int
+	givesUp time.Duration // 0: never
+}
+
+// Callers that want some keys at once, in any order, beside callers that nest Acquire, all in one order, and callers that give
+// up: nobody waits for ever, no two hold a key at once, and whoever asks for several gets all or none.
 func TestAcquireAllBesideNestedAcquireInAnyOrder(t *testing.T) {
-	const keys, workers, runs = 6, 12, 10
-	for seed := range uint64(harness.Rounds(4, 200)) {
-		onStage(t, 3, func(s *stage) {
-			lockers := []*redlock.Locker{s.Locker(redlock.Options{}), s.Locker(redlock.Options{}), s.Locker(redlock.Options{Fair: seed%3 == 2})}
-			var mu sync.Mutex
-			held := make(map[string]bool)
-			work := func(r *rand.Rand, mine []string) {
-				mu.Lock()
-				for _, key := range mine {
-					if held[key] {
-						t.Errorf("seed %d: %s is held twice", seed, key)
-					}
-					held[key] = true
-				}
-				mu.Unlock()
-				time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond)
-				mu.Lock()
-				for _, key := range mine {
-					delete(held, key)
-				}
-				mu.Unlock()
+	defer harness.Checks(60, 2000)()
+	rapid.Check(t, func(rt *rapid.T) {
+		nodes := rapid.SampledFrom([]int{1, 3}).Draw(rt, "nodes")
+		fair := rapid.SliceOfN(rapid.Bool(), 1, 3).Draw(rt, "fair")
+		order := rapid.Permutation([]int{0, 1, 2, 3, 4}[:rapid.IntRange(2, 5).Draw(rt, "keys")]).Draw(rt, "the order of those that nest")
+		seed := rapid.Uint64().Draw(rt, "seed")
+		wanters := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) wanter {
+			w := wanter{
+				kind: rapid.SampledFrom([]string{"all", "nest", "nest two", "all, or gives up"}).Draw(t, "kind"), locker: rapid.IntRange(0, len(fair)-1).Draw(t, "locker"),
+				keys: rapid.Permutation(order).Draw(t, "keys")[:rapid.IntRange(1, len(order)).Draw(t, "number")], runs: rapid.IntRange(1, 4).Draw(t, "runs"),
+				start: time.Duration(rapid.IntRange(0, 5000).Draw(t, "start")) * time.Microsecond, hold: time.Duration(rapid.IntRange(0, 5).Draw(t, "hold")) * time.Millisecond,
 			}
-			errs := make(chan error, workers)
-			for w := range workers {
-				r := rand.New(rand.NewPCG(seed, uint64(w)))
-				l := lockers[w%len(lockers)]
-				go func() {
-					errs <- func() error {
-						for range runs {
-							var mine []string
-							for _, i := range r.Perm(keys)[:1+r.IntN(4)] {
-								mine = append(mine, fmt.Sprint("key-", i))
-							}
-							ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Minute)
-							var err error
-							if w%2 == 0 {
-								err = l.RunAll(ctx, mine, 10*time.Second, func(context.Context, redlock.Locks) error { work(r, mine); return nil })
-							} else {
-								slices.Sort(mine)
-								err = nest(ctx, l, mine, func() { work(r, mine) })
-							}
-							cancel()
-							if err != nil {
-								return err
-							}
-						}
-						return nil
-					}()
-				}()
+			switch w.kind {
+			case "nest", "nest two":
+				slices.SortFunc(w.keys, func(a, b int) int { return slices.Index(order, a) - slices.Index(order, b) })
+			case "all, or gives up":
+				w.givesUp = time.Duration(rapid.IntRange(1, 20_000).Draw(t, "patience")) * time.Microsecond
 			}
-			for range workers {
-				if err := <-errs; err != nil {
-					t.Errorf("seed %d: %v", seed, err)
+			return w
+		}), 2, 8).Draw(rt, "callers")
+		var wrong []string
+		redlocktest.BubbleFunc(t, func() { wrong = want(t, nodes, fair, seed, wanters) })
+		if len(wrong) > 0 {
+			rt.Fatal(strings.Join(wrong, "\n"))
+		}
+	})
+}
+
+// want runs the callers, and returns what went wrong.
+func want(t *testing.T, nodes int, fair []bool, seed uint64, wanters []wanter) (wrong []string) {
+	c := redlocktest.New(t, nodes)
+	var lockers []*redlock.Locker
+	for i := range fair {
+		l, err := harness.NewSeamed(redlock.Options{Fair: fair[i]}, nil, nil, seed+uint64(i), c.Nodes()...)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		defer l.Close()
+		lockers = append(lockers, l)
+	}
+	var mu sync.Mutex
+	say := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		wrong = append(wrong, fmt.Sprintf(format, args...))
+	}
+	holders := make(map[int]int) // the callers, by key
+	work := func(i int, w wanter, valid func() bool) {
+		mu.Lock()
+		for _, key := range w.keys {
+			if other, held := holders[key]; held {
+				wrong = append(wrong, fmt.Sprintf("callers %d and %d hold key %d at once", other, i, key))
+			}
+			holders[key] = i
+		}
+		mu.Unlock()
+		time.Sleep(w.hold)
+		if !valid() {
+			say("caller %d has lost a lock", i)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, key := range w.keys {
+			delete(holders, key)
+		}
+	}
+	var all sync.WaitGroup
+	for i, w := range wanters {
+		all.Go(func() {
+			time.Sleep(w.start)
+			for range w.runs {
+				patience := 10 * time.Minute
+				if w.givesUp > 0 {
+					patience = w.givesUp
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				err := w.want(ctx, lockers[w.locker], func(valid func() bool) { work(i, w, valid) })
+				cancel()
+				if err != nil && (w.givesUp == 0 || !errors.Is(err, context.DeadlineExceeded)) {
+					say("caller %d: %v", i, err)
 				}
 			}
-			time.Sleep(time.Second)
-			s.Clean(lockers...)
 		})
 	}
+	all.Wait()
+	time.Sleep(2 * time.Second)
+	for i := range nodes {
+		if keys := harness.LocksOn(c.Node(i)); len(keys) > 0 {
+			say("afterwards node %d has %v", i, keys)
+		}
+	}
+	return wrong
+}
+
+// want acquires the caller's keys in its way, calls fn and releases them.
+func (w wanter) want(ctx context.Context, l *redlock.Locker, fn func(valid func() bool)) error {
+	const ttl = 10 * time.Second
+	var names []string
+	for _, key := range w.keys {
+		names = append(names, fmt.Sprint("key-", key))
+	}
+	switch w.kind {
+	case "nest":
+		return nest(ctx, l, names, func() { fn(func() bool { return true }) })
+	case "nest two": // all keys of the second call come after those of the first
+		first, second := names[:len(names)/2+len(names)%2], names[len(names)/2+len(names)%2:]
+		return l.RunAll(ctx, first, ttl, func(ctx context.Context, locks redlock.Locks) error {
+			return nest(ctx, l, second, func() { fn(locks.Valid) })
+		})
+	}
+	return l.RunAll(ctx, names, ttl, func(_ context.Context, locks redlock.Locks) error {
+		if len(locks) != len(names) {
+			return fmt.Errorf("got %d locks, want %d", len(locks), len(names))
+		}
+		fn(locks.Valid)
+		return nil
+	})
 }
 
 // nest acquires one key within the other.
@@ -294,6 +368,117 @@ func nest(ctx context.Context, l *redlock.Locker, keys []string, fn func()) erro
 		return nil
 	}
 	return l.Run(ctx, keys[0], 10*time.Second, func(ctx context.Context, _ *redlock.Lock) error { return nest(ctx, l, keys[1:], fn) })
+}
+
+// On every node the keys come in one order, however the caller names them: of two callers that meet there one gets all.
+func TestAcquireAllAsksInOneOrder(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		for _, keys := range [][]string{{"a", "b", "c"}, {"c", "a", "b"}, {"b", "c", "a"}} {
+			s.Node(0).Record(true)
+			locks, err := l.AcquireAll(s.Ctx, keys, 10*time.Second)
+			s.Is("AcquireAll", err, nil)
+			var asked []string
+			for _, c := range s.Node(0).Log() {
+				if harness.Verb(c.Args) == "acquire" {
+					asked = append(asked, c.Args[1])
+				}
+			}
+			if want := []string{"a", "b", "c"}; !slices.Equal(asked, want) {
+				t.Errorf("AcquireAll of %v asks for %v, want %v", keys, asked, want)
+			}
+			s.Is("Release", locks.Release(s.Ctx), nil)
+			time.Sleep(time.Second) // what follows a clean-up is sent after it
+		}
+		s.Clean(l)
+	})
+}
+
+// Where callers of its Locker wait for one of the keys, an AcquireAll queues behind them before it has asked for any.
+func TestAcquireAllDoesNotOvertakeWaiters(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		k := harness.Try(s, other, "b", time.Minute)
+		first := harness.Background(func() error {
+			return l.Run(s.Ctx, "b", time.Minute, func(context.Context, *redlock.Lock) error { return nil })
+		})
+		time.Sleep(time.Second)
+		before := s.attempts(0, "a") + s.attempts(0, "b")
+		all := harness.Background(func() error {
+			return l.RunAll(s.Ctx, []string{"a", "b"}, time.Minute, func(context.Context, redlock.Locks) error { return nil })
+		})
+		time.Sleep(time.Second)
+		if n := s.attempts(0, "a") + s.attempts(0, "b") - before; n > 0 {
+			t.Errorf("%d attempts although another caller waits, want none", n)
+		}
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Is("the first", <-first, nil)
+		s.Is("RunAll", <-all, nil)
+		s.Clean(l, other)
+	})
+}
+
+// attempts returns how many attempts for a key a node has received.
+func (s *stage) attempts(node int, key string) (n int) {
+	for _, c := range s.Node(node).Log() {
+		if verb := harness.Verb(c.Args); (verb == "acquire" || verb == "turn") && harness.About(c.Args, key) {
+			n++
+		}
+	}
+	return n
+}
+
+// A caller in the queue of a key that too few nodes can grant is not told of its own failed attempts.
+func TestAcquireAllDoesNotWakeItself(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Node(0).Set("b", otherValue, time.Minute)
+		s.Node(1).Hang()
+		ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Second)
+		defer cancel()
+		_, err := l.AcquireAll(ctx, []string{"a", "b"}, 10*time.Second)
+		s.Is("AcquireAll", err, context.DeadlineExceeded)
+		if n := s.attempts(2, "b"); n < 10 || n > 100 {
+			t.Errorf("%d attempts in 10s, want one in 250ms or less", n)
+		}
+		s.Node(0).Evict("b")
+		s.Clean(l)
+	})
+}
+
+// Callers that are refused because of each other's places in the queues do not swap them for ever, while all keys are free.
+func TestFairAcquireAllsDoNotAskInStep(t *testing.T) {
+	const keys, callers = 5, 10
+	onStage(t, 3, func(s *stage) {
+		var lockers []*redlock.Locker
+		var done []<-chan error
+		for range callers / 2 {
+			lockers = append(lockers, s.Locker(redlock.Options{Fair: true}))
+		}
+		for i := range callers {
+			var mine []string
+			for j := range 3 {
+				mine = append(mine, fmt.Sprint("key-", (i+j)%keys))
+			}
+			done = append(done, harness.Background(func() error {
+				return lockers[i%len(lockers)].RunAll(s.Ctx, mine, 10*time.Second, func(context.Context, redlock.Locks) error {
+					time.Sleep(100 * time.Millisecond)
+					return nil
+				})
+			}))
+		}
+		for _, d := range done {
+			s.Is("RunAll", <-d, nil)
+		}
+		n := 0
+		for i := range keys {
+			n += s.attempts(0, fmt.Sprint("key-", i))
+		}
+		if n > 1500 { // without pauses several thousand
+			t.Errorf("%d attempts until all were served, want some hundred", n)
+		}
+		s.Clean(lockers...)
+	})
 }
 
 func TestRunAllSaysWhichLocksWereLost(t *testing.T) {
@@ -307,15 +492,17 @@ func TestRunAllSaysWhichLocksWereLost(t *testing.T) {
 			}
 			return nil
 		}), nil)
-		err := l.RunAll(s.Ctx, []string{"a", "b"}, time.Second, func(ctx context.Context, locks redlock.Locks) error {
-			for i := range 3 {
-				s.Node(i).Evict("b")
-			}
-			<-ctx.Done()
-			return why
-		})
-		harness.CheckIs(s, "RunAll", err, why, redlock.ErrLost)
-		s.Says(err, `"b"`)
+		for _, key := range []string{"a", "b"} {
+			err := l.RunAll(s.Ctx, []string{"a", "b"}, time.Second, func(ctx context.Context, locks redlock.Locks) error {
+				for i := range 3 {
+					s.Node(i).Evict(key)
+				}
+				s.Ended(ctx, time.Minute)
+				return why
+			})
+			harness.CheckIs(s, "RunAll", err, why, redlock.ErrLost)
+			s.Says(err, fmt.Sprintf("%q", key))
+		}
 		s.Clean(l)
 	})
 }

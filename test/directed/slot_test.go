@@ -166,3 +166,32 @@ func TestOneOfTwoSlotsThatComeFreeTogetherIsKept(t *testing.T) {
 		s.Clean(l, other)
 	})
 }
+
+// Whoever holds a slot gets another one, and its number, also if the slot that it holds comes first.
+func TestASlotWithinASlot(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		const k = 3
+		l := s.Locker(redlock.Options{})
+		ctx := s.Ctx
+		held := make(map[int]*redlock.Lock)
+		for range k {
+			lock, slot, err := l.AcquireSlot(ctx, job, k, heldLong)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := fmt.Sprint(job, "#", slot); lock.Key() != want || held[slot] != nil {
+				t.Errorf("got slot %d and the key %q, want a slot that is not held, and %q", slot, lock.Key(), want)
+			}
+			held[slot] = lock
+			var stop context.CancelFunc
+			ctx, stop = lock.KeepAlive(ctx)
+			defer stop()
+		}
+		_, _, err := l.AcquireSlot(ctx, job, k, heldLong)
+		s.Is("AcquireSlot within all slots", err, redlock.ErrNested)
+		for _, lock := range held {
+			s.Is("Release", lock.Release(s.Ctx), nil)
+		}
+		s.Clean(l)
+	})
+}
