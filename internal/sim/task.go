@@ -289,16 +289,24 @@ func (d *taskRun) run() {
 	err := d.call("Run", func() error {
 		return d.c.locker().Run(ctx, d.w.s.keyName(d.Key), d.TTL, func(held context.Context, lock *redlock.Lock) error {
 			mine = d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
+			panics := true
+			defer func() {
+				if panics { // in a callback: the library releases the lock
+					d.w.end(mine, "run")
+				}
+			}()
 			d.w.served(d)
 			d.w.watchLoss(d.c, mine, held)
 			if d.Do == Quit {
 				lock.LeaveUntil(context.Background(), lock.Until())
 				d.why(mine, "left to expire")
+				panics = false
 				return nil
 			}
 			d.hold(held, mine)
 			d.w.end(mine, "run") // the library releases the lock after this
 			d.c.maybePanic(uint64(mine.Fence))
+			panics = false
 			return nil
 		})
 	})
