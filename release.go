@@ -1,8 +1,11 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/lane"
@@ -97,6 +100,37 @@ func (r *releaseCall) wait() {
 
 // end calls Trace.End, if start has called Trace.Start.
 func (r *releaseCall) end() { r.traced.end(nil, nil, r.err) }
+
+// Release releases all locks at once, whatever becomes of each, and joins the errors. To a
+// Trace it is one Release of each lock.
+func (ks Locks) Release(ctx context.Context) error {
+	var errs []error
+	for _, r := range ks.release(ctx) {
+		errs = append(errs, r.err)
+	}
+	return errors.Join(errs...)
+}
+
+// release sends all releases before it waits for any. A caller of AcquireAll waits for the
+// first of its keys that is held: with the last one released first, the others are free then.
+// If a callback panics, the others are released all the same, and their calls end.
+func (ks Locks) release(ctx context.Context) []releaseCall {
+	for _, k := range ks {
+		k.checkRelease(ctx)
+	}
+	calls := make([]releaseCall, len(ks))
+	back := make([]int, len(ks))
+	for i := range back {
+		back[i] = i
+	}
+	slices.SortFunc(back, func(i, j int) int { return cmp.Compare(ks[j].name.Full, ks[i].name.Full) })
+	defer lane.Each(0, len(ks), func(i int) {
+		defer calls[i].end()
+		calls[i].wait()
+	})
+	lane.Each(0, len(ks), func(i int) { calls[back[i]].start(ctx, ks[back[i]]) })
+	return calls
+}
 
 // beginRelease sends the release, or returns the one in progress. It returns nil if the
 // lock's state is final. cause ends KeepAlive's contexts. ctx is only for Trace.Round.

@@ -850,7 +850,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "all-untraced", rule: "the release of several locks is a call of Release for each, to a Trace", why: "no judge looks at the calls that are traced",
-		patches: []patch{{"several.go", "calls[back[i]].start(ctx, ks[back[i]])", "ks[back[i]].beginRelease(context.Background(), nil); calls[back[i]].start(ctx, ks[back[i]])"}},
+		patches: []patch{{"release.go", "calls[back[i]].start(ctx, ks[back[i]])", "ks[back[i]].beginRelease(context.Background(), nil); calls[back[i]].start(ctx, ks[back[i]])"}},
 		test:    "TestReleasesOfSeveralLocksAreTraced",
 	},
 	{
