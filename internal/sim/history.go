@@ -58,6 +58,9 @@ type Claim struct {
 	Adopting          instant // when somebody began to adopt it
 }
 
+// leftOrReleased is how a claim ends whose holder does not know which: others may have the lock, and the key may stay.
+const leftOrReleased = "left or released"
+
 // End returns when the claim ended.
 func (c *Claim) End() instant { return min(c.Until, c.Ended) }
 

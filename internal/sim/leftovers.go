@@ -91,7 +91,7 @@ func (w *world) claimed(value string) bool {
 	}
 	const expiry = 500 * time.Millisecond // a key outlives its claim by the drift, or until the release arrives
 	end := min(k.lock.Until().Sub(w.began), k.Ended)
-	if k.Why == "handed over" { // the giver does not know; it removes the rest itself, or the ttl does
+	if k.Why == "handed over" || k.Why == leftOrReleased { // the giver does not know; it removes the rest itself, or the ttl does
 		end = k.lock.Until().Sub(w.began)
 	}
 	return w.now() < end+expiry+k.TTL/20

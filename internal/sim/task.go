@@ -291,7 +291,10 @@ func (d *taskRun) run() {
 			mine = d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 			panics := true
 			defer func() {
-				if panics { // in a callback: the library releases the lock
+				switch {
+				case panics && d.Do == Quit: // in a callback, before or after the lock was left
+					d.w.end(mine, leftOrReleased)
+				case panics: // in a callback: the library releases the lock
 					d.w.end(mine, "run")
 				}
 			}()
