@@ -233,7 +233,17 @@ func (l *Locker) try(ctx context.Context, e *acquireCall) (*Lock, error) {
 	}
 	e.attempt++
 	e.call = b
-	return l.claim(ctx, e, b, proposal, func() wire.Question { return wire.RollbackQuestion(e.name, b.q.Value, e.ttl) })
+	return l.claim(ctx, e, b, proposal, func() wire.Question { return takeBack(e, b) })
+}
+
+// takeBack returns the question that undoes a finished or abandoned attempt. If the attempt had a
+// majority, or nobody knows whether it had, others may have been refused because of it, and are
+// notified.
+func takeBack(e *acquireCall, b *quorumCall) wire.Question {
+	if t, _, _ := b.result(); t.yes >= t.need() || t.acquisition() == acquirePending {
+		return wire.ReleaseQuestion(e.name, b.q.Value, e.ttl, toAll)
+	}
+	return wire.RollbackQuestion(e.name, b.q.Value, e.ttl)
 }
 
 // decline undoes an attempt that was handed over to the call but not claimed.
@@ -277,7 +287,7 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 	// be in the way.
 	e.call = b
 	b.send(l.lastCleanup(e.name), l.queues.dequeueOf(e))
-	return l.claim(ctx, e, b, proposal, func() wire.Question { return wire.RollbackQuestion(e.name, b.q.Value, e.ttl) })
+	return l.claim(ctx, e, b, proposal, func() wire.Question { return takeBack(e, b) })
 }
 
 // prepare returns the next attempt of a call, to be sent, and the token that it proposes.

@@ -765,6 +765,11 @@ var mutants = []mutant{
 		test:    "TestLeaveUntilWithoutAMajoritySaysWhatIsKnown",
 	},
 	{
+		name: "taken-back-quietly", rule: "an attempt that had a majority and is taken back tells those that it refused", profiles: "leavers",
+		patches: []patch{{"acquire.go", "if t, _, _ := b.result(); t.yes >= t.need() || t.acquisition() == acquirePending {", "if false {"}},
+		test:    "TestAnAttemptThatIsTakenBackWakesThoseThatItRefused",
+	},
+	{
 		name: "all-kept", rule: "an attempt for several keys of which one is refused is undone", profiles: "several",
 		patches: []patch{{"several.go", "if b := asked[i]; b != nil && (sent || b == handed) {", "if b := asked[i]; b != nil && sent && b == handed {"}},
 		test:    "TestWhatEndsAcquireAllLeavesNothing",

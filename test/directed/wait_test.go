@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -1238,5 +1239,30 @@ func TestEveryCallerOfALineIsToldThatThereIsNoQuorum(t *testing.T) {
 		time.Sleep(time.Second)
 		second.gives(context.Canceled, redlock.ErrNoQuorum)
 		s.Says(second.err, "after 1s, behind 1 caller of this process: no quorum (2 of 3 votes needed; ", "LOADING")
+	})
+}
+
+// Others were refused because of an attempt that had a majority and then failed. They are told that it was undone.
+func TestAnAttemptThatIsTakenBackWakesThoseThatItRefused(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		k := s.Take(l, heldLong)
+		w := s.settled(other, heldLong) // so that it has subscribed
+		k.Release(s.Ctx)
+		<-w.ended
+		w.lock.Release(s.Ctx)
+		time.Sleep(time.Second)
+		for i := range 3 { // so that the attempt has to raise
+			s.Node(i).Do("ZADD", "{"+job+"}:fence", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10), "f")
+		}
+		s.Slow(20*time.Millisecond, 0, 1, 2)
+		ctx, cancel := context.WithTimeout(s.Ctx, 38*time.Millisecond)
+		defer cancel()
+		failed := harness.Background(func() error { return harness.Second(l.TryAcquire(ctx, job, heldLong)) })
+		time.Sleep(5 * time.Millisecond)
+		w = s.waiter(other, heldLong)
+		s.Is("TryAcquire", <-failed, context.DeadlineExceeded)
+		w.gets("the rollback", time.Now(), 100*time.Millisecond)
+		w.lock.Release(s.Ctx)
 	})
 }
