@@ -442,7 +442,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "steady-only", rule: "time is what the further of two clocks says", profiles: "skew",
-		patches: []patch{{"clock.go", "return max(a.at.Sub(b.at), time.Duration(a.wall-b.wall)*time.Microsecond)", "return a.at.Sub(b.at)"}},
+		patches: []patch{{"drift.go", "return max(a.at.Sub(b.at), time.Duration(a.wall-b.wall)*time.Microsecond)", "return a.at.Sub(b.at)"}},
 		test:    "TestTimePassesByTheClockThatWentFurther",
 	},
 	{
