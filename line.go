@@ -59,27 +59,34 @@ type waitQueues struct {
 // A waitQueue is the FIFO queue of the callers that wait for one key, with the plan of the
 // first of them, the leader. Guarded by waitQueues.mu.
 type waitQueue struct {
-	name        *wire.LockKey
+	name *wire.LockKey
+
+	// The callers, in the order in which they came. first is nil exactly when n is 0.
 	first, last *waiter
-	n           int         // the callers
-	plan        wait.Plan   // when the leader asks again
-	label       string      // of the entry: that of the first caller in this queue
-	entry       string      // the name of our entry in the nodes' queues; "": none yet
-	channel     string      // on which the entry is notified; "": not subscribed to
-	queued      bool        // the entry may be in a node's queue
-	quiet       bool        // the last release notified nobody: the lock was handed on
-	behind      bool        // the next look moves the entry to the end
-	winner      *quorumCall // Fair: the round by which a caller of the queue got the lock last; nil: none since
-	dequeue     *quorumCall // removes the entry; a question that queues it again is sent after it
-	held        string      // the value of the lock that a caller of the queue got last and holds, if it does until
-	heldUntil   time.Time
-	placed      time.Time     // when the entry was queued or moved last
-	prolonged   time.Time     // when the ttl of the nodes' queues last began anew because of it
+	n           int
+	plan        wait.Plan     // when the leader asks again
 	ttl         time.Duration // that the last caller asked for
-	comesBack   bool          // the last caller came right after a release
-	released    time.Time     // when a lock of ours was released last with nobody here
 	emptySince  time.Time     // when the last caller left
 
+	// Our entry in the nodes' queues. It has a name once it has a channel or is queued.
+	label     string      // that of the first caller in this queue
+	entry     string      // its name; "": none yet
+	channel   string      // on which it is notified; "": not subscribed to
+	queued    bool        // it may be in a node's queue
+	behind    bool        // the next look moves it to the end
+	placed    time.Time   // when it was queued or moved last
+	prolonged time.Time   // when the ttl of the nodes' queues last began anew because of it
+	dequeue   *quorumCall // removes it; a question that queues it again is sent after this
+
+	// The locks of this Locker. From heldUntil on, held says nothing.
+	held      string // the value of the lock that a caller of the queue got last and holds
+	heldUntil time.Time
+	quiet     bool        // the last release notified nobody: the lock was handed on
+	winner    *quorumCall // Fair: the round by which a caller of the queue got the lock last; nil: none since
+	comesBack bool        // the last caller came right after a release
+	released  time.Time   // when a lock of ours was released last with nobody here
+
+	// What callers that give up are told. Zero while there are none.
 	lastRound *QuorumError // the result of the queue's last decided round; nil: none, or wonBy says more
 	wonBy     *quorumCall  // the round by which a caller of the queue got the lock; nil: none since
 	freeing   string       // the value of the lock of ours whose release began last
