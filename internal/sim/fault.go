@@ -103,9 +103,9 @@ func (w *world) strike(f Fault) (end func()) {
 	case EvictQueue:
 		switch queue := w.s.queueName(f.Key % w.s.Keys); f.N {
 		case 1:
-			n.Do("ZREMRANGEBYSCORE", queue, strconv.Itoa(endsAt), "+inf")
+			n.Do("ZREMRANGEBYSCORE", queue, strconv.FormatInt(endsAt, 10), "+inf")
 		case 2:
-			n.Do("ZREMRANGEBYSCORE", queue, "-inf", strconv.Itoa(endsAt))
+			n.Do("ZREMRANGEBYSCORE", queue, "-inf", strconv.FormatInt(endsAt, 10))
 		default:
 			n.Evict(queue)
 		}

@@ -628,7 +628,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "never-skipped", rule: "a place ends", profiles: "fair",
-		patches: []patch{{"internal/wire/lua/queue.lua", "if ends >= ms and ends <= ms + life then return place, ends end", "if true then return place, ends end"}},
+		patches: []patch{{"internal/wire/lua/queue.lua", "if ends >= ms and ends <= ms + life then return entry, ends end", "if true then return entry, ends end"}},
 		test:    "TestADeadHeadIsSkipped",
 	},
 	{

@@ -25,14 +25,14 @@ func init() {
 }
 
 var lockTwins = []scriptTwin{
-	{"release", "cdb5e945bc1f682b879e08e9c9d3d0d95cdc426c", releaseTwin},
-	{"releases", "f89cfc83c95e6d6df195335e9f2dec9fdec92c82", releasesTwin},
-	{"extends", "a18c450e39960752b9728957d4e451f361d6fcdc", extendsTwin},
-	{"extend", "65708e478ffcd0bc773d14377dda89f560efae60", extendTwin},
-	{"raise", "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc", raiseTwin},
-	{"adopt", "c7198562638d34363ce0252a880e7a4fb519005b", adoptTwin},
-	{"restore", "fd6577085c3c95a3065576df769ee69b93cd11e3", restoreTwin},
-	{"touch", "b3cf9fe7de82aff07bca487df9dc5ae2f501a8f1", touchTwin},
+	{"release", "f717db82f0b296257b765e15abe8299d42d1265a", releaseTwin},
+	{"releases", "893df257fdd8dccdd95fcb6e3accbc7693331e3f", releasesTwin},
+	{"extends", "82b831f51318c23789cdefd7fba5f88ea133f796", extendsTwin},
+	{"extend", "e9962c620e1b1a8fd3672c657e49d474ce4daf1b", extendTwin},
+	{"raise", "dc8ceb045b46aaad4f411975cea3636faf27ed9c", raiseTwin},
+	{"adopt", "9cc4044a93585c393b519caff12fe3b00234762c", adoptTwin},
+	{"restore", "12680e3d66e7ba66d888f9878c7556f01d10ec23", restoreTwin},
+	{"touch", "c9a3a801b404c7f3d1c427d5cc598b46fc356f7a", touchTwin},
 }
 
 // check reports whether the keys have the expected types; otherwise the script itself runs, because of its errors. held is the

@@ -11,9 +11,9 @@ import (
 // The twins of the scripts that have lua/guard.lua prepended; see twins.go.
 
 var guardTwins = []scriptTwin{
-	{"guard+acquire", "903f91a521d2e497f19f561676860e997eee932e", guarded(acquireTwin)},
-	{"guard+adopt", "f6e1ee31587f46fa3d7df57f43283fad2b0672f6", guarded(adoptTwin)},
-	{"guard+turn", "e4df9d647e65562e2b03bd8ecc58dbe88f03fd68", guarded(turnTwin)},
+	{"guard+acquire", "e1877b28656a5c1ca2b340d83f607e072f3a2db9", guarded(acquireTwin)},
+	{"guard+adopt", "41b1451b37cb122d1d0bff4689a374c47d2d60bd", guarded(adoptTwin)},
+	{"guard+turn", "835a277dbf3f0212e10bbe9aecc155ecf6494c18", guarded(turnTwin)},
 }
 
 var (

@@ -11,10 +11,10 @@ import (
 // The twins of the scripts for waiting; see twins.go.
 
 var waitTwins = []scriptTwin{
-	{"turn", "1c10aa6b92eabdf6d0659e56b9ee0cdf04345423", turnTwin},
-	{"wait", "2af6dbcad885ca9bb223197c9641d03230b792d9", waitTwin},
-	{"leave", "618f70b28fdbfba74022e72746ae7fcdac2cbcfa", leaveTwin},
-	{"inspect", "779ff34b5f20c8d2cb99e052fc8ae58b33f44b09", inspectTwin},
+	{"turn", "7ad195b62738e31d341deb4e57b61b7621df61c8", turnTwin},
+	{"wait", "45e46a453c206795e868fe3dba0fb872cb2bb595", waitTwin},
+	{"leave", "5fddad4b79f1320518fc26ee34c080c782524d2e", leaveTwin},
+	{"inspect", "fedd99c8d5cbd54024572c435cd7c9cd39dfcf0a", inspectTwin},
 }
 
 // A scriptQueue is a queue of waiters; see lua/queue.lua.
@@ -130,7 +130,7 @@ func (q *scriptQueue) none(ours string, ticket *float64) string {
 
 // ends returns the score of an expiry that is so many ms from now.
 func (q *scriptQueue) ends(life string) string {
-	return strconv.Itoa(endsAt + q.ms + number(life))
+	return strconv.FormatInt(endsAt+int64(q.ms+number(life)), 10)
 }
 
 func turnTwin(call twin.Call, keys, argv []string) (any, bool) {

@@ -2,8 +2,8 @@ package wire
 
 import _ "embed"
 
-// A script runs on a node as one atomic step. The first line of each file states its
-// contract. Scripts must not begin with a #! line: Redis refuses such a script when it is
+// A script runs on a node as one atomic step. The comment at the top of each file states
+// its contract. Scripts must not begin with a #! line: Redis refuses such a script when it is
 // out of memory, and a release must not be refused then.
 type script struct {
 	name       string
@@ -25,22 +25,22 @@ func newScript(name, body string) *script {
 // SHA-1. With a wrong one a server could run an older script that it still knows:
 // TestScriptSHAs compares all with the files, and prints the lines to put here.
 var scriptSHA = map[string]string{
-	"acquire":         "4bb36acad777aac42c4cf17c88758cfd3151ad2d",
-	"guarded acquire": "903f91a521d2e497f19f561676860e997eee932e",
-	"extend":          "65708e478ffcd0bc773d14377dda89f560efae60",
-	"extends":         "a18c450e39960752b9728957d4e451f361d6fcdc",
-	"release":         "cdb5e945bc1f682b879e08e9c9d3d0d95cdc426c",
-	"releases":        "f89cfc83c95e6d6df195335e9f2dec9fdec92c82",
-	"raise":           "0d3f339a56510f7aa2cd5cdbd8a2cf680c1e08cc",
-	"adopt":           "c7198562638d34363ce0252a880e7a4fb519005b",
-	"guarded adopt":   "f6e1ee31587f46fa3d7df57f43283fad2b0672f6",
-	"restore":         "fd6577085c3c95a3065576df769ee69b93cd11e3",
-	"touch":           "b3cf9fe7de82aff07bca487df9dc5ae2f501a8f1",
-	"inspect":         "779ff34b5f20c8d2cb99e052fc8ae58b33f44b09",
-	"turn":            "1c10aa6b92eabdf6d0659e56b9ee0cdf04345423",
-	"guarded turn":    "e4df9d647e65562e2b03bd8ecc58dbe88f03fd68",
-	"wait":            "2af6dbcad885ca9bb223197c9641d03230b792d9",
-	"leave":           "618f70b28fdbfba74022e72746ae7fcdac2cbcfa",
+	"acquire":         "bf876402c6eb3c63229849ffc3d4809f86749be7",
+	"guarded acquire": "e1877b28656a5c1ca2b340d83f607e072f3a2db9",
+	"extend":          "e9962c620e1b1a8fd3672c657e49d474ce4daf1b",
+	"extends":         "82b831f51318c23789cdefd7fba5f88ea133f796",
+	"release":         "f717db82f0b296257b765e15abe8299d42d1265a",
+	"releases":        "893df257fdd8dccdd95fcb6e3accbc7693331e3f",
+	"raise":           "dc8ceb045b46aaad4f411975cea3636faf27ed9c",
+	"adopt":           "9cc4044a93585c393b519caff12fe3b00234762c",
+	"guarded adopt":   "41b1451b37cb122d1d0bff4689a374c47d2d60bd",
+	"restore":         "12680e3d66e7ba66d888f9878c7556f01d10ec23",
+	"touch":           "c9a3a801b404c7f3d1c427d5cc598b46fc356f7a",
+	"inspect":         "fedd99c8d5cbd54024572c435cd7c9cd39dfcf0a",
+	"turn":            "7ad195b62738e31d341deb4e57b61b7621df61c8",
+	"guarded turn":    "835a277dbf3f0212e10bbe9aecc155ecf6494c18",
+	"wait":            "45e46a453c206795e868fe3dba0fb872cb2bb595",
+	"leave":           "5fddad4b79f1320518fc26ee34c080c782524d2e",
 }
 
 // newGrant is newScript for a script that may grant a lock. Its guarded form has

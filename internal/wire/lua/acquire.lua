@@ -1,4 +1,6 @@
--- If the lock K is free, stores our value ARGV[1] for ARGV[2] ms and moves the register up to ARGV[3]; {1, 1}: ours and moved, {1, 0}: ours, the register was not below, {0, value}: another's.
+-- Grants the lock K if it is free: stores our value ARGV[1] for ARGV[2] ms, and raises the register to ARGV[3].
+-- Replies {1, 1}: granted, and the register was raised; {1, 0}: granted, but the register was not below ARGV[3];
+-- {0, value}: the key holds another value.
 local held = redis.call('GET', KEYS[1])
 if held then return {0, held} end
 -- First, for it may be refused (another type, no memory), and then nothing is done.

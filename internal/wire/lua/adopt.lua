@@ -1,4 +1,9 @@
--- If the lock K holds value ARGV[1], puts ARGV[2] in its place with at least ARGV[3] ms to live, moves the register up to ARGV[4], and notes in it when ARGV[1] would have expired, for lua/restore.lua; a register with less than ARGV[5] ms to live gets ARGV[6] ms, so that the note outlives ARGV[2]. {1, 1}: done and moved, {1, 0}: done, the register was not below, {0, value}: another's value, {-1}: nothing there. Never shortens a ttl; what has none gets one.
+-- Replaces value ARGV[1] of the lock K, if the key holds it, by ARGV[2], which lives for at least ARGV[3] ms, and raises
+-- the register to ARGV[4]. The register gets a note of when ARGV[1] would have expired, for lua/restore.lua; if it has
+-- less than ARGV[5] ms to live, it gets ARGV[6] ms, so that the note outlives ARGV[2]. Never shortens a ttl; a key
+-- without one gets one.
+-- Replies {1, 1}: replaced, and the register was raised; {1, 0}: replaced, but the register was not below ARGV[4];
+-- {0, value}: the key holds another value; {-1}: there is no key.
 local held = redis.call('GET', KEYS[1])
 if held == false then return {-1} end
 if held ~= ARGV[1] then return {0, held} end

@@ -1,4 +1,7 @@
--- If the lock K holds our value, gives it at least ARGV[2] ms to live and the register at least our fence, and ARGV[5] ms (absent: 25 hours) where it has less than ARGV[4] (a day); 1: done, 0: another's value, -1: nothing there. Never shortens a ttl, gives one to a lock that has none, never creates the lock.
+-- If the lock K holds our value ARGV[1], gives it at least ARGV[2] ms to live, raises the register to ARGV[3], and gives
+-- a register with less than ARGV[4] ms to live (absent: a day) ARGV[5] ms (25 hours). Never shortens a ttl, never gives
+-- one to a key that has none, and never creates the key.
+-- Replies 1: extended; 0: the key holds another value; -1: there is no key.
 local held = redis.call('GET', KEYS[1])
 if held == false then return -1 end
 if held ~= ARGV[1] then return 0 end

@@ -1,4 +1,7 @@
--- Extends many locks in one step: KEYS are #ARGV / 3 locks and as many registers; ARGV: of each lock our value, the ms that it is to live at least, and our fence. To a lock that holds its value it does what lua/extend.lua does; where the fence is empty, the register must only be there. One character for each lock: 1: done, 0: not all of it, for whatever reason.
+-- Extends many locks in one step. KEYS are n locks and then their n registers; ARGV has three arguments for each lock:
+-- our value, the ms that it lives at least, and our fence. A lock that holds its value is treated as in lua/extend.lua;
+-- with an empty fence, the register is not raised and must only exist.
+-- Replies one character for each lock: 1: extended; 0: not or only in part, for whatever reason.
 local locks = #KEYS / 2
 local held = redis.call('MGET', unpack(KEYS, 1, locks))
 local all = redis.call('EXISTS', unpack(KEYS, locks + 1)) == locks

@@ -1,4 +1,7 @@
--- Goes before a script that grants the lock K. Unless this server has forgotten nothing for ARGV[#ARGV - 1] ms, a K that is free or holds ARGV[1] is not granted: {'quarantined', ms left}. The mark KEYS[#KEYS] says which server this is, and since when; ARGV[#ARGV]: '0' it is believed, '1' it is compared with what the server says now, '2' so, and this script was unknown to the server.
+-- Stands before a script that grants the lock K. Unless this server has forgotten nothing for ARGV[#ARGV - 1] ms, a lock
+-- that is free or holds ARGV[1] is not granted, and the reply is {'quarantined', ms left}.
+-- The mark KEYS[#KEYS] says which server this is, and since when. ARGV[#ARGV] says what to do with it. '0': believe it;
+-- '1': compare it with what the server says; '2': compare it, and this script was unknown to the server.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local id, since = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^(%S+) (%d+)$')

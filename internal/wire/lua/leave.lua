@@ -1,4 +1,5 @@
--- Takes place ARGV[1] off the queue for the lock K. If K is free, announces that as value ARGV[4] on channel ARGV[2] .. ':' .. place to the first ARGV[3] that hear it, for we may have been told of it and not taken it; 1.
+-- Removes entry ARGV[1] from the queue of the lock K. If K is free, announces value ARGV[4] on channel ARGV[2]:ENTRY to the
+-- first ARGV[3] entries that listen: we may have been notified of the release and not have used it. Replies 1.
 redis.call('ZREM', KEYS[2], ARGV[1], ARGV[1] .. '!')
 if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end
 local queue = redis.call('ZRANGE', KEYS[2], '0', '63', 'WITHSCORES')
@@ -10,11 +11,11 @@ for i = 1, #queue, 2 do over[queue[i]] = queue[i + 1] end
 -- By sixty-four, as in a release.
 while queue[1] and from < 512 do
   for i = 1, #queue, 2 do
-    local place = queue[i]
-    if string.sub(place, -1) ~= '!' then
-      local ends = over[place .. '!'] or #queue == 128 and redis.call('ZSCORE', KEYS[2], place .. '!')
+    local entry = queue[i]
+    if string.sub(entry, -1) ~= '!' then
+      local ends = over[entry .. '!'] or #queue == 128 and redis.call('ZSCORE', KEYS[2], entry .. '!')
       if ends and (tonumber(ends) or 0) >= now then
-        local heard = redis.pcall('PUBLISH', ARGV[2] .. ':' .. place, (told + 1) .. ' ' .. ARGV[4])
+        local heard = redis.pcall('PUBLISH', ARGV[2] .. ':' .. entry, (told + 1) .. ' ' .. ARGV[4])
         if heard ~= 0 and type(heard) == 'number' then told = told + 1 end
         if told == tonumber(ARGV[3]) then return 1 end
       end

@@ -1,4 +1,6 @@
--- If the lock K holds our value, moves the register up to token ARGV[2]; {1}: it was below and is the token now, {2, score}: it was not below and is score, {0}: another's value, {-1}: nothing there. Never lowers a register.
+-- If the lock K holds our value ARGV[1], raises the register to ARGV[2]. Never lowers a register.
+-- Replies {1}: it was below ARGV[2] and is that now; {2, token}: it was not below ARGV[2] and has that token;
+-- {0}: the key holds another value; {-1}: there is no key.
 local held = redis.call('GET', KEYS[1])
 if held == false then return {-1} end
 if held ~= ARGV[1] then return {0} end

@@ -1,4 +1,10 @@
--- Deletes the lock K if it holds our value, deleted or not gives a register with less than ARGV[5] ms to live (absent: a day) ARGV[6] ms (25 hours), and, unless ARGV[2] is empty or absent, announces the value to the first ARGV[4] (2) places of the queue that hear it: on channel ARGV[2] .. ':' .. place, with their number before it; one alone is told even if its time is over. If somebody was, our place ARGV[3] goes to the end of the queue, for ARGV[7] ms from now, and the queue lives for ARGV[8] ms if that is given; otherwise, or without ARGV[7], the place is dropped. 1: deleted, 2: and somebody was told, 0: another's value, -1: nothing there.
+-- Deletes the lock K if it holds our value ARGV[1], and announces that to waiters. In any case, a register with less than
+-- ARGV[5] ms to live (absent: a day) gets ARGV[6] ms (25 hours).
+-- Unless channel ARGV[2] is empty or absent, ARGV[1] is announced on channel ARGV[2]:ENTRY to the first ARGV[4] (2) entries
+-- of the queue that listen, with their number before it. Expired entries are skipped, unless ARGV[4] is 1.
+-- ARGV[3] is our own entry: with ARGV[7], and if a waiter was notified, it moves to the end of the queue and lives for
+-- ARGV[7] ms, and the queue for ARGV[8] ms, if that is given; otherwise it is removed.
+-- Replies 1: deleted; 2: deleted, and a waiter was notified; 0: the key holds another value; -1: there is no key.
 -- Not call: a key of another type is another's, and its register is to get a life, too. Any other error says nothing about whose the key is.
 local held = redis.pcall('GET', KEYS[1])
 if type(held) == 'table' and not string.find(held.err, '^%-?WRONGTYPE') then return held end
@@ -15,7 +21,7 @@ local most = tonumber(ARGV[4]) or 2
 if (ARGV[2] or '') == '' or most == 0 then return verdict end
 -- Not call from here on: who may not publish, or not ask for the time, has released all the same.
 local ours, from, told, over = ARGV[3] or '', 0, 0, {}
--- The places, and behind them the ends of their times: of a short queue all.
+-- The entries, and behind them the ends of their times: of a short queue all.
 local queue = redis.pcall('ZRANGE', KEYS[3], '0', '63', 'WITHSCORES')
 if not queue[1] then return verdict end
 local time = (most > 1 or ours ~= '' and ARGV[7]) and redis.pcall('TIME') or {'0', '0'}
@@ -25,12 +31,12 @@ for i = 1, #queue, 2 do over[queue[i]] = queue[i + 1] end
 -- By sixty-four: a whole fleet that was stopped may stand before the first who is alive.
 while queue[1] and told < most and from < 512 do
   for i = 1, #queue, 2 do
-    local place = queue[i]
-    if place ~= ours and string.sub(place, -1) ~= '!' then
-      local ends = over[place .. '!'] or #queue == 128 and redis.pcall('ZSCORE', KEYS[3], place .. '!')
+    local entry = queue[i]
+    if entry ~= ours and string.sub(entry, -1) ~= '!' then
+      local ends = over[entry .. '!'] or #queue == 128 and redis.pcall('ZSCORE', KEYS[3], entry .. '!')
       if most == 1 or type(ends) == 'string' and (tonumber(ends) or 0) >= now then
         -- The number of those who hear it skips the dead: their connections are gone.
-        local heard = redis.pcall('PUBLISH', ARGV[2] .. ':' .. place, (told + 1) .. ' ' .. ARGV[1])
+        local heard = redis.pcall('PUBLISH', ARGV[2] .. ':' .. entry, (told + 1) .. ' ' .. ARGV[1])
         if heard ~= 0 and type(heard) == 'number' then told = told + 1 end
         if told == most then break end
       end

@@ -1,4 +1,8 @@
--- Releases many locks in one step: KEYS are #ARGV - 1 locks, the queues of the first ARGV[1] of them, and registers, each of which, with less than a day to live, gets 25 hours; ARGV[2], ...: our values. A lock that holds its value is deleted, and if it has a queue, the value is announced to the first two who hear it, as in lua/release.lua. One character for each lock: 1: deleted in this step, 2: and somebody was told, 0: nothing was done, for whatever reason.
+-- Releases many locks in one step. KEYS are n locks, the queues of the first ARGV[1] of them, and registers, each of which
+-- gets 25 hours to live if it has less than a day. ARGV[2] and the following are our n values. A lock that holds its value
+-- is deleted, and if it has a queue, the value is announced to the first two entries that listen, as in lua/release.lua.
+-- Replies one character for each lock: 1: deleted in this step; 2: and a waiter was notified; 0: nothing was done, for
+-- whatever reason.
 local locks, queues = #ARGV - 1, tonumber(ARGV[1])
 local held = redis.call('MGET', unpack(KEYS, 1, locks))
 -- All that may be refused comes before the deletion: an error must not come from locks that are released.
@@ -19,26 +23,26 @@ if #gone > 0 then redis.call('DEL', unpack(gone)) end
 local time = queued > 0 and redis.pcall('TIME')
 if not time or time.err then return table.concat(done) end
 local now = 4e15 + time[1] * 1000 + math.floor(time[2] / 1000)
-local function announce(places, value)
-  -- {K}:queue, and {K}:release:place is the channel of a place.
-  local channel = string.sub(places, 1, -6) .. 'release:'
+local function announce(entries, value)
+  -- {K}:queue, and {K}:release:entry is the channel of a entry.
+  local channel = string.sub(entries, 1, -6) .. 'release:'
   local told, from, over = 0, 0, {}
-  local queue = redis.pcall('ZRANGE', places, '0', '63', 'WITHSCORES')
+  local queue = redis.pcall('ZRANGE', entries, '0', '63', 'WITHSCORES')
   for i = 1, #queue, 2 do over[queue[i]] = queue[i + 1] end
   while queue[1] and from < 512 do
     for i = 1, #queue, 2 do
-      local place = queue[i]
-      if string.sub(place, -1) ~= '!' then
-        local ends = over[place .. '!'] or #queue == 128 and redis.pcall('ZSCORE', places, place .. '!')
+      local entry = queue[i]
+      if string.sub(entry, -1) ~= '!' then
+        local ends = over[entry .. '!'] or #queue == 128 and redis.pcall('ZSCORE', entries, entry .. '!')
         if type(ends) == 'string' and (tonumber(ends) or 0) >= now then
-          local heard = redis.pcall('PUBLISH', channel .. place, (told + 1) .. ' ' .. value)
+          local heard = redis.pcall('PUBLISH', channel .. entry, (told + 1) .. ' ' .. value)
           if heard ~= 0 and type(heard) == 'number' then told = told + 1 end
           if told == 2 then return true end
         end
       end
     end
     from = from + 64
-    queue = #queue == 128 and redis.pcall('ZRANGE', places, from, from + 63, 'WITHSCORES') or {}
+    queue = #queue == 128 and redis.pcall('ZRANGE', entries, from, from + 63, 'WITHSCORES') or {}
   end
   return told > 0
 end

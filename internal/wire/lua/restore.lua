@@ -1,4 +1,8 @@
--- If the lock K holds ARGV[1], the value of an adoption that failed, puts back ARGV[2], which that had replaced, with the end that it had, as lua/adopt.lua noted it in the register: never, or then; deletes the lock if that has passed. Where the note was lost with the register the ttl stays as it is. Done or not, a register with less than ARGV[3] ms to live gets ARGV[4] ms. 1: done, 0: another's value, -1: nothing there.
+-- Undoes a failed adoption: if the lock K holds ARGV[1], the adopter's value, puts back ARGV[2], which that replaced, to
+-- expire when it would have. lua/adopt.lua noted that time in the register: never, or a time, and if it has passed, the
+-- lock is deleted. If the note was lost with the register, the ttl stays as it is. In any case, a register with less than
+-- ARGV[3] ms to live gets ARGV[4] ms.
+-- Replies 1: restored or deleted; 0: the key holds another value; -1: there is no key.
 if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[2], ARGV[4]) end
 local held = redis.call('GET', KEYS[1])
 if held == false then return -1 end

@@ -1,4 +1,10 @@
--- If the lock K is free and nobody queues before us, stores our value ARGV[1] for ARGV[2] ms, moves the register up to ARGV[3] and takes place ARGV[4] off the queue; else queues place ARGV[4] with ticket ARGV[5] (empty: queues nothing) for ARGV[6] ms from now. {1, moved, us}: ours, {0, holder, ms left, before, us}: held, {2, first, ms until its place is over, before, us}: free, but another is first, and is told so, by our value on channel ARGV[8] .. ':' .. first; before: 1 if another is before us, us: the node's time, or 0 if a place with a ticket is granted its turn. The queue lives for ARGV[7] ms, from its first place and from each one that says '1' in ARGV[9]. Those who stand first though their time is over are dropped.
+-- Grants the lock K if it is free and no other entry is first in the queue: stores our value ARGV[1] for ARGV[2] ms, raises
+-- the register to ARGV[3], and removes our entry ARGV[4] from the queue. Otherwise queues the entry with ticket ARGV[5]
+-- (empty: not at all) for ARGV[6] ms. Expired entries at the front are removed.
+-- Replies {1, raised, us}: granted; {0, holder, ms to live, before, us}: held; {2, first, ms until its entry expires, before,
+-- us}: free, but entry first has the turn, and is notified on channel ARGV[8]:ENTRY with our value. before is 1 if another
+-- entry is before ours, and then ms to live is ARGV[6]. us is the node's time, or 0 where an entry with a ticket is granted.
+-- The queue lives for ARGV[7] ms from its first entry on, and from each one with ARGV[9] = '1'.
 local first, over = front(KEYS[3], tonumber(ARGV[7]), ARGV[4], tonumber(ARGV[5]))
 local turn = not first or first == ARGV[4]
 if turn and redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then

@@ -1,4 +1,6 @@
--- Queues place ARGV[1] for the lock K, for ARGV[3] ms from now, with ticket ARGV[2] ('': the one it has, or the node's time, 'new': the node's time); {ms that K is still held for, how many are before us, us}, us being the node's time. The queue lives for ARGV[4] ms. Without 'new', those who stand first though their time is over are dropped.
+-- Queues entry ARGV[1] for the lock K, for ARGV[3] ms, with ticket ARGV[2]: '' is the ticket that it has or else the node's
+-- time, 'new' the node's time. The queue lives for ARGV[4] ms. Unless ARGV[2] is 'new', expired entries at the front are removed.
+-- Replies {ms that K is still held, number of entries before ours, us}; us is the node's time.
 if ARGV[2] ~= 'new' then front(KEYS[2], tonumber(ARGV[4]), ARGV[1]) end
 clock()
 local ends = 4e15 + ms + ARGV[3]
