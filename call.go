@@ -30,7 +30,7 @@ type quorumCall struct {
 
 	lastForLock bool        // the last question about a lock: a node whose register may have been raised counts as one that may hold the value
 	cleanup     bool        // later questions for the key follow it; the Locker remembers it until it is finished
-	previous    *quorumCall // the clean-up of the key that it follows; nil if there is none, or once it is sent
+	previous    *quorumCall // the clean-up of the key that it follows, or what queued the entry that it removes; nil if there is none, or once it is sent
 
 	then func()             // called once, by the deciding vote, with no lock held
 	late func(c *lane.Call) // called for each later vote

@@ -76,6 +76,7 @@ type waitQueue struct {
 	behind    bool        // the next look moves it to the end
 	placed    time.Time   // when it was queued or moved last
 	prolonged time.Time   // when the ttl of the nodes' queues last began anew because of it
+	enters    *quorumCall // the last question that queues it; the one that removes it is sent after this
 	dequeue   *quorumCall // removes it; a question that queues it again is sent after this
 
 	// The locks of this Locker. From heldUntil on, held says nothing.
@@ -310,6 +311,7 @@ func (w *waitQueues) leave(r *waitQueue) *quorumCall {
 	r.queued = false
 	r.dequeue = w.l.newQuorumCall(OpLeave, r.name, wire.LeaveQuestion(r.name, r.entry, w.l.rand.uuid(), wire.NotifyCount), w.l.now(), allAnswered)
 	r.dequeue.q.Patience = w.l.patience(r.ttl)
+	r.dequeue.previous, r.enters = r.enters, nil
 	return r.dequeue
 }
 
@@ -369,6 +371,15 @@ func (w *waitQueues) entryOf(r *waitQueue) string {
 		r.entry = r.label + ":" + w.l.rand.uuid()
 	}
 	return r.entry
+}
+
+// entering notes a question, about to be sent, that queues the entry.
+func (w *waitQueues) entering(e *acquireCall, b *quorumCall) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := e.waiter.queue; r != nil {
+		r.enters = b
+	}
 }
 
 // dequeueOf returns the call after which a question that queues the entry is sent, or nil.

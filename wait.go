@@ -166,6 +166,9 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall, glance bool) er
 	e.looks++
 	b := l.newQuorumCall(OpLook, e.name, l.queues.question(e, glance), l.now(), lookDecided)
 	b.q.Patience = l.patience(e.ttl)
+	if b.q.Kind == wire.AskWait {
+		l.queues.entering(e, b)
+	}
 	b.send(l.queues.dequeueOf(e))
 	if err := l.await(ctx, e, b); err != nil {
 		return err

@@ -770,6 +770,11 @@ var mutants = []mutant{
 		test:    "TestAnAttemptThatIsTakenBackWakesThoseThatItRefused",
 	},
 	{
+		name: "leave-overtakes", rule: "the question that removes an entry follows the look that queues it", why: "an entry that stays delays others, and seldom for longer than a judge allows",
+		patches: []patch{{"line.go", "r.dequeue.previous, r.enters = r.enters, nil", "r.enters = nil"}},
+		test:    "TestALeaveFollowsWhatQueues",
+	},
+	{
 		name: "all-kept", rule: "an attempt for several keys of which one is refused is undone", profiles: "several",
 		patches: []patch{{"several.go", "if b := asked[i]; b != nil && (sent || b == handed) {", "if b := asked[i]; b != nil && sent && b == handed {"}},
 		test:    "TestWhatEndsAcquireAllLeavesNothing",

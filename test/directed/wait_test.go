@@ -1266,3 +1266,40 @@ func TestAnAttemptThatIsTakenBackWakesThoseThatItRefused(t *testing.T) {
 		w.lock.Release(s.Ctx)
 	})
 }
+
+// A caller gives up while the question that queues its entry is on its way, and slow. The question that removes the entry
+// comes after that.
+func TestALeaveFollowsWhatQueues(t *testing.T) {
+	for fair, command := range map[bool]string{false: "wait", true: "turn"} {
+		onStage(t, 3, func(s *stage) {
+			s.Foreign(heldLong, 0, 1, 2)
+			s.Slow(20*time.Millisecond, 0, 1, 2) // so that each command has a connection of its own
+			l := s.Locker(redlock.Options{Fair: fair})
+			w := s.settled(l, heldLong)
+			w.stop()
+			<-w.ended
+			time.Sleep(time.Second)
+			arrived := make(chan struct{}, 3)
+			for i := range 3 {
+				s.On(i, command, func(int, []string) {
+					arrived <- struct{}{}
+					time.Sleep(50 * time.Millisecond)
+				})
+			}
+			w = s.waiter(l, heldLong)
+			next := s.waiter(l, heldLong) // it asks nothing itself
+			<-arrived
+			w.stop()
+			next.stop()
+			<-w.ended
+			<-next.ended
+			time.Sleep(time.Second)
+			for i := range 3 {
+				if n, err := s.Node(i).Do("ZCARD", "{"+job+"}:queue"); fmt.Sprint(n) != "0" {
+					t.Errorf("fair %v: the queue of node %d has %v members, %v, want none", fair, i, n, err)
+				}
+			}
+			s.Clean(l)
+		})
+	}
+}
