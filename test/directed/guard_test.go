@@ -151,6 +151,7 @@ func TestAQuarantinedNodeSaysSoAndServesHolders(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		a, b := guarded(t, c, underGuard, "a"), guarded(t, c, underGuard, "b")
 		k := harness.Try(t, a, "jobs/42", guardAge)
+		time.Sleep(oneTrip) // until all nodes have it
 		c.Node(0).Restart(false)
 		c.Node(1).Restart(true)
 		_, err := b.TryAcquire(t.Context(), "jobs/43", guardAge)
