@@ -805,7 +805,7 @@ var mutants = []mutant{
 		test:    "TestAcquireAllHoldsNothingWhileItWaits",
 	},
 	{
-		name: "all-twice", rule: "a key that is given twice is one lock", profiles: "several",
+		name: "all-twice", rule: "a key that is given twice is one lock", why: "it asks for ever, as fast as the nodes reply",
 		patches: []patch{{"several.go", "if named[e.name.Full] == nil {", "if true {"}},
 		test:    "TestAcquireAllTakesOneRoundTripAndOneBatch",
 	},

@@ -37,7 +37,7 @@ func TestAcquireAllTakesOneRoundTripAndOneBatch(t *testing.T) {
 		l := s.Locker(redlock.Options{})
 		s.Slow(20*time.Millisecond, 0, 1, 2)
 		s.Lasts("AcquireAll", 20*time.Millisecond, func() {
-			locks, err := l.AcquireAll(s.Ctx, []string{"c", "a", "b", "a"}, 10*time.Second)
+			locks, err := l.AcquireAll(s.Ctx, []string{"c", "a", "b", "a"}, 10*time.Second, redlock.WithWait(time.Second))
 			s.Is("AcquireAll", err, nil)
 			var keys []string
 			for _, k := range locks {
