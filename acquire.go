@@ -206,14 +206,19 @@ func (l *Locker) inLine(ctx context.Context, e *acquireCall) (lock *Lock, err er
 		switch {
 		case err == nil:
 			return lock, nil
-		case !errors.As(err, &missed) || e.permanent:
-		case ctx.Err() != nil || l.isClosed():
-			err = l.ended(ctx, e) // even if that came after the verdict
-		default:
+		case l.triesAgain(ctx, e, err):
 			continue
+		case errors.As(err, &missed) && !e.permanent:
+			err = l.ended(ctx, e) // even if that came after the verdict
 		}
 		return nil, err
 	}
+}
+
+// triesAgain reports whether a caller whose attempt failed with err goes on waiting.
+func (l *Locker) triesAgain(ctx context.Context, e *acquireCall, err error) bool {
+	var missed *QuorumError
+	return e.waiter.queue != nil && errors.As(err, &missed) && !e.permanent && ctx.Err() == nil && !l.isClosed()
 }
 
 // lastKnown returns the last known reason why the call has no lock, and how many callers
@@ -233,14 +238,15 @@ func (l *Locker) try(ctx context.Context, e *acquireCall) (*Lock, error) {
 	}
 	e.attempt++
 	e.call = b
-	return l.claim(ctx, e, b, proposal, func() wire.Question { return takeBack(e, b) })
+	return l.claim(ctx, e, b, proposal, func(again bool) wire.Question { return takeBack(e, b, again) })
 }
 
 // takeBack returns the question that undoes a finished or abandoned attempt. If the attempt had a
 // majority, or nobody knows whether it had, others may have been refused because of it, and are
-// notified.
-func takeBack(e *acquireCall, b *quorumCall) wire.Question {
-	if t, _, _ := b.result(); t.yes >= t.need() || t.acquisition() == acquirePending {
+// notified. If the caller tries again, they are not: it would notify itself, and ask as fast as
+// the nodes reply.
+func takeBack(e *acquireCall, b *quorumCall, again bool) wire.Question {
+	if t, _, _ := b.result(); !again && (t.yes >= t.need() || t.acquisition() == acquirePending) {
 		return wire.ReleaseQuestion(e.name, b.q.Value, e.ttl, toAll)
 	}
 	return wire.RollbackQuestion(e.name, b.q.Value, e.ttl)
@@ -287,7 +293,7 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 	// be in the way.
 	e.call = b
 	b.send(l.lastCleanup(e.name), l.queues.dequeueOf(e))
-	return l.claim(ctx, e, b, proposal, func() wire.Question { return takeBack(e, b) })
+	return l.claim(ctx, e, b, proposal, func(again bool) wire.Question { return takeBack(e, b, again) })
 }
 
 // prepare returns the next attempt of a call, to be sent, and the token that it proposes.
@@ -326,13 +332,13 @@ func (l *Locker) usable(ctx context.Context, e *acquireCall) error {
 
 // claim waits for a quorum call that was sent, and returns the lock that it acquired. If
 // it returns none, or a callback of the user panics, it undoes the call.
-func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorumCall, proposal int64, undo func() wire.Question) (k *Lock, err error) {
+func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorumCall, proposal int64, undo func(again bool) wire.Question) (k *Lock, err error) {
 	e.tail = b
 	defer func() {
 		if k == nil {
 			e.before = e.raised
 			e.raised |= b.mayHaveExecuted()
-			l.undo(e.tail, undo())
+			l.undo(e.tail, undo(l.triesAgain(ctx, e, err)))
 		}
 	}()
 	token, err := l.decide(ctx, e, b, proposal)

@@ -162,7 +162,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-rollback", rule: "a failed attempt is rolled back", profiles: "network,life",
-		patches: []patch{{"acquire.go", "\t\t\tl.undo(e.tail, undo())\n", ""}},
+		patches: []patch{{"acquire.go", "\t\t\tl.undo(e.tail, undo(l.triesAgain(ctx, e, err)))\n", ""}},
 		test:    "TestAFailedAttemptIsUnlockedOnAllNodesThatMayHoldIt",
 	},
 	{
@@ -172,7 +172,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "rollback-on-ctx", rule: "a failed attempt is rolled back even if the caller's ctx is done", profiles: "life,network",
-		patches: []patch{{"acquire.go", "\t\t\tl.undo(e.tail, undo())\n", "\t\t\tif ctx.Err() == nil {\n\t\t\t\tl.undo(e.tail, undo())\n\t\t\t}\n"}},
+		patches: []patch{{"acquire.go", "\t\t\tl.undo(e.tail, undo(l.triesAgain(ctx, e, err)))\n", "\t\t\tif ctx.Err() == nil {\n\t\t\t\tl.undo(e.tail, undo(l.triesAgain(ctx, e, err)))\n\t\t\t}\n"}},
 		test:    "TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack",
 	},
 	{
@@ -766,8 +766,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "taken-back-quietly", rule: "an attempt that had a majority and is taken back tells those that it refused", profiles: "leavers",
-		patches: []patch{{"acquire.go", "if t, _, _ := b.result(); t.yes >= t.need() || t.acquisition() == acquirePending {", "if false {"}},
+		patches: []patch{{"acquire.go", "if t, _, _ := b.result(); !again && (t.yes >= t.need() || t.acquisition() == acquirePending) {", "if false {"}},
 		test:    "TestAnAttemptThatIsTakenBackWakesThoseThatItRefused",
+	},
+	{
+		name: "taken-back-loudly", rule: "a caller that takes back an attempt and tries again does not notify itself", why: "it takes registers that are ahead, and keys that vanish while they are raised",
+		patches: []patch{{"acquire.go", "if t, _, _ := b.result(); !again && (", "if t, _, _ := b.result(); (again || !again) && ("}},
+		test:    "TestAWaiterThatTakesBackItsAttemptDoesNotWakeItself",
 	},
 	{
 		name: "leave-overtakes", rule: "the question that removes an entry follows the look that queues it", why: "an entry that stays delays others, and seldom for longer than a judge allows",

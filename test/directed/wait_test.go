@@ -1303,3 +1303,22 @@ func TestALeaveFollowsWhatQueues(t *testing.T) {
 		})
 	}
 }
+
+// A waiter whose attempt has a majority, and fails in the raise, does not notify itself of the end of that attempt.
+func TestAWaiterThatTakesBackItsAttemptDoesNotWakeItself(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		k := s.Take(s.Locker(redlock.Options{}), heldLong)
+		w := s.settled(s.Locker(redlock.Options{}), heldLong)
+		for i := range 3 {
+			s.Node(i).Do("ZADD", "{"+job+"}:fence", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10), "f")
+			s.On(i, "raise", func(int, []string) { s.Node(i).Evict(job) })
+		}
+		before := s.tries(0)
+		k.Release(s.Ctx)
+		time.Sleep(5 * time.Second)
+		if n := s.tries(0) - before; n > 100 || n < 5 {
+			t.Errorf("%d attempts in five seconds, want one after each pause", n)
+		}
+		w.gives(context.Canceled)
+	})
+}
