@@ -110,8 +110,5 @@ func (w *waitQueues) claimed(e *acquireCall, last bool) (*quorumCall, int64) {
 	m.gone = m.gone || last
 	b := m.attempt
 	m.attempt = nil
-	if b == nil && !last {
-		m.queue.quiet = false
-	}
 	return b, m.proposal
 }

@@ -82,7 +82,7 @@ type waitQueue struct {
 	// The locks of this Locker. From heldUntil on, held says nothing.
 	held      string // the value of the lock that a caller of the queue got last and holds
 	heldUntil time.Time
-	quiet     bool        // the last release notified nobody: the lock was handed on
+	quiet     bool        // the last release notified nobody, and no attempt had a result since
 	winner    *quorumCall // Fair: the round by which a caller of the queue got the lock last; nil: none since
 	comesBack bool        // the last caller came right after a release
 	released  time.Time   // when a lock of ours was released last with nobody here
@@ -231,7 +231,8 @@ func (w *waitQueues) queueOf(name *wire.LockKey, label string) *waitQueue {
 // undone here.
 //
 // If the caller was woken and its try has no result, the wake goes to the next caller in this
-// queue, or if there is none, to the next entry in the nodes' queues.
+// queue, or if there is none, to the next entry in the nodes' queues. So does a lock that was
+// handed on and that nobody has tried to acquire since.
 func (l *Locker) leaveQueue(e *acquireCall, won bool) {
 	handed, _ := l.queues.claimed(e, true)
 	defer func() { // also if the user's Trace panics at what decline sends
@@ -275,9 +276,9 @@ func (w *waitQueues) leaveQueue(e *acquireCall, won bool) *quorumCall {
 	if r.first == nil {
 		r.lastRound, r.wonBy, r.freeing = nil, nil, "" // nobody updates them from now on
 	}
-	if m.trying && r.quiet && r.first == nil {
+	if r.quiet && r.first == nil {
 		w.entryOf(r)
-		r.queued = true // handOver told nobody, and there may be no entry yet
+		r.queued, r.quiet = true, false // handOver told nobody, and there may be no entry yet
 	}
 	switch {
 	case r.first != nil && led:

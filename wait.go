@@ -283,7 +283,7 @@ func (w *waitQueues) tried(ctx context.Context, e *acquireCall, k *Lock, err err
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := e.waiter.queue
-	e.waiter.trying = false
+	e.waiter.trying, r.quiet = false, false // others were told of whoever won, or are going to be
 	now := time.Now()
 	if k != nil { // for the next leader
 		if w.l.opt.Fair {

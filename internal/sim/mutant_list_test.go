@@ -775,6 +775,11 @@ var mutants = []mutant{
 		test:    "TestAWaiterThatTakesBackItsAttemptDoesNotWakeItself",
 	},
 	{
+		name: "handed-to-nobody", rule: "a lock that was handed on, and that nobody has tried to acquire since, goes to the waiters of other Lockers", why: "two callers have to give up at one instant, before either has asked the nodes",
+		patches: []patch{{"line.go", "\tif r.quiet && r.first == nil {", "\tif m.trying && r.quiet && r.first == nil {"}},
+		test:    "TestAHandOverThatNobodyClaimsGoesToOthers",
+	},
+	{
 		name: "leave-overtakes", rule: "the question that removes an entry follows the look that queues it", why: "an entry that stays delays others, and seldom for longer than a judge allows",
 		patches: []patch{{"line.go", "r.dequeue.previous, r.enters = r.enters, nil", "r.enters = nil"}},
 		test:    "TestALeaveFollowsWhatQueues",

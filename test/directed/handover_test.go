@@ -265,6 +265,51 @@ func (c glanced) Err() error {
 	return c.Context.Err()
 }
 
+// The lock is handed to a waiter while it gives up, and the next one in its queue gives up, too: at once, or when it looks at
+// its context. Neither has an entry in the nodes' queues yet, and still the waiter of another Locker is notified.
+func TestAHandOverThatNobodyClaimsGoesToOthers(t *testing.T) {
+	for at := range 2 {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			lucky := s.waiter(l, heldLong)
+			time.Sleep(10 * time.Microsecond)
+			var released time.Time
+			ctx, cancel := context.WithCancel(s.Ctx)
+			second, stop := context.WithCancel(s.Ctx)
+			looks := 0 // of the second, from the release on
+			first := harness.Background(func() error {
+				return harness.Second(l.Acquire(glanced{ctx, func() {
+					if ctx.Err() != nil && released.IsZero() {
+						released = time.Now()
+						s.Is("Release", lucky.lock.Release(s.Ctx), nil)
+						if looks = 0; at == 0 {
+							stop()
+						}
+					}
+				}}, job, heldLong))
+			})
+			time.Sleep(10 * time.Microsecond)
+			next := harness.Background(func() error {
+				return harness.Second(l.Acquire(glanced{second, func() {
+					if looks++; looks == at {
+						stop()
+					}
+				}}, job, heldLong))
+			})
+			<-lucky.ended
+			looks = -100
+			other := s.waiter(s.Locker(redlock.Options{}), heldLong)
+			time.Sleep(3 * time.Millisecond)
+			cancel()
+			s.Is("Acquire", <-first, context.Canceled)
+			s.Is("Acquire", <-next, context.Canceled)
+			other.gets(fmt.Sprintf("the second gives up at look %d", at), released, promptly)
+			s.Is("Release", other.lock.Release(s.Ctx), nil)
+			s.Clean(l)
+		})
+	}
+}
+
 // The holder releases and the waiter's context ends whenever Acquire looks at that
 // context. Whatever was handed to the waiter by then is taken back.
 func TestAWaiterThatGivesUpGivesBackWhatItWasHanded(t *testing.T) {
