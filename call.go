@@ -120,7 +120,7 @@ func (b *quorumCall) answered(i int) (rep wire.Reply, gone wire.Answer, ok bool)
 func (b *quorumCall) mayHeal(c *lane.Call) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return c.Voted && c.Reply.Missing && b.tally.extension() == extended
+	return c.Voted && c.Reply.Missing && b.tally.ownership() == stillOurs
 }
 
 // LastCall returns the call that the next call to node i has to follow.

@@ -109,7 +109,7 @@ func (k *Lock) beginExtend(ctx context.Context, leave time.Time, then func(error
 		}
 		return nil, false, err
 	}
-	b := k.l.newQuorumCall(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, ttl, k.fence), now, func(t tally) bool { return t.extension() != extendPending })
+	b := k.l.newQuorumCall(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, ttl, k.fence), now, func(t tally) bool { return t.ownership() != ownershipPending })
 	b.q.Patience = k.l.patience(k.ttl) // the lock's, also where LeaveUntil stores a longer ttl
 	b.inherit(&k.left)
 	if leave.IsZero() && ttl+raiseAgain <= wire.RegisterSlack { // else the register might outlive the lock by too little
@@ -151,18 +151,18 @@ func (k *Lock) extended(ctx context.Context, x *extending, then func(error)) {
 		// Also where a majority still stores our value: between the old Until and the
 		// reply the key may have expired, been acquired by another and released.
 		k.failed = failedExtension{b, "got no majority"}
-		if t.extension() == extended {
+		if t.ownership() == stillOurs {
 			k.failed.why = "was answered too late"
 		}
 		after = k.lose(nil)
 		x.err = k.result
-	case k.lossTold != nil && t.extension() != extensionLost:
+	case k.lossTold != nil && t.ownership() != ownershipLost:
 		x.err = k.lossTold // too late: the contexts have ended
-	case t.extension() == extended:
+	case t.ownership() == stillOurs:
 		k.renewed += b.start.at.Sub(k.start.at)
 		k.start, k.valid = b.start, validity(b.q.TTL, k.l.opt.Drift) // later than before, since b began later
 		k.failed = failedExtension{}
-	case t.extension() == extensionLost:
+	case t.ownership() == ownershipLost:
 		after = k.lose(b)
 		x.err = k.result
 	default:

@@ -102,29 +102,30 @@ func (t tally) acquisition() acquisition {
 	return acquirePending
 }
 
-// An extension or a release has three results, not two: a missing reply is neither yes nor no.
-type extension uint8
+// An ownership is the result of an extension or a release: whether the lock is still ours. There
+// are three, not two: a missing reply is neither yes nor no.
+type ownership uint8
 
 const (
-	extendPending extension = iota + 1
-	extended                // a majority still stores the value
-	extensionLost           // too many nodes store another value or none
-	inconclusive            // too few replied; the lock is held until its old Until
+	ownershipPending ownership = iota + 1
+	stillOurs                  // a majority still stores the value
+	ownershipLost              // too many nodes store another value or none
+	inconclusive               // too few replied; the lock is held until its old Until
 )
 
-func (t tally) extension() extension {
+func (t tally) ownership() ownership {
 	gone := t.no + t.missing
 	switch {
 	case t.yes >= t.need():
-		return extended
+		return stillOurs
 	case t.n-gone < t.need():
-		return extensionLost
+		return ownershipLost
 	case t.open() == 0:
 		return inconclusive
 	case decide(t.n, t.yes, gone+t.unknown) == lost && t.n-gone-t.open() >= t.need():
 		return inconclusive // the open votes allow neither
 	}
-	return extendPending
+	return ownershipPending
 }
 
 // notOurs returns how a release counts a node that does not store our value. missing says

@@ -173,8 +173,8 @@ func TestHalfTheNodesSayingNoIsLostAtOnce(t *testing.T) {
 		if got := noes.acquisition(); got != acquireHeld {
 			t.Errorf("N=%d, %d noes: acquisition: got %d, want held (%d)", n, n/2, got, acquireHeld)
 		}
-		if got := noes.extension(); got != extensionLost {
-			t.Errorf("N=%d, %d noes: extension: got %d, want lost (%d)", n, n/2, got, extensionLost)
+		if got := noes.ownership(); got != ownershipLost {
+			t.Errorf("N=%d, %d noes: extension: got %d, want lost (%d)", n, n/2, got, ownershipLost)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func TestHalfTheNodesSayingNoIsLostAtOnce(t *testing.T) {
 func TestNoVerdictIsItsZeroValue(t *testing.T) {
 	everyBallot(allCasts, func(votes []cast) {
 		c := tallyOf(votes)
-		if decide(c.n, c.yes, c.no) == 0 || c.acquisition() == 0 || c.extension() == 0 || raised(c) == 0 {
+		if decide(c.n, c.yes, c.no) == 0 || c.acquisition() == 0 || c.ownership() == 0 || raised(c) == 0 {
 			t.Fatalf("%v: a verdict is the zero value, which a forgotten one has too", votes)
 		}
 	})
@@ -301,8 +301,8 @@ func TestAMinorityThatIsStillIsNotWaitedFor(t *testing.T) {
 				"acquire, all that live say yes":    {tally{n: n, yes: live, fenced: live}, acquireDecided},
 				"acquire, all that live say no":     {tally{n: n, no: live}, acquireDecided},
 				"raise, all that live agree":        {tally{n: n, yes: live, fenced: live}, raiseDecided},
-				"extend, all that live say ours":    {tally{n: n, yes: live}, func(t tally) bool { return t.extension() != extendPending }},
-				"extend, all that live say missing": {tally{n: n, missing: live}, func(t tally) bool { return t.extension() != extendPending }},
+				"extend, all that live say ours":    {tally{n: n, yes: live}, func(t tally) bool { return t.ownership() != ownershipPending }},
+				"extend, all that live say missing": {tally{n: n, missing: live}, func(t tally) bool { return t.ownership() != ownershipPending }},
 			} {
 				if !c.over(c.t) {
 					t.Errorf("N=%d, %d live: %s: still pending", n, live, what)
@@ -323,27 +323,27 @@ func TestAnAdoptionOfWhatIsGoneIsLost(t *testing.T) {
 	})
 }
 
-func finalExtension(votes []cast) extension {
+func finalExtension(votes []cast) ownership {
 	n := len(votes)
 	switch {
 	case most(number(votes, castYes, castFenced), n):
-		return extended
+		return stillOurs
 	case !most(n-number(votes, castNo, castMissing), n):
-		return extensionLost
+		return ownershipLost
 	}
 	return inconclusive
 }
 
 func TestExtensionIsDecidedAsEarlyAsItCanBe(t *testing.T) {
 	everyBallot(allCasts, func(votes []cast) {
-		want := only(outcomes(votes, allCasts[1:], finalExtension), extendPending)
-		if got := tallyOf(votes).extension(); got != want {
+		want := only(outcomes(votes, allCasts[1:], finalExtension), ownershipPending)
+		if got := tallyOf(votes).ownership(); got != want {
 			t.Fatalf("%v: got %d, want %d", votes, got, want)
 		}
 	})
 	t.Run("silence is neither yes nor no", func(t *testing.T) {
 		for n := 1; n <= maxTwin; n++ {
-			if got := (tally{n: n, unknown: n}).extension(); got != inconclusive {
+			if got := (tally{n: n, unknown: n}).ownership(); got != inconclusive {
 				t.Errorf("N=%d, no answer at all: got %d, want inconclusive (%d)", n, got, inconclusive)
 			}
 		}
@@ -375,7 +375,7 @@ func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 		}
 	}
 	// The meaning is that of the instant at which the vote came, and stays.
-	for means, want := range map[wire.Answer]extension{wire.Yes: extended, wire.No: extensionLost, wire.Unknown: inconclusive} {
+	for means, want := range map[wire.Answer]ownership{wire.Yes: stillOurs, wire.No: ownershipLost, wire.Unknown: inconclusive} {
 		l := &Locker{lanes: make([]*lane.Lane, 3)}
 		b := l.newQuorumCall(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, realClock(), func(tally) bool { return false })
 		b.countAs = func(bool) wire.Answer { return means }
@@ -385,8 +385,8 @@ func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 		}
 		b.calls[2].Reply = wire.Reply{Answer: wire.Unknown}
 		b.Vote(&b.calls[2])
-		if got, _, _ := b.result(); got.extension() != want {
-			t.Errorf("two of three are missing, which counts as %v: got %+v, %d; want %d", means, got, got.extension(), want)
+		if got, _, _ := b.result(); got.ownership() != want {
+			t.Errorf("two of three are missing, which counts as %v: got %+v, %d; want %d", means, got, got.ownership(), want)
 		}
 		_, gone, ok := b.answered(0)
 		if !ok || gone != means {
@@ -434,7 +434,7 @@ func TestNoFurtherVoteChangesAVerdictThatIsFinal(t *testing.T) {
 				!(was == acquireUnfenced && is == acquireFenced) { // only for the better
 				bad("acquisition", was, is)
 			}
-			if was, is := before.extension(), after.extension(); was != extendPending && is != was {
+			if was, is := before.ownership(), after.ownership(); was != ownershipPending && is != was {
 				bad("extension", was, is)
 			}
 			if was, is := raised(before), raised(after); was != pending && is != was {

@@ -146,7 +146,7 @@ func (k *Lock) beginRelease(ctx context.Context, cause error) *quorumCall {
 	case stateReleasing:
 		if again := k.release; again != nil {
 			t, _, _ := again.result()
-			if silent, _ := again.unclear(); !again.IsOver() || t.extension() != inconclusive || silent == 0 {
+			if silent, _ := again.unclear(); !again.IsOver() || t.ownership() != inconclusive || silent == 0 {
 				k.mu.Unlock()
 				return again
 			}
@@ -161,7 +161,7 @@ func (k *Lock) beginRelease(ctx context.Context, cause error) *quorumCall {
 	// given up, the rollback of its attempt has to follow the release, not precede it. Its
 	// question is complete after that.
 	b := k.l.newCleanup(OpRelease, k.name, wire.Question{Kind: wire.AskRelease, Value: k.value, TTL: k.ttl}, &k.left,
-		func(t tally) bool { return t.extension() != extendPending })
+		func(t tally) bool { return t.ownership() != ownershipPending })
 	var next *quorumCall
 	n := toAll
 	if cause == nil && earlier == nil {
@@ -213,11 +213,11 @@ func (k *Lock) released(b *quorumCall) error {
 		return k.result
 	}
 	t, _, _ := b.result()
-	switch t.extension() {
-	case extended:
+	switch t.ownership() {
+	case stillOurs:
 		k.state, k.result = stateReleased, nil
 		k.l.queues.released(k, b)
-	case extensionLost:
+	case ownershipLost:
 		k.state, k.result = stateReleased, &QuorumError{Round: b.round(), Err: ErrLost}
 	default:
 		return &QuorumError{Round: b.round(), Err: ErrNoQuorum, hint: k.unreleased(b)}

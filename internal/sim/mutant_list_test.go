@@ -290,12 +290,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "heal-alone", rule: "a node is healed only if a majority of the same round has our value", why: "the fault shows only if an extension without a majority heals a node whose vote another client then needs",
-		patches: []patch{{"call.go", "c.Reply.Missing && b.tally.extension() == extended", "c.Reply.Missing"}},
+		patches: []patch{{"call.go", "c.Reply.Missing && b.tally.ownership() == stillOurs", "c.Reply.Missing"}},
 		test:    "TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn",
 	},
 	{
 		name: "heal-counts", rule: "a healed node counts only from the next round on", profiles: "rolling,wild-data,extend",
-		patches: []patch{{"quorum.go", "\tcase t.yes >= t.need():\n\t\treturn extended", "\tcase t.yes > 0 && t.yes+t.missing >= t.need():\n\t\treturn extended"}},
+		patches: []patch{{"quorum.go", "\tcase t.yes >= t.need():\n\t\treturn stillOurs", "\tcase t.yes > 0 && t.yes+t.missing >= t.need():\n\t\treturn stillOurs"}},
 		test:    "TestALockThatAMajorityForgotIsLostAndNotTakenAnew",
 	},
 	{
@@ -424,14 +424,14 @@ var mutants = []mutant{
 	},
 	{
 		name: "renewed-in-grace", rule: "an extension that is answered after the loss was signalled changes nothing", why: "the fault shows only if an extension is in flight when the contexts end and is answered within Grace",
-		patches: []patch{{"extend.go", "case k.lossTold != nil && t.extension() != extensionLost:", "case false:"}},
+		patches: []patch{{"extend.go", "case k.lossTold != nil && t.ownership() != ownershipLost:", "case false:"}},
 		test:    "TestAnExtensionThatIsAnsweredWithinTheGraceChangesNothing",
 	},
 	{
 		name: "extended-in-grace", rule: "Extend fails once the loss was signalled", profiles: "grace",
 		patches: []patch{
 			{"extend.go", "\tcase k.lossTold != nil:\n\t\terr = k.lossTold\n", ""},
-			{"extend.go", "case k.lossTold != nil && t.extension() != extensionLost:", "case false:"},
+			{"extend.go", "case k.lossTold != nil && t.ownership() != ownershipLost:", "case false:"},
 		},
 		test: "TestContextsEndGraceBeforeUntil",
 	},
@@ -457,7 +457,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "release-waits-for-all", rule: "a release returns as soon as its result is certain", profiles: "minority",
-		patches: []patch{{"release.go", "func(t tally) bool { return t.extension() != extendPending })", "func(t tally) bool { return t.open() == 0 })"}},
+		patches: []patch{{"release.go", "func(t tally) bool { return t.ownership() != ownershipPending })", "func(t tally) bool { return t.open() == 0 })"}},
 		test:    "TestMinorityInTroubleCostsNoTime",
 	},
 	{
