@@ -85,16 +85,18 @@ func TestAWaitThatEndsBeforeARoundSaysSo(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		s.Slow(50*time.Millisecond, s.All()...)
-		errs := make(chan error, 3)
-		for range cap(errs) {
-			go func() {
-				_, err := l.Acquire(s.Ctx, job, 10*time.Second, redlock.WithWait(20*time.Millisecond))
-				errs <- err
-			}()
+		// The first waits longest: if it gave up first, the next might still ask at that instant.
+		limits := []time.Duration{22 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
+		var errs []<-chan error
+		for _, limit := range limits {
+			errs = append(errs, harness.Background(func() error {
+				return harness.Second(l.Acquire(s.Ctx, job, 10*time.Second, redlock.WithWait(limit)))
+			}))
+			synctest.Wait()
 		}
 		asked := 0
-		for range cap(errs) {
-			q := waitedInVain(s, <-errs, redlock.ErrNoQuorum)
+		for i, limit := range limits {
+			q := waitedInVain(s, <-errs[i], redlock.ErrNoQuorum)
 			for _, v := range q.Round.Votes {
 				if v.Answer != redlock.Pending || v.Node == "" {
 					t.Errorf("got the vote %+v, want one of a node that had not replied", v)
@@ -103,7 +105,7 @@ func TestAWaitThatEndsBeforeARoundSaysSo(t *testing.T) {
 			if q.Round.Attempt == 1 {
 				asked++
 			}
-			s.Says(q, "waited 20ms, ", " pending")
+			s.Says(q, "waited "+limit.String()+", ", " pending")
 		}
 		if asked != 1 {
 			t.Errorf("%d callers had asked, want one", asked)
