@@ -92,6 +92,9 @@ func Rounds(short, long int) int {
 func Checks(short, long int) (restore func()) {
 	restore = func() {}
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		if Sparing {
+			short = (short + 2) / 3
+		}
 		f.Value.Set(strconv.Itoa(Rounds(short, long)))
 		restore = func() { f.Value.Set(f.DefValue) }
 		if f := flag.Lookup("rapid.seed"); f.Value.String() == f.DefValue {

@@ -21,14 +21,11 @@ func TestRealMutants(t *testing.T) {
 	if limit == "" {
 		limit = "1m"
 	}
-	dir := t.TempDir()
-	overlay, bin := compose(t, dir, mutants), filepath.Join(dir, "sim.test")
+	overlay := compose(t, t.TempDir(), mutants)
 	if t.Failed() {
 		return
 	}
-	if err := build(t, overlay, "./internal/sim", bin); err != nil {
-		t.Fatal(err)
-	}
+	bin := build(t, overlay, []string{simulator})[simulator]
 	found, played := 0, 0
 	for _, m := range mutants {
 		if which != "1" && !strings.Contains(","+which+",", ","+m.name+",") {
