@@ -242,7 +242,7 @@ type wanter struct {
 // Callers that want some keys at once, in any order, beside callers that nest Acquire, all in one order, and callers that give
 // up: nobody waits for ever, no two hold a key at once, and whoever asks for several gets all or none.
 func TestAcquireAllBesideNestedAcquireInAnyOrder(t *testing.T) {
-	defer harness.Checks(60, 2000)()
+	defer harness.Checks(60, 600)()
 	rapid.Check(t, func(rt *rapid.T) {
 		nodes := rapid.SampledFrom([]int{1, 3}).Draw(rt, "nodes")
 		fair := rapid.SliceOfN(rapid.Bool(), 1, 3).Draw(rt, "fair")
