@@ -145,7 +145,7 @@ func TestNobodyWaitsWhileAnotherLockerHasMoreThanItsTurns(t *testing.T) {
 			last, run, longest, settled := -1, 0, 0, false
 			over := time.Now().Add(400 * time.Millisecond)
 			if harness.Sparing {
-				over = over.Add(-200 * time.Millisecond)
+				over = over.Add(-250 * time.Millisecond)
 			}
 			var wg sync.WaitGroup
 			for i, n := range c.lines {
