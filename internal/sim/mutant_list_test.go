@@ -653,7 +653,7 @@ var mutants = []mutant{
 	{
 		name: "turn-unanswered", rule: "Fair: a node that grants a turn has answered, though it tells no time", why: "it takes two who tie on four nodes, and a release before either asks again",
 		patches: []patch{{"internal/wait/turn.go", "\t\tcase r.Answer != wire.Yes:\n\t\t\tcontinue\n", "\t\tdefault:\n\t\t\tcontinue\n"}},
-		test:    "TestAReleaseIsFoundThoughTheQueuesDisagree",
+		test:    "TestNewStanding",
 	},
 	{
 		name: "turn-unheard", rule: "Fair: a waiter that a minority told tries, a little later", why: "two of four nodes have to lose their queues before a release",
