@@ -164,12 +164,19 @@ func (l *Locker) Run(ctx context.Context, key string, ttl time.Duration, fn func
 	}
 	held, stop := lock.KeepAlive(ctx)
 	defer stop()
-	defer lock.Release(ctx) // if fn panics; does nothing after the one below
-	err = fn(held, lock)
+	err = ErrPanicked // again until it returns
+	returned := false
+	defer func() {
+		if !returned { // fn panicked or ended its goroutine
+			lock.Release(ctx)
+		}
+	}()
+	failed := fn(held, lock)
+	returned = true
 	if lost := lock.finish(ctx); lost != nil {
-		return errors.Join(err, lost)
+		return errors.Join(failed, lost)
 	}
-	return err
+	return failed
 }
 
 // finish releases a lock of Run, and returns an error if it was not held to the end.

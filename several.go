@@ -390,8 +390,14 @@ func (l *Locker) RunAll(ctx context.Context, keys []string, ttl time.Duration, f
 	}
 	held, stop := locks.KeepAlive(ctx)
 	defer stop()
-	defer locks.Release(ctx) // if fn panics; does nothing after the one below
+	returned := false
+	defer func() {
+		if !returned { // fn panicked or ended its goroutine
+			locks.Release(ctx)
+		}
+	}()
 	err = fn(held, locks)
+	returned = true
 	kept := make([]bool, len(locks))
 	for i, k := range locks {
 		kept[i] = k.kept() // before any is released

@@ -913,4 +913,14 @@ var mutants = []mutant{
 		patches: []patch{{"lead.go", "if term != nil {\n", "if term != nil && (led || err != nil) {\n"}},
 		test:    "TestALeaderThatPanicsHasResigned",
 	},
+	{
+		name: "releases-twice", rule: "Run waits for one release", why: "no judge measures how long a release takes",
+		patches: []patch{{"redlock.go", "if !returned { // fn panicked", "if true { // fn panicked"}},
+		test:    "TestRunWaitsForItsReleaseOnce",
+	},
+	{
+		name: "panic-untold", rule: "the end of a Run whose fn panics is told as ErrPanicked", why: "no judge looks at the calls that are traced",
+		patches: []patch{{"redlock.go", "\terr = ErrPanicked // again until it returns\n", ""}},
+		test:    "TestTheEndOfARunThatPanicsIsTold",
+	},
 }

@@ -234,6 +234,40 @@ func TestRunReleasesWhenFnPanicsOrExits(t *testing.T) {
 	})
 }
 
+// The release is one call, and its wait ends with ctx, as that of Release does.
+func TestRunWaitsForItsReleaseOnce(t *testing.T) {
+	const limit = 100 * time.Millisecond
+	for name, run := range map[string]func(ctx context.Context, l *redlock.Locker, fn func()) error{
+		"Run": func(ctx context.Context, l *redlock.Locker, fn func()) error {
+			return l.Run(ctx, job, 10*time.Second, func(context.Context, *redlock.Lock) error { fn(); return nil })
+		},
+		"RunAll": func(ctx context.Context, l *redlock.Locker, fn func()) error {
+			return l.RunAll(ctx, []string{job}, 10*time.Second, func(context.Context, redlock.Locks) error { fn(); return nil })
+		},
+	} {
+		runStage(t, name, 3, func(s *stage) {
+			releases := 0
+			l := s.Locker(redlock.Options{Trace: redlock.Trace{End: func(_ context.Context, c redlock.Call, _ error) {
+				if c.Method == "Release" {
+					releases++
+				}
+			}}})
+			ctx, cancel := context.WithCancel(s.Ctx)
+			var returned time.Time
+			s.Is(name, run(ctx, l, func() {
+				s.Node(0).Hang()
+				s.Node(1).Hang()
+				returned = time.Now()
+				time.AfterFunc(limit, cancel)
+			}), nil)
+			if d := time.Since(returned); d != limit || releases != 1 {
+				t.Errorf("it returned %v after fn, with %d calls of Release, want one that ends with ctx after %v", d, releases, limit)
+			}
+			s.Clean(l)
+		})
+	}
+}
+
 // A lock is not reentrant: who asks for it again under the lock would wait for itself.
 func TestALockIsNotReentrant(t *testing.T) {
 	onStage(t, 3, func(s *stage) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -66,6 +67,36 @@ func TestATraceFollowsEveryCall(t *testing.T) {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	})
+}
+
+// The end of a Run is told of a panic, whether that comes from fn or from a callback during the release.
+func TestTheEndOfARunThatPanicsIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		end     func()
+		release bool // the End of Release panics
+	}{
+		"fn panics":             {func() { panic("fn's own") }, false},
+		"fn ends its goroutine": {runtime.Goexit, false},
+		"End panics":            {func() {}, true},
+	} {
+		runStage(t, name, 3, func(s *stage) {
+			ended := make(chan error, 1)
+			l := s.Locker(redlock.Options{Trace: redlock.Trace{End: func(_ context.Context, call redlock.Call, err error) {
+				switch {
+				case call.Method == "Run":
+					ended <- err
+				case call.Method == "Release" && c.release:
+					panic("the caller's own")
+				}
+			}}})
+			go func() {
+				defer func() { recover() }()
+				l.Run(s.Ctx, job, heldLong, func(context.Context, *redlock.Lock) error { c.end(); return nil })
+			}()
+			s.Is("the End of Run", <-ended, redlock.ErrPanicked)
+			s.Clean(l)
+		})
+	}
 }
 
 // A Release of several locks, by hand or by RunAll, is one call for each lock.
