@@ -33,7 +33,8 @@ type Trace struct {
 	// Start is called when a call begins, before anything is sent. The call's Rounds and
 	// its End get the values of the context that Start returns, and so does the function
 	// that Run calls. A nil context, and the deadline and cancellation of the one returned,
-	// are ignored: the caller's ctx alone ends a call.
+	// are ignored: the caller's ctx alone ends a call. Values that the returned context lacks
+	// are those of the caller's ctx.
 	Start func(ctx context.Context, call Call) context.Context
 
 	// Round is called after every round. The context has the values of the call that asked
@@ -122,19 +123,27 @@ func (l *Locker) traceCall(ctx context.Context, method, key string, ttl time.Dur
 	c := &tracedCall{l: l, ctx: ctx, call: Call{Method: method, Key: key, TTL: ttl, Start: time.Now(), Lock: k}}
 	if l.opt.Trace.Start != nil {
 		if traced := l.opt.Trace.Start(ctx, c.call); traced != nil {
-			c.ctx = tracedCtx{ctx, traced}
+			c.ctx = tracedCtx{ctx, context.WithoutCancel(traced)}
 		}
 	}
 	return c.ctx, c
 }
 
-// A tracedCtx ends with the caller's context and has the values of the tracer's.
+// A tracedCtx ends with the caller's context, and by its cause. It has the values of the
+// tracer's, whose end it does not see, and those of the caller's that the tracer's lacks: a
+// tracer may return one that is not derived from the caller's, and a call must still know
+// under which locks it is made.
 type tracedCtx struct {
 	context.Context
 	values context.Context
 }
 
-func (c tracedCtx) Value(key any) any { return c.values.Value(key) }
+func (c tracedCtx) Value(key any) any {
+	if v := c.values.Value(key); v != nil {
+		return v
+	}
+	return c.Context.Value(key)
+}
 
 // end calls Trace.End. e is nil, or has the progress of an acquisition. If End panics, the
 // lock that the call has acquired is released: nobody else would.

@@ -210,7 +210,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "traced-ctx", rule: "a call ends with the caller's ctx, not with the context that Trace.Start returned", profiles: "edges",
-		patches: []patch{{"trace.go", "c.ctx = tracedCtx{ctx, traced}", "c.ctx = traced"}},
+		patches: []patch{{"trace.go", "c.ctx = tracedCtx{ctx, context.WithoutCancel(traced)}", "c.ctx = traced"}},
 		test:    "TestATracerNeitherEndsNorProlongsACall",
 	},
 	{
@@ -922,5 +922,15 @@ var mutants = []mutant{
 		name: "panic-untold", rule: "the end of a Run whose fn panics is told as ErrPanicked", why: "no judge looks at the calls that are traced",
 		patches: []patch{{"redlock.go", "\terr = ErrPanicked // again until it returns\n", ""}},
 		test:    "TestTheEndOfARunThatPanicsIsTold",
+	},
+	{
+		name: "traced-root", rule: "a call has the caller's values that the context of Trace.Start lacks", why: "the simulation's tracers keep the caller's values",
+		patches: []patch{{"trace.go", "return c.Context.Value(key)", "return nil"}},
+		test:    "TestATracerHidesNothingOfTheCallersContext",
+	},
+	{
+		name: "traced-cause", rule: "the cause with which a call ends is that of the caller's ctx", why: "no judge looks at causes",
+		patches: []patch{{"trace.go", "tracedCtx{ctx, context.WithoutCancel(traced)}", "tracedCtx{ctx, traced}"}},
+		test:    "TestATracerHidesNothingOfTheCallersContext",
 	},
 }

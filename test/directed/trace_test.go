@@ -99,6 +99,49 @@ func TestTheEndOfARunThatPanicsIsTold(t *testing.T) {
 	}
 }
 
+// Whatever context Start returns, the error and the cause of a call are those of the caller's ctx, and a call knows under
+// which locks it is made.
+func TestATracerHidesNothingOfTheCallersContext(t *testing.T) {
+	for name, start := range map[string]func(ctx context.Context) (context.Context, context.CancelFunc){
+		"a context of its own": func(context.Context) (context.Context, context.CancelFunc) {
+			return context.WithValue(context.Background(), spanKey{}, "span"), func() {}
+		},
+		"one that has ended": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeoutCause(context.WithValue(ctx, spanKey{}, "span"), time.Millisecond, errors.New("the tracer's"))
+		},
+	} {
+		runStage(t, name, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{Trace: redlock.Trace{Start: func(ctx context.Context, _ redlock.Call) context.Context {
+				ctx, stop := start(ctx)
+				s.Cleanup(stop)
+				return ctx
+			}}})
+			why := errors.New("the caller's")
+			ending := func() context.Context {
+				ctx, end := context.WithCancelCause(s.Ctx)
+				time.AfterFunc(time.Second, func() { end(why) })
+				return ctx
+			}
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
+			err := harness.Second(l.Acquire(ending(), job, heldLong))
+			harness.CheckIs(s, "Acquire", err, context.Canceled, why, redlock.ErrHeld)
+			harness.CheckIsNot(s, "Acquire", err, context.DeadlineExceeded)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Is("Run", l.Run(ending(), job, heldLong, func(ctx context.Context, _ *redlock.Lock) error {
+				harness.Check(t, "the span of fn's context", ctx.Value(spanKey{}), any("span"))
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}), why)
+			ctx, stop := context.WithTimeout(s.Ctx, time.Second)
+			defer stop()
+			s.Is("Run within Run", l.Run(ctx, job, heldLong, func(ctx context.Context, _ *redlock.Lock) error {
+				return l.Run(ctx, job, heldLong, func(context.Context, *redlock.Lock) error { return nil })
+			}), redlock.ErrNested)
+			s.Clean(l)
+		})
+	}
+}
+
 // A Release of several locks, by hand or by RunAll, is one call for each lock.
 func TestReleasesOfSeveralLocksAreTraced(t *testing.T) {
 	for name, release := range map[string]func(s *stage, l *redlock.Locker) error{
