@@ -36,8 +36,9 @@ const (
 //
 // If fn returns nil, the leader has resigned, and Lead campaigns again after a pause in which
 // any other candidate wins. If the lock was lost, Lead campaigns again at once, whatever fn
-// returned. It runs until ctx is done, the Locker is closed, or fn returns an error while it
-// leads, and returns that error. It also returns errors with which Acquire does not wait:
+// returned. An fn that releases the lock itself, or leaves it by LeaveUntil, has not lost it.
+// Lead runs until ctx is done, the Locker is closed, or fn returns an error without having lost
+// the lock, and returns that error. It also returns errors with which Acquire does not wait:
 // ErrNested, ErrTooManyWaiters, and ErrNoQuorum where time does not heal the nodes' errors.
 // If fn panics, the leader has resigned, and the panic reaches the caller of Lead.
 //
@@ -70,18 +71,31 @@ func (l *Locker) leadOnce(ctx context.Context, key string, ttl time.Duration, fn
 			l.announce(term)
 		}
 	}()
-	var failed error // of fn, while it led
+	released := false
+	var failed error // of fn, unless the lock was lost
 	err = l.Run(ctx, key, ttl, func(ctx context.Context, lock *Lock) error {
 		term = lock
 		l.announce(lock)
 		err := fn(ctx, lock)
-		if lost = !lock.kept(); !lost {
+		if released = lock.resigned(); released || lock.kept() {
 			failed = err
+		} else {
+			lost = true
 		}
 		return err
 	}, opts...)
+	if released { // which Run takes for a loss
+		return true, false, failed
+	}
 	led = term != nil
 	return led, lost || led && failed == nil && err != nil, err // the latter by the release
+}
+
+// resigned reports whether the holder itself released the lock while it was held.
+func (k *Lock) resigned() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.releasedInTime && k.result == nil && k.lossTold == nil && !k.l.isClosed()
 }
 
 // endedLead returns the error of a Lead that ctx or Close ended between two terms.

@@ -200,7 +200,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "leads-unheld", rule: "a leader that lost its lock campaigns again", why: "no promise says how many candidates there are",
-		patches: []patch{{"lead.go", "if lost = !lock.kept(); !lost {", "if lost = false; !lost {"}},
+		patches: []patch{{"lead.go", "released || lock.kept() {", "true {"}},
 		test:    "TestLeadEnds",
 	},
 	{
@@ -932,5 +932,10 @@ var mutants = []mutant{
 		name: "traced-cause", rule: "the cause with which a call ends is that of the caller's ctx", why: "no judge looks at causes",
 		patches: []patch{{"trace.go", "tracedCtx{ctx, context.WithoutCancel(traced)}", "tracedCtx{ctx, traced}"}},
 		test:    "TestATracerHidesNothingOfTheCallersContext",
+	},
+	{
+		name: "released-is-lost", rule: "a leader that releases the lock itself has resigned", why: "the simulation's leaders leave the release to Lead",
+		patches: []patch{{"lead.go", "released = lock.resigned()", "released = false"}},
+		test:    "TestALeaderThatReleasesTheLockItselfHasResigned",
 	},
 }

@@ -105,6 +105,35 @@ func TestLeadEnds(t *testing.T) {
 	})
 }
 
+// An fn that releases the lock itself has resigned: others win before it leads again, and its error ends Lead.
+func TestALeaderThatReleasesTheLockItselfHasResigned(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		ctx, cancel := context.WithTimeout(s.Ctx, 3*time.Second)
+		defer cancel()
+		terms := 0
+		err := l.Lead(ctx, job, heldLong, func(ctx context.Context, lock *redlock.Lock) error {
+			terms++
+			return lock.Release(ctx)
+		})
+		harness.CheckIs(t, "Lead", err, context.DeadlineExceeded)
+		if terms < 5 || terms > 13 {
+			t.Errorf("%d terms in 3s, want a pause of 250 to 500ms after each", terms)
+		}
+		errMine := errors.New("mine")
+		ctx, cancel = context.WithTimeout(s.Ctx, time.Second)
+		defer cancel()
+		err = l.Lead(ctx, job, heldLong, func(ctx context.Context, lock *redlock.Lock) error {
+			defer lock.Release(ctx)
+			return errMine
+		})
+		if err != errMine {
+			t.Errorf("Lead whose fn fails: got %v, want fn's error alone", err)
+		}
+		s.Clean(l)
+	})
+}
+
 // A watcher is told of each leader by an announcement, and hardly asks otherwise.
 func TestAWatcherIsToldOfEachLeader(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
