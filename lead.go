@@ -133,6 +133,10 @@ func (l *Locker) announce(k *Lock) {
 // waiters.
 func (l *Locker) Watch(ctx context.Context, key string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
+		if err := l.admit(ctx, OpInspect, key); err != nil {
+			yield(Status{Key: key}, err)
+			return
+		}
 		name, err := wire.NameKey(l.opt.KeyPrefix, key)
 		if err != nil {
 			yield(Status{Key: key}, err)

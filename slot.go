@@ -86,7 +86,7 @@ func (s *slots) acquire(ctx context.Context) (lock *Lock, at int) {
 	free := make([]bool, len(s.calls)) // as far as is known
 	if q.Err == ErrHeld {
 		var err error
-		if free, err = s.free(ctx); err != nil {
+		if free, err = s.free(ctx, s.calls[order[0]]); err != nil {
 			s.err = err
 			return nil, 0
 		}
@@ -101,7 +101,7 @@ func (s *slots) acquire(ctx context.Context) (lock *Lock, at int) {
 	if s.calls[0].triesOnce() {
 		return nil, 0
 	}
-	return s.wait(ctx)
+	return s.wait(ctx, order[0])
 }
 
 func (s *slots) try(ctx context.Context, at int) (lock *Lock) {
@@ -113,11 +113,12 @@ func (s *slots) try(ctx context.Context, at int) (lock *Lock) {
 	return lock
 }
 
-// free asks the nodes, in one batch to each, which slots are free on a majority of them.
-func (s *slots) free(ctx context.Context) (free []bool, err error) {
+// free asks the nodes, in one batch to each, which slots are free on a majority of them. The
+// error is that of the call that was tried, which knows why there is no lock.
+func (s *slots) free(ctx context.Context, tried *acquireCall) (free []bool, err error) {
 	l := s.l
 	if !l.begin() {
-		return nil, l.ended(ctx, s.calls[0])
+		return nil, l.ended(ctx, tried)
 	}
 	defer l.end()
 	asked := make([]*quorumCall, len(s.calls))
@@ -134,7 +135,7 @@ func (s *slots) free(ctx context.Context) (free []bool, err error) {
 	})
 	free = make([]bool, len(asked))
 	for i, b := range asked {
-		if err := l.await(ctx, s.calls[i], b); err != nil {
+		if err := l.await(ctx, tried, b); err != nil {
 			return nil, err
 		}
 		t, _, _ := b.result()
@@ -144,8 +145,9 @@ func (s *slots) free(ctx context.Context) (free []bool, err error) {
 	return free, nil
 }
 
-// wait waits for every slot at once, and gives up the others when it has one.
-func (s *slots) wait(ctx context.Context) (lock *Lock, at int) {
+// wait waits for every slot at once, and gives up the others when it has one. If the wait
+// ends, the error is that of the slot that was tried.
+func (s *slots) wait(ctx context.Context, tried int) (lock *Lock, at int) {
 	type result struct {
 		at       int
 		lock     *Lock
@@ -167,13 +169,16 @@ func (s *slots) wait(ctx context.Context) (lock *Lock, at int) {
 		}()
 	}
 	var panicked any
+	told := false // by the slot that was tried
 	for i := range s.calls {
-		switch r := <-results; {
+		r := <-results
+		ended := outer.Err() != nil || s.l.isClosed()
+		switch {
 		case r.panicked != nil:
 			panicked = r.panicked
 			cancel()
-		case r.lock == nil && (i == 0 || s.err == nil || outer.Err() != nil || s.l.isClosed()):
-			s.err = r.err
+		case r.lock == nil && (i == 0 || s.err == nil || ended && !told):
+			s.err, told = r.err, ended && r.at == tried
 		case r.lock == nil:
 		case lock == nil && panicked == nil:
 			lock, at = r.lock, r.at

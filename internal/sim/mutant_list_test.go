@@ -938,4 +938,14 @@ var mutants = []mutant{
 		patches: []patch{{"lead.go", "released = lock.resigned()", "released = false"}},
 		test:    "TestALeaderThatReleasesTheLockItselfHasResigned",
 	},
+	{
+		name: "slots-asked-untold", rule: "a caller that gives up while it asks which slots are free is told the holder of the one that it tried", why: "no judge looks at the votes of an error",
+		patches: []patch{{"slot.go", "l.await(ctx, tried, b)", "l.await(ctx, s.calls[i], b)"}},
+		test:    "TestASlotWhoseCallEndsBeforeItKnowsAllIsToldTheHolder",
+	},
+	{
+		name: "slots-untold", rule: "and so is one that gives up while it waits for all slots", why: "as above",
+		patches: []patch{{"slot.go", "ended && !told)", "ended && (true || !told))"}},
+		test:    "TestASlotWhoseCallEndsBeforeItKnowsAllIsToldTheHolder",
+	},
 }

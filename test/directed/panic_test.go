@@ -243,6 +243,14 @@ func TestAPanicInObserveDoesNotStopClose(t *testing.T) {
 	})
 }
 
+// watchOnce returns the first error of a Watch, or nil if it begins well.
+func watchOnce(l *redlock.Locker, ctx context.Context, key string) error {
+	for _, err := range l.Watch(ctx, key) {
+		return err
+	}
+	return nil
+}
+
 // Each mistake of a program is one panic that says what is wrong, before anything is sent.
 func TestMistakesOfTheProgramPanic(t *testing.T) {
 	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
@@ -260,16 +268,25 @@ func TestMistakesOfTheProgramPanic(t *testing.T) {
 			calls map[string]func()
 		}{
 			{"nil ctx", map[string]func(){
-				"TryAcquire": func() { l.TryAcquire(none, "a", time.Minute) },
-				"Acquire":    func() { l.Acquire(none, "a", time.Minute) },
-				"Run":        func() { l.Run(none, "a", time.Minute, fn) },
-				"Adopt":      func() { l.Adopt(none, "a", "x", time.Minute) },
-				"Inspect":    func() { l.Inspect(none, "a") },
-				"Extend":     func() { k.Extend(none) },
-				"KeepAlive":  func() { k.KeepAlive(none) },
-				"Release":    func() { k.Release(none) },
+				"TryAcquire":  func() { l.TryAcquire(none, "a", time.Minute) },
+				"Acquire":     func() { l.Acquire(none, "a", time.Minute) },
+				"Run":         func() { l.Run(none, "a", time.Minute, fn) },
+				"Adopt":       func() { l.Adopt(none, "a", "x", time.Minute) },
+				"Inspect":     func() { l.Inspect(none, "a") },
+				"Watch":       func() { watchOnce(l, none, "a") },
+				"Lead":        func() { l.Lead(none, "a", time.Minute, fn) },
+				"AcquireAll":  func() { l.AcquireAll(none, []string{"a"}, time.Minute) },
+				"AcquireSlot": func() { l.AcquireSlot(none, "a", 2, time.Minute) },
+				"LeaveUntil":  func() { k.LeaveUntil(none, time.Time{}) },
+				"Extend":      func() { k.Extend(none) },
+				"KeepAlive":   func() { k.KeepAlive(none) },
+				"Release":     func() { k.Release(none) },
 			}},
-			{"nil fn", map[string]func(){"Run": func() { l.Run(ctx, "a", time.Minute, nil) }}},
+			{"nil fn", map[string]func(){
+				"Run":    func() { l.Run(ctx, "a", time.Minute, nil) },
+				"RunAll": func() { l.RunAll(ctx, []string{"a"}, time.Minute, nil) },
+				"Lead":   func() { l.Lead(ctx, "a", time.Minute, nil) },
+			}},
 			{"New or Open", map[string]func(){
 				"TryAcquire":        func() { new(redlock.Locker).TryAcquire(ctx, "a", time.Minute) },
 				"Acquire":           func() { new(redlock.Locker).Acquire(ctx, "a", time.Minute) },
@@ -279,6 +296,12 @@ func TestMistakesOfTheProgramPanic(t *testing.T) {
 				"Close":             func() { new(redlock.Locker).Close() },
 				"TryAcquire of nil": func() { (*redlock.Locker)(nil).TryAcquire(ctx, "a", time.Minute) },
 				"Close of nil":      func() { (*redlock.Locker)(nil).Close() },
+				"Watch":             func() { watchOnce(new(redlock.Locker), ctx, "a") },
+				"Watch of nil":      func() { watchOnce(nil, ctx, "a") },
+				"Lead":              func() { new(redlock.Locker).Lead(ctx, "a", time.Minute, fn) },
+				"AcquireAll":        func() { new(redlock.Locker).AcquireAll(ctx, []string{"a"}, time.Minute) },
+				"AcquireSlot":       func() { new(redlock.Locker).AcquireSlot(ctx, "a", 2, time.Minute) },
+				"Held":              func() { new(redlock.Locker).Held() },
 			}},
 			{"never acquired", map[string]func(){
 				"Key":            func() { new(redlock.Lock).Key() },

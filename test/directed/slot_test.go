@@ -113,6 +113,32 @@ func TestASlotIsFoundAndWaitedFor(t *testing.T) {
 	})
 }
 
+// Whether the call ends while it asks which slots are free, or while it tries them all again, it is told the holder of the
+// slot that was tried first.
+func TestASlotWhoseCallEndsBeforeItKnowsAllIsToldTheHolder(t *testing.T) {
+	const k = 4
+	onStage(t, 3, func(s *stage) {
+		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{Name: "the-holder"})
+		for i := range k {
+			harness.Try(s, other, fmt.Sprint(job, "#", i), time.Minute)
+		}
+		s.Slow(20*time.Millisecond, s.All()...)
+		for _, limit := range []time.Duration{30 * time.Millisecond, 50 * time.Millisecond} {
+			for range 5 { // the slot that is tried is random
+				_, _, err := l.AcquireSlot(s.Ctx, job, k, heldLong, redlock.WithWait(limit))
+				s.Is("AcquireSlot", err, redlock.ErrHeld)
+				s.Says(err, "held by the-holder, waited "+limit.String())
+				time.Sleep(100 * time.Millisecond) // else the next attempt follows the rollbacks of this one
+				ctx, cancel := context.WithTimeout(s.Ctx, limit)
+				_, _, err = l.AcquireSlot(ctx, job, k, heldLong)
+				cancel()
+				harness.CheckIs(s, "AcquireSlot", err, context.DeadlineExceeded, redlock.ErrHeld)
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+	})
+}
+
 // A callback's panic reaches the caller, and nothing is left.
 func TestAPanicWhileASlotIsWaitedForReachesTheCaller(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
