@@ -244,10 +244,14 @@ func (l *Locker) try(ctx context.Context, e *acquireCall) (*Lock, error) {
 // takeBack returns the question that undoes a finished or abandoned attempt. If the attempt had a
 // majority, or nobody knows whether it had, others may have been refused because of it, and are
 // notified. If the caller tries again, they are not: it would notify itself, and ask as fast as
-// the nodes reply.
+// the nodes reply. They are notified if it gives up before its next attempt has shown more.
 func takeBack(e *acquireCall, b *quorumCall, again bool) wire.Question {
-	if t, _, _ := b.result(); !again && (t.yes >= t.need() || t.acquisition() == acquirePending) {
+	t, _, _ := b.result()
+	switch had := t.yes >= t.need() || t.acquisition() == acquirePending; {
+	case had && !again:
 		return wire.ReleaseQuestion(e.name, b.q.Value, e.ttl, toAll)
+	case had:
+		b.l.queues.freedQuietly(e)
 	}
 	return wire.RollbackQuestion(e.name, b.q.Value, e.ttl)
 }

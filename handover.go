@@ -92,6 +92,14 @@ func (w *waitQueues) notice(r *waitQueue, k *Lock, b *quorumCall) wire.Notice {
 	return n
 }
 
+// freedQuietly notes that a caller took back an attempt that may have had a majority, and that
+// those that it refused were not notified.
+func (w *waitQueues) freedQuietly(e *acquireCall) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.waiter.queue.quiet = true
+}
+
 // wakeUp wakes the leader to claim the attempt that was handed to it.
 func (w *waitQueues) wakeUp(b *quorumCall) {
 	w.mu.Lock()

@@ -82,7 +82,7 @@ type waitQueue struct {
 	// The locks of this Locker. From heldUntil on, held says nothing.
 	held      string // the value of the lock that a caller of the queue got last and holds
 	heldUntil time.Time
-	quiet     bool        // the last release notified nobody, and no attempt had a result since
+	quiet     bool        // the lock may be free because of us, which nobody was notified of, and no attempt has shown a holder since
 	winner    *quorumCall // Fair: the round by which a caller of the queue got the lock last; nil: none since
 	comesBack bool        // the last caller came right after a release
 	released  time.Time   // when a lock of ours was released last with nobody here
@@ -232,7 +232,7 @@ func (w *waitQueues) queueOf(name *wire.LockKey, label string) *waitQueue {
 //
 // If the caller was woken and its try has no result, the wake goes to the next caller in this
 // queue, or if there is none, to the next entry in the nodes' queues. So does a lock that was
-// handed on and that nobody has tried to acquire since.
+// handed on, or taken back quietly, if no attempt has shown a holder since.
 func (l *Locker) leaveQueue(e *acquireCall, won bool) {
 	handed, _ := l.queues.claimed(e, true)
 	defer func() { // also if the user's Trace panics at what decline sends

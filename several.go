@@ -298,7 +298,7 @@ func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quoru
 		if a.locks == nil {
 			lane.Each(0, n, func(i int) {
 				if b := asked[i]; b != nil && (sent || b == handed) {
-					a.undo(a.calls[i], b, a.calls[i] != refused)
+					a.undo(a.calls[i], b, a.calls[i] != refused || refused != at)
 				}
 			})
 			lane.Each(0, len(locks), func(i int) { locks[i].beginRelease(context.Background(), ErrClosed) })
@@ -365,14 +365,19 @@ func (a *acquireAll) send(asked []*quorumCall, handed *quorumCall) {
 
 // undo takes back what an attempt may have stored. Where it may have had a majority, others
 // were refused because of it, so that they have to be told; but not for the key that was
-// refused, in whose queue the caller waits: it would tell itself, and ask again at once.
+// refused if the caller stands in its queue: it would tell itself, and ask again at once. They
+// are told if it leaves the queue before its next attempt has shown more.
 func (a *acquireAll) undo(e *acquireCall, b *quorumCall, tell bool) {
 	b.abandon()
 	e.before = e.raised
 	e.raised |= b.mayHaveExecuted()
 	q := wire.RollbackQuestion(e.name, b.q.Value, e.ttl)
-	if t, _, _ := b.result(); tell && !t.refused() {
+	switch t, _, _ := b.result(); {
+	case t.refused():
+	case tell:
 		q = wire.ReleaseQuestion(e.name, b.q.Value, e.ttl, toAll)
+	default:
+		a.l.queues.freedQuietly(e)
 	}
 	a.l.undo(e.tail, q)
 }

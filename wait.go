@@ -283,7 +283,10 @@ func (w *waitQueues) tried(ctx context.Context, e *acquireCall, k *Lock, err err
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := e.waiter.queue
-	e.waiter.trying, r.quiet = false, false // others were told of whoever won, or are going to be
+	e.waiter.trying = false
+	if k != nil || q.Round.Holder() != "" && q.Round.Holder() != r.freeing {
+		r.quiet = false // others are going to be told by the holder
+	}
 	now := time.Now()
 	if k != nil { // for the next leader
 		if w.l.opt.Fair {

@@ -766,13 +766,33 @@ var mutants = []mutant{
 	},
 	{
 		name: "taken-back-quietly", rule: "an attempt that had a majority and is taken back tells those that it refused", profiles: "leavers",
-		patches: []patch{{"acquire.go", "if t, _, _ := b.result(); !again && (t.yes >= t.need() || t.acquisition() == acquirePending) {", "if false {"}},
+		patches: []patch{{"acquire.go", "return wire.ReleaseQuestion(e.name, b.q.Value, e.ttl, toAll)\n\tcase had:", "return wire.RollbackQuestion(e.name, b.q.Value, e.ttl)\n\tcase had:"}},
 		test:    "TestAnAttemptThatIsTakenBackWakesThoseThatItRefused",
 	},
 	{
 		name: "taken-back-loudly", rule: "a caller that takes back an attempt and tries again does not notify itself", why: "it takes registers that are ahead, and keys that vanish while they are raised",
-		patches: []patch{{"acquire.go", "if t, _, _ := b.result(); !again && (", "if t, _, _ := b.result(); (again || !again) && ("}},
+		patches: []patch{{"acquire.go", "case had && !again:", "case had:"}},
 		test:    "TestAWaiterThatTakesBackItsAttemptDoesNotWakeItself",
+	},
+	{
+		name: "taken-back-forgotten", rule: "a caller that took back its attempt quietly, and gives up before it tries again, notifies those that it refused", why: "it has to give up within two round trips of its first failure",
+		patches: []patch{{"handover.go", "e.waiter.queue.quiet = true", "_ = e"}},
+		test:    "TestACallerThatGivesUpAfterAQuietRollbackWakesThoseThatItRefused",
+	},
+	{
+		name: "handed-in-vain", rule: "a lock that was handed on to an attempt without a majority goes to the waiters of other Lockers if nobody holds it when the last caller leaves", why: "it takes nodes that reply with errors, and a caller that gives up within two round trips of that",
+		patches: []patch{{"wait.go", "if k != nil || q.Round.Holder() != \"\" && q.Round.Holder() != r.freeing {", "if true {"}},
+		test:    "TestAHandOverInVainGoesToOthersIfTheWaiterGivesUp",
+	},
+	{
+		name: "handed-too-early", rule: "an attempt that was handed over and meets the value that is being released has not met another holder", why: "the release has to be overtaken on a majority of the nodes",
+		patches: []patch{{"wait.go", " && q.Round.Holder() != r.freeing {", " {"}},
+		test:    "TestAHandOverThatOvertakesGoesToOthersIfTheWaiterGivesUp",
+	},
+	{
+		name: "turns-deaf", rule: "a Locker that has had all its turns ignores those who give up only while it leaves the lock to others", why: "of several nodes one is heard first, and the leader looks because of that",
+		patches: []patch{{"internal/wait/turns.go", "case t.run >= MaxTurns && !fair && (t.open || now.Before(t.until)):", "case t.run >= MaxTurns && !fair:"}},
+		test:    "TestALockerThatHadAllItsTurnsHearsOfThoseWhoGiveUp",
 	},
 	{
 		name: "handed-to-nobody", rule: "a lock that was handed on, and that nobody has tried to acquire since, goes to the waiters of other Lockers", why: "two callers have to give up at one instant, before either has asked the nodes",
@@ -855,13 +875,21 @@ var mutants = []mutant{
 	},
 	{
 		name: "all-untold", rule: "those that were refused because of an AcquireAll that failed are told", why: "they ask all the same, later",
-		patches: []patch{{"several.go", "tell && !t.refused()", "false && tell && !t.refused()"}},
+		patches: []patch{{"several.go", "\t\tq = wire.ReleaseQuestion(e.name, b.q.Value, e.ttl, toAll)\n\tdefault:", "\tdefault:"}},
 		test:    "TestAFailedAcquireAllWakesThoseThatItRefused",
 	},
 	{
 		name: "all-tells-itself", rule: "but the caller does not tell itself", profiles: "several",
-		patches: []patch{{"several.go", "a.undo(a.calls[i], b, a.calls[i] != refused)", "a.undo(a.calls[i], b, true)"}},
+		patches: []patch{{"several.go", "a.undo(a.calls[i], b, a.calls[i] != refused || refused != at)", "a.undo(a.calls[i], b, true)"}},
 		test:    "TestAcquireAllDoesNotWakeItself",
+	},
+	{
+		name: "all-ends-quietly", rule: "an AcquireAll that is refused at a key notifies those that it refused there, unless it stands in the queue of that key", why: "ctx has to end while registers are raised",
+		patches: []patch{
+			{"several.go", "a.calls[i] != refused || refused != at", "a.calls[i] != refused"},
+			{"handover.go", "e.waiter.queue.quiet = true", "if e.waiter.queue != nil {\n\t\te.waiter.queue.quiet = true\n\t}"},
+		},
+		test: "TestAnAcquireAllThatGivesUpWakesThoseThatItRefused",
 	},
 	{
 		name: "all-in-step", rule: "an AcquireAll that goes from queue to queue without a wait pauses", profiles: "several",

@@ -198,13 +198,13 @@ func (p *Plan) Announced(node int, text string, now time.Time) (told, wake bool)
 	}
 	switch p.announced.add(p.rules, node, value, nth == "1") {
 	case notifiedFirst:
-		if p.turns.heard(value, p.rules.Fair) {
+		if p.turns.heard(value, p.rules.Fair, now) {
 			p.Freed()
 			return true, true
 		}
 		return true, false
 	case notifiedSecond:
-		return true, p.turns.heard(value, p.rules.Fair) && p.AfterOthers(now)
+		return true, p.turns.heard(value, p.rules.Fair, now) && p.AfterOthers(now)
 	case notifiedSome:
 		// Waiters that came at one instant may stand in a different order on each node. It may be
 		// that no majority tells any of them, and then these are all that know of the

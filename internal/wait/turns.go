@@ -33,11 +33,11 @@ func (t *turns) had() {
 // heard notes that a majority announced a value. If it is that of a lock, and not of the one
 // that was released here, others have had the lock since; otherwise a waiter has given up. It
 // reports whether the lock need not be left to others now, as it never has with Fair.
-func (t *turns) heard(value string, fair bool) bool {
+func (t *turns) heard(value string, fair bool, now time.Time) bool {
 	switch {
 	case wire.IsOurs(value) && value != t.released:
 		t.run = 0
-	case t.run >= MaxTurns && !fair:
+	case t.run >= MaxTurns && !fair && (t.open || now.Before(t.until)):
 		return false
 	}
 	t.open, t.until = false, time.Time{}

@@ -164,11 +164,16 @@ type share struct {
 	until     time.Time // the lock is left to others
 }
 
-// heard reports whether the last event, an announcement, may bring the leader to ask: not of a waiter that gave
-// up, while the Locker has had all its turns.
+// ignores reports whether a waiter that gives up is none of the leader's business: the Locker has had all its
+// turns, and leaves the lock to others.
+func (s share) ignores(now time.Time) bool {
+	return s.run >= MaxTurns && (s.open || now.Before(s.until))
+}
+
+// heard reports whether the last event, an announcement, may bring the leader to ask.
 func (h history) heard() bool {
 	n := len(h) - 1
-	return h.announced() >= 2 && (h.others() || h[:n].share().run < MaxTurns)
+	return h.announced() >= 2 && (h.others() || !h[:n].share().ignores(h[n].now))
 }
 
 // others reports whether the last event, an announcement, is of the release of another Locker's lock.
@@ -194,7 +199,7 @@ func (h history) share() (s share) {
 			if seen.announced() >= 2 && seen.others() {
 				s.run = 0
 			}
-			if seen.announced() >= 2 && s.run < MaxTurns {
+			if seen.announced() >= 2 && !s.ignores(e.now) {
 				s.open, s.until = false, time.Time{}
 			}
 		case "looked":
