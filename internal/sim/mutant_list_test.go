@@ -775,6 +775,11 @@ var mutants = []mutant{
 		test:    "TestAWaiterThatTakesBackItsAttemptDoesNotWakeItself",
 	},
 	{
+		name: "won-still-due", rule: "a waiter that acquires the lock has used up what was known of its release", why: "an attempt in vain harms nobody",
+		patches: []patch{{"internal/wait/plan.go", "p.due, p.asked, p.foreign = false, start, false", "p.asked, p.foreign = start, false"}},
+		test:    "TestALockThatIsHandedOnIsAskedForOnce",
+	},
+	{
 		name: "taken-back-forgotten", rule: "a caller that took back its attempt quietly, and gives up before it tries again, notifies those that it refused", why: "it has to give up within two round trips of its first failure",
 		patches: []patch{{"handover.go", "e.waiter.queue.quiet = true", "_ = e"}},
 		test:    "TestACallerThatGivesUpAfterAQuietRollbackWakesThoseThatItRefused",

@@ -224,10 +224,11 @@ func (p *Plan) AfterOthers(now time.Time) (wake bool) {
 }
 
 // Won notes a try that got the lock, which began at start, for the next leader. That one takes
-// an entry of its own in the nodes' queues, behind those who waited longer.
+// an entry of its own in the nodes' queues, behind those who waited longer. Whatever was freed
+// before is the lock that was acquired.
 func (p *Plan) Won(start, now time.Time) {
 	p.turns.had()
-	p.asked, p.foreign = start, false
+	p.due, p.asked, p.foreign = false, start, false
 	p.act(now.Add(lookFirst), false)
 }
 

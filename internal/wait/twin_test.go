@@ -246,7 +246,7 @@ func (h history) due() (yes bool) {
 			yes = true
 		case e.kind == "joined" && !seen.leaves() && !e.now.Before(h[:i].share().until):
 			yes = true
-		case e.kind == "handed", e.kind == "tried", seen.leaves():
+		case e.kind == "handed", e.kind == "tried", e.kind == "won", seen.leaves():
 			yes = false
 		}
 	}

@@ -65,6 +65,38 @@ func TestALockIsHandedToTheNextInLineInOneRound(t *testing.T) {
 	}
 }
 
+// The next in line does not ask for a lock that the one before it was just handed, also where no announcements are heard.
+func TestALockThatIsHandedOnIsAskedForOnce(t *testing.T) {
+	for _, heard := range []bool{true, false} {
+		onStage(t, 3, func(s *stage) {
+			nodes := s.Cluster.Nodes()
+			for i := range nodes {
+				if !heard {
+					nodes[i] = mute{nodes[i]}
+				}
+			}
+			l := s.LockerWith(redlock.Options{}, nil, nodes)
+			k := s.Take(l, heldLong)
+			var line []*waiting
+			for range 5 {
+				line = append(line, s.settled(l, heldLong))
+			}
+			for _, next := range line {
+				next.gets("handed on", s.quietly(k), oneTrip)
+				k = next.lock
+				time.Sleep(promptly)
+			}
+			for i := range 3 {
+				if n := s.tries(i); n != len(line) {
+					s.Errorf("heard %v: node %d was asked for the lock %d times, want once for each of %d", heard, i, n, len(line))
+				}
+			}
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Clean(l)
+		})
+	}
+}
+
 // A line that is never empty hands the lock on sixteen times, and then another's turn
 // has come.
 func TestNoLineKeepsALockToItself(t *testing.T) {
