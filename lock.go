@@ -11,8 +11,8 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// A Lock is one acquisition that is, or was, held. Acquire, TryAcquire, Adopt and Run
-// return it acquired; its zero value is not usable, and it is never acquired again. Its
+// A Lock is one acquisition that is, or was, held. Acquire, TryAcquire, Adopt, Run and the
+// others return it acquired; its zero value is not usable, and it is never acquired again. Its
 // methods may be called from any number of goroutines.
 type Lock struct {
 	// What was acquired. Constant, but for entry, which the Locker's mu guards.
@@ -76,7 +76,7 @@ const (
 // acquired returns k. It panics for a Lock that no acquisition has returned.
 func (k *Lock) acquired() *Lock {
 	if k == nil || k.l == nil {
-		panic("redlock: this Lock was never acquired: use one that Acquire, TryAcquire, Adopt or Run returned with a nil error")
+		panic("redlock: this Lock was never acquired: use one that an acquisition returned with a nil error")
 	}
 	return k
 }

@@ -45,8 +45,8 @@ type Options struct {
 	// every node a command each 0.8 s. See docs/waiting.md.
 	Fair bool
 
-	// MaxWaiters is how many callers of this Locker may be in Acquire or Run for one key at
-	// once, the one that is trying included; 0 means any number. Further callers fail at
+	// MaxWaiters is how many callers of this Locker may wait for one key at once, in Acquire or
+	// in any call that waits as Acquire does, the one that is trying included; 0 means any number. Further callers fail at
 	// once with ErrTooManyWaiters, so that a key that stays held costs latency and memory for
 	// a bounded number of them. TryAcquire and WithWait(0) do not wait and are not counted.
 	MaxWaiters int
@@ -179,8 +179,8 @@ func WithLabel(label string) AcquireOption {
 	return func(o *acquireOptions) { o.label = label }
 }
 
-// WithWait limits how long Acquire and Run wait for the lock. Unlike a deadline of ctx, it
-// does not limit the work of Run.
+// WithWait limits how long Acquire, Run, AcquireAll, RunAll and AcquireSlot wait, and Lead each
+// time that it campaigns. Unlike a deadline of ctx, it does not limit the work of Run.
 //
 // When the limit has passed, the error is a *QuorumError that matches no context error:
 // ErrHeld, with the holder, or ErrNoQuorum, by the last round decided in this Locker's

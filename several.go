@@ -429,9 +429,10 @@ func (ks Locks) Until() time.Time {
 	return first
 }
 
-// Valid reports whether all locks are valid.
+// Valid reports whether all locks are valid. It is false for no locks, as AcquireAll returns
+// them with an error.
 func (ks Locks) Valid() bool {
-	return !slices.ContainsFunc(ks, func(k *Lock) bool { return !k.Valid() })
+	return len(ks) > 0 && !slices.ContainsFunc(ks, func(k *Lock) bool { return !k.Valid() })
 }
 
 // KeepAlive keeps all locks alive. The context ends when any of them is lost or released.

@@ -861,7 +861,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "all-any-valid", rule: "several locks are valid if all are", profiles: "several",
-		patches: []patch{{"several.go", "return !slices.ContainsFunc(ks, func(k *Lock) bool { return !k.Valid() })", "return slices.ContainsFunc(ks, func(k *Lock) bool { return k.Valid() })"}},
+		patches: []patch{{"several.go", "!slices.ContainsFunc(ks, func(k *Lock) bool { return !k.Valid() })", "slices.ContainsFunc(ks, func(k *Lock) bool { return k.Valid() })"}},
 		test:    "TestTheEarliestUntilOfSeveralCounts",
 	},
 	{
@@ -980,5 +980,10 @@ var mutants = []mutant{
 		name: "slots-untold", rule: "and so is one that gives up while it waits for all slots", why: "as above",
 		patches: []patch{{"slot.go", "ended && !told)", "ended && (true || !told))"}},
 		test:    "TestASlotWhoseCallEndsBeforeItKnowsAllIsToldTheHolder",
+	},
+	{
+		name: "none-valid", rule: "no locks are not valid", why: "no judge asks Locks that a call did not return",
+		patches: []patch{{"several.go", "return len(ks) > 0 && ", "return "}},
+		test:    "TestNoLocksAreNotValid",
 	},
 }

@@ -84,6 +84,19 @@ func TestTheEarliestUntilOfSeveralCounts(t *testing.T) {
 	})
 }
 
+// A caller that overlooks the error of AcquireAll has no locks, and they are not valid.
+func TestNoLocksAreNotValid(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Foreign(time.Minute, s.All()...)
+		locks, err := l.AcquireAll(s.Ctx, []string{job, "free"}, 10*time.Second, redlock.WithWait(0))
+		if s.Is("AcquireAll", err, redlock.ErrHeld); locks.Valid() {
+			t.Error("valid: got true, want false")
+		}
+		s.Is("Release", locks.Release(s.Ctx), nil)
+	})
+}
+
 // A caller that waits for one key holds none of the others, and gets all when that one is released.
 func TestAcquireAllHoldsNothingWhileItWaits(t *testing.T) {
 	for name, own := range map[string]bool{"for another Locker": false, "for its own Locker": true} {
