@@ -118,7 +118,7 @@ func (ln *Lane) owe(c *Call, pause time.Duration) {
 		ln.owed.drop(func(d *owedCommand) bool { return d == oldest })
 		ln.owed.dropped++
 	}
-	ln.owed.add(&owedCommand{question: c.Question, since: now, until: now.Add(c.Question.TTL + owedLife), due: now.Add(pause), mayArriveLate: c.Residue.Has(Late), lastBatch: ln.batchesSent})
+	ln.owed.add(&owedCommand{question: c.Question.Owed(), since: now, until: now.Add(c.Question.TTL + owedLife), due: now.Add(pause), mayArriveLate: c.Residue.Has(Late), lastBatch: ln.batchesSent})
 	ln.ensureProbe()
 }
 

@@ -795,6 +795,11 @@ var mutants = []mutant{
 		test:    "TestAHandOverThatOvertakesGoesToOthersIfTheWaiterGivesUp",
 	},
 	{
+		name: "owed-quietly", rule: "a release that hands the lock on notifies others once it is owed", why: "a majority has to hang at the release, and the only waiter to give up before it is back",
+		patches: []patch{{"internal/lane/owed.go", "question: c.Question.Owed(),", "question: c.Question,"}},
+		test:    "TestAHandOverThatIsOwedGoesToOthersIfTheWaiterGivesUp",
+	},
+	{
 		name: "turns-deaf", rule: "a Locker that has had all its turns ignores those who give up only while it leaves the lock to others", why: "of several nodes one is heard first, and the leader looks because of that",
 		patches: []patch{{"internal/wait/turns.go", "case t.run >= MaxTurns && !fair && (t.open || now.Before(t.until)):", "case t.run >= MaxTurns && !fair:"}},
 		test:    "TestALockerThatHadAllItsTurnsHearsOfThoseWhoGiveUp",

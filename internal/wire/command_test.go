@@ -741,6 +741,35 @@ func TestTheLifeOfALongTTLIsSpelledOut(t *testing.T) {
 	}
 }
 
+func TestOwedQuestions(t *testing.T) {
+	name, err := NameKey("", "jobs/42")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const day = 24 * time.Hour
+	loud := Notice{Tell: NotifyCount}
+	for text, q := range map[string]Question{
+		"plain":           ReleaseQuestion(name, mine, time.Second, loud),
+		"of a long ttl":   ReleaseQuestion(name, mine, 2*day, loud),
+		"of a fair lock":  ReleaseQuestion(name, mine, time.Second, Notice{Tell: 1, Place: theirs}),
+		"rollback":        RollbackQuestion(name, mine, time.Second),
+		"of a register":   ExpireRegisterQuestion(name, time.Second),
+		"failed adoption": RestoreQuestion(name, theirs, mine, time.Second),
+	} {
+		if q.Owed() != &q {
+			t.Errorf("%s: another question once it is owed", text)
+		}
+	}
+	said := func(q *Question) string { return spoken(q.Args(0, false, false, false)) }
+	for _, ttl := range []time.Duration{time.Second, 2 * day} {
+		quiet := ReleaseQuestion(name, mine, ttl, Notice{})
+		before, got := said(&quiet), said(quiet.Owed())
+		if want := strings.Replace(before, ":release  0", ":release  2", 1); got != want || got == before || said(&quiet) != before {
+			t.Errorf("once it is owed: got %q, want %q", got, want)
+		}
+	}
+}
+
 // Under a guard all grants are scripts that end in the mark, the age and what to do with
 // the mark; all else is as ever.
 func TestWhatIsAskedUnderAGuard(t *testing.T) {

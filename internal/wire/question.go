@@ -185,6 +185,22 @@ func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, n Notice) Q
 	return q
 }
 
+// tellArg is where the command of a release has the number of waiters to notify.
+const tellArg = 9
+
+// Owed returns the question as it is sent once it is owed to a node. A release that notifies
+// nobody hands the lock on to an attempt behind it, which has failed on that node by then, so
+// that the release notifies waiters as any other does.
+func (q *Question) Owed() *Question {
+	if q.Kind != AskRelease || q.MadeAlone() || q.Cmds[0][tellArg] != 0 {
+		return q
+	}
+	loud := *q
+	loud.Cmds[0] = slices.Clone(q.Cmds[0])
+	loud.Cmds[0][tellArg] = NotifyCount
+	return &loud
+}
+
 // RollbackQuestion deletes our value without an announcement: nobody held the lock.
 func RollbackQuestion(name *LockKey, value string, ttl time.Duration) Question {
 	q := Question{Kind: AskRollback, Value: value, TTL: ttl}

@@ -175,3 +175,25 @@ func TestALockerThatHadAllItsTurnsHearsOfThoseWhoGiveUp(t *testing.T) {
 		s.Is("Release", last.lock.Release(s.Ctx), nil)
 	})
 }
+
+// The lock is handed on while a majority of the nodes hangs. The waiter gives up, and then the nodes execute the release, which
+// is owed to them.
+func TestAHandOverThatIsOwedGoesToOthersIfTheWaiterGivesUp(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, heldLong)
+		other := s.settled(s.Locker(redlock.Options{}), heldLong)
+		next := s.settled(l, heldLong)
+		s.Node(1).Hang()
+		s.Node(2).Hang()
+		s.quietly(k)
+		time.Sleep(1500 * time.Millisecond)
+		next.stop()
+		<-next.ended
+		time.Sleep(500 * time.Millisecond)
+		s.Node(1).Resume()
+		s.Node(2).Resume()
+		other.gets("the owed release", time.Now(), 100*time.Millisecond)
+		s.Is("Release", other.lock.Release(s.Ctx), nil)
+	})
+}
