@@ -87,6 +87,9 @@ func TestRealErrors(t *testing.T) {
 			ctx := t.Context()
 			held := realAcquire(t, l, "held", time.Minute)
 			extended := realAcquire(t, l, "extended", time.Minute)
+			realUntil(t, realSlack(time.Second), "all nodes to store both locks, and to have been asked whether they are masters", func() bool {
+				return r.count(t, "held", held.Value()) == 5 && r.count(t, "extended", extended.Value()) == 5
+			})
 
 			minority, majority := []int{1, 3}, []int{0, 1, 3}
 			tt.on(t, r, minority)
