@@ -45,10 +45,11 @@ type Options struct {
 	// every node a command each 0.8 s. See docs/waiting.md.
 	Fair bool
 
-	// MaxWaiters is how many callers of this Locker may wait for one key at once, in Acquire or
-	// in any call that waits as Acquire does, the one that is trying included; 0 means any number. Further callers fail at
-	// once with ErrTooManyWaiters, so that a key that stays held costs latency and memory for
-	// a bounded number of them. TryAcquire and WithWait(0) do not wait and are not counted.
+	// MaxWaiters is how many callers of this Locker may wait for one key at once, in Acquire
+	// or in any call that waits as Acquire does, the one that is trying included; 0 means any
+	// number. Further callers fail at once with ErrTooManyWaiters, so that a key that stays
+	// held costs latency and memory for a bounded number of them. TryAcquire and WithWait(0)
+	// do not wait and are not counted.
 	MaxWaiters int
 
 	// Grace is how long before Until the contexts of KeepAlive and Run end if the lock

@@ -334,9 +334,9 @@ func (l *Locker) lastCleanup(name *wire.LockKey) *quorumCall {
 // If ctx ends the wait, LeaveUntil returns its error, and the extension goes on, unless it was
 // waiting for a renewal in progress, after which it would have been sent: then the key stays
 // for no longer than the renewal gives it. A ctx that was done before does not shorten the
-// wait, which the node timeout bounds. In all these cases the lock is given up. It is still held only if t needs a ttl of more than 24 days,
-// or of more than Options.RestartGuard, or if the Locker is closed (ErrClosed): Close then
-// releases it.
+// wait, which the node timeout bounds. In all these cases the lock is given up. It is still
+// held only if t needs a ttl of more than 24 days, or of more than Options.RestartGuard, or
+// if the Locker is closed (ErrClosed): Close then releases it.
 func (k *Lock) LeaveUntil(ctx context.Context, t time.Time) (err error) {
 	if err := k.acquired().l.admit(ctx, OpExtend, k.name.Key); err != nil {
 		return err
