@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -45,13 +46,15 @@ func parseDemo(args []string) (demoConfig, error) {
 	var c demoConfig
 	var forever bool
 	fs := newFlags("demo")
-	fs.DurationVar(&c.length, "for", 8*time.Second, "")
+	durationVar(fs, &c.length, "for", 8*time.Second)
 	fs.BoolVar(&forever, "forever", false, "")
 	fs.IntVar(&c.workers, "workers", 4, "")
 	fs.StringVar(&c.svg, "svg", "", "")
 	if err := fs.Parse(args); err != nil {
 		return c, err
 	}
+	limited := false
+	fs.Visit(func(f *flag.Flag) { limited = limited || f.Name == "for" })
 	switch {
 	case fs.NArg() > 0:
 		return c, fmt.Errorf("%q: demo takes flags only", fs.Arg(0))
@@ -59,6 +62,8 @@ func parseDemo(args []string) (demoConfig, error) {
 		return c, fmt.Errorf("-workers %d: must be from 1 to 9", c.workers)
 	case c.length <= 0:
 		return c, fmt.Errorf("-for %v: must be positive, or use -forever", c.length)
+	case forever && limited:
+		return c, errors.New("-for and -forever contradict each other: use only one of them")
 	case forever && c.svg != "":
 		return c, errors.New("-svg and -forever contradict each other: use -for")
 	}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -86,6 +87,7 @@ func help(args []string) int {
 			text = runUsage
 		case "demo":
 			text = demoUsage
+		case "-h", "-help", "--help":
 		default:
 			complain("no help for %q: try run or demo", args[0])
 			return exitUsage
@@ -106,6 +108,17 @@ func newFlags(name string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	return fs
+}
+
+// durationVar is fs.DurationVar with an error that says what a duration looks like.
+func durationVar(fs *flag.FlagSet, d *time.Duration, name string, value time.Duration) {
+	*d = value
+	fs.Func(name, "", func(text string) (err error) {
+		if *d, err = time.ParseDuration(text); err != nil {
+			return errors.New("not a duration, such as 10s or 500ms")
+		}
+		return nil
+	})
 }
 
 // badFlags reports an error of parsing a command line and returns the exit status. A

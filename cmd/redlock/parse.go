@@ -88,11 +88,11 @@ func parseRun(args []string, env func(string) string) (runConfig, error) {
 	guard := env("REDLOCK_GUARD")
 	fs := newFlags("run")
 	fs.StringVar(&nodes, "nodes", env("REDLOCK_NODES"), "")
-	fs.DurationVar(&c.ttl, "ttl", 10*time.Second, "")
-	fs.DurationVar(&c.wait, "wait", 0, "")
+	durationVar(fs, &c.ttl, "ttl", 10*time.Second)
+	durationVar(fs, &c.wait, "wait", 0)
 	fs.BoolVar(&c.try, "try", false, "")
 	fs.StringVar(&c.label, "label", "", "")
-	fs.DurationVar(&c.grace, "grace", defaultGrace, "")
+	durationVar(fs, &c.grace, "grace", defaultGrace)
 	fs.StringVar(&guard, "guard", guard, "")
 
 	before := args

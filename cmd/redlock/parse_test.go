@@ -62,7 +62,7 @@ func TestParseRunRefuses(t *testing.T) {
 		"-try -wait 1s k -- true": "contradict",
 		"-wait -1s k -- true":     "negative",
 		"-grace -1s k -- true":    "negative",
-		"-ttl 5 k -- true":        "-ttl",
+		"-ttl 5 k -- true":        `"5" for flag -ttl: not a duration, such as 10s`,
 		"-nodes , k -- true":      "REDLOCK_NODES",
 		"-what k -- true":         "-what",
 	} {
@@ -81,7 +81,7 @@ func TestParseRunRefuses(t *testing.T) {
 }
 
 func TestParseDemoRefuses(t *testing.T) {
-	for _, args := range []string{"-workers 0", "-workers 10", "-for 0s", "-for -1s", "-forever -svg x.svg", "now"} {
+	for _, args := range []string{"-workers 0", "-workers 10", "-for 0s", "-for -1s", "-forever -svg x.svg", "-forever -for 8s", "now"} {
 		if _, err := parseDemo(strings.Fields(args)); err == nil {
 			t.Errorf("%q: got no error", args)
 		}

@@ -344,7 +344,7 @@ func TestUsage(t *testing.T) {
 	} {
 		start(t, nil, strings.Fields(tt.args)...).want(tt.status, tt.want)
 	}
-	for _, args := range []string{"help", "-h", "--help", "help run", "help demo", "run -h", "demo -h"} {
+	for _, args := range []string{"help", "-h", "--help", "help -h", "help run", "help demo", "run -h", "demo -h"} {
 		p := start(t, nil, strings.Fields(args)...)
 		p.line()
 		p.want(0)
