@@ -140,7 +140,7 @@ func (k *Lock) extended(ctx context.Context, x *extending, then func(error)) {
 	t, _, _ := b.result()
 	var after func()
 	k.mu.Lock()
-	now := k.l.now()
+	now, contexts := k.l.now(), keepAliveCtxs(k.keepAlives)
 	left := k.remaining(now)
 	switch {
 	case k.state == stateLost || k.state == stateReleased && k.result != nil:
@@ -173,11 +173,18 @@ func (k *Lock) extended(ctx context.Context, x *extending, then func(error)) {
 			x.err.(*QuorumError).hint = "left: a majority keeps it until " + until.Format("15:04:05.000") + ", perhaps no longer"
 		}
 	}
+	var cause error
+	if k.state == stateLost {
+		cause = k.result
+	}
 	if x.leave && k.state == stateHeld {
 		after = k.leave()
 	}
 	k.ext = nil
 	k.mu.Unlock()
+	if after != nil {
+		contexts.cancel(cause) // before the callbacks below, which may block, and before the call returns
+	}
 	close(x.done)
 	defer func() { // also if the user's Trace panics
 		if after != nil {

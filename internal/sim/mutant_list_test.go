@@ -800,6 +800,11 @@ var mutants = []mutant{
 		test:    "TestAHandOverThatIsOwedGoesToOthersIfTheWaiterGivesUp",
 	},
 	{
+		name: "told-after-trace", rule: "contexts of a lock that an extension found lost end before a Trace is told of the round", why: "no Trace of the simulation blocks, and the contexts end at that instant",
+		patches: []patch{{"extend.go", "\t\tcontexts.cancel(cause)", "\t\t_, _ = contexts, cause"}},
+		test:    "TestContextsEndBeforeTheTraceIsToldOfTheRound",
+	},
+	{
 		name: "turns-deaf", rule: "a Locker that has had all its turns ignores those who give up only while it leaves the lock to others", why: "of several nodes one is heard first, and the leader looks because of that",
 		patches: []patch{{"internal/wait/turns.go", "case t.run >= MaxTurns && !fair && (t.open || now.Before(t.until)):", "case t.run >= MaxTurns && !fair:"}},
 		test:    "TestALockerThatHadAllItsTurnsHearsOfThoseWhoGiveUp",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -821,4 +822,42 @@ func TestALargeDriftLeavesTimeToRenew(t *testing.T) {
 		}
 		s.Is("Release", k.Release(s.Ctx), nil)
 	})
+}
+
+// An extension finds that the lock is lost, or LeaveUntil gives it up: KeepAlive's contexts have ended by the time at which the
+// Trace, which may block, is told of the round.
+func TestContextsEndBeforeTheTraceIsToldOfTheRound(t *testing.T) {
+	for _, lost := range []bool{true, false} {
+		onStage(t, 3, func(s *stage) {
+			var held context.Context
+			var told atomic.Bool
+			l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) {
+				if r.Op == redlock.OpExtend {
+					told.Store(true)
+					if held.Err() == nil {
+						s.Errorf("lost %v: the context has not ended when the round is told", lost)
+					}
+				}
+			}}})
+			k := s.Take(l, heldLong)
+			var stop func()
+			held, stop = k.KeepAlive(s.Ctx)
+			defer stop()
+			cause := context.Canceled
+			if lost {
+				for i := range 3 {
+					s.Node(i).Evict(job)
+				}
+				cause = redlock.ErrLost
+				s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+			} else {
+				s.Is("LeaveUntil", k.LeaveUntil(s.Ctx, k.Until().Add(time.Minute)), nil)
+			}
+			time.Sleep(time.Millisecond)
+			s.Is("the cause", context.Cause(held), cause)
+			if !told.Load() {
+				t.Error("the Trace was not told of the round")
+			}
+		})
+	}
 }
