@@ -102,8 +102,8 @@ func (t tally) acquisition() acquisition {
 	return acquirePending
 }
 
-// An ownership is the result of an extension or a release: whether the lock is still ours. There
-// are three, not two: a missing reply is neither yes nor no.
+// An ownership is the result of an extension or a release: whether the lock is still ours. It
+// has three results, not two: a missing reply is neither yes nor no.
 type ownership uint8
 
 const (

@@ -810,7 +810,7 @@ var mutants = []mutant{
 		test:    "TestALockerThatHadAllItsTurnsHearsOfThoseWhoGiveUp",
 	},
 	{
-		name: "handed-to-nobody", rule: "a lock that was handed on, and that nobody has tried to acquire since, goes to the waiters of other Lockers", why: "two callers have to give up at one instant, before either has asked the nodes",
+		name: "handed-to-nobody", rule: "a lock that was handed on, and that no attempt has shown to be held since, goes to the waiters of other Lockers", why: "two callers have to give up at one instant, before either has asked the nodes",
 		patches: []patch{{"line.go", "\tif r.quiet && r.first == nil {", "\tif m.trying && r.quiet && r.first == nil {"}},
 		test:    "TestAHandOverThatNobodyClaimsGoesToOthers",
 	},
