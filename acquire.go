@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
@@ -17,7 +18,7 @@ type acquireCall struct {
 	op    Op
 	name  *wire.LockKey
 	ttl   time.Duration
-	began instant
+	began clock.Instant
 	acquireOptions
 
 	// Progress. All below is used by the caller's goroutine alone, but for waiter, which
@@ -310,7 +311,7 @@ func (l *Locker) prepare(e *acquireCall) (b *quorumCall, proposal int64, err err
 	e.seen = max(e.seen, l.registerAhead(e.name))
 	if proposal = propose(start, e.seen); proposal == 0 {
 		e.permanent = true
-		return nil, 0, &QuorumError{Round: Round{Op: e.op, Key: e.name.Key, Start: start.at}, Err: ErrNoQuorum, hint: tokensUsedUp}
+		return nil, 0, &QuorumError{Round: Round{Op: e.op, Key: e.name.Key, Start: start.At}, Err: ErrNoQuorum, hint: tokensUsedUp}
 	}
 	q, decided := wire.AcquireQuestion(l.guard, e.name, value, e.ttl, proposal), acquireDecided
 	if l.opt.Fair {
@@ -381,7 +382,7 @@ func (l *Locker) decide(ctx context.Context, e *acquireCall, b *quorumCall, prop
 func (l *Locker) keep(ctx context.Context, e *acquireCall, b *quorumCall, token int64) (k *Lock, err error) {
 	// Last of all, so that nothing after it uses up the validity.
 	valid := validity(e.ttl, l.opt.Drift)
-	if now := l.now(); now.since(b.start) >= valid {
+	if now := l.now(); now.Since(b.start) >= valid {
 		return nil, l.notAcquired(e, b, ErrNoQuorum, "the replies came after the validity of "+wire.Short(valid)+" ended")
 	}
 	if k = l.hold(e, b, e.tail, token, valid); k == nil {
@@ -419,7 +420,7 @@ func (l *Locker) notAcquired(e *acquireCall, b *quorumCall, reason error, hint s
 func (l *Locker) round(b *quorumCall, e *acquireCall) Round {
 	r := b.round()
 	if e != nil {
-		r.Wait, r.Attempt = l.now().since(e.began), e.attempt
+		r.Wait, r.Attempt = l.now().Since(e.began), e.attempt
 	}
 	return r
 }

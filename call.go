@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
@@ -18,7 +19,7 @@ type quorumCall struct {
 	op    Op
 	name  *wire.LockKey
 	q     wire.Question
-	start instant
+	start clock.Instant
 	calls []lane.Call // one per node, in New's order
 
 	// decided reports whether the tally decides the question. It is a pure function.
@@ -56,7 +57,7 @@ type quorumCall struct {
 
 // newQuorumCall makes a quorum call that is not sent yet. The nodes have the patience for
 // the question's ttl; a question without one gets its Patience from the caller.
-func (l *Locker) newQuorumCall(op Op, name *wire.LockKey, q wire.Question, start instant, decided func(tally) bool) *quorumCall {
+func (l *Locker) newQuorumCall(op Op, name *wire.LockKey, q wire.Question, start clock.Instant, decided func(tally) bool) *quorumCall {
 	b := &quorumCall{l: l, op: op, name: name, q: q, start: start, decided: decided, open: len(l.lanes), done: make(chan struct{})}
 	b.q.Patience = l.patience(q.TTL)
 	b.tally.n = len(l.lanes)
@@ -273,7 +274,7 @@ func (b *quorumCall) heal(c *lane.Call) *lane.Call {
 // conclude ends the count. Needs b.mu.
 func (b *quorumCall) conclude() {
 	b.over = true
-	b.took = time.Since(b.start.at)
+	b.took = time.Since(b.start.At)
 	close(b.done)
 }
 
@@ -321,7 +322,7 @@ func (b *quorumCall) IsOver() bool {
 }
 
 // Began returns the time just before the question was sent.
-func (b *quorumCall) Began() time.Time { return b.start.at }
+func (b *quorumCall) Began() time.Time { return b.start.At }
 
 // IsFinal reports whether this is the last question about a lock.
 func (b *quorumCall) IsFinal() bool { return b.lastForLock }
@@ -377,7 +378,7 @@ func (b *quorumCall) mayHaveExecuted() (nodes lane.Nodes) {
 func (b *quorumCall) round() Round {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := Round{Op: b.op, Key: b.name.Key, Need: b.tally.need(), Start: b.start.at, Took: b.took, Votes: make([]Vote, len(b.calls))}
+	r := Round{Op: b.op, Key: b.name.Key, Need: b.tally.need(), Start: b.start.At, Took: b.took, Votes: make([]Vote, len(b.calls))}
 	for i := range b.calls {
 		c := &b.calls[i]
 		v := &r.Votes[i]

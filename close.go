@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 
 	"golang.org/x/sync/errgroup"
@@ -223,7 +224,7 @@ func (l *Locker) isClosed() bool {
 func (k *Lock) expired() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.state != stateHeld || k.l.now().at.Sub(k.start.at) >= k.valid
+	return k.state != stateHeld || k.l.now().At.Sub(k.start.At) >= k.valid
 }
 
 // The Locker's list of held locks: Close releases them, and a check every half second
@@ -234,8 +235,8 @@ func (k *Lock) expired() bool {
 type heldEntry struct {
 	prev, next *Lock
 	in         bool
-	gated      bool    // the Locker's gate counts the key as busy as long as the lock is in the list
-	since      instant // when it was added
+	gated      bool          // the Locker's gate counts the key as busy as long as the lock is in the list
+	since      clock.Instant // when it was added
 }
 
 // A heldList has the locks in order of acquisition, oldest first. Guarded by the Locker's
@@ -244,8 +245,8 @@ type heldList struct {
 	first, last *Lock
 	young       *Lock // the first whose registers have not been given a ttl yet
 	n           int
-	watch       *time.Timer // runs while the list is not empty
-	watched     instant     // the last check
+	watch       *time.Timer   // runs while the list is not empty
+	watched     clock.Instant // the last check
 	looks       int
 }
 
@@ -324,7 +325,7 @@ func (l *Locker) look() {
 	now := l.now()
 	// Timers do not notice that the machine was suspended or the wall clock set forward.
 	// Then every lock is checked.
-	slept := now.since(h.watched)-now.at.Sub(h.watched.at) > watchEvery/2
+	slept := now.Since(h.watched)-now.At.Sub(h.watched.At) > watchEvery/2
 	h.watched = now
 	h.looks++
 	var all, grown []*Lock
@@ -335,7 +336,7 @@ func (l *Locker) look() {
 	}
 	for h.young != nil {
 		k := h.young
-		if now.since(k.entry.since) < registerGrace {
+		if now.Since(k.entry.since) < registerGrace {
 			break
 		}
 		grown = append(grown, k)

@@ -16,7 +16,7 @@ import (
 )
 
 // The time constants of a lock, each with its unit, its source, and what breaks if it is
-// halved. Only realClock reads a clock.
+// halved. Package clock reads the clocks.
 
 const (
 	// defaultDrift is how much faster a node's clock may run than ours: 1 %, the
@@ -223,29 +223,6 @@ func defaultRetry(attempt int) time.Duration {
 		return retryMost
 	}
 	return min(retryFirst<<(attempt-1), retryMost)
-}
-
-// An instant is one moment on two clocks. The monotonic clock (CLOCK_MONOTONIC on
-// Linux) never jumps, but stops while the machine is suspended. The wall clock goes on
-// then, but can be set. Only together do they bound the time that has passed: the one
-// that advanced more decides. A wall clock set back is then harmless, and one set forward
-// ends a lock early; with neither do we rely on a lock for longer than the nodes keep it.
-type instant struct {
-	at   time.Time // monotonic
-	wall int64     // microseconds since 1970
-}
-
-// since returns the time from b to a, by the clock that advanced more.
-func (a instant) since(b instant) time.Duration {
-	return max(a.at.Sub(b.at), time.Duration(a.wall-b.wall)*time.Microsecond)
-}
-
-// A clock returns the current instant. Tests use one that they can suspend and set.
-type clock func() instant
-
-func realClock() instant {
-	t := time.Now()
-	return instant{at: t, wall: t.UnixMicro()}
 }
 
 // A source is a Locker's randomness: buffered bytes of the system's generator for uuids,

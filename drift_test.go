@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
+	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
+
+	"pgregory.net/rapid"
 )
 
 const day = 24 * time.Hour
@@ -501,8 +502,8 @@ func TestARefusedTTLReads(t *testing.T) {
 }
 
 // at is the instant that many ms after the start by either clock.
-func at(steady, wall int64) instant {
-	return instant{at: time.Unix(1e9, 0).Add(time.Duration(steady) * time.Millisecond), wall: 1e15 + wall*1000}
+func at(steady, wall int64) clock.Instant {
+	return clock.Instant{At: time.Unix(1e9, 0).Add(time.Duration(steady) * time.Millisecond), Wall: 1e15 + wall*1000}
 }
 
 // Attack 5.
@@ -521,7 +522,7 @@ func TestTimePassesByTheClockThatWentFurther(t *testing.T) {
 		{"both went back, which the steady one never does", -5, -7, -5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got, want := at(c.steady, c.wall).since(at(0, 0)), time.Duration(c.want)*time.Millisecond; got != want {
+			if got, want := at(c.steady, c.wall).Since(at(0, 0)), time.Duration(c.want)*time.Millisecond; got != want {
 				t.Errorf("got %v, want %v", got, want)
 			}
 		})
@@ -529,29 +530,29 @@ func TestTimePassesByTheClockThatWentFurther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		day := int64(86400e3)
 		a, b := rapid.Int64Range(-day, day).Draw(t, "steady"), rapid.Int64Range(-day, day).Draw(t, "wall")
-		if got := at(a, b).since(at(0, 0)); got.Milliseconds() < a || got.Milliseconds() < b {
+		if got := at(a, b).Since(at(0, 0)); got.Milliseconds() < a || got.Milliseconds() < b {
 			t.Fatalf("%d ms passed on one clock, %d ms on the other: got %v", a, b, got)
 		}
 	})
 }
 
 func TestTheRealClockTellsOneMomentOnBothClocks(t *testing.T) {
-	a := realClock()
-	if a.at.UnixMicro() != a.wall {
-		t.Errorf("steady %v and wall %d are not one moment", a.at, a.wall)
+	a := clock.Real()
+	if a.At.UnixMicro() != a.Wall {
+		t.Errorf("steady %v and wall %d are not one moment", a.At, a.Wall)
 	}
-	if a.at.Round(0) == a.at { // Round strips it
+	if a.At.Round(0) == a.At { // Round strips it
 		t.Errorf("no steady reading")
 	}
-	if d := realClock().since(a); d < 0 || d > time.Minute {
+	if d := clock.Real().Since(a); d < 0 || d > time.Minute {
 		t.Errorf("%v passed between two looks", d)
 	}
 }
 
 // heldFor is a lock taken at 0 with this validity, and the clock it is on.
-func heldFor(valid time.Duration) (*Lock, *instant) {
+func heldFor(valid time.Duration) (*Lock, *clock.Instant) {
 	now := at(0, 0)
-	return &Lock{l: &Locker{now: func() instant { return now }}, start: now, valid: valid}, &now
+	return &Lock{l: &Locker{now: func() clock.Instant { return now }}, start: now, valid: valid}, &now
 }
 
 // Attack 11.
@@ -559,7 +560,7 @@ func TestALockIsNotValidAtExactlyUntil(t *testing.T) {
 	k, now := heldFor(time.Second)
 	for _, c := range []struct {
 		name string
-		now  instant
+		now  clock.Instant
 		want bool
 	}{
 		{"at once", at(0, 0), true},
@@ -576,11 +577,11 @@ func TestALockIsNotValidAtExactlyUntil(t *testing.T) {
 		}
 	}
 	*now = at(0, 0)
-	now.at = now.at.Add(time.Second - 1)
+	now.At = now.At.Add(time.Second - 1)
 	if !k.Valid() || k.remaining(*now) != 1 {
 		t.Errorf("a nanosecond before Until: valid=%v, left %v", k.Valid(), k.remaining(*now))
 	}
-	if got, want := k.Until(), at(1000, 0).at; !got.Equal(want) {
+	if got, want := k.Until(), at(1000, 0).At; !got.Equal(want) {
 		t.Errorf("Until: got %v, want %v", got, want)
 	}
 	t.Run("a validity of zero is none", func(t *testing.T) {
@@ -623,14 +624,14 @@ func TestProposalsFollowTheWallClockAndWhatWasSeen(t *testing.T) {
 		{"none is left", now, wire.MaxToken - 1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := propose(instant{wall: c.wall}, c.seen); got != c.want {
+			if got := propose(clock.Instant{Wall: c.wall}, c.seen); got != c.want {
 				t.Fatalf("got %d; want %d", got, c.want)
 			}
 		})
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		wall, seen := rapid.Int64().Draw(t, "wall"), rapid.Int64Range(0, wire.MaxToken-1).Draw(t, "seen")
-		p := propose(instant{wall: wall}, seen)
+		p := propose(clock.Instant{Wall: wall}, seen)
 		if p != 0 && (p <= seen || p < 1 || p >= wire.MaxToken) {
 			t.Fatalf("wall %d, seen %d: got %d", wall, seen, p)
 		}
@@ -649,7 +650,7 @@ func TestRememberedLeadsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := instant{at: time.Now(), wall: 1000}
+	start := clock.Instant{At: time.Now(), Wall: 1000}
 	for i := range maxRegistersAhead + 100 {
 		name, _ := wire.NameKey("", fmt.Sprint("jobs/", i))
 		l.noteRegisterAhead(name, start, 2000)

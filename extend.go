@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
@@ -53,7 +54,7 @@ func (k *Lock) Extend(ctx context.Context) (err error) {
 		}
 		select {
 		case <-x.done:
-			if mine || x.b.start.at.After(asked.at) {
+			if mine || x.b.start.At.After(asked.At) {
 				return x.err
 			} // else another caller's, which began before this call
 		case <-k.l.closing:
@@ -159,7 +160,7 @@ func (k *Lock) extended(ctx context.Context, x *extending, then func(error)) {
 	case k.lossTold != nil && t.ownership() != ownershipLost:
 		x.err = k.lossTold // too late: the contexts have ended
 	case t.ownership() == stillOurs:
-		k.renewed += b.start.at.Sub(k.start.at)
+		k.renewed += b.start.At.Sub(k.start.At)
 		k.start, k.valid = b.start, validity(b.q.TTL, k.l.opt.Drift) // later than before, since b began later
 		k.failed = failedExtension{}
 	case t.ownership() == ownershipLost:
@@ -167,7 +168,7 @@ func (k *Lock) extended(ctx context.Context, x *extending, then func(error)) {
 		x.err = k.result
 	default:
 		k.failed = failedExtension{b, "got no majority"}
-		until := k.start.at.Add(k.valid)
+		until := k.start.At.Add(k.valid)
 		x.err = &QuorumError{Round: b.round(), Err: ErrNoQuorum, hint: "still held until " + until.Format("15:04:05.000")}
 		if x.leave {
 			x.err.(*QuorumError).hint = "left: a majority keeps it until " + until.Format("15:04:05.000") + ", perhaps no longer"
@@ -285,7 +286,7 @@ func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop contex
 	default:
 		k.keepAlives = append(k.keepAlives, v)
 		if len(k.keepAlives) == 1 {
-			gone := now.since(k.start)
+			gone := now.Since(k.start)
 			k.renew = restart(k.renew, firstRenewAfter(k.window(), k.l.rand.float())-gone, k.renewNow)
 			k.loss = restart(k.loss, k.remaining(now)-noticeOf(k.valid, k.l.opt.Grace), k.checkLoss)
 		}
@@ -366,9 +367,9 @@ func (k *Lock) renewNow() {
 
 // renewAgain restarts the renew timer after an extension.
 func (k *Lock) renewAgain(err error) {
-	k.renewIn(func(now instant) time.Duration {
+	k.renewIn(func(now clock.Instant) time.Duration {
 		if err == nil {
-			return renewAfter(k.window(), k.l.rand.float()) - now.since(k.start)
+			return renewAfter(k.window(), k.l.rand.float()) - now.Since(k.start)
 		}
 		return k.again(now)
 	})
@@ -379,11 +380,11 @@ func (k *Lock) renewAgain(err error) {
 func (k *Lock) window() time.Duration { return window(k.valid, k.l.opt.Grace) }
 
 // again returns the pause before the next renewal after one that failed. Needs k.mu.
-func (k *Lock) again(now instant) time.Duration {
+func (k *Lock) again(now clock.Instant) time.Duration {
 	return renewAgainAfter(window(k.remaining(now), k.l.opt.Grace), k.l.rand.float())
 }
 
-func (k *Lock) renewIn(pause func(now instant) time.Duration) {
+func (k *Lock) renewIn(pause func(now clock.Instant) time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.state == stateHeld && len(k.keepAlives) > 0 {

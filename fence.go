@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
@@ -68,14 +69,14 @@ func (l *Locker) registerAhead(name *wire.LockKey) int64 {
 
 // noteRegisterAhead records the token of an acquisition for registerAhead. It is only a
 // hint for the next proposal.
-func (l *Locker) noteRegisterAhead(name *wire.LockKey, start instant, token int64) {
-	if ahead := token > start.wall; !ahead && l.numAhead.Load() == 0 {
+func (l *Locker) noteRegisterAhead(name *wire.LockKey, start clock.Instant, token int64) {
+	if ahead := token > start.Wall; !ahead && l.numAhead.Load() == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case token <= start.wall || token > wire.MaxToken-aheadRoom:
+	case token <= start.Wall || token > wire.MaxToken-aheadRoom:
 		delete(l.registersAhead, name.Full)
 	case l.registersAhead == nil || len(l.registersAhead) >= maxRegistersAhead:
 		l.registersAhead = map[string]int64{name.Full: token}
@@ -90,8 +91,8 @@ const tokensUsedUp = "fencing tokens exhausted: the registers reached 2^53; whil
 // propose returns the token to propose: the time, which is greater than most earlier
 // proposals without a question, or one above the highest register seen. It returns 0 if
 // there is no such number below 2^53-1.
-func propose(start instant, seen int64) int64 {
-	now := start.wall
+func propose(start clock.Instant, seen int64) int64 {
+	now := start.Wall
 	if now < 0 || now > clockTrust {
 		now = 0
 	}
@@ -106,7 +107,7 @@ func propose(start instant, seen int64) int64 {
 // call in e.tail, also with an error: later questions follow it.
 func (l *Locker) raise(ctx context.Context, e *acquireCall, b *quorumCall) (token int64, err error) {
 	for range maxRaises {
-		token = raisedAbove(e.seen, l.now().since(b.start))
+		token = raisedAbove(e.seen, l.now().Since(b.start))
 		if token == 0 {
 			e.permanent = true
 			return 0, l.notAcquired(e, e.tail, ErrNoQuorum, tokensUsedUp)
@@ -159,8 +160,8 @@ const raiseAgain = 30 * time.Minute
 
 // raisedRegisters returns the nodes whose register an extension that begins now need not
 // raise. Needs k.mu.
-func (k *Lock) raisedRegisters(now instant) lane.Nodes {
-	if k.registersAt == (instant{}) || now.since(k.registersAt) >= raiseAgain {
+func (k *Lock) raisedRegisters(now clock.Instant) lane.Nodes {
+	if k.registersAt == (clock.Instant{}) || now.Since(k.registersAt) >= raiseAgain {
 		k.registers, k.registersAt = 0, now
 	}
 	return k.registers
@@ -173,10 +174,10 @@ func (k *Lock) noteRegisters(b *quorumCall) {
 		return
 	}
 	raised, doubt := b.confirmed()
-	if doubt != 0 && b.start.at.After(k.registersDoubted) {
-		k.registersDoubted = b.start.at
+	if doubt != 0 && b.start.At.After(k.registersDoubted) {
+		k.registersDoubted = b.start.At
 	}
-	if !b.start.at.Before(k.registersDoubted) && !b.start.at.Before(k.registersAt.at) {
+	if !b.start.At.Before(k.registersDoubted) && !b.start.At.Before(k.registersAt.At) {
 		k.registers |= raised
 	}
 	k.registers &^= doubt

@@ -41,7 +41,7 @@ func (w *waitQueues) handOver(k *Lock, b *quorumCall) (next *quorumCall, n wire.
 	proposal := propose(start, seen)
 	// Others wait until the ttl that they have seen passes: nobody tells them of one that
 	// passes earlier.
-	shorter := m.call.ttl < k.ttl-start.since(k.start)
+	shorter := m.call.ttl < k.ttl-start.Since(k.start)
 	if m.gone || m.trying || m.wake == nil || proposal == 0 || shorter || !r.plan.MayHandOver() {
 		r.quiet = false
 		r.wake(r.plan.AfterOthers(time.Now()))

@@ -165,7 +165,7 @@ func (w *waitQueues) join(e *acquireCall) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m, name := &e.waiter, e.name
-	m.call, m.met = e, wait.NewCaller(e.began.at)
+	m.call, m.met = e, wait.NewCaller(e.began.At)
 	r := w.queues[name.Full]
 	if most := w.l.opt.MaxWaiters; r != nil && most > 0 && r.n >= most {
 		return tooManyWaiters(e, most)
@@ -179,7 +179,7 @@ func (w *waitQueues) join(e *acquireCall) error {
 		r.comesBack = now.Sub(r.released) < comesBack
 		r.plan.Joined(r.holds(now), r.queued, now)
 		if w.l.opt.Fair && r.plan.Contended() {
-			r.plan.Succeed(&m.met, now, w.l.now().at)
+			r.plan.Succeed(&m.met, now, w.l.now().At)
 		}
 	} else {
 		r.last.next = m
@@ -283,7 +283,7 @@ func (w *waitQueues) leaveQueue(e *acquireCall, won bool) *quorumCall {
 	switch {
 	case r.first != nil && led:
 		if w.l.opt.Fair {
-			r.plan.Succeed(&r.first.met, time.Now(), w.l.now().at)
+			r.plan.Succeed(&r.first.met, time.Now(), w.l.now().At)
 		}
 		r.first.poke()
 	case r.first != nil:
@@ -353,7 +353,7 @@ func (w *waitQueues) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 	if r.freeing != "" && r.freeing == q.Round.Holder() {
 		q.hint = "being released"
 	}
-	q.Round.Wait, q.Round.Attempt = w.l.now().since(e.began), e.attempt
+	q.Round.Wait, q.Round.Attempt = w.l.now().Since(e.began), e.attempt
 	return q, before
 }
 

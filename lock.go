@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
@@ -27,7 +28,7 @@ type Lock struct {
 
 	// Until is start plus valid. It only moves forward, and only while the lock is held. state
 	// only moves forward, too.
-	start instant
+	start clock.Instant
 	valid time.Duration
 	state lockState
 
@@ -40,9 +41,9 @@ type Lock struct {
 	left lane.Residues // by the questions whose calls are finished, and by the attempts before
 
 	// Registers that extensions have raised (noteRegisters).
-	registers        lane.Nodes // nodes that have raised it and kept the value since
-	registersAt      instant    // when registers was empty last
-	registersDoubted time.Time  // when the last extension began that a node did not confirm
+	registers        lane.Nodes    // nodes that have raised it and kept the value since
+	registersAt      clock.Instant // when registers was empty last
+	registersDoubted time.Time     // when the last extension began that a node did not confirm
 
 	// Renewal. The timers run while there are contexts; the loss timer also from the end of
 	// the contexts to Until, with Options.Grace.
@@ -107,7 +108,7 @@ func (k *Lock) String() string {
 func (k *Lock) Acquired() time.Time {
 	k.acquired().mu.Lock()
 	defer k.mu.Unlock()
-	return k.start.at.Add(-k.renewed)
+	return k.start.At.Add(-k.renewed)
 }
 
 // Until returns the time, on the monotonic clock, from which the lock must no longer be
@@ -116,7 +117,7 @@ func (k *Lock) Acquired() time.Time {
 func (k *Lock) Until() time.Time {
 	k.acquired().mu.Lock()
 	defer k.mu.Unlock()
-	return k.start.at.Add(k.valid)
+	return k.start.At.Add(k.valid)
 }
 
 // Valid reports whether the lock is held: it is before Until on the monotonic and on the
@@ -134,7 +135,7 @@ func (k *Lock) Valid() bool {
 func (k *Lock) isValid() bool { return k.state == stateHeld && k.remaining(k.l.now()) > 0 }
 
 // remaining returns the validity that is left, which is 0 at exactly Until. Needs k.mu.
-func (k *Lock) remaining(now instant) time.Duration { return k.valid - now.since(k.start) }
+func (k *Lock) remaining(now clock.Instant) time.Duration { return k.valid - now.Since(k.start) }
 
 // hold makes the lock and lists it as held. It returns nil if the Locker was closed.
 func (l *Locker) hold(e *acquireCall, b, last *quorumCall, token int64, valid time.Duration) *Lock {
@@ -226,7 +227,7 @@ func (k *Lock) lose(b *quorumCall) (after func()) {
 // has unlocked. Needs k.mu.
 func (k *Lock) warn() (after func()) {
 	q := &QuorumError{Err: ErrLost}
-	q.Round, q.hint = k.expiry("it was not renewed, and its validity ends at " + k.start.at.Add(k.valid).Format("15:04:05.000"))
+	q.Round, q.hint = k.expiry("it was not renewed, and its validity ends at " + k.start.At.Add(k.valid).Format("15:04:05.000"))
 	return k.tellLoss(q)
 }
 
@@ -253,7 +254,7 @@ func (k *Lock) kept() bool {
 // what, and why the last extension failed, if there was one. Needs k.mu.
 func (k *Lock) expiry(what string) (r Round, why string) {
 	now := k.l.now()
-	r = Round{Op: OpLost, Key: k.name.Key, Need: majority(len(k.l.lanes)), Start: k.start.at, Took: now.since(k.start)}
+	r = Round{Op: OpLost, Key: k.name.Key, Need: majority(len(k.l.lanes)), Start: k.start.At, Took: now.Since(k.start)}
 	why = what
 	last := k.failed
 	if last.b == nil && k.ext != nil {
@@ -261,7 +262,7 @@ func (k *Lock) expiry(what string) (r Round, why string) {
 	}
 	if last.b != nil {
 		r.Votes = last.b.round().Votes
-		why += ", the extension sent " + wire.Short(now.since(last.b.start)) + " before " + last.why
+		why += ", the extension sent " + wire.Short(now.Since(last.b.start)) + " before " + last.why
 	}
 	return r, why
 }

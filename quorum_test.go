@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
@@ -377,7 +378,7 @@ func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 	// The meaning is that of the instant at which the vote came, and stays.
 	for means, want := range map[wire.Answer]ownership{wire.Yes: stillOurs, wire.No: ownershipLost, wire.Unknown: inconclusive} {
 		l := &Locker{lanes: make([]*lane.Lane, 3)}
-		b := l.newQuorumCall(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, realClock(), func(tally) bool { return false })
+		b := l.newQuorumCall(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, clock.Real(), func(tally) bool { return false })
 		b.countAs = func(bool) wire.Answer { return means }
 		for i := range 2 {
 			b.calls[i].Reply = wire.Reply{Answer: wire.No, Missing: true, Err: wire.ErrMissing}
@@ -392,7 +393,7 @@ func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 		if !ok || gone != means {
 			t.Errorf("what a missing vote counted as: got %v, %v; want %v, true", gone, ok, means)
 		}
-		again := l.newQuorumCall(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, realClock(), func(tally) bool { return false })
+		again := l.newQuorumCall(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, clock.Real(), func(tally) bool { return false })
 		again.countAs = func(bool) wire.Answer { t.Error("asked anew what it means"); return wire.No }
 		again.calls[0].Reply, again.calls[0].CountedAs = b.calls[0].Reply, gone
 		again.Vote(&again.calls[0])
@@ -468,7 +469,7 @@ func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &Locker{lanes: make([]*lane.Lane, 3)}
-			b := l.newQuorumCall(OpAcquire, &wire.LockKey{}, wire.Question{Kind: wire.AskAcquire}, realClock(), acquireDecided)
+			b := l.newQuorumCall(OpAcquire, &wire.LockKey{}, wire.Question{Kind: wire.AskAcquire}, clock.Real(), acquireDecided)
 			b.calls[1].Reply = c.rep
 			b.Vote(&b.calls[1])
 			got, gotHard, _ := b.result()
@@ -480,7 +481,7 @@ func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
 	}
 	t.Run("and keeps the highest register met", func(t *testing.T) {
 		l := &Locker{lanes: make([]*lane.Lane, 3)}
-		b := l.newQuorumCall(OpRaise, &wire.LockKey{}, wire.Question{Kind: wire.AskRaise}, realClock(), raiseDecided)
+		b := l.newQuorumCall(OpRaise, &wire.LockKey{}, wire.Question{Kind: wire.AskRaise}, clock.Real(), raiseDecided)
 		for i, score := range []int64{5, 9, 7} {
 			b.calls[i].Reply = wire.Reply{Answer: wire.Yes, Score: score}
 			b.Vote(&b.calls[i])

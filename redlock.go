@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
@@ -33,7 +34,7 @@ type Locker struct {
 	servers   lane.Servers
 	registers *lane.Registers
 	queues    *waitQueues
-	now       clock
+	now       clock.Clock
 	rand      *source
 	split     *lane.Lane  // a node that may be a Ring, or nil
 	guard     *wire.Guard // nil without Options.RestartGuard
@@ -71,10 +72,10 @@ type Locker struct {
 // in which each server counts once. To check before anything is locked, call Inspect,
 // which waits for all nodes that reply within the node timeout.
 func New(opt Options, nodes ...Node) (*Locker, error) {
-	return newLocker(opt, nodes, realClock, newSource())
+	return newLocker(opt, nodes, clock.Real, newSource())
 }
 
-func newLocker(opt Options, nodes []Node, now clock, rand *source) (*Locker, error) {
+func newLocker(opt Options, nodes []Node, now clock.Clock, rand *source) (*Locker, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
 		return nil, err
@@ -227,10 +228,10 @@ const (
 // The clients never retry a command or a dial. A connection takes two round trips to set
 // up. A read may take two node timeouts, and at least two seconds.
 func Open(opt Options, urls ...string) (*Locker, error) {
-	return open(opt, urls, realClock, newSource())
+	return open(opt, urls, clock.Real, newSource())
 }
 
-func open(opt Options, urls []string, now clock, rand *source) (*Locker, error) {
+func open(opt Options, urls []string, now clock.Clock, rand *source) (*Locker, error) {
 	var nodes []Node
 	var clients []*redis.Client
 	closeAll := func() {

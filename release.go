@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
@@ -235,7 +236,7 @@ func (k *Lock) unreleased(b *quorumCall) (hint string) {
 		if hint != "" {
 			hint += ", "
 		}
-		expires := b.start.at.Add(k.ttl + driftOf(k.ttl, k.l.opt.Drift) + expiryGrain)
+		expires := b.start.At.Add(k.ttl + driftOf(k.ttl, k.l.opt.Drift) + expiryGrain)
 		hint += "any remaining key expires by " + expires.Format("15:04:05.000")
 	}
 	return hint
@@ -348,7 +349,7 @@ func (k *Lock) LeaveUntil(ctx context.Context, t time.Time) (err error) {
 	ctx, traced := k.l.traceCall(ctx, "LeaveUntil", k.name.Key, 0, k)
 	err = ErrPanicked // until it returns
 	defer func() { traced.end(nil, nil, err) }()
-	if !t.After(k.l.now().at) && k.leaveReleased() {
+	if !t.After(k.l.now().At) && k.leaveReleased() {
 		return k.Release(ctx)
 	}
 	if ctx.Err() != nil {
@@ -396,12 +397,12 @@ func (k *Lock) leaveReleased() bool {
 
 // stays reports whether the key stays until t without an extension. Needs k.mu.
 func (k *Lock) stays(t time.Time) bool {
-	return !t.IsZero() && !k.start.at.Add(k.valid).Before(t)
+	return !t.IsZero() && !k.start.At.Add(k.valid).Before(t)
 }
 
 // ttlUntil returns the ttl with which the key stays until t. Needs k.mu.
-func (k *Lock) ttlUntil(t time.Time, now instant) (time.Duration, error) {
-	ttl := ttlFor(t.Sub(now.at), k.l.opt.Drift)
+func (k *Lock) ttlUntil(t time.Time, now clock.Instant) (time.Duration, error) {
+	ttl := ttlFor(t.Sub(now.At), k.l.opt.Drift)
 	err := k.l.guard.Admits(ttl)
 	if ttl > wire.MaxTTL {
 		err = fmt.Errorf("redlock: the time is more than %v from now: some servers and proxies count milliseconds in 32 bits", wire.MaxTTL)

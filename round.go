@@ -242,7 +242,7 @@ func (l *Locker) ended(ctx context.Context, e *acquireCall) error {
 	if context.Cause(ctx) == errWaited {
 		return l.waited(e)
 	}
-	err := &endedError{what: fmt.Sprintf("redlock: %s %q", e.op, wire.Clip(e.name.Key)), after: l.now().since(e.began), attempts: e.attempt}
+	err := &endedError{what: fmt.Sprintf("redlock: %s %q", e.op, wire.Clip(e.name.Key)), after: l.now().Since(e.began), attempts: e.attempt}
 	if ctx.Err() != nil {
 		err.why = append(err.why, ctx.Err())
 		if cause := context.Cause(ctx); cause != ctx.Err() {
@@ -258,8 +258,8 @@ func (l *Locker) ended(ctx context.Context, e *acquireCall) error {
 
 // unasked returns the Round of a call for which no round was decided: all votes are Pending.
 func (l *Locker) unasked(e *acquireCall) Round {
-	took := l.now().since(e.began)
-	r := Round{Op: e.op, Key: e.name.Key, Need: majority(len(l.lanes)), Start: e.began.at, Took: took, Wait: took, Attempt: e.attempt}
+	took := l.now().Since(e.began)
+	r := Round{Op: e.op, Key: e.name.Key, Need: majority(len(l.lanes)), Start: e.began.At, Took: took, Wait: took, Attempt: e.attempt}
 	for _, ln := range l.lanes {
 		r.Votes = append(r.Votes, Vote{Node: ln.Name})
 	}

@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 	"github.com/seed-ce352c9b/redlock/internal/wire/wiretest"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const ms = time.Millisecond
@@ -93,8 +94,8 @@ func TestAQuorumErrorMatchesItsReasonAndItsVotes(t *testing.T) {
 
 // Attack 86.
 func TestTheCallersContextIsMatchedExactlyWhereItEndedTheCall(t *testing.T) {
-	l := &Locker{now: realClock, closing: make(chan struct{})}
-	e := &acquireCall{op: OpAcquire, name: &wire.LockKey{Key: "k"}, began: realClock(), attempt: 2}
+	l := &Locker{now: clock.Real, closing: make(chan struct{})}
+	e := &acquireCall{op: OpAcquire, name: &wire.LockKey{Key: "k"}, began: clock.Real(), attempt: 2}
 	last := &QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: Unknown, Err: wire.NewNodeError("timeout 50ms", context.DeadlineExceeded)}}}, Err: ErrNoQuorum}
 	cause := errors.New("shutting down")
 	cancelled, cancel := context.WithCancelCause(t.Context())
@@ -190,7 +191,7 @@ func TestHugeKeysAreClipped(t *testing.T) {
 	key := strings.Repeat("k", wire.MaxKeyBytes)
 	for _, err := range []error{
 		&QuorumError{Round: Round{Op: OpAcquire, Key: key, Need: 1}, Err: ErrHeld},
-		(&Locker{now: realClock}).ended(closedContext(t), &acquireCall{op: OpAcquire, name: &wire.LockKey{Key: key}}),
+		(&Locker{now: clock.Real}).ended(closedContext(t), &acquireCall{op: OpAcquire, name: &wire.LockKey{Key: key}}),
 	} {
 		if n := len(err.Error()); n > 400 || !strings.Contains(err.Error(), "kkk...") {
 			t.Errorf("the error has %d bytes: %s", n, wire.Clip(err.Error()))

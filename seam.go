@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
-
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
@@ -31,7 +31,7 @@ func seamed(opt Options, steady, wall func() time.Time, seed uint64, nodes ...No
 	if wall == nil {
 		wall = time.Now
 	}
-	now := func() instant { return instant{at: steady(), wall: wall().UnixMicro()} }
+	now := func() clock.Instant { return clock.Instant{At: steady(), Wall: wall().UnixMicro()} }
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
 	return newLocker(opt, nodes, now, &source{bytes: rand.NewChaCha8(key), spread: rand.New(rand.NewPCG(seed, 1))})

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
@@ -207,10 +208,10 @@ func (a *acquireAll) acquire(ctx context.Context) error {
 // own key only. If no queue makes the caller wait, it pauses before it asks again: two callers,
 // each of which is refused because of the other, would otherwise ask as fast as the nodes
 // reply, and in step. joined is when it joined the first queue, tried when its last try began.
-func (a *acquireAll) moved(joined, tried instant) {
+func (a *acquireAll) moved(joined, tried clock.Instant) {
 	const rounds = 4 // of a look and a try, and as much again
 	now := a.l.now()
-	if now.since(joined) < retryFirst+rounds*now.since(tried) {
+	if now.Since(joined) < retryFirst+rounds*now.Since(tried) {
 		a.moves++
 	} else {
 		a.moves = 0

@@ -191,7 +191,7 @@ func (k *Lock) ending(kind EventKind, err error) Event {
 	}
 	k.endReported = true
 	now := k.l.now()
-	return Event{Kind: kind, Lock: k, Err: err, Held: now.at.Sub(k.start.at) + k.renewed, Left: k.remaining(now)}
+	return Event{Kind: kind, Lock: k, Err: err, Held: now.At.Sub(k.start.At) + k.renewed, Left: k.remaining(now)}
 }
 
 // reportEnd reports the end of a lock, unless it was reported before.

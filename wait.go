@@ -224,7 +224,7 @@ func (w *waitQueues) looked(e *acquireCall, b *quorumCall) {
 		w.listen(r) // a leader that follows one that won looks before it has tried
 	}
 	r.plan.Looked(&wait.Looked{
-		Start: b.start.at, Held: t.refused(), Free: t.yes >= t.need(), FreeIn: b.freeIn(),
+		Start: b.start.At, Held: t.refused(), Free: t.yes >= t.need(), FreeIn: b.freeIn(),
 		Longest: longest, Standing: b.standing(),
 	}, time.Now())
 }
@@ -240,7 +240,7 @@ func (b *quorumCall) freeIn() time.Duration {
 func (b *quorumCall) standing() wait.Standing {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return wait.NewStanding(b.tally.need(), b.replies(), b.start.at, b.took)
+	return wait.NewStanding(b.tally.need(), b.replies(), b.start.At, b.took)
 }
 
 // replies returns the replies that were counted. Needs b.mu.
@@ -293,7 +293,7 @@ func (w *waitQueues) tried(ctx context.Context, e *acquireCall, k *Lock, err err
 			r.plan.Learn(e.call.standing())
 			r.winner = e.call
 		}
-		r.plan.Won(k.start.at, now)
+		r.plan.Won(k.start.At, now)
 		r.behind = true
 		r.lastRound, r.wonBy = nil, e.call
 		r.held, r.heldUntil = e.call.q.Value, now.Add(e.ttl)

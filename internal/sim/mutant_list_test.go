@@ -130,7 +130,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "extends-never-again", rule: "an extension raises all registers at least every half hour", why: "no simulated lock is held for a day, after which registers expire",
-		patches: []patch{{"fence.go", "now.since(k.registersAt) >= raiseAgain", "false"}},
+		patches: []patch{{"fence.go", "now.Since(k.registersAt) >= raiseAgain", "false"}},
 		test:    "TestJointExtensions",
 	},
 	{
@@ -326,7 +326,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "lead-refuses", rule: "remembered registers never cause an acquisition to be refused", why: "no simulated register is close to 2^53",
-		patches: []patch{{"fence.go", "case token <= start.wall || token > wire.MaxToken-aheadRoom:", "case token <= start.wall:"}},
+		patches: []patch{{"fence.go", "case token <= start.Wall || token > wire.MaxToken-aheadRoom:", "case token <= start.Wall:"}},
 		test:    "TestRegistersThatWereRemovedAreForgotten",
 	},
 	{
@@ -391,17 +391,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "unmeasured-raise", rule: "the validity is checked after the raise", why: "the fault shows only if a raise on a majority takes longer than the remaining validity",
-		patches: []patch{{"acquire.go", "now.since(b.start) >= valid {", "e.tail == b && now.since(b.start) >= valid {"}},
+		patches: []patch{{"acquire.go", "now.Since(b.start) >= valid {", "e.tail == b && now.Since(b.start) >= valid {"}},
 		test:    "TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired",
 	},
 	{
 		name: "unmeasured", rule: "the validity is checked when the majority is complete", why: "answers rarely come after the validity and before the timeout",
-		patches: []patch{{"acquire.go", "now.since(b.start) >= valid {", "false && now.since(b.start) >= valid {"}},
+		patches: []patch{{"acquire.go", "now.Since(b.start) >= valid {", "false && now.Since(b.start) >= valid {"}},
 		test:    "TestAMajorityThatIsCompleteAfterTheValidityIsNoLock",
 	},
 	{
 		name: "value-reused", rule: "each attempt has a new value", profiles: "network,slow,skew",
-		patches: []patch{{"acquire.go", "\tvalue := e.label + \":\" + l.rand.uuid()", "\tvalue := e.label + \":\" + fmt.Sprint(e.began.at.UnixNano())"}},
+		patches: []patch{{"acquire.go", "\tvalue := e.label + \":\" + l.rand.uuid()", "\tvalue := e.label + \":\" + fmt.Sprint(e.began.At.UnixNano())"}},
 		test:    "TestValuesAreUniqueOverAllClientsAndAllRequests",
 	},
 	{
@@ -442,7 +442,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "steady-only", rule: "time is what the further of two clocks says", profiles: "skew",
-		patches: []patch{{"drift.go", "return max(a.at.Sub(b.at), time.Duration(a.wall-b.wall)*time.Microsecond)", "return a.at.Sub(b.at)"}},
+		patches: []patch{{"internal/clock/clock.go", "return max(a.At.Sub(b.At), time.Duration(a.Wall-b.Wall)*time.Microsecond)", "return a.At.Sub(b.At)"}},
 		test:    "TestTimePassesByTheClockThatWentFurther",
 	},
 	{
@@ -672,7 +672,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "own-clock", rule: "with Fair, tickets count in the nodes' time", profiles: "turns",
-		patches: []patch{{"wait.go", "return wait.NewStanding(b.tally.need(), b.replies(), b.start.at, b.took)", "s := wait.NewStanding(b.tally.need(), b.replies(), b.start.at, b.took)\n\ts.Clock = b.start.wall\n\treturn s"}},
+		patches: []patch{{"wait.go", "return wait.NewStanding(b.tally.need(), b.replies(), b.start.At, b.took)", "s := wait.NewStanding(b.tally.need(), b.replies(), b.start.At, b.took)\n\ts.Clock = b.start.Wall\n\treturn s"}},
 		test:    "TestTurnsAreInOrderOfArrival",
 	},
 	{

