@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
@@ -32,10 +33,10 @@ type acquireCall struct {
 	last      *QuorumError // the result of the last decided round
 
 	// What the attempts may have left on the nodes.
-	call   *quorumCall // the last attempt's
-	tail   *quorumCall // its last question, which is the raise if there was one
-	raised lane.Nodes  // those whose register an attempt may have raised
-	before lane.Nodes  // those of the attempts before the last
+	call   *quorum.Call // the last attempt's
+	tail   *quorum.Call // its last question, which is the raise if there was one
+	raised lane.Nodes         // those whose register an attempt may have raised
+	before lane.Nodes         // those of the attempts before the last
 }
 
 func (l *Locker) newAcquireCall(op Op, key string, ttl time.Duration, opts []AcquireOption) (*acquireCall, error) {
@@ -239,30 +240,30 @@ func (l *Locker) try(ctx context.Context, e *acquireCall) (*Lock, error) {
 	}
 	e.attempt++
 	e.call = b
-	return l.claim(ctx, e, b, proposal, func(again bool) wire.Question { return takeBack(e, b, again) })
+	return l.claim(ctx, e, b, proposal, func(again bool) wire.Question { return l.takeBack(e, b, again) })
 }
 
 // takeBack returns the question that undoes a finished or abandoned attempt. If the attempt had a
 // majority, or nobody knows whether it had, others may have been refused because of it, and are
 // notified. If the caller tries again, they are not: it would notify itself, and ask as fast as
 // the nodes reply. They are notified if it gives up before its next attempt has shown more.
-func takeBack(e *acquireCall, b *quorumCall, again bool) wire.Question {
-	t, _, _ := b.result()
-	switch had := t.yes >= t.need() || t.acquisition() == acquirePending; {
+func (l *Locker) takeBack(e *acquireCall, b *quorum.Call, again bool) wire.Question {
+	t, _, _ := b.Result()
+	switch had := t.Yes >= t.Need || acquisitionOf(t) == acquirePending; {
 	case had && !again:
-		return wire.ReleaseQuestion(e.name, b.q.Value, e.ttl, toAll)
+		return wire.ReleaseQuestion(e.name, b.Question.Value, e.ttl, wire.ToAll)
 	case had:
-		b.l.queues.freedQuietly(e)
+		l.queues.freedQuietly(e)
 	}
-	return wire.RollbackQuestion(e.name, b.q.Value, e.ttl)
+	return wire.RollbackQuestion(e.name, b.Question.Value, e.ttl)
 }
 
 // decline undoes an attempt that was handed over to the call but not claimed.
-func (l *Locker) decline(e *acquireCall, b *quorumCall) {
-	b.abandon() // if it has not been sent yet, it never is
+func (l *Locker) decline(e *acquireCall, b *quorum.Call) {
+	b.Abandon() // if it has not been sent yet, it never is
 	e.before, e.call = e.raised, b
-	e.raised |= b.mayHaveExecuted()
-	l.undo(b, wire.RollbackQuestion(e.name, b.q.Value, e.ttl))
+	e.raised |= b.MayHaveExecuted()
+	l.undo(b, wire.RollbackQuestion(e.name, b.Question.Value, e.ttl))
 }
 
 // pause waits for a random time between half of longest and all of it.
@@ -297,12 +298,12 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 	// On each node after the clean-up of the attempt before, whose key would otherwise
 	// be in the way.
 	e.call = b
-	b.send(l.lastCleanup(e.name), l.queues.dequeueOf(e))
-	return l.claim(ctx, e, b, proposal, func(again bool) wire.Question { return takeBack(e, b, again) })
+	b.Send(l.cleanups.Last(e.name), l.queues.dequeueOf(e))
+	return l.claim(ctx, e, b, proposal, func(again bool) wire.Question { return l.takeBack(e, b, again) })
 }
 
 // prepare returns the next attempt of a call, to be sent, and the token that it proposes.
-func (l *Locker) prepare(e *acquireCall) (b *quorumCall, proposal int64, err error) {
+func (l *Locker) prepare(e *acquireCall) (b *quorum.Call, proposal int64, err error) {
 	e.attempt++
 	// A new value for every attempt: a late rollback cannot remove the key of the next
 	// one.
@@ -320,7 +321,7 @@ func (l *Locker) prepare(e *acquireCall) (b *quorumCall, proposal int64, err err
 	return l.newQuorumCall(OpAcquire, e.name, q, start, decided), proposal, nil
 }
 
-func acquireDecided(t tally) bool { return t.acquisition() != acquirePending }
+func acquireDecided(t quorum.Tally) bool { return acquisitionOf(t) != acquirePending }
 
 // usable returns an error if an attempt would be in vain, before anything is sent.
 func (l *Locker) usable(ctx context.Context, e *acquireCall) error {
@@ -337,12 +338,12 @@ func (l *Locker) usable(ctx context.Context, e *acquireCall) error {
 
 // claim waits for a quorum call that was sent, and returns the lock that it acquired. If
 // it returns none, or a callback of the user panics, it undoes the call.
-func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorumCall, proposal int64, undo func(again bool) wire.Question) (k *Lock, err error) {
+func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorum.Call, proposal int64, undo func(again bool) wire.Question) (k *Lock, err error) {
 	e.tail = b
 	defer func() {
 		if k == nil {
 			e.before = e.raised
-			e.raised |= b.mayHaveExecuted()
+			e.raised |= b.MayHaveExecuted()
 			l.undo(e.tail, undo(l.triesAgain(ctx, e, err)))
 		}
 	}()
@@ -355,13 +356,13 @@ func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorumCall, propo
 
 // decide waits for a quorum call that was sent and, if a majority of the nodes stores its
 // value, agrees on a token.
-func (l *Locker) decide(ctx context.Context, e *acquireCall, b *quorumCall, proposal int64) (token int64, err error) {
+func (l *Locker) decide(ctx context.Context, e *acquireCall, b *quorum.Call, proposal int64) (token int64, err error) {
 	token = proposal
 	if err = l.await(ctx, e, b); err == nil {
-		t, hard, score := b.result()
+		t, hard, score := b.Result()
 		e.seen = max(e.seen, score, proposal)
-		e.permanent = t.n-hard < t.need()
-		switch t.acquisition() {
+		e.permanent = t.N-hard < t.Need
+		switch acquisitionOf(t) {
 		case acquireFenced:
 		case acquireUnfenced:
 			token, err = l.raise(ctx, e, b)
@@ -379,29 +380,29 @@ func (l *Locker) decide(ctx context.Context, e *acquireCall, b *quorumCall, prop
 }
 
 // keep returns the lock that a quorum call has acquired, if its validity has not ended.
-func (l *Locker) keep(ctx context.Context, e *acquireCall, b *quorumCall, token int64) (k *Lock, err error) {
+func (l *Locker) keep(ctx context.Context, e *acquireCall, b *quorum.Call, token int64) (k *Lock, err error) {
 	// Last of all, so that nothing after it uses up the validity.
 	valid := validity(e.ttl, l.opt.Drift)
-	if now := l.now(); now.Since(b.start) >= valid {
+	if now := l.now(); now.Since(b.Start) >= valid {
 		return nil, l.notAcquired(e, b, ErrNoQuorum, "the replies came after the validity of "+wire.Short(valid)+" ended")
 	}
 	if k = l.hold(e, b, e.tail, token, valid); k == nil {
 		return nil, l.ended(ctx, e)
 	}
-	l.noteRegisterAhead(e.name, b.start, token)
+	l.noteRegisterAhead(e.name, b.Start, token)
 	return k, nil
 }
 
 // await waits until a quorum call is decided. If the caller's ctx or Close ends the wait,
 // it abandons the call and returns the error.
-func (l *Locker) await(ctx context.Context, e *acquireCall, b *quorumCall) error {
+func (l *Locker) await(ctx context.Context, e *acquireCall, b *quorum.Call) error {
 	select {
-	case <-b.done:
+	case <-b.Done:
 		return nil
 	case <-ctx.Done():
 	case <-l.closing:
 	}
-	if !b.abandon() {
+	if !b.Abandon() {
 		return nil // decided at the same instant
 	}
 	if q, _ := l.lastKnown(e); q == nil { // else the round before says more than this one
@@ -411,14 +412,14 @@ func (l *Locker) await(ctx context.Context, e *acquireCall, b *quorumCall) error
 }
 
 // notAcquired returns the error of an attempt that was decided against us.
-func (l *Locker) notAcquired(e *acquireCall, b *quorumCall, reason error, hint string) error {
-	e.last = &QuorumError{Round: l.round(b, e), Err: reason, hint: hint, endless: b.endless()}
+func (l *Locker) notAcquired(e *acquireCall, b *quorum.Call, reason error, hint string) error {
+	e.last = &QuorumError{Round: l.round(b, e), Err: reason, hint: hint, endless: endless(b)}
 	l.queues.keepRound(e, e.last)
 	return e.last
 }
 
-func (l *Locker) round(b *quorumCall, e *acquireCall) Round {
-	r := b.round()
+func (l *Locker) round(b *quorum.Call, e *acquireCall) Round {
+	r := roundOf(b)
 	if e != nil {
 		r.Wait, r.Attempt = l.now().Since(e.began), e.attempt
 	}

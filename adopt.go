@@ -56,14 +56,14 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 		return nil, l.ended(ctx, e)
 	}
 	defer l.end()
-	defer l.adopting(value)()
+	defer l.cleanups.Adopting(value)()
 	e.attempt++
 	mine := e.label + ":" + l.rand.uuid()
 	start := l.now()
 	proposal := propose(start, e.seen)
 	b := l.newQuorumCall(OpAdopt, e.name, wire.AdoptQuestion(l.guard, e.name, value, mine, ttl, proposal), start, acquireDecided)
 	e.call = b
-	b.send(l.lastCleanup(e.name))
+	b.Send(l.cleanups.Last(e.name))
 	defer func() {
 		if err != nil {
 			l.expireRegisters(e)
@@ -75,33 +75,4 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 		missed.Err = ErrLost
 	}
 	return k, err
-}
-
-// An adoption counts the adoptions of one value that are in progress. If the holder's
-// release begins meanwhile, in the same Locker, it may find the adopter's value. A failed
-// adoption is then undone like a released lock: if it put the holder's value back, nobody
-// would remove that.
-type adoption struct {
-	n     int
-	ended bool // the holder's release or rollback has begun
-}
-
-// adopting records that an adoption of the value begins. The caller calls done once the
-// undoing of a failed adoption has begun.
-func (l *Locker) adopting(value string) (done func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	a := l.adoptions[value]
-	if a == nil {
-		a = new(adoption)
-		l.adoptions[value] = a
-	}
-	a.n++
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if a.n--; a.n == 0 {
-			delete(l.adoptions, value)
-		}
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -78,7 +79,7 @@ func (l *Locker) Close() (err error) {
 	l.registers.Close()
 	l.awaitIdle(limit)
 	// Deferred, since the caller's Trace may panic on a release.
-	released := make([]*quorumCall, len(held))
+	released := make([]*quorum.Call, len(held))
 	defer func() { err = l.shutDown(held, released, limit) }()
 	lane.Each(0, len(held), func(i int) {
 		released[i] = held[i].beginRelease(context.Background(), ErrClosed)
@@ -87,14 +88,14 @@ func (l *Locker) Close() (err error) {
 }
 
 // shutDown waits for the releases, within the limit, and stops queues, lanes and clients.
-func (l *Locker) shutDown(held []*Lock, released []*quorumCall, limit *time.Timer) error {
+func (l *Locker) shutDown(held []*Lock, released []*quorum.Call, limit *time.Timer) error {
 	var errs []error
 	for i, b := range released {
 		if b == nil {
 			continue // it had ended before
 		}
 		select {
-		case <-b.done:
+		case <-b.Done:
 		case <-limit.C:
 			limit.Reset(0)
 		}
@@ -362,7 +363,7 @@ func (k *Lock) setRegisterTTL() {
 	nodes, prev := k.left.Any(lane.Holds|lane.Raised), k.last
 	k.mu.Unlock()
 	if prev != nil {
-		nodes |= prev.mayHaveExecuted()
+		nodes |= prev.MayHaveExecuted()
 	}
 	k.l.registers.Expire(k.name, k.ttl, nodes, prev)
 }

@@ -15,10 +15,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock"
+
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9/logging"
-
-	"github.com/seed-ce352c9b/redlock"
 )
 
 // The smallest whole program: three masters, one job, one holder at a time.

@@ -6,12 +6,13 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // An extending is an extension in progress; a lock has at most one.
 type extending struct {
-	b     *quorumCall
+	b     *quorum.Call
 	leave bool // it is LeaveUntil's: with its result the lock is given up
 	done  chan struct{}
 	err   error // once done
@@ -19,7 +20,7 @@ type extending struct {
 
 // A failedExtension records an extension that did not renew the lock.
 type failedExtension struct {
-	b   *quorumCall // nil if there is none
+	b   *quorum.Call // nil if there is none
 	why string
 }
 
@@ -54,13 +55,13 @@ func (k *Lock) Extend(ctx context.Context) (err error) {
 		}
 		select {
 		case <-x.done:
-			if mine || x.b.start.At.After(asked.At) {
+			if mine || x.b.Start.At.After(asked.At) {
 				return x.err
 			} // else another caller's, which began before this call
 		case <-k.l.closing:
 			return ErrClosed
 		case <-ctx.Done():
-			return k.l.ended(ctx, &acquireCall{op: OpExtend, name: k.name, began: x.b.start, attempt: 1, last: &QuorumError{Round: x.b.round(), Err: ErrNoQuorum}})
+			return k.l.ended(ctx, &acquireCall{op: OpExtend, name: k.name, began: x.b.Start, attempt: 1, last: &QuorumError{Round: roundOf(x.b), Err: ErrNoQuorum}})
 		}
 	}
 }
@@ -110,27 +111,27 @@ func (k *Lock) beginExtend(ctx context.Context, leave time.Time, then func(error
 		}
 		return nil, false, err
 	}
-	b := k.l.newQuorumCall(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, ttl, k.fence), now, func(t tally) bool { return t.ownership() != ownershipPending })
-	b.q.Patience = k.l.patience(k.ttl) // the lock's, also where LeaveUntil stores a longer ttl
-	b.inherit(&k.left)
+	b := k.l.newQuorumCall(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, ttl, k.fence), now, func(t quorum.Tally) bool { return ownershipOf(t) != ownershipPending })
+	b.Question.Patience = k.l.patience(k.ttl) // the lock's, also where LeaveUntil stores a longer ttl
+	b.Inherit(&k.left)
 	if leave.IsZero() && ttl+raiseAgain <= wire.RegisterSlack { // else the register might outlive the lock by too little
-		raised := k.raisedRegisters(now) & k.last.saidYes()
-		for i := range b.calls {
-			b.calls[i].RegisterRaised = raised.Has(i)
+		raised := k.raisedRegisters(now) & k.last.SaidYes()
+		for i := range b.Calls {
+			b.Calls[i].RegisterRaised = raised.Has(i)
 		}
 	}
 	x = &extending{b: b, leave: !leave.IsZero(), done: make(chan struct{})}
-	b.then = func() { k.extended(context.Background(), x, then) }
+	b.Then = func() { k.extended(context.Background(), x, then) }
 	if k.l.opt.Trace.Round != nil {
-		b.then = func() { k.extended(ctx, x, then) }
+		b.Then = func() { k.extended(ctx, x, then) }
 	}
-	b.late = func(c *lane.Call) { k.heal(b, c) }
+	b.Late = func(c *lane.Call) { k.heal(b, c) }
 	prev := k.last
-	restoring := k.l.restoring(k.name)
+	restoring := k.l.cleanups.Restoring(k.name)
 	k.ext = x
 	k.follow(b)
 	k.mu.Unlock()
-	b.send(prev, restoring)
+	b.Send(prev, restoring)
 	return x, true, nil
 }
 
@@ -138,7 +139,7 @@ func (k *Lock) beginExtend(ctx context.Context, leave time.Time, then func(error
 // then, if it is not nil.
 func (k *Lock) extended(ctx context.Context, x *extending, then func(error)) {
 	b := x.b
-	t, _, _ := b.result()
+	t, _, _ := b.Result()
 	var after func()
 	k.mu.Lock()
 	now, contexts := k.l.now(), keepAliveCtxs(k.keepAlives)
@@ -147,29 +148,29 @@ func (k *Lock) extended(ctx context.Context, x *extending, then func(error)) {
 	case k.state == stateLost || k.state == stateReleased && k.result != nil:
 		x.err = k.result
 	case k.state != stateHeld:
-		x.err = &QuorumError{Round: b.round(), Err: ErrLost, hint: "it was released meanwhile"}
+		x.err = &QuorumError{Round: roundOf(b), Err: ErrLost, hint: "it was released meanwhile"}
 	case k.remaining(now) <= 0:
 		// Also where a majority still stores our value: between the old Until and the
 		// reply the key may have expired, been acquired by another and released.
 		k.failed = failedExtension{b, "got no majority"}
-		if t.ownership() == stillOurs {
+		if ownershipOf(t) == stillOurs {
 			k.failed.why = "was answered too late"
 		}
 		after = k.lose(nil)
 		x.err = k.result
-	case k.lossTold != nil && t.ownership() != ownershipLost:
+	case k.lossTold != nil && ownershipOf(t) != ownershipLost:
 		x.err = k.lossTold // too late: the contexts have ended
-	case t.ownership() == stillOurs:
-		k.renewed += b.start.At.Sub(k.start.At)
-		k.start, k.valid = b.start, validity(b.q.TTL, k.l.opt.Drift) // later than before, since b began later
+	case ownershipOf(t) == stillOurs:
+		k.renewed += b.Start.At.Sub(k.start.At)
+		k.start, k.valid = b.Start, validity(b.Question.TTL, k.l.opt.Drift) // later than before, since b began later
 		k.failed = failedExtension{}
-	case t.ownership() == ownershipLost:
+	case ownershipOf(t) == ownershipLost:
 		after = k.lose(b)
 		x.err = k.result
 	default:
 		k.failed = failedExtension{b, "got no majority"}
 		until := k.start.At.Add(k.valid)
-		x.err = &QuorumError{Round: b.round(), Err: ErrNoQuorum, hint: "still held until " + until.Format("15:04:05.000")}
+		x.err = &QuorumError{Round: roundOf(b), Err: ErrNoQuorum, hint: "still held until " + until.Format("15:04:05.000")}
 		if x.leave {
 			x.err.(*QuorumError).hint = "left: a majority keeps it until " + until.Format("15:04:05.000") + ", perhaps no longer"
 		}
@@ -192,8 +193,8 @@ func (k *Lock) extended(ctx context.Context, x *extending, then func(error)) {
 			after()
 		}
 		if x.err == nil {
-			for i := range b.calls {
-				k.heal(b, &b.calls[i])
+			for i := range b.Calls {
+				k.heal(b, &b.Calls[i])
 			}
 		}
 		if then != nil {
@@ -208,14 +209,14 @@ func (k *Lock) extended(ctx context.Context, x *extending, then func(error)) {
 // round still stores our value, nobody else can have held the lock since, unless I1 was
 // already broken; and SET NX overwrites nothing. The node counts from the next round on,
 // since it could have granted the lock to another meanwhile.
-func (k *Lock) heal(b *quorumCall, c *lane.Call) {
+func (k *Lock) heal(b *quorum.Call, c *lane.Call) {
 	k.mu.Lock()
 	var h *lane.Call
 	// After the end of the lock, or after a later question, the value would be stored
 	// out of order, and nothing would remove it.
 	if k.state == stateHeld && k.last == b && k.remaining(k.l.now()) > 0 {
-		if b.mayHeal(c) {
-			h = b.heal(c)
+		if b.MayHeal(c) {
+			h = b.Heal(c)
 		}
 	}
 	k.mu.Unlock()

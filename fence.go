@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -105,22 +106,22 @@ func propose(start clock.Instant, seen int64) int64 {
 // raise agrees on a token above the registers of all nodes that store our value. It is
 // needed if another client's clock was ahead of the proposal. It leaves the last quorum
 // call in e.tail, also with an error: later questions follow it.
-func (l *Locker) raise(ctx context.Context, e *acquireCall, b *quorumCall) (token int64, err error) {
+func (l *Locker) raise(ctx context.Context, e *acquireCall, b *quorum.Call) (token int64, err error) {
 	for range maxRaises {
-		token = raisedAbove(e.seen, l.now().Since(b.start))
+		token = raisedAbove(e.seen, l.now().Since(b.Start))
 		if token == 0 {
 			e.permanent = true
 			return 0, l.notAcquired(e, e.tail, ErrNoQuorum, tokensUsedUp)
 		}
-		r := l.newQuorumCall(OpRaise, b.name, wire.RaiseQuestion(b.name, b.q.Value, b.q.TTL, token), l.now(), raiseDecided)
+		r := l.newQuorumCall(OpRaise, b.Name, wire.RaiseQuestion(b.Name, b.Question.Value, b.Question.TTL, token), l.now(), raiseDecided)
 		prev := e.tail
 		e.tail = r
-		r.send(prev)
+		r.Send(prev)
 		if err := l.await(ctx, e, r); err != nil {
 			return 0, err
 		}
-		t, hard, score := r.result()
-		e.permanent = t.n-hard < t.need()
+		t, hard, score := r.Result()
+		e.permanent = t.N-hard < t.Need
 		l.observe(ctx, r, e)
 		e.seen = max(e.seen, score, token)
 		if raised(t) == won {
@@ -128,7 +129,7 @@ func (l *Locker) raise(ctx context.Context, e *acquireCall, b *quorumCall) (toke
 		}
 	}
 	reason := ErrNoQuorum
-	if t, _, _ := e.tail.result(); t.refused() {
+	if t, _, _ := e.tail.Result(); refused(t) {
 		reason = ErrHeld
 	}
 	return 0, l.notAcquired(e, e.tail, reason, "no majority agreed on a fencing token")
@@ -146,11 +147,11 @@ func raisedAbove(seen int64, took time.Duration) int64 {
 }
 
 // raised is the verdict on a raise. It counts only registers that moved to the token.
-func raised(t tally) verdict {
-	return decide(t.n, t.fenced, t.yes-t.fenced+t.no+t.missing+t.unknown)
+func raised(t quorum.Tally) verdict {
+	return decide(t.N, t.Fenced, t.Yes-t.Fenced+t.No+t.Missing+t.Unknown)
 }
 
-func raiseDecided(t tally) bool { return raised(t) != pending }
+func raiseDecided(t quorum.Tally) bool { return raised(t) != pending }
 
 // raiseAgain is how often the extensions of a lock raise its registers, which gives them a ttl
 // as well. Where no node lost the value, the others leave the registers alone, which costs a
@@ -169,15 +170,15 @@ func (k *Lock) raisedRegisters(now clock.Instant) lane.Nodes {
 
 // noteRegisters records what a finished extension says of the registers. One that ends late
 // may be noted after the next: it does not make up for what that one has found. Needs k.mu.
-func (k *Lock) noteRegisters(b *quorumCall) {
-	if b.op != OpExtend {
+func (k *Lock) noteRegisters(b *quorum.Call) {
+	if b.Question.Kind != wire.AskExtend {
 		return
 	}
-	raised, doubt := b.confirmed()
-	if doubt != 0 && b.start.At.After(k.registersDoubted) {
-		k.registersDoubted = b.start.At
+	raised, doubt := b.Confirmed()
+	if doubt != 0 && b.Start.At.After(k.registersDoubted) {
+		k.registersDoubted = b.Start.At
 	}
-	if !b.start.At.Before(k.registersDoubted) && !b.start.At.Before(k.registersAt.At) {
+	if !b.Start.At.Before(k.registersDoubted) && !b.Start.At.Before(k.registersAt.At) {
 		k.registers |= raised
 	}
 	k.registers &^= doubt

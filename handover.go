@@ -3,6 +3,7 @@ package redlock
 import (
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -18,8 +19,8 @@ import (
 // n says whom the release notifies. If it is for everybody, our entry in the nodes' queues
 // moves to their end, behind those who waited longer, or is removed if nobody here waits or
 // is about to come back.
-func (w *waitQueues) handOver(k *Lock, b *quorumCall) (next *quorumCall, n wire.Notice) {
-	n = toAll
+func (w *waitQueues) handOver(k *Lock, b *quorum.Call) (next *quorum.Call, n wire.Notice) {
+	n = wire.ToAll
 	seen := max(k.fence, w.l.registerAhead(k.name)) // it takes the Locker's mu, which comes before ours
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,7 +50,7 @@ func (w *waitQueues) handOver(k *Lock, b *quorumCall) (next *quorumCall, n wire.
 	}
 	value := m.call.label + ":" + w.l.rand.uuid()
 	next = w.l.newQuorumCall(OpAcquire, r.name, wire.AcquireQuestion(w.l.guard, r.name, value, m.call.ttl, proposal), start, acquireDecided)
-	next.q.Patience = w.l.patience(m.call.ttl)
+	next.Question.Patience = w.l.patience(m.call.ttl)
 	m.attempt, m.proposal, m.trying = next, proposal, true
 	r.plan.Handed()
 	r.quiet = true
@@ -59,9 +60,9 @@ func (w *waitQueues) handOver(k *Lock, b *quorumCall) (next *quorumCall, n wire.
 
 // notice returns whom a release notifies that is for everybody, and what it does with our
 // entry. Needs w.mu.
-func (w *waitQueues) notice(r *waitQueue, k *Lock, b *quorumCall) wire.Notice {
+func (w *waitQueues) notice(r *waitQueue, k *Lock, b *quorum.Call) wire.Notice {
 	now := time.Now()
-	n := toAll
+	n := wire.ToAll
 	r.quiet = false
 	r.plan.Releasing(k.value, now)
 	if r.first == nil {
@@ -72,7 +73,7 @@ func (w *waitQueues) notice(r *waitQueue, k *Lock, b *quorumCall) wire.Notice {
 		n.Tell = 1 // the others would only ask whose turn it is
 		fallthrough
 	case w.l.opt.Fair:
-		if r.first == nil && r.queued && !r.winner.byAll() { // a node that granted it has removed the entry
+		if r.first == nil && r.queued && !r.winner.ByAll() { // a node that granted it has removed the entry
 			n.Place = r.entry
 		}
 		r.queued = r.queued && r.first != nil
@@ -101,17 +102,17 @@ func (w *waitQueues) freedQuietly(e *acquireCall) {
 }
 
 // wakeUp wakes the leader to claim the attempt that was handed to it.
-func (w *waitQueues) wakeUp(b *quorumCall) {
+func (w *waitQueues) wakeUp(b *quorum.Call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r := w.queues[b.name.Full]; r != nil && r.first != nil {
+	if r := w.queues[b.Name.Full]; r != nil && r.first != nil {
 		r.first.poke()
 	}
 }
 
 // claimed takes the attempt that was handed to a waiter, and returns nil if there is none. With
 // last, nothing is handed to the waiter any more.
-func (w *waitQueues) claimed(e *acquireCall, last bool) (*quorumCall, int64) {
+func (w *waitQueues) claimed(e *acquireCall, last bool) (*quorum.Call, int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := &e.waiter

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -102,30 +104,34 @@ func (l *Locker) Inspect(ctx context.Context, key string) (status Status, err er
 		return Status{}, err
 	}
 	b := l.newQuorumCall(OpInspect, name, wire.InspectQuestion(name), e.began, allAnswered)
-	b.q.Patience = wire.Patience{Base: l.closeWait() / 2, Limit: l.closeWait() / 2}
-	b.send(nil)
+	b.Question.Patience = wire.Patience{Base: l.closeWait() / 2, Limit: l.closeWait() / 2}
+	b.Send(nil)
 	if err := l.await(ctx, e, b); err != nil {
 		return Status{Key: key}, err
 	}
 	l.observe(ctx, b, e)
-	s := b.status()
+	s := statusOf(b)
 	if err := l.servers.Duplicates(); err != nil {
 		return s, err
 	}
-	if t, _, _ := b.result(); t.yes < t.need() {
+	if t, _, _ := b.Result(); t.Yes < t.Need {
 		return s, l.notAcquired(e, b, ErrNoQuorum, "")
 	}
 	return s, nil
 }
 
 // status returns what the replies to an inspection say.
-func (b *quorumCall) status() Status {
-	s := Status{Key: b.name.Key, Round: b.round()}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func statusOf(b *quorum.Call) Status {
+	s := Status{Key: b.Name.Key, Round: roundOf(b)}
+	b.Read(func(calls []lane.Call, t quorum.Tally, _ time.Duration) { s.fill(calls, t.Need) })
+	return s
+}
+
+// fill adds the replies to an inspection.
+func (s *Status) fill(calls []lane.Call, need int) {
 	left := make(map[string][]time.Duration) // by value
-	for i := range b.calls {
-		c := &b.calls[i]
+	for i := range calls {
+		c := &calls[i]
 		n := NodeStatus{Node: c.Lane.Name, Value: c.Reply.Holder, Fence: c.Reply.Score, Left: time.Duration(min(c.Reply.TTL, wire.MaxTTL.Milliseconds())) * time.Millisecond}
 		switch {
 		case c.Reply.Answer != wire.Yes:
@@ -142,8 +148,7 @@ func (b *quorumCall) status() Status {
 		s.Fence = max(s.Fence, n.Fence)
 		s.Nodes = append(s.Nodes, n)
 	}
-	need := b.tally.need()
-	s.Queue = b.queue(need)
+	s.Queue = queueOf(calls, need)
 	for value, ds := range left {
 		if len(ds) < need {
 			continue
@@ -160,16 +165,15 @@ func (b *quorumCall) status() Status {
 		s.Held, s.Value, s.Holder = true, value, Label(value)
 		s.Left = ds[len(ds)-need] // when it ends, need-1 nodes still store the value
 	}
-	return s
 }
 
-// queue returns the labels of the waiters that need or more nodes list. Needs b.mu.
-func (b *quorumCall) queue(need int) (labels []string) {
+// queueOf returns the labels of the waiters that need or more nodes list.
+func queueOf(calls []lane.Call, need int) (labels []string) {
 	var longest []string
 	on := make(map[string]int)
-	for i := range b.calls {
+	for i := range calls {
 		var places []string
-		if q := b.calls[i].Reply.Queue; q != nil {
+		if q := calls[i].Reply.Queue; q != nil {
 			places = *q
 		}
 		if len(places) > len(longest) {

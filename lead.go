@@ -115,9 +115,9 @@ func (l *Locker) announce(k *Lock) {
 	}
 	defer l.end()
 	b := l.newQuorumCall(OpAnnounce, k.name, wire.AnnounceQuestion(k.name), l.now(), allAnswered)
-	b.q.Patience = l.patience(k.ttl)
-	b.then = func() { l.observe(context.Background(), b, nil) }
-	b.send()
+	b.Question.Patience = l.patience(k.ttl)
+	b.Then = func() { l.observe(context.Background(), b, nil) }
+	b.Send()
 }
 
 // Watch yields who holds the lock on key: at once, and whenever that has changed, until ctx

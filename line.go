@@ -7,16 +7,13 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/pubsub"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // The local queues: which callers of this Locker wait, in which order, and who speaks for
 // them. What the first of them does is in wait.go, and when it does it in internal/wait.
-
-// toAll is the Notice of a release that notifies the first waiters, by a Locker that has no
-// entry in the nodes' queues.
-var toAll = wire.Notice{Tell: wire.NotifyCount}
 
 const (
 	// comesBack is how soon after a release the next caller comes where callers take turns
@@ -69,28 +66,28 @@ type waitQueue struct {
 	emptySince  time.Time     // when the last caller left
 
 	// Our entry in the nodes' queues. It has a name once it has a channel or is queued.
-	label     string      // that of the first caller in this queue
-	entry     string      // its name; "": none yet
-	channel   string      // on which it is notified; "": not subscribed to
-	queued    bool        // it may be in a node's queue
-	behind    bool        // the next look moves it to the end
-	placed    time.Time   // when it was queued or moved last
-	prolonged time.Time   // when the ttl of the nodes' queues last began anew because of it
-	enters    *quorumCall // the last question that queues it; the one that removes it is sent after this
-	dequeue   *quorumCall // removes it; a question that queues it again is sent after this
+	label     string             // that of the first caller in this queue
+	entry     string             // its name; "": none yet
+	channel   string             // on which it is notified; "": not subscribed to
+	queued    bool               // it may be in a node's queue
+	behind    bool               // the next look moves it to the end
+	placed    time.Time          // when it was queued or moved last
+	prolonged time.Time          // when the ttl of the nodes' queues last began anew because of it
+	enters    *quorum.Call // the last question that queues it; the one that removes it is sent after this
+	dequeue   *quorum.Call // removes it; a question that queues it again is sent after this
 
 	// The locks of this Locker. From heldUntil on, held says nothing.
 	held      string // the value of the lock that a caller of the queue got last and holds
 	heldUntil time.Time
-	quiet     bool        // the lock may be free because of us, which nobody was notified of, and no attempt has shown a holder since
-	winner    *quorumCall // Fair: the round by which a caller of the queue got the lock last; nil: none since
-	comesBack bool        // the last caller came right after a release
-	released  time.Time   // when a lock of ours was released last with nobody here
+	quiet     bool               // the lock may be free because of us, which nobody was notified of, and no attempt has shown a holder since
+	winner    *quorum.Call // Fair: the round by which a caller of the queue got the lock last; nil: none since
+	comesBack bool               // the last caller came right after a release
+	released  time.Time          // when a lock of ours was released last with nobody here
 
 	// What callers that give up are told. Zero while there are none.
-	lastRound *QuorumError // the result of the queue's last decided round; nil: none, or wonBy says more
-	wonBy     *quorumCall  // the round by which a caller of the queue got the lock; nil: none since
-	freeing   string       // the value of the lock of ours whose release began last
+	lastRound *QuorumError       // the result of the queue's last decided round; nil: none, or wonBy says more
+	wonBy     *quorum.Call // the round by which a caller of the queue got the lock; nil: none since
+	freeing   string             // the value of the lock of ours whose release began last
 }
 
 // wake wakes the leader if yes is set and there is one.
@@ -107,13 +104,13 @@ func (r *waitQueue) holds(now time.Time) bool { return r.held != "" && now.Befor
 type waiter struct {
 	queue      *waitQueue
 	prev, next *waiter
-	wake       chan struct{} // made before the first wait
-	trying     bool          // it acts on a wake: if it gives up, the next caller has to
-	gone       bool          // it has given up
-	call       *acquireCall  // whose name, ttl and label do not change
-	attempt    *quorumCall   // handed to it and not claimed yet
-	proposal   int64         // of that
-	met        wait.Caller   // its ties and its ticket
+	wake       chan struct{}      // made before the first wait
+	trying     bool               // it acts on a wake: if it gives up, the next caller has to
+	gone       bool               // it has given up
+	call       *acquireCall       // whose name, ttl and label do not change
+	attempt    *quorum.Call // handed to it and not claimed yet
+	proposal   int64              // of that
+	met        wait.Caller        // its ties and its ticket
 }
 
 func (m *waiter) poke() {
@@ -241,7 +238,7 @@ func (l *Locker) leaveQueue(e *acquireCall, won bool) {
 		}
 		if b := l.queues.leaveQueue(e, won); b != nil {
 			// After the last attempt and its rollback: what is free then is announced.
-			b.send(e.call, l.lastCleanup(e.name))
+			b.Send(e.call, l.cleanups.Last(e.name))
 		}
 	}()
 	if handed != nil { // before the next caller tries, which is sent after the rollback
@@ -251,7 +248,7 @@ func (l *Locker) leaveQueue(e *acquireCall, won bool) {
 
 // leaveQueue returns the call that removes the entry from the nodes' queues, if e was the last
 // caller. If it won and its release is going to move or remove the entry, there is none.
-func (w *waitQueues) leaveQueue(e *acquireCall, won bool) *quorumCall {
+func (w *waitQueues) leaveQueue(e *acquireCall, won bool) *quorum.Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := &e.waiter
@@ -308,11 +305,11 @@ func (w *waitQueues) sweepLater(r *waitQueue) {
 }
 
 // leave returns the call that removes the entry from the nodes' queues. Needs w.mu.
-func (w *waitQueues) leave(r *waitQueue) *quorumCall {
+func (w *waitQueues) leave(r *waitQueue) *quorum.Call {
 	r.queued = false
 	r.dequeue = w.l.newQuorumCall(OpLeave, r.name, wire.LeaveQuestion(r.name, r.entry, w.l.rand.uuid(), wire.NotifyCount), w.l.now(), allAnswered)
-	r.dequeue.q.Patience = w.l.patience(r.ttl)
-	r.dequeue.previous, r.enters = r.enters, nil
+	r.dequeue.Question.Patience = w.l.patience(r.ttl)
+	r.dequeue.Previous, r.enters = r.enters, nil
 	return r.dequeue
 }
 
@@ -338,10 +335,10 @@ func (w *waitQueues) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 	}
 	switch {
 	case r.wonBy != nil:
-		q = &QuorumError{Round: r.wonBy.round(), Err: ErrHeld}
+		q = &QuorumError{Round: roundOf(r.wonBy), Err: ErrHeld}
 		for i := range q.Round.Votes {
 			if v := &q.Round.Votes[i]; v.Answer == Yes { // a yes to the winner is a no to this caller
-				v.Answer, v.Holder = No, r.wonBy.q.Value
+				v.Answer, v.Holder = No, r.wonBy.Question.Value
 			}
 		}
 	case r.lastRound == nil || r.lastRound == e.last:
@@ -375,7 +372,7 @@ func (w *waitQueues) entryOf(r *waitQueue) string {
 }
 
 // entering notes a question, about to be sent, that queues the entry.
-func (w *waitQueues) entering(e *acquireCall, b *quorumCall) {
+func (w *waitQueues) entering(e *acquireCall, b *quorum.Call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r := e.waiter.queue; r != nil {
@@ -384,7 +381,7 @@ func (w *waitQueues) entering(e *acquireCall, b *quorumCall) {
 }
 
 // dequeueOf returns the call after which a question that queues the entry is sent, or nil.
-func (w *waitQueues) dequeueOf(e *acquireCall) *quorumCall {
+func (w *waitQueues) dequeueOf(e *acquireCall) *quorum.Call {
 	if e.waiter.queue == nil { // TryAcquire does not wait, and need not lock a mutex
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -37,8 +38,8 @@ type Lock struct {
 
 	// Every command that may have stored the value or raised a register is in last or in
 	// left. A rollback or release goes after last, to the nodes in left.
-	last *quorumCall   // the last question about this lock, while any of its calls is in progress
-	left lane.Residues // by the questions whose calls are finished, and by the attempts before
+	last *quorum.Call // the last question about this lock, while any of its calls is in progress
+	left lane.Residues      // by the questions whose calls are finished, and by the attempts before
 
 	// Registers that extensions have raised (noteRegisters).
 	registers        lane.Nodes    // nodes that have raised it and kept the value since
@@ -54,11 +55,11 @@ type Lock struct {
 	loss       *time.Timer
 
 	// The end. After state is final, result does not change.
-	release        *quorumCall // the last release, in progress or decided
-	releasedInTime bool        // the first release was sent before Until; set with release
-	quiet          bool        // the release notifies nobody: the lock was handed to a local waiter
-	abandoned      bool        // LeaveUntil ended it while it was held
-	result         error       // of the release or the loss, once final
+	release        *quorum.Call // the last release, in progress or decided
+	releasedInTime bool               // the first release was sent before Until; set with release
+	quiet          bool               // the release notifies nobody: the lock was handed to a local waiter
+	abandoned      bool               // LeaveUntil ended it while it was held
+	result         error              // of the release or the loss, once final
 
 	// lossTold is the loss with which KeepAlive's contexts ended. With Options.Grace
 	// the lock is still held then, but never extended again.
@@ -138,8 +139,8 @@ func (k *Lock) isValid() bool { return k.state == stateHeld && k.remaining(k.l.n
 func (k *Lock) remaining(now clock.Instant) time.Duration { return k.valid - now.Since(k.start) }
 
 // hold makes the lock and lists it as held. It returns nil if the Locker was closed.
-func (l *Locker) hold(e *acquireCall, b, last *quorumCall, token int64, valid time.Duration) *Lock {
-	k := &Lock{l: l, name: e.name, value: b.q.Value, fence: token, ttl: e.ttl, start: b.start, valid: valid}
+func (l *Locker) hold(e *acquireCall, b, last *quorum.Call, token int64, valid time.Duration) *Lock {
+	k := &Lock{l: l, name: e.name, value: b.Question.Value, fence: token, ttl: e.ttl, start: b.Start, valid: valid}
 	k.mu.Lock() // so that Close waits for what follows
 	defer k.mu.Unlock()
 	if !l.addHeld(k) {
@@ -151,9 +152,9 @@ func (l *Locker) hold(e *acquireCall, b, last *quorumCall, token int64, valid ti
 }
 
 // follow makes b the last question about the lock. Needs k.mu.
-func (k *Lock) follow(b *quorumCall) {
+func (k *Lock) follow(b *quorum.Call) {
 	k.last = nil
-	if b.bind(k) {
+	if b.Bind((*lockCalls)(k)) {
 		k.last = b
 		return
 	}
@@ -161,13 +162,17 @@ func (k *Lock) follow(b *quorumCall) {
 }
 
 // note records which nodes a finished quorum call may have changed. Needs k.mu.
-func (k *Lock) note(b *quorumCall) {
+func (k *Lock) note(b *quorum.Call) {
 	k.noteRegisters(b)
-	k.left.Join(b.left())
+	k.left.Join(b.Left())
 }
 
+// A lockCalls is a Lock as its quorum calls know it.
+type lockCalls Lock
+
 // forget drops a quorum call whose calls are all finished.
-func (k *Lock) forget(b *quorumCall) {
+func (c *lockCalls) Forget(b *quorum.Call) {
+	k := (*Lock)(c)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.note(b)
@@ -176,11 +181,17 @@ func (k *Lock) forget(b *quorumCall) {
 	}
 }
 
+// healed reports that a node has got the value back.
+func (c *lockCalls) Healed(h *lane.Call) {
+	k := (*Lock)(c)
+	k.l.event(Event{Kind: EventHealed, Lock: k, Node: h.Lane.Name})
+}
+
 // lossOf returns the error of a loss: by the votes of b, or by time if b is nil. Needs k.mu.
-func (k *Lock) lossOf(b *quorumCall) *QuorumError {
+func (k *Lock) lossOf(b *quorum.Call) *QuorumError {
 	q := &QuorumError{Err: ErrLost}
 	if b != nil {
-		q.Round = b.round()
+		q.Round = roundOf(b)
 	} else {
 		q.Round, q.hint = k.expiry("its validity of " + wire.Short(k.valid) + " ended")
 	}
@@ -189,7 +200,7 @@ func (k *Lock) lossOf(b *quorumCall) *QuorumError {
 
 // lose declares the lock lost, by the votes of b, or by time if b is nil. The caller runs
 // after once it has unlocked. Needs k.mu.
-func (k *Lock) lose(b *quorumCall) (after func()) {
+func (k *Lock) lose(b *quorum.Call) (after func()) {
 	q := k.lossTold
 	if q == nil || b != nil {
 		q = k.lossOf(b)
@@ -203,18 +214,18 @@ func (k *Lock) lose(b *quorumCall) (after func()) {
 		early = k.remaining(k.l.now())
 	}
 	undo := k.l.newCleanup(OpRollback, k.name, wire.RollbackQuestion(k.name, k.value, k.ttl), &k.left, allAnswered)
-	undo.lastForLock = true
-	undo.then = func() { k.l.observe(context.Background(), undo, nil) }
+	undo.LastForLock = true
+	undo.Then = func() { k.l.observe(context.Background(), undo, nil) }
 	return func() {
 		// Deferred: also if the caller's Trace panics.
 		defer func() {
 			if early <= 0 {
-				undo.send(prev)
+				undo.Send(prev)
 				return
 			}
 			// The loss is signalled a little before Until, but the lock excludes others until
 			// then: a holder that trusts Until alone must not overlap the next one.
-			time.AfterFunc(early, func() { undo.send(prev) })
+			time.AfterFunc(early, func() { undo.Send(prev) })
 		}()
 		k.l.removeHeld(k)
 		tell()
@@ -261,8 +272,8 @@ func (k *Lock) expiry(what string) (r Round, why string) {
 		last = failedExtension{k.ext.b, "has no majority yet"}
 	}
 	if last.b != nil {
-		r.Votes = last.b.round().Votes
-		why += ", the extension sent " + wire.Short(now.Since(last.b.start)) + " before " + last.why
+		r.Votes = roundOf(last.b).Votes
+		why += ", the extension sent " + wire.Short(now.Since(last.b.Start)) + " before " + last.why
 	}
 	return r, why
 }

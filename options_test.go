@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 	"github.com/seed-ce352c9b/redlock/internal/wire/wiretest"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // says checks that an error is ours and has all the parts.
@@ -636,7 +636,7 @@ func FuzzStatus(f *testing.F) {
 		k := q.Kind
 		bl := l.newQuorumCall(OpInspect, name, q, l.now(), allAnswered)
 		values := make(map[string]int)
-		for i := range bl.calls {
+		for i := range bl.Calls {
 			cmds := []wire.Command{wire.NewCommand([]any{"x"}), wire.NewCommand([]any{"x"})}
 			if v := d.Value(0); v != nil {
 				cmds[0].SetVal(v)
@@ -644,7 +644,7 @@ func FuzzStatus(f *testing.F) {
 			if err := d.Err(); err != nil {
 				cmds[0].SetErr(err)
 			}
-			c := &bl.calls[i]
+			c := &bl.Calls[i]
 			c.Reply = c.Question.Read(cmds, false, nil)
 			c.Took = time.Duration(i+1) * time.Millisecond
 			if c.Reply.Answer == wire.Yes && k == wire.AskInspect && !c.Reply.Missing {
@@ -652,15 +652,15 @@ func FuzzStatus(f *testing.F) {
 			}
 			bl.Vote(c)
 		}
-		st := bl.status()
+		st := statusOf(bl)
 		if len(st.Nodes) != nodes || st.Fence < 0 || st.Fence >= wire.MaxToken {
 			t.Errorf("got %+v", st)
 		}
 		if k == wire.AskInspect && st.Held != (values[st.Value] >= 2) {
 			t.Errorf("held %v by %q, which %d of %d nodes say", st.Held, st.Value, values[st.Value], nodes)
 		}
-		bl.freeIn()
-		if s := bl.standing(); s.Answered && k != wire.AskTurn && k != wire.AskWait {
+		freeIn(bl)
+		if s := standingOf(bl); s.Answered && k != wire.AskTurn && k != wire.AskWait {
 			t.Errorf("a standing by kind %d: %+v", k, s)
 		}
 		for _, v := range st.Round.Votes {

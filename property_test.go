@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/sim"
+
+	"pgregory.net/rapid"
 )
 
 func TestMain(m *testing.M) { harness.Main(m) }

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -34,20 +35,6 @@ func (v verdict) String() string {
 	return "none"
 }
 
-// A tally counts the votes of one round. A node votes at most once; the nodes that
-// have not voted yet are n minus all others.
-type tally struct {
-	n       int // configured nodes
-	yes     int // the node stores our value
-	fenced  int // of these, its register moved to the proposed token
-	no      int // it stores another value
-	missing int // it stores none (extend, release, adopt)
-	unknown int // no reply, or an error: it may have agreed
-}
-
-func (t tally) need() int { return majority(t.n) }
-func (t tally) open() int { return t.n - t.yes - t.no - t.missing - t.unknown }
-
 // decide returns the verdict on a question to n nodes that needs a majority of yes
 // votes; against counts all others cast so far. It is won or lost as soon as the open
 // votes cannot change it.
@@ -64,7 +51,7 @@ func decide(n, yes, against int) verdict {
 
 // refused reports whether the noes alone rule out a majority: whatever the silent
 // nodes would have voted, another holder is in the way.
-func (t tally) refused() bool { return t.n-t.no < t.need() }
+func refused(t quorum.Tally) bool { return t.N-t.No < t.Need }
 
 // An acquisition has four results, not two: a majority may store the value without
 // agreeing on the fencing token.
@@ -78,25 +65,25 @@ const (
 	acquireNoQuorum             // too many nodes did not reply
 )
 
-// acquisition returns the state of the round. The round is lost with the first vote that
+// acquisitionOf returns the state of the round. The round is lost with the first vote that
 // makes a majority impossible. The result waits beyond that vote only while the open votes
 // can still distinguish held from unreachable: with two of five nodes dead, the first no
 // would otherwise make every contended lock look like an outage. It waits at most for a
 // majority of the live nodes, so a minority is still not waited for.
-func (t tally) acquisition() acquisition {
+func acquisitionOf(t quorum.Tally) acquisition {
 	switch {
-	case t.fenced >= t.need():
+	case t.Fenced >= t.Need:
 		return acquireFenced
-	case t.yes >= t.need():
+	case t.Yes >= t.Need:
 		// Open votes might still bring the token. They are not waited for: a majority has
 		// replied, so all others may be dead.
 		return acquireUnfenced
 	}
-	gone := t.no + t.missing // only an adoption counts missing: it needs a held lock
+	gone := t.No + t.Missing // only an adoption counts missing: it needs a held lock
 	switch {
-	case t.n-gone < t.need():
+	case t.N-gone < t.Need:
 		return acquireHeld
-	case decide(t.n, t.yes, gone+t.unknown) == lost && t.n-gone-t.open() >= t.need():
+	case decide(t.N, t.Yes, gone+t.Unknown) == lost && t.N-gone-t.Open() >= t.Need:
 		return acquireNoQuorum
 	}
 	return acquirePending
@@ -113,16 +100,16 @@ const (
 	inconclusive               // too few replied; the lock is held until its old Until
 )
 
-func (t tally) ownership() ownership {
-	gone := t.no + t.missing
+func ownershipOf(t quorum.Tally) ownership {
+	gone := t.No + t.Missing
 	switch {
-	case t.yes >= t.need():
+	case t.Yes >= t.Need:
 		return stillOurs
-	case t.n-gone < t.need():
+	case t.N-gone < t.Need:
 		return ownershipLost
-	case t.open() == 0:
+	case t.Open() == 0:
 		return inconclusive
-	case decide(t.n, t.yes, gone+t.unknown) == lost && t.n-gone-t.open() >= t.need():
+	case decide(t.N, t.Yes, gone+t.Unknown) == lost && t.N-gone-t.Open() >= t.Need:
 		return inconclusive // the open votes allow neither
 	}
 	return ownershipPending

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -36,21 +37,21 @@ func (c cast) String() string {
 }
 
 // tallyOf counts votes as a quorum call does.
-func tallyOf(votes []cast) tally {
-	t := tally{n: len(votes)}
+func tallyOf(votes []cast) quorum.Tally {
+	t := quorum.Tally{N: len(votes), Need: majority(len(votes))}
 	for _, c := range votes {
 		switch c {
 		case castYes:
-			t.yes++
+			t.Yes++
 		case castFenced:
-			t.yes++
-			t.fenced++
+			t.Yes++
+			t.Fenced++
 		case castNo:
-			t.no++
+			t.No++
 		case castMissing:
-			t.missing++
+			t.Missing++
 		case castUnknown:
-			t.unknown++
+			t.Unknown++
 		}
 	}
 	return t
@@ -167,14 +168,14 @@ func TestMajority(t *testing.T) {
 func TestHalfTheNodesSayingNoIsLostAtOnce(t *testing.T) {
 	for _, n := range []int{2, 4, 6} {
 		// The other half has not answered, and need not.
-		noes := tally{n: n, no: n / 2}
+		noes := quorum.Tally{N: n, Need: majority(n), No: n / 2}
 		if got := decide(n, 0, n/2); got != lost {
 			t.Errorf("N=%d, %d noes: decide: got %v, want lost", n, n/2, got)
 		}
-		if got := noes.acquisition(); got != acquireHeld {
+		if got := acquisitionOf(noes); got != acquireHeld {
 			t.Errorf("N=%d, %d noes: acquisition: got %d, want held (%d)", n, n/2, got, acquireHeld)
 		}
-		if got := noes.ownership(); got != ownershipLost {
+		if got := ownershipOf(noes); got != ownershipLost {
 			t.Errorf("N=%d, %d noes: extension: got %d, want lost (%d)", n, n/2, got, ownershipLost)
 		}
 	}
@@ -183,7 +184,7 @@ func TestHalfTheNodesSayingNoIsLostAtOnce(t *testing.T) {
 func TestNoVerdictIsItsZeroValue(t *testing.T) {
 	everyBallot(allCasts, func(votes []cast) {
 		c := tallyOf(votes)
-		if decide(c.n, c.yes, c.no) == 0 || c.acquisition() == 0 || c.ownership() == 0 || raised(c) == 0 {
+		if decide(c.N, c.Yes, c.No) == 0 || acquisitionOf(c) == 0 || ownershipOf(c) == 0 || raised(c) == 0 {
 			t.Fatalf("%v: a verdict is the zero value, which a forgotten one has too", votes)
 		}
 	})
@@ -199,7 +200,7 @@ func TestNoVerdictIsItsZeroValue(t *testing.T) {
 
 func TestTallyCountsTheOpenVotes(t *testing.T) {
 	everyBallot(allCasts, func(votes []cast) {
-		if got, want := tallyOf(votes).open(), number(votes, castOpen); got != want {
+		if got, want := tallyOf(votes).Open(), number(votes, castOpen); got != want {
 			t.Fatalf("%v: open: got %d, want %d", votes, got, want)
 		}
 	})
@@ -229,7 +230,7 @@ func TestRefusedMeansThatTheNoesAloneRuleAMajorityOut(t *testing.T) {
 			}
 		}
 		want := !most(number(best, castYes), len(best))
-		if got := tallyOf(votes).refused(); got != want {
+		if got := refused(tallyOf(votes)); got != want {
 			t.Fatalf("%v: got %v, want %v", votes, got, want)
 		}
 	})
@@ -264,28 +265,28 @@ func twinAcquisition(votes, answers []cast, gone ...cast) acquisition {
 func TestAcquisitionIsDecidedAsEarlyAsItCanBe(t *testing.T) {
 	everyBallot(acquireCasts, func(votes []cast) {
 		want := twinAcquisition(votes, acquireCasts[1:], castNo)
-		if got := tallyOf(votes).acquisition(); got != want {
+		if got := acquisitionOf(tallyOf(votes)); got != want {
 			t.Fatalf("%v: got %d, want %d", votes, got, want)
 		}
 	})
 	t.Run("a majority with the value does not wait for the token of the others", func(t *testing.T) {
-		c := tally{n: 5, yes: 3, fenced: 2} // one more fenced vote would do, but both open nodes may be dead
-		if got := c.acquisition(); got != acquireUnfenced {
+		c := quorum.Tally{N: 5, Need: 3, Yes: 3, Fenced: 2} // one more fenced vote would do, but both open nodes may be dead
+		if got := acquisitionOf(c); got != acquireUnfenced {
 			t.Errorf("got %d, want unfenced (%d)", got, acquireUnfenced)
 		}
 	})
 	t.Run("the reason waits while the open votes can tell held from unreachable", func(t *testing.T) {
 		for _, c := range []struct {
-			t    tally
+			t    quorum.Tally
 			want acquisition
 		}{
-			{tally{n: 5, unknown: 2, no: 1}, acquirePending}, // lost already: two more noes say held
-			{tally{n: 5, unknown: 2, no: 3}, acquireHeld},
-			{tally{n: 5, unknown: 3}, acquireNoQuorum}, // the two that are open cannot say held
-			{tally{n: 5, unknown: 2, no: 1, yes: 1}, acquireNoQuorum},
-			{tally{n: 5, no: 3}, acquireHeld},
+			{quorum.Tally{N: 5, Need: 3, Unknown: 2, No: 1}, acquirePending}, // lost already: two more noes say held
+			{quorum.Tally{N: 5, Need: 3, Unknown: 2, No: 3}, acquireHeld},
+			{quorum.Tally{N: 5, Need: 3, Unknown: 3}, acquireNoQuorum}, // the two that are open cannot say held
+			{quorum.Tally{N: 5, Need: 3, Unknown: 2, No: 1, Yes: 1}, acquireNoQuorum},
+			{quorum.Tally{N: 5, Need: 3, No: 3}, acquireHeld},
 		} {
-			if got := c.t.acquisition(); got != c.want {
+			if got := acquisitionOf(c.t); got != c.want {
 				t.Errorf("%+v: got %d, want %d", c.t, got, c.want)
 			}
 		}
@@ -296,14 +297,14 @@ func TestAMinorityThatIsStillIsNotWaitedFor(t *testing.T) {
 	for n := 1; n <= maxTwin; n++ {
 		for live := majority(n); live <= n; live++ {
 			for what, c := range map[string]struct {
-				t    tally
-				over func(tally) bool
+				t    quorum.Tally
+				over func(quorum.Tally) bool
 			}{
-				"acquire, all that live say yes":    {tally{n: n, yes: live, fenced: live}, acquireDecided},
-				"acquire, all that live say no":     {tally{n: n, no: live}, acquireDecided},
-				"raise, all that live agree":        {tally{n: n, yes: live, fenced: live}, raiseDecided},
-				"extend, all that live say ours":    {tally{n: n, yes: live}, func(t tally) bool { return t.ownership() != ownershipPending }},
-				"extend, all that live say missing": {tally{n: n, missing: live}, func(t tally) bool { return t.ownership() != ownershipPending }},
+				"acquire, all that live say yes":    {quorum.Tally{N: n, Need: majority(n), Yes: live, Fenced: live}, acquireDecided},
+				"acquire, all that live say no":     {quorum.Tally{N: n, Need: majority(n), No: live}, acquireDecided},
+				"raise, all that live agree":        {quorum.Tally{N: n, Need: majority(n), Yes: live, Fenced: live}, raiseDecided},
+				"extend, all that live say ours":    {quorum.Tally{N: n, Need: majority(n), Yes: live}, func(t quorum.Tally) bool { return ownershipOf(t) != ownershipPending }},
+				"extend, all that live say missing": {quorum.Tally{N: n, Need: majority(n), Missing: live}, func(t quorum.Tally) bool { return ownershipOf(t) != ownershipPending }},
 			} {
 				if !c.over(c.t) {
 					t.Errorf("N=%d, %d live: %s: still pending", n, live, what)
@@ -318,7 +319,7 @@ func TestAnAdoptionOfWhatIsGoneIsLost(t *testing.T) {
 	// another's value that there is nothing to take over.
 	everyBallot(allCasts, func(votes []cast) {
 		want := twinAcquisition(votes, allCasts[1:], castNo, castMissing)
-		if got := tallyOf(votes).acquisition(); got != want {
+		if got := acquisitionOf(tallyOf(votes)); got != want {
 			t.Fatalf("%v: got %d, want %d", votes, got, want)
 		}
 	})
@@ -338,13 +339,13 @@ func finalExtension(votes []cast) ownership {
 func TestExtensionIsDecidedAsEarlyAsItCanBe(t *testing.T) {
 	everyBallot(allCasts, func(votes []cast) {
 		want := only(outcomes(votes, allCasts[1:], finalExtension), ownershipPending)
-		if got := tallyOf(votes).ownership(); got != want {
+		if got := ownershipOf(tallyOf(votes)); got != want {
 			t.Fatalf("%v: got %d, want %d", votes, got, want)
 		}
 	})
 	t.Run("silence is neither yes nor no", func(t *testing.T) {
 		for n := 1; n <= maxTwin; n++ {
-			if got := (tally{n: n, unknown: n}).ownership(); got != inconclusive {
+			if got := ownershipOf(quorum.Tally{N: n, Need: majority(n), Unknown: n}); got != inconclusive {
 				t.Errorf("N=%d, no answer at all: got %d, want inconclusive (%d)", n, got, inconclusive)
 			}
 		}
@@ -378,25 +379,25 @@ func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 	// The meaning is that of the instant at which the vote came, and stays.
 	for means, want := range map[wire.Answer]ownership{wire.Yes: stillOurs, wire.No: ownershipLost, wire.Unknown: inconclusive} {
 		l := &Locker{lanes: make([]*lane.Lane, 3)}
-		b := l.newQuorumCall(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, clock.Real(), func(tally) bool { return false })
-		b.countAs = func(bool) wire.Answer { return means }
+		b := l.newQuorumCall(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, clock.Real(), func(quorum.Tally) bool { return false })
+		b.CountAs = func(bool) wire.Answer { return means }
 		for i := range 2 {
-			b.calls[i].Reply = wire.Reply{Answer: wire.No, Missing: true, Err: wire.ErrMissing}
-			b.Vote(&b.calls[i])
+			b.Calls[i].Reply = wire.Reply{Answer: wire.No, Missing: true, Err: wire.ErrMissing}
+			b.Vote(&b.Calls[i])
 		}
-		b.calls[2].Reply = wire.Reply{Answer: wire.Unknown}
-		b.Vote(&b.calls[2])
-		if got, _, _ := b.result(); got.ownership() != want {
-			t.Errorf("two of three are missing, which counts as %v: got %+v, %d; want %d", means, got, got.ownership(), want)
+		b.Calls[2].Reply = wire.Reply{Answer: wire.Unknown}
+		b.Vote(&b.Calls[2])
+		if got, _, _ := b.Result(); ownershipOf(got) != want {
+			t.Errorf("two of three are missing, which counts as %v: got %+v, %d; want %d", means, got, ownershipOf(got), want)
 		}
-		_, gone, ok := b.answered(0)
+		_, gone, ok := b.Answered(0)
 		if !ok || gone != means {
 			t.Errorf("what a missing vote counted as: got %v, %v; want %v, true", gone, ok, means)
 		}
-		again := l.newQuorumCall(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, clock.Real(), func(tally) bool { return false })
-		again.countAs = func(bool) wire.Answer { t.Error("asked anew what it means"); return wire.No }
-		again.calls[0].Reply, again.calls[0].CountedAs = b.calls[0].Reply, gone
-		again.Vote(&again.calls[0])
+		again := l.newQuorumCall(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, clock.Real(), func(quorum.Tally) bool { return false })
+		again.CountAs = func(bool) wire.Answer { t.Error("asked anew what it means"); return wire.No }
+		again.Calls[0].Reply, again.Calls[0].CountedAs = b.Calls[0].Reply, gone
+		again.Vote(&again.Calls[0])
 	}
 }
 
@@ -431,17 +432,17 @@ func TestNoFurtherVoteChangesAVerdictThatIsFinal(t *testing.T) {
 			bad := func(what string, was, is any) {
 				t.Errorf("%s: %v was decided as %v, one more %v makes it %v", what, votes, was, c, is)
 			}
-			if was, is := before.acquisition(), after.acquisition(); was != acquirePending && is != was &&
+			if was, is := acquisitionOf(before), acquisitionOf(after); was != acquirePending && is != was &&
 				!(was == acquireUnfenced && is == acquireFenced) { // only for the better
 				bad("acquisition", was, is)
 			}
-			if was, is := before.ownership(), after.ownership(); was != ownershipPending && is != was {
+			if was, is := ownershipOf(before), ownershipOf(after); was != ownershipPending && is != was {
 				bad("extension", was, is)
 			}
 			if was, is := raised(before), raised(after); was != pending && is != was {
 				bad("raise", was, is)
 			}
-			if before.refused() && !after.refused() {
+			if refused(before) && !refused(after) {
 				bad("refused", true, false)
 			}
 		}
@@ -454,26 +455,26 @@ func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		rep  wire.Reply
-		want tally
+		want quorum.Tally
 		hard int
 	}{
-		{"yes", wire.Reply{Answer: wire.Yes}, tally{yes: 1}, 0},
-		{"yes with the register moved", wire.Reply{Answer: wire.Yes, Fenced: true}, tally{yes: 1, fenced: 1}, 0},
-		{"no", wire.Reply{Answer: wire.No}, tally{no: 1}, 0},
-		{"no that claims a moved register", wire.Reply{Answer: wire.No, Fenced: true}, tally{no: 1}, 0},
-		{"missing", wire.Reply{Answer: wire.No, Missing: true, Err: wire.ErrMissing}, tally{missing: 1}, 0},
-		{"unknown", wire.Reply{Answer: wire.Unknown, Err: soft}, tally{unknown: 1}, 0},
-		{"unknown that does not heal", wire.Reply{Answer: wire.Unknown, Err: hard}, tally{unknown: 1}, 1},
-		{"unknown without a reason", wire.Reply{Answer: wire.Unknown}, tally{unknown: 1}, 0},
-		{"no answer at all", wire.Reply{}, tally{unknown: 1}, 0},
+		{"yes", wire.Reply{Answer: wire.Yes}, quorum.Tally{Yes: 1}, 0},
+		{"yes with the register moved", wire.Reply{Answer: wire.Yes, Fenced: true}, quorum.Tally{Yes: 1, Fenced: 1}, 0},
+		{"no", wire.Reply{Answer: wire.No}, quorum.Tally{No: 1}, 0},
+		{"no that claims a moved register", wire.Reply{Answer: wire.No, Fenced: true}, quorum.Tally{No: 1}, 0},
+		{"missing", wire.Reply{Answer: wire.No, Missing: true, Err: wire.ErrMissing}, quorum.Tally{Missing: 1}, 0},
+		{"unknown", wire.Reply{Answer: wire.Unknown, Err: soft}, quorum.Tally{Unknown: 1}, 0},
+		{"unknown that does not heal", wire.Reply{Answer: wire.Unknown, Err: hard}, quorum.Tally{Unknown: 1}, 1},
+		{"unknown without a reason", wire.Reply{Answer: wire.Unknown}, quorum.Tally{Unknown: 1}, 0},
+		{"no answer at all", wire.Reply{}, quorum.Tally{Unknown: 1}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &Locker{lanes: make([]*lane.Lane, 3)}
 			b := l.newQuorumCall(OpAcquire, &wire.LockKey{}, wire.Question{Kind: wire.AskAcquire}, clock.Real(), acquireDecided)
-			b.calls[1].Reply = c.rep
-			b.Vote(&b.calls[1])
-			got, gotHard, _ := b.result()
-			c.want.n = 3
+			b.Calls[1].Reply = c.rep
+			b.Vote(&b.Calls[1])
+			got, gotHard, _ := b.Result()
+			c.want.N, c.want.Need = 3, 2
 			if got != c.want || gotHard != c.hard {
 				t.Errorf("got %+v and %d that do not heal, want %+v and %d", got, gotHard, c.want, c.hard)
 			}
@@ -483,10 +484,10 @@ func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
 		l := &Locker{lanes: make([]*lane.Lane, 3)}
 		b := l.newQuorumCall(OpRaise, &wire.LockKey{}, wire.Question{Kind: wire.AskRaise}, clock.Real(), raiseDecided)
 		for i, score := range []int64{5, 9, 7} {
-			b.calls[i].Reply = wire.Reply{Answer: wire.Yes, Score: score}
-			b.Vote(&b.calls[i])
+			b.Calls[i].Reply = wire.Reply{Answer: wire.Yes, Score: score}
+			b.Vote(&b.Calls[i])
 		}
-		if _, _, score := b.result(); score != 9 {
+		if _, _, score := b.Result(); score != 9 {
 			t.Errorf("got %d, want 9", score)
 		}
 	})

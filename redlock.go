@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 
@@ -41,20 +42,16 @@ type Locker struct {
 	owned     []io.Closer // the clients that Open made
 	names     wire.Names
 	gate      wait.Gate // of AcquireAll
+	cleanups  *quorum.Cleanups
 
 	// The end. closing is closed once, with closed set under mu; from then on busy only falls.
 	closing chan struct{}
 	busy    sync.WaitGroup // calls that may yet send something
 
-	// What is on the nodes or on its way there. Guarded by mu. Once closed is set, held does
-	// not grow. An entry of a map, by the full key unless it says otherwise, is removed when
-	// what it names is finished.
-	mu        sync.Mutex
-	closed    bool
-	held      heldList
-	cleanups  map[string]*quorumCall // the last clean-up of a key; it finishes after those before it (newCleanup)
-	restores  map[string]*quorumCall // the last of these that undoes a failed adoption
-	adoptions map[string]*adoption   // in progress, by the value that they replace
+	// Guarded by mu. Once closed is set, held does not grow.
+	mu     sync.Mutex
+	closed bool
+	held   heldList
 
 	// Hints for proposals, at most maxRegistersAhead. Guarded by mu.
 	registersAhead map[string]int64 // registers ahead of our clock (registerAhead)
@@ -96,7 +93,7 @@ func newLocker(opt Options, nodes []Node, now clock.Clock, rand *source) (*Locke
 			}
 		}
 	}
-	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), cleanups: make(map[string]*quorumCall), restores: make(map[string]*quorumCall), adoptions: make(map[string]*adoption)}
+	l := &Locker{opt: opt, now: now, rand: rand, closing: make(chan struct{}), cleanups: quorum.NewCleanups()}
 	if l.guard, err = newGuard(opt, nodes); err != nil {
 		return nil, err
 	}
@@ -113,6 +110,13 @@ func newLocker(opt Options, nodes []Node, now clock.Clock, rand *source) (*Locke
 	l.registers = lane.NewRegisters(l.lanes, l.patience)
 	l.queues = newWaitQueues(l)
 	return l, nil
+}
+
+// newQuorumCall makes a quorum call that is not sent yet. The nodes have the patience for
+// the question's ttl; a question without one gets its Patience from the caller.
+func (l *Locker) newQuorumCall(op Op, name *wire.LockKey, q wire.Question, start clock.Instant, decided func(quorum.Tally) bool) *quorum.Call {
+	q.Patience = l.patience(q.TTL)
+	return quorum.New(l.lanes, majority(len(l.lanes)), uint8(op), name, q, start, decided)
 }
 
 // admit comes first in every call. It panics for programming errors, and returns

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -63,7 +64,7 @@ type releaseCall struct {
 	k      *Lock
 	ctx    context.Context
 	traced *tracedCall
-	asked  *quorumCall // nil if the lock's state was final
+	asked  *quorum.Call // nil if the lock's state was final
 	err    error
 }
 
@@ -89,10 +90,10 @@ func (r *releaseCall) wait() {
 		ended = r.ctx.Done()
 	}
 	select {
-	case <-r.asked.done:
+	case <-r.asked.Done:
 	case <-ended:
-		if !isDone(r.asked.done) {
-			r.err = r.k.l.ended(r.ctx, &acquireCall{op: OpRelease, name: r.k.name, began: r.asked.start, attempt: 1, last: &QuorumError{Round: r.asked.round(), Err: ErrNoQuorum}})
+		if !isDone(r.asked.Done) {
+			r.err = r.k.l.ended(r.ctx, &acquireCall{op: OpRelease, name: r.k.name, began: r.asked.Start, attempt: 1, last: &QuorumError{Round: roundOf(r.asked), Err: ErrNoQuorum}})
 			return
 		}
 	}
@@ -135,7 +136,7 @@ func (ks Locks) release(ctx context.Context) []releaseCall {
 
 // beginRelease sends the release, or returns the one in progress. It returns nil if the
 // lock's state is final. cause ends KeepAlive's contexts. ctx is only for Trace.Round.
-func (k *Lock) beginRelease(ctx context.Context, cause error) *quorumCall {
+func (k *Lock) beginRelease(ctx context.Context, cause error) *quorum.Call {
 	if k.l.begin() {
 		defer k.l.end()
 	}
@@ -146,8 +147,8 @@ func (k *Lock) beginRelease(ctx context.Context, cause error) *quorumCall {
 		return nil
 	case stateReleasing:
 		if again := k.release; again != nil {
-			t, _, _ := again.result()
-			if silent, _ := again.unclear(); !again.IsOver() || t.ownership() != inconclusive || silent == 0 {
+			t, _, _ := again.Result()
+			if silent, _ := again.Unclear(); !again.IsOver() || ownershipOf(t) != inconclusive || silent == 0 {
 				k.mu.Unlock()
 				return again
 			}
@@ -162,21 +163,21 @@ func (k *Lock) beginRelease(ctx context.Context, cause error) *quorumCall {
 	// given up, the rollback of its attempt has to follow the release, not precede it. Its
 	// question is complete after that.
 	b := k.l.newCleanup(OpRelease, k.name, wire.Question{Kind: wire.AskRelease, Value: k.value, TTL: k.ttl}, &k.left,
-		func(t tally) bool { return t.ownership() != ownershipPending })
-	var next *quorumCall
-	n := toAll
+		func(t quorum.Tally) bool { return ownershipOf(t) != ownershipPending })
+	var next *quorum.Call
+	n := wire.ToAll
 	if cause == nil && earlier == nil {
 		next, n = k.l.queues.handOver(k, b)
 		k.quiet = next != nil
 	}
-	b.ask(wire.ReleaseQuestion(k.name, k.value, k.ttl, n))
+	b.SetQuestion(wire.ReleaseQuestion(k.name, k.value, k.ttl, n))
 	asked, again := k.releasedInTime, earlier != nil
-	b.countAs = func(missing bool) wire.Answer { return notOurs(missing, k.remaining(k.l.now()) > 0, asked, again) } // Until does not move any more
-	b.lastForLock = true
-	b.then = func() { k.released(b) }
+	b.CountAs = func(missing bool) wire.Answer { return notOurs(missing, k.remaining(k.l.now()) > 0, asked, again) } // Until does not move any more
+	b.LastForLock = true
+	b.Then = func() { k.released(b) }
 	if t := &k.l.opt.Trace; t.Round != nil || t.Event != nil {
 		end := k.ending(EventReleased, nil)
-		b.then = func() { k.tellReleased(ctx, b, end) }
+		b.Then = func() { k.tellReleased(ctx, b, end) }
 	}
 	prev := k.last
 	k.release = b
@@ -187,7 +188,7 @@ func (k *Lock) beginRelease(ctx context.Context, cause error) *quorumCall {
 	if next != nil {
 		defer k.l.queues.wakeUp(next)
 	}
-	b.sendRelease(earlier, next, prev)
+	b.SendRelease(earlier, next, prev)
 	return b
 }
 
@@ -199,7 +200,7 @@ func (k *Lock) isFinal() bool {
 }
 
 // tellReleased reports a decided release, and the end of the lock if end has a kind.
-func (k *Lock) tellReleased(ctx context.Context, b *quorumCall, end Event) {
+func (k *Lock) tellReleased(ctx context.Context, b *quorum.Call, end Event) {
 	end.Err = k.released(b) // before the callbacks, which may panic
 	defer k.l.reportEnd(end)
 	k.l.observe(ctx, b, nil)
@@ -207,28 +208,28 @@ func (k *Lock) tellReleased(ctx context.Context, b *quorumCall, end Event) {
 
 // released returns the result of a decided release. It is final unless too few nodes
 // replied.
-func (k *Lock) released(b *quorumCall) error {
+func (k *Lock) released(b *quorum.Call) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.state == stateReleased {
 		return k.result
 	}
-	t, _, _ := b.result()
-	switch t.ownership() {
+	t, _, _ := b.Result()
+	switch ownershipOf(t) {
 	case stillOurs:
 		k.state, k.result = stateReleased, nil
 		k.l.queues.released(k, b)
 	case ownershipLost:
-		k.state, k.result = stateReleased, &QuorumError{Round: b.round(), Err: ErrLost}
+		k.state, k.result = stateReleased, &QuorumError{Round: roundOf(b), Err: ErrLost}
 	default:
-		return &QuorumError{Round: b.round(), Err: ErrNoQuorum, hint: k.unreleased(b)}
+		return &QuorumError{Round: roundOf(b), Err: ErrNoQuorum, hint: k.unreleased(b)}
 	}
 	return k.result
 }
 
 // unreleased returns the hint of a release that too few nodes answered.
-func (k *Lock) unreleased(b *quorumCall) (hint string) {
-	silent, late := b.unclear()
+func (k *Lock) unreleased(b *quorum.Call) (hint string) {
+	silent, late := b.Unclear()
 	if late > 0 {
 		hint = "nodes that no longer hold it released it in time or let it expire"
 	}
@@ -236,7 +237,7 @@ func (k *Lock) unreleased(b *quorumCall) (hint string) {
 		if hint != "" {
 			hint += ", "
 		}
-		expires := b.start.At.Add(k.ttl + driftOf(k.ttl, k.l.opt.Drift) + expiryGrain)
+		expires := b.Start.At.Add(k.ttl + driftOf(k.ttl, k.l.opt.Drift) + expiryGrain)
 		hint += "any remaining key expires by " + expires.Format("15:04:05.000")
 	}
 	return hint
@@ -244,75 +245,26 @@ func (k *Lock) unreleased(b *quorumCall) (hint string) {
 
 // undo removes in the background what a quorum call may have stored. On each node it
 // follows that call.
-func (l *Locker) undo(last *quorumCall, q wire.Question) {
+func (l *Locker) undo(last *quorum.Call, q wire.Question) {
 	// Finished is asked before left: otherwise a yes between the two would be missed.
 	if last.Finished() {
-		if left := last.left(); left.Any(lane.Holds) == 0 {
+		if left := last.Left(); left.Any(lane.Holds) == 0 {
 			return
 		}
 	}
-	b := l.newCleanup(OpRollback, last.name, q, new(lane.Residues), allAnswered)
-	b.then = func() { l.observe(context.Background(), b, nil) }
-	b.send(last)
+	b := l.newCleanup(OpRollback, last.Name, q, new(lane.Residues), allAnswered)
+	b.Then = func() { l.observe(context.Background(), b, nil) }
+	b.Send(last)
 }
 
-func allAnswered(t tally) bool { return t.open() == 0 }
+func allAnswered(t quorum.Tally) bool { return t.Open() == 0 }
 
-// newCleanup prepares a rollback, a release or a restore. On each node it follows the
-// key's earlier clean-ups, and later attempts follow it, so that the Locker need only
-// remember the last one. Without that order, a clean-up that takes longer than a later
-// one would be forgotten, and a release could overtake the restore that puts its value
-// back. left has what finished calls may have left on the nodes; the clean-up adds what the calls
-// report that it follows.
-//
-// If the holder was released during a failed adoption of its value, the adopter's value is
-// removed instead of replaced: nobody would remove the holder's.
-func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, left *lane.Residues, decided func(tally) bool) *quorumCall {
+// newCleanup prepares a rollback, a release or a restore. left has what finished calls may
+// have left on the nodes.
+func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, left *lane.Residues, decided func(quorum.Tally) bool) *quorum.Call {
 	b := l.newQuorumCall(op, name, q, l.now(), decided)
-	b.inherit(left)
-	b.cleanup = true
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b.previous = l.cleanups[name.Full]
-	l.cleanups[name.Full] = b
-	switch {
-	case q.Kind != wire.AskRestore:
-		if a := l.adoptions[q.Value]; a != nil {
-			a.ended = true
-		}
-	case l.adoptions[q.Back].ended:
-		b.ask(wire.ReleaseQuestion(name, q.Value, q.TTL, toAll))
-	default:
-		l.restores[name.Full] = b
-	}
+	l.cleanups.Add(b, left)
 	return b
-}
-
-// cleanedUp forgets a finished clean-up.
-func (l *Locker) cleanedUp(b *quorumCall) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cleanups[b.name.Full] == b {
-		delete(l.cleanups, b.name.Full)
-	}
-	if l.restores[b.name.Full] == b {
-		delete(l.restores, b.name.Full)
-	}
-}
-
-// restoring returns the clean-up that undoes a failed adoption of the key, or nil. The
-// holder's next question follows it on each node.
-func (l *Locker) restoring(name *wire.LockKey) *quorumCall {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.restores[name.Full]
-}
-
-// lastCleanup returns the last unfinished clean-up of a key, or nil.
-func (l *Locker) lastCleanup(name *wire.LockKey) *quorumCall {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.cleanups[name.Full]
 }
 
 // LeaveUntil gives the lock up without releasing it: its key stays on a majority of the
@@ -370,7 +322,7 @@ func (k *Lock) LeaveUntil(ctx context.Context, t time.Time) (err error) {
 				return x.err
 			}
 			k.giveUp()
-			return k.l.ended(ctx, &acquireCall{op: OpExtend, name: k.name, began: x.b.start, attempt: 1, last: &QuorumError{Round: x.b.round(), Err: ErrNoQuorum}})
+			return k.l.ended(ctx, &acquireCall{op: OpExtend, name: k.name, began: x.b.Start, attempt: 1, last: &QuorumError{Round: roundOf(x.b), Err: ErrNoQuorum}})
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -115,6 +117,26 @@ type Round struct {
 	Took    time.Duration // from Start to the decision
 	Wait    time.Duration // acquire: how long the caller has waited so far, over all attempts
 	Attempt int           // acquire: 1 for the first attempt, 0 if this caller did not ask for the round
+}
+
+// roundOf returns the Round of a quorum call with the votes so far.
+func roundOf(b *quorum.Call) (r Round) {
+	b.Read(func(calls []lane.Call, t quorum.Tally, took time.Duration) {
+		r = Round{Op: Op(b.Op), Key: b.Name.Key, Need: t.Need, Start: b.Start.At, Took: took, Votes: make([]Vote, len(calls))}
+		for i := range calls {
+			c := &calls[i]
+			v := &r.Votes[i]
+			v.Node = c.Lane.Name
+			if !c.Voted {
+				continue
+			}
+			v.Answer, v.Holder, v.Took = Answer(c.Reply.Answer), c.Reply.Holder, c.Took
+			if c.Reply.Err != nil {
+				v.Err = c.Reply.Err
+			}
+		}
+	})
+	return r
 }
 
 // Holder returns the value that a majority of the nodes reported as the holder's, or ""

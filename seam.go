@@ -40,8 +40,9 @@ func seamed(opt Options, steady, wall func() time.Time, seed uint64, nodes ...No
 // peek returns what seam.Peek tells tests. Each number is read under its own lock: the snapshot is not atomic.
 func (l *Locker) peek() (s seam.State) {
 	l.mu.Lock()
-	s.Held, s.Leaving = l.held.n, len(l.cleanups)
+	s.Held = l.held.n
 	l.mu.Unlock()
+	s.Leaving = l.cleanups.Unfinished()
 	l.queues.mu.Lock()
 	s.Queues, s.Channels = len(l.queues.queues), len(l.queues.byChannel)
 	l.queues.mu.Unlock()
@@ -59,7 +60,7 @@ func (l *Locker) peek() (s seam.State) {
 // unlocked reports whether each mutex of the Locker, its queues and its lanes can be locked. Other goroutines
 // may hold one for a moment, so it tries repeatedly.
 func (l *Locker) unlocked() bool {
-	unlocked := []func() bool{tryLock(&l.mu), tryLock(&l.queues.mu)}
+	unlocked := []func() bool{tryLock(&l.mu), tryLock(&l.queues.mu), l.cleanups.Unlocked}
 	for _, ln := range l.lanes {
 		unlocked = append(unlocked, ln.Unlocked)
 	}

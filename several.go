@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
@@ -284,9 +285,9 @@ func (a *acquireAll) waitAt(ctx context.Context, e *acquireCall, refused error) 
 // attempt asks for all keys in one round. handed, if not nil, is an attempt for the key of one
 // call that a release in this Locker has sent. If a key is refused, attempt returns its call
 // and the error, and everything is undone.
-func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quorumCall, proposal int64) (refused *acquireCall, err error) {
+func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quorum.Call, proposal int64) (refused *acquireCall, err error) {
 	l, n := a.l, len(a.calls)
-	asked, proposals := make([]*quorumCall, n), make([]int64, n)
+	asked, proposals := make([]*quorum.Call, n), make([]int64, n)
 	locks := make([]*Lock, 0, n)
 	sent := false
 	if handed != nil {
@@ -342,17 +343,17 @@ func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quoru
 
 // send sends the attempts, all that go to one node in one batch. On each node they follow the
 // clean-ups of the attempts before.
-func (a *acquireAll) send(asked []*quorumCall, handed *quorumCall) {
-	before := make([][]*quorumCall, len(asked))
+func (a *acquireAll) send(asked []*quorum.Call, handed *quorum.Call) {
+	before := make([][]*quorum.Call, len(asked))
 	for n, e := range a.calls {
-		before[n] = []*quorumCall{a.l.lastCleanup(e.name), a.l.queues.dequeueOf(e)}
+		before[n] = []*quorum.Call{a.l.cleanups.Last(e.name), a.l.queues.dequeueOf(e)}
 	}
 	lane.Each(0, len(a.l.lanes), func(i int) {
 		var calls []*lane.Call
-		var prior [][]*quorumCall
+		var prior [][]*quorum.Call
 		for n, b := range asked {
 			if b != handed {
-				calls, prior = append(calls, &b.calls[i]), append(prior, before[n])
+				calls, prior = append(calls, &b.Calls[i]), append(prior, before[n])
 			}
 		}
 		a.l.lanes[i].AskAll(calls, func(n int) (after []*lane.Call) {
@@ -368,15 +369,15 @@ func (a *acquireAll) send(asked []*quorumCall, handed *quorumCall) {
 // were refused because of it, so that they have to be told; but not for the key that was
 // refused if the caller stands in its queue: it would tell itself, and ask again at once. They
 // are told if it leaves the queue before its next attempt has shown more.
-func (a *acquireAll) undo(e *acquireCall, b *quorumCall, tell bool) {
-	b.abandon()
+func (a *acquireAll) undo(e *acquireCall, b *quorum.Call, tell bool) {
+	b.Abandon()
 	e.before = e.raised
-	e.raised |= b.mayHaveExecuted()
-	q := wire.RollbackQuestion(e.name, b.q.Value, e.ttl)
-	switch t, _, _ := b.result(); {
-	case t.refused():
+	e.raised |= b.MayHaveExecuted()
+	q := wire.RollbackQuestion(e.name, b.Question.Value, e.ttl)
+	switch t, _, _ := b.Result(); {
+	case refused(t):
 	case tell:
-		q = wire.ReleaseQuestion(e.name, b.q.Value, e.ttl, toAll)
+		q = wire.ReleaseQuestion(e.name, b.Question.Value, e.ttl, wire.ToAll)
 	default:
 		a.l.queues.freedQuietly(e)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -121,15 +122,15 @@ func (s *slots) free(ctx context.Context, tried *acquireCall) (free []bool, err 
 		return nil, l.ended(ctx, tried)
 	}
 	defer l.end()
-	asked := make([]*quorumCall, len(s.calls))
+	asked := make([]*quorum.Call, len(s.calls))
 	for i, e := range s.calls {
 		asked[i] = l.newQuorumCall(OpLook, e.name, wire.LookQuestion(e.name), l.now(), lookDecided)
-		asked[i].q.Patience = l.patience(e.ttl)
+		asked[i].Question.Patience = l.patience(e.ttl)
 	}
 	lane.Each(0, len(l.lanes), func(i int) {
 		calls := make([]*lane.Call, len(asked))
 		for n, b := range asked {
-			calls[n] = &b.calls[i]
+			calls[n] = &b.Calls[i]
 		}
 		l.lanes[i].AskAll(calls, func(int) []*lane.Call { return nil })
 	})
@@ -138,8 +139,8 @@ func (s *slots) free(ctx context.Context, tried *acquireCall) (free []bool, err 
 		if err := l.await(ctx, tried, b); err != nil {
 			return nil, err
 		}
-		t, _, _ := b.result()
-		free[i] = t.yes >= t.need()
+		t, _, _ := b.Result()
+		free[i] = t.Yes >= t.Need
 		l.observe(ctx, b, s.calls[i])
 	}
 	return free, nil

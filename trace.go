@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 )
 
 // A Trace is a set of functions that a Locker calls as it works, for traces, metrics and
@@ -170,7 +171,7 @@ func (c *tracedCall) end(k *Lock, e *acquireCall, err error) {
 }
 
 // observe reports a decided round. ctx has the values of the call that waits for it.
-func (l *Locker) observe(ctx context.Context, b *quorumCall, e *acquireCall) {
+func (l *Locker) observe(ctx context.Context, b *quorum.Call, e *acquireCall) {
 	if l.opt.Trace.Round != nil {
 		l.opt.Trace.Round(ctx, l.round(b, e))
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
@@ -46,13 +48,13 @@ func (w *waitQueues) Subscribed(i int, channel string, yes bool) {
 func (w *waitQueues) Announced(i int, channel, text string) {
 	if b := w.announced(i, channel, text); b != nil && w.l.begin() {
 		defer w.l.end()
-		b.send(w.l.lastCleanup(b.name))
+		b.Send(w.l.cleanups.Last(b.Name))
 	}
 }
 
 // announced tells the plan of an announcement. If nobody waits any more, it returns the call
 // that removes our entry from the nodes' queues and notifies the next waiters instead.
-func (w *waitQueues) announced(i int, channel, text string) *quorumCall {
+func (w *waitQueues) announced(i int, channel, text string) *quorum.Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wakeWatchers(channel)
@@ -73,8 +75,8 @@ func (w *waitQueues) announced(i int, channel, text string) *quorumCall {
 // released notes that a lock of this Locker was released, and whether a waiter of another one
 // was notified. If not, the leader tries. It also does where the release was quiet because the
 // lock was handed on, but the attempt had already failed: it had overtaken the release.
-func (w *waitQueues) released(k *Lock, b *quorumCall) {
-	told, took := b.told()
+func (w *waitQueues) released(k *Lock, b *quorum.Call) {
+	told, took := b.Told()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.queues[k.name.Full]
@@ -165,15 +167,15 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall, glance bool) er
 	}
 	e.looks++
 	b := l.newQuorumCall(OpLook, e.name, l.queues.question(e, glance), l.now(), lookDecided)
-	b.q.Patience = l.patience(e.ttl)
-	if b.q.Kind == wire.AskWait {
+	b.Question.Patience = l.patience(e.ttl)
+	if b.Question.Kind == wire.AskWait {
 		l.queues.entering(e, b)
 	}
-	b.send(l.queues.dequeueOf(e))
+	b.Send(l.queues.dequeueOf(e))
 	if err := l.await(ctx, e, b); err != nil {
 		return err
 	}
-	if t, _, _ := b.result(); t.refused() {
+	if t, _, _ := b.Result(); refused(t) {
 		l.stillHeld(e, b)
 	}
 	l.queues.looked(e, b)
@@ -183,13 +185,13 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall, glance bool) er
 
 // stillHeld keeps what a look adds to the error of the call: whether the lock ever expires. A
 // try, if there was one, knows the holder.
-func (l *Locker) stillHeld(e *acquireCall, b *quorumCall) {
+func (l *Locker) stillHeld(e *acquireCall, b *quorum.Call) {
 	switch q, _ := l.lastKnown(e); {
 	case q == nil:
 		l.notAcquired(e, b, ErrHeld, "")
-	case q.Err == ErrHeld && q.endless != b.endless():
+	case q.Err == ErrHeld && q.endless != endless(b):
 		told := *q
-		told.endless = b.endless()
+		told.endless = endless(b)
 		e.last = &told
 		l.queues.keepRound(e, e.last)
 	}
@@ -211,43 +213,43 @@ func (w *waitQueues) question(e *acquireCall, glance bool) wire.Question {
 }
 
 // lookDecided reports whether a majority says the same: yes is free, no is held.
-func lookDecided(t tally) bool { return decide(t.n, t.yes, t.no) != pending || t.open() == 0 }
+func lookDecided(t quorum.Tally) bool { return decide(t.N, t.Yes, t.No) != pending || t.Open() == 0 }
 
 // looked tells the plan what a look showed.
-func (w *waitQueues) looked(e *acquireCall, b *quorumCall) {
-	t, _, _ := b.result()
+func (w *waitQueues) looked(e *acquireCall, b *quorum.Call) {
+	t, _, _ := b.Result()
 	longest := w.l.longestPause(e)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := e.waiter.queue
-	if t.refused() || r.plan.Contended() {
+	if refused(t) || r.plan.Contended() {
 		w.listen(r) // a leader that follows one that won looks before it has tried
 	}
 	r.plan.Looked(&wait.Looked{
-		Start: b.start.At, Held: t.refused(), Free: t.yes >= t.need(), FreeIn: b.freeIn(),
-		Longest: longest, Standing: b.standing(),
+		Start: b.Start.At, Held: refused(t), Free: t.Yes >= t.Need, FreeIn: freeIn(b),
+		Longest: longest, Standing: standingOf(b),
 	}, time.Now())
 }
 
 // freeIn returns after how long a majority of the nodes may be free.
-func (b *quorumCall) freeIn() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return wait.FreeIn(b.tally.need(), b.replies())
+func freeIn(b *quorum.Call) (d time.Duration) {
+	b.Read(func(calls []lane.Call, t quorum.Tally, _ time.Duration) { d = wait.FreeIn(t.Need, replies(calls)) })
+	return d
 }
 
-// standing returns what the round showed of its caller's entry in the nodes' queues.
-func (b *quorumCall) standing() wait.Standing {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return wait.NewStanding(b.tally.need(), b.replies(), b.start.At, b.took)
+// standingOf returns what the round showed of its caller's entry in the nodes' queues.
+func standingOf(b *quorum.Call) (s wait.Standing) {
+	b.Read(func(calls []lane.Call, t quorum.Tally, took time.Duration) {
+		s = wait.NewStanding(t.Need, replies(calls), b.Start.At, took)
+	})
+	return s
 }
 
-// replies returns the replies that were counted. Needs b.mu.
-func (b *quorumCall) replies() []wait.Reply {
-	all := make([]wait.Reply, len(b.calls))
-	for i := range b.calls {
-		if c := &b.calls[i]; c.Voted {
+// replies returns the replies that were counted.
+func replies(calls []lane.Call) []wait.Reply {
+	all := make([]wait.Reply, len(calls))
+	for i := range calls {
+		if c := &calls[i]; c.Voted {
 			all[i] = wait.Reply{Reply: c.Reply, Took: c.Took}
 		}
 	}
@@ -256,16 +258,17 @@ func (b *quorumCall) replies() []wait.Reply {
 
 // endless reports whether the key has no ttl on so many nodes that it never becomes free on a
 // majority. Only looks and turns read the ttl.
-func (b *quorumCall) endless() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := 0
-	for i := range b.calls {
-		if c := &b.calls[i]; c.Voted && c.Reply.Answer == wire.No && c.Reply.Err == nil && c.Reply.TTL == -1 {
-			n++
+func endless(b *quorum.Call) (yes bool) {
+	b.Read(func(calls []lane.Call, t quorum.Tally, _ time.Duration) {
+		n := 0
+		for i := range calls {
+			if c := &calls[i]; c.Voted && c.Reply.Answer == wire.No && c.Reply.Err == nil && c.Reply.TTL == -1 {
+				n++
+			}
 		}
-	}
-	return b.tally.n-n < b.tally.need()
+		yes = t.N-n < t.Need
+	})
+	return yes
 }
 
 // tried tells the plan how the leader's try ended. A try that ctx ended has no result, and
@@ -290,13 +293,13 @@ func (w *waitQueues) tried(ctx context.Context, e *acquireCall, k *Lock, err err
 	now := time.Now()
 	if k != nil { // for the next leader
 		if w.l.opt.Fair {
-			r.plan.Learn(e.call.standing())
+			r.plan.Learn(standingOf(e.call))
 			r.winner = e.call
 		}
 		r.plan.Won(k.start.At, now)
 		r.behind = true
 		r.lastRound, r.wonBy = nil, e.call
-		r.held, r.heldUntil = e.call.q.Value, now.Add(e.ttl)
+		r.held, r.heldUntil = e.call.Question.Value, now.Add(e.ttl)
 		return
 	}
 	r.held = ""
@@ -306,9 +309,9 @@ func (w *waitQueues) tried(ctx context.Context, e *acquireCall, k *Lock, err err
 		Holder: q.Round.Holder(), Votes: votesOf(q.Round), Longest: longest,
 	}
 	if e.call != nil { // else Close came before its first try, and the round is another caller's
-		lost.Mine = e.call.q.Value
+		lost.Mine = e.call.Question.Value
 		if w.l.opt.Fair {
-			lost.Standing = e.call.standing()
+			lost.Standing = standingOf(e.call)
 		}
 	}
 	r.plan.Lost(&e.waiter.met, &lost, now)
@@ -358,6 +361,6 @@ func (w *waitQueues) prolongs(e *acquireCall) bool {
 
 // turnDecided waits for the replies of a majority, also where fewer noes rule a yes out, as half
 // of an even number does: only a majority shows a standing.
-func turnDecided(t tally) bool {
-	return acquireDecided(t) && (t.yes+t.no >= t.need() || t.open() == 0)
+func turnDecided(t quorum.Tally) bool {
+	return acquireDecided(t) && (t.Yes+t.No >= t.Need || t.Open() == 0)
 }

@@ -22,11 +22,11 @@ var mutants = []mutant{
 	},
 	{
 		name: "late-start", rule: "the validity counts from before the first request is sent", profiles: "slow,network",
-		patches: []patch{{"lock.go", "ttl: e.ttl, start: b.start, valid: valid}", "ttl: e.ttl, start: l.now(), valid: valid}"}},
+		patches: []patch{{"lock.go", "ttl: e.ttl, start: b.Start, valid: valid}", "ttl: e.ttl, start: l.now(), valid: valid}"}},
 	},
 	{
 		name: "extend-late-start", rule: "the validity after an extension counts from before its first request is sent", profiles: "extend,slow",
-		patches: []patch{{"extend.go", "k.start, k.valid = b.start, validity(", "k.start, k.valid = now, validity("}},
+		patches: []patch{{"extend.go", "k.start, k.valid = b.Start, validity(", "k.start, k.valid = now, validity("}},
 		test:    "TestAnExtensionCountsFromBeforeItsFirstRequest",
 	},
 	{
@@ -153,7 +153,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "reachable", rule: "a majority is one of the configured nodes, not of those that answer", profiles: "network,crash",
-		patches: []patch{{"quorum.go", "func (t tally) need() int { return majority(t.n) }", "func (t tally) need() int { return majority(t.n - t.unknown) }"}},
+		patches: []patch{{"internal/quorum/call.go", "\t\tb.tally.Unknown++\n\t\tif r.Err", "\t\tb.tally.Unknown++\n\t\tb.tally.Need = (b.tally.N-b.tally.Unknown)/2 + 1\n\t\tif r.Err"}},
 		test:    "TestClientsWithDisjointMinoritiesGoOnAfterTheHeal",
 	},
 	{
@@ -179,7 +179,7 @@ var mutants = []mutant{
 		name: "observed-late", rule: "Trace.Round is called for an acquisition before the lock exists", profiles: "edges",
 		patches: []patch{
 			{"acquire.go", "\tl.observe(ctx, b, e) // while there is no lock yet: whoever panics here never gets it\n", ""},
-			{"acquire.go", "\tl.noteRegisterAhead(e.name, b.start, token)\n\treturn k, nil\n", "\tl.noteRegisterAhead(e.name, b.start, token)\n\tl.observe(ctx, b, e)\n\treturn k, nil\n"},
+			{"acquire.go", "\tl.noteRegisterAhead(e.name, b.Start, token)\n\treturn k, nil\n", "\tl.noteRegisterAhead(e.name, b.Start, token)\n\tl.observe(ctx, b, e)\n\treturn k, nil\n"},
 		},
 		test: "TestAPanicInACallbackLeavesNoLock",
 	},
@@ -230,7 +230,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "release-overtakes", rule: "a release is sent to a node after the earlier requests of the same lock to that node", profiles: "network",
-		patches: []patch{{"release.go", "b.sendRelease(earlier, next, prev)", "_ = prev; b.sendRelease(earlier, next)"}},
+		patches: []patch{{"release.go", "b.SendRelease(earlier, next, prev)", "_ = prev; b.SendRelease(earlier, next)"}},
 		test:    "TestReleaseGoesToASlowNodeAfterItsAcquireWasAnswered",
 	},
 	{
@@ -290,20 +290,20 @@ var mutants = []mutant{
 	},
 	{
 		name: "heal-alone", rule: "a node is healed only if a majority of the same round has our value", why: "the fault shows only if an extension without a majority heals a node whose vote another client then needs",
-		patches: []patch{{"call.go", "c.Reply.Missing && b.tally.ownership() == stillOurs", "c.Reply.Missing"}},
+		patches: []patch{{"internal/quorum/call.go", "c.Reply.Missing && b.tally.Yes >= b.tally.Need", "c.Reply.Missing"}},
 		test:    "TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn",
 	},
 	{
 		name: "heal-counts", rule: "a healed node counts only from the next round on", profiles: "rolling,wild-data,extend",
-		patches: []patch{{"quorum.go", "\tcase t.yes >= t.need():\n\t\treturn stillOurs", "\tcase t.yes > 0 && t.yes+t.missing >= t.need():\n\t\treturn stillOurs"}},
+		patches: []patch{{"quorum.go", "\tcase t.Yes >= t.Need:\n\t\treturn stillOurs", "\tcase t.Yes > 0 && t.Yes+t.Missing >= t.Need:\n\t\treturn stillOurs"}},
 		test:    "TestALockThatAMajorityForgotIsLostAndNotTakenAnew",
 	},
 	{
 		name: "apart", rule: "a vote counts as fenced only if the same node also stored our value", why: "the fault shows only if a node refuses the lock but moves its register, in a round that the other nodes win",
 		patches: []patch{
 			{"internal/wire/reply.go", "r.Stored = r.Holder == value\n", "r.Stored = r.Holder == value\n\t\tm, _ := result(zadd, exec)\n\t\tr.Fenced = m == int64(1)\n"},
-			{"call.go", "\tc.Voted = true\n\tswitch", "\tc.Voted = true\n\tif c.Reply.Answer == wire.No && c.Reply.Fenced {\n\t\tb.tally.fenced++\n\t}\n\tswitch"},
-			{"quorum.go", "case t.fenced >= t.need():\n\t\treturn acquireFenced", "case t.fenced >= t.need() && t.yes >= t.need():\n\t\treturn acquireFenced"},
+			{"internal/quorum/call.go", "\tc.Voted = true\n\tswitch", "\tc.Voted = true\n\tif c.Reply.Answer == wire.No && c.Reply.Fenced {\n\t\tb.tally.Fenced++\n\t}\n\tswitch"},
+			{"quorum.go", "case t.Fenced >= t.Need:\n\t\treturn acquireFenced", "case t.Fenced >= t.Need && t.Yes >= t.Need:\n\t\treturn acquireFenced"},
 		},
 		test: "TestValueAndTokenAreCountedOnTheSameNodes",
 	},
@@ -391,12 +391,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "unmeasured-raise", rule: "the validity is checked after the raise", why: "the fault shows only if a raise on a majority takes longer than the remaining validity",
-		patches: []patch{{"acquire.go", "now.Since(b.start) >= valid {", "e.tail == b && now.Since(b.start) >= valid {"}},
+		patches: []patch{{"acquire.go", "now.Since(b.Start) >= valid {", "e.tail == b && now.Since(b.Start) >= valid {"}},
 		test:    "TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired",
 	},
 	{
 		name: "unmeasured", rule: "the validity is checked when the majority is complete", why: "answers rarely come after the validity and before the timeout",
-		patches: []patch{{"acquire.go", "now.Since(b.start) >= valid {", "false && now.Since(b.start) >= valid {"}},
+		patches: []patch{{"acquire.go", "now.Since(b.Start) >= valid {", "false && now.Since(b.Start) >= valid {"}},
 		test:    "TestAMajorityThatIsCompleteAfterTheValidityIsNoLock",
 	},
 	{
@@ -424,14 +424,14 @@ var mutants = []mutant{
 	},
 	{
 		name: "renewed-in-grace", rule: "an extension that is answered after the loss was signalled changes nothing", why: "the fault shows only if an extension is in flight when the contexts end and is answered within Grace",
-		patches: []patch{{"extend.go", "case k.lossTold != nil && t.ownership() != ownershipLost:", "case false:"}},
+		patches: []patch{{"extend.go", "case k.lossTold != nil && ownershipOf(t) != ownershipLost:", "case false:"}},
 		test:    "TestAnExtensionThatIsAnsweredWithinTheGraceChangesNothing",
 	},
 	{
 		name: "extended-in-grace", rule: "Extend fails once the loss was signalled", profiles: "grace",
 		patches: []patch{
 			{"extend.go", "\tcase k.lossTold != nil:\n\t\terr = k.lossTold\n", ""},
-			{"extend.go", "case k.lossTold != nil && t.ownership() != ownershipLost:", "case false:"},
+			{"extend.go", "case k.lossTold != nil && ownershipOf(t) != ownershipLost:", "case false:"},
 		},
 		test: "TestContextsEndGraceBeforeUntil",
 	},
@@ -452,12 +452,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "wait-for-all", rule: "an acquire returns as soon as its result is certain", profiles: "minority",
-		patches: []patch{{"acquire.go", "func acquireDecided(t tally) bool { return t.acquisition() != acquirePending }", "func acquireDecided(t tally) bool { return t.open() == 0 }"}},
+		patches: []patch{{"acquire.go", "func acquireDecided(t quorum.Tally) bool { return acquisitionOf(t) != acquirePending }", "func acquireDecided(t quorum.Tally) bool { return t.Open() == 0 }"}},
 		test:    "TestMinorityInTroubleCostsNoTime",
 	},
 	{
 		name: "release-waits-for-all", rule: "a release returns as soon as its result is certain", profiles: "minority",
-		patches: []patch{{"release.go", "func(t tally) bool { return t.ownership() != ownershipPending })", "func(t tally) bool { return t.open() == 0 })"}},
+		patches: []patch{{"release.go", "func(t quorum.Tally) bool { return ownershipOf(t) != ownershipPending })", "func(t quorum.Tally) bool { return t.Open() == 0 })"}},
 		test:    "TestMinorityInTroubleCostsNoTime",
 	},
 	{
@@ -497,12 +497,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "clean-up-forgotten", rule: "the clean-ups of a key are sent one after the other", profiles: "edges",
-		patches: []patch{{"release.go", "\tb.previous = l.cleanups[name.Full]\n", ""}},
+		patches: []patch{{"internal/quorum/cleanup.go", "\tb.Previous = s.lasts[b.Name.Full]\n", ""}},
 		test:    "TestAReleaseWaitsForEveryRestore",
 	},
 	{
 		name: "restore-handed", rule: "the release of a lock that is handed to the next local waiter also follows the restore", why: "the fault shows only if the giver is in the Locker whose adoption fails, with a waiter behind it",
-		patches: []patch{{"call.go", "\tb.previous = nil // a chain", "\tif next != nil {\n\t\tprevious = nil\n\t}\n\tb.previous = nil // a chain"}},
+		patches: []patch{{"internal/quorum/call.go", "\tb.Previous = nil // a chain", "\tif next != nil {\n\t\tprevious = nil\n\t}\n\tb.Previous = nil // a chain"}},
 		test:    "TestAHandOverWaitsForTheRestore",
 	},
 	{
@@ -517,7 +517,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "adopter-released", rule: "a failed adoption deletes the key if the giver was released meanwhile", why: "the fault shows only if a release comes within a round trip of an adoption that fails",
-		patches: []patch{{"release.go", "case l.adoptions[q.Back].ended:", "case l.adoptions[q.Back].ended && false:"}},
+		patches: []patch{{"internal/quorum/cleanup.go", "case s.adoptions[q.Back].ended:", "case s.adoptions[q.Back].ended && false:"}},
 		test:    "TestAReleaseInTheMidstOfAnAdoptionThatFails",
 	},
 	{
@@ -570,12 +570,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "not-declined", rule: "a lock that is handed to a caller that gave up is rolled back", profiles: "leavers",
-		patches: []patch{{"acquire.go", "\tl.undo(b, wire.RollbackQuestion(e.name, b.q.Value, e.ttl))", ""}},
+		patches: []patch{{"acquire.go", "\tl.undo(b, wire.RollbackQuestion(e.name, b.Question.Value, e.ttl))", ""}},
 		test:    "TestAHandOverThatIsNotClaimedGoesToTheNext",
 	},
 	{
 		name: "handed-after-all", rule: "an acquire for a caller that gave up before it was sent is not sent", why: "the lock is taken and released within a round trip, which costs others a turn and breaks no promise",
-		patches: []patch{{"acquire.go", "\tb.abandon() // if it has not been sent yet, it never is\n", ""}},
+		patches: []patch{{"acquire.go", "\tb.Abandon() // if it has not been sent yet, it never is\n", ""}},
 		test:    "TestWhatIsHandedToAWaiterThatGaveUpIsNotSent",
 	},
 	{
@@ -641,7 +641,7 @@ var mutants = []mutant{
 		patches: []patch{
 			{"line.go", "\t\tif r.queued && !(won && (r.comesBack || w.l.opt.Fair)) {", "\t\tif r.queued && !w.l.opt.Fair {"},
 			{"internal/wire/lua/turn.lua", "  if ARGV[4] ~= '' then redis.call('ZREM', KEYS[3], ARGV[4], ARGV[4] .. '!') end\n", ""},
-			{"handover.go", "\t\tif r.first == nil && r.queued && !r.winner.byAll() {", "\t\tif false {"},
+			{"handover.go", "\t\tif r.first == nil && r.queued && !r.winner.ByAll() {", "\t\tif false {"},
 		},
 		test: "TestWhoGivesUpOrWinsLeavesAllQueues",
 	},
@@ -672,7 +672,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "own-clock", rule: "with Fair, tickets count in the nodes' time", profiles: "turns",
-		patches: []patch{{"wait.go", "return wait.NewStanding(b.tally.need(), b.replies(), b.start.At, b.took)", "s := wait.NewStanding(b.tally.need(), b.replies(), b.start.At, b.took)\n\ts.Clock = b.start.Wall\n\treturn s"}},
+		patches: []patch{{"wait.go", "s = wait.NewStanding(t.Need, replies(calls), b.Start.At, took)", "s = wait.NewStanding(t.Need, replies(calls), b.Start.At, took)\n\t\ts.Clock = b.Start.Wall"}},
 		test:    "TestTurnsAreInOrderOfArrival",
 	},
 	{
@@ -766,7 +766,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "taken-back-quietly", rule: "an attempt that had a majority and is taken back tells those that it refused", profiles: "leavers",
-		patches: []patch{{"acquire.go", "return wire.ReleaseQuestion(e.name, b.q.Value, e.ttl, toAll)\n\tcase had:", "return wire.RollbackQuestion(e.name, b.q.Value, e.ttl)\n\tcase had:"}},
+		patches: []patch{{"acquire.go", "return wire.ReleaseQuestion(e.name, b.Question.Value, e.ttl, wire.ToAll)\n\tcase had:", "return wire.RollbackQuestion(e.name, b.Question.Value, e.ttl)\n\tcase had:"}},
 		test:    "TestAnAttemptThatIsTakenBackWakesThoseThatItRefused",
 	},
 	{
@@ -816,7 +816,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "leave-overtakes", rule: "the question that removes an entry follows the look that queues it", why: "an entry that stays delays others, and seldom for longer than a judge allows",
-		patches: []patch{{"line.go", "r.dequeue.previous, r.enters = r.enters, nil", "r.enters = nil"}},
+		patches: []patch{{"line.go", "r.dequeue.Previous, r.enters = r.enters, nil", "r.enters = nil"}},
 		test:    "TestALeaveFollowsWhatQueues",
 	},
 	{
@@ -890,7 +890,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "all-untold", rule: "those that were refused because of an AcquireAll that failed are told", why: "they ask all the same, later",
-		patches: []patch{{"several.go", "\t\tq = wire.ReleaseQuestion(e.name, b.q.Value, e.ttl, toAll)\n\tdefault:", "\tdefault:"}},
+		patches: []patch{{"several.go", "\t\tq = wire.ReleaseQuestion(e.name, b.Question.Value, e.ttl, wire.ToAll)\n\tdefault:", "\tdefault:"}},
 		test:    "TestAFailedAcquireAllWakesThoseThatItRefused",
 	},
 	{
@@ -943,7 +943,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "slots-unseen", rule: "a caller that does not wait finds every free slot", why: "it may be held by the time the caller tries",
-		patches: []patch{{"slot.go", "free[i] = t.yes >= t.need()", "free[i] = false && t.yes >= t.need()"}},
+		patches: []patch{{"slot.go", "free[i] = t.Yes >= t.Need", "free[i] = false && t.Yes >= t.Need"}},
 		test:    "TestASlotIsFoundAndWaitedFor",
 	},
 	{

@@ -40,6 +40,10 @@ type Notice struct {
 	Prolong bool   // then the queue's own ttl begins anew
 }
 
+// ToAll is the Notice of a release that notifies the first waiters, by a Locker that has no
+// entry in the nodes' queues.
+var ToAll = Notice{Tell: NotifyCount}
+
 // TurnQuestion is an acquire that respects the queue: it grants only if no other entry is
 // before ours. If ticket is 0, it does not enter the queue; place may be there already.
 //

@@ -19,7 +19,7 @@ const (
 )
 
 // The layers of the library, by folder: which packages of this module each may import.
-// Imports point one way: wire <- lane <- root, wire <- pubsub <- root, wire <- wait <- root, clock <- root.
+// Imports point one way: wire <- lane <- quorum <- root, wire <- pubsub <- root, wire <- wait <- root, clock <- root.
 var layers = map[string][]string{
 	".":               nil, // not checked: the root stands on top
 	"internal/wire":   {},
@@ -27,6 +27,7 @@ var layers = map[string][]string{
 	"internal/pubsub": {"internal/wire"},
 	"internal/wait":   {"internal/wire"},
 	"internal/clock":  {},
+	"internal/quorum": {"internal/wire", "internal/lane", "internal/clock"},
 }
 
 // commandWords are the names of the Redis commands that the library sends. Outside of

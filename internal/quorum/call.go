@@ -1,0 +1,440 @@
+// Package quorum asks all nodes one question, counts their votes, and keeps clean-ups in order.
+//
+// A Call has one lane.Call per node. The layer above says by a pure function of the Tally when
+// the question is decided, and what follows; it knows locks, tokens and validity, and this
+// package does not. Cleanups order what undoes an attempt or releases a lock: on each node
+// before the next attempt.
+package quorum
+
+import (
+	"sync"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/clock"
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+)
+
+// A Tally counts the votes of one round. A node votes at most once; the nodes that
+// have not voted yet are N minus all others.
+type Tally struct {
+	N       int // configured nodes
+	Need    int // of these, those that make a majority
+	Yes     int // the node stores our value
+	Fenced  int // of these, its register moved to the proposed token
+	No      int // it stores another value
+	Missing int // it stores none (extend, release, adopt)
+	Unknown int // no reply, or an error: it may have agreed
+}
+
+// Open returns how many nodes have not voted yet.
+func (t Tally) Open() int { return t.N - t.Yes - t.No - t.Missing - t.Unknown }
+
+// A Call is one question to all nodes at once, and the count of their votes. It has
+// no goroutine of its own: the lanes cast the votes as the replies come in, and the
+// goroutine of the deciding vote runs what follows from it.
+type Call struct {
+	// The question, and what follows from votes. Set before it is sent and constant from then
+	// on; Send alone resets Previous. There is exactly one call per node.
+	Op       uint8 // what the question is for, as the layer above numbers it
+	Name     *wire.LockKey
+	Question wire.Question
+	Start    clock.Instant
+	Calls    []lane.Call // one per node, in New's order
+
+	// decided reports whether the Tally decides the question. It is a pure function.
+	decided func(Tally) bool
+
+	// CountAs returns how to count a vote that comes now and says that the node does
+	// not store the value. If it is nil, the vote counts as missing or as no.
+	CountAs func(missing bool) wire.Answer
+
+	LastForLock bool      // the last question about a lock: a node whose register may have been raised counts as one that may hold the value
+	cleanups    *Cleanups // later questions for the key follow it; they remember it until then. nil: it is no clean-up
+	Previous    *Call     // the clean-up of the key that it follows, or what queued the entry that it removes; nil if there is none, or once it is sent
+
+	Then func()             // called once, by the deciding vote, with no lock held
+	Late func(c *lane.Call) // called for each later vote
+
+	// The count. Guarded by mu. tally counts each call once, and the other two what it does.
+	mu        sync.Mutex
+	tally     Tally
+	notified  int   // nodes that notified a waiter of the release
+	permanent int   // unknown votes with errors that do not heal with time
+	score     int64 // the highest fence register seen
+
+	// The end of the count. Guarded by mu. over is set once, when decided(tally) first holds
+	// or the caller gives up; took does not change after that, and later votes are late.
+	over bool
+	took time.Duration
+	Done chan struct{} // closed when over is set
+
+	// The end of the calls. Guarded by mu. open only falls to 0 once, since a heal begins
+	// while the call that it follows is open; then the lock and the clean-ups forget b.
+	open int  // unfinished calls, heals included
+	lock Lock // whose last quorum call this is
+}
+
+// A Lock is told what becomes of its last Call. No mutex is held then.
+type Lock interface {
+	Forget(b *Call)      // all calls of b are finished
+	Healed(c *lane.Call) // the value is stored again on the node of c
+}
+
+// New makes a quorum call that is not sent yet. need is how many of the nodes are a
+// majority. op is for the layer above alone.
+func New(lanes []*lane.Lane, need int, op uint8, name *wire.LockKey, q wire.Question, start clock.Instant, decided func(Tally) bool) *Call {
+	b := &Call{Op: op, Name: name, Question: q, Start: start, decided: decided, open: len(lanes), Done: make(chan struct{})}
+	b.tally.N, b.tally.Need = len(lanes), need
+	b.Calls = make([]lane.Call, len(lanes))
+	for i := range b.Calls {
+		c := &b.Calls[i]
+		c.Voter, c.Question, c.Index, c.Lane = b, &b.Question, i, lanes[i]
+	}
+	return b
+}
+
+// SetQuestion makes q the question of a quorum call that is not sent yet.
+func (b *Call) SetQuestion(q wire.Question) {
+	q.Patience = b.Question.Patience
+	b.Question = q
+}
+
+// Send sends the question to all nodes. On each node it follows the last calls of the
+// quorum calls before, if there are any. The caller must hold no lock that a vote takes.
+func (b *Call) Send(before ...*Call) { b.SendRelease(nil, nil, before...) }
+
+// SendRelease is like Send, but nodes that answered the earlier quorum call, if there is
+// one, are not asked again. The question of next, if there is one, goes right behind on
+// each node.
+func (b *Call) SendRelease(earlier, next *Call, before ...*Call) {
+	previous := b.Previous
+	b.Previous = nil // a chain of quorum calls that keep the previous one would never be freed
+	lane.Each(0, len(b.Calls), func(i int) {
+		c := &b.Calls[i]
+		if earlier != nil {
+			if rep, gone, ok := earlier.Answered(i); ok {
+				c.CountedAs = gone
+				c.Lane.FinishKnown(c, rep)
+				return
+			}
+			c.Lane.InheritOwed(c, &earlier.Calls[i])
+		}
+		var room [4]*lane.Call
+		after := append(room[:0], previous.LastCall(i))
+		for _, p := range before {
+			after = append(after, p.LastCall(i))
+		}
+		if next != nil {
+			c.Lane.AskBoth(c, &next.Calls[i], after...)
+		} else {
+			c.Lane.Ask(c, after...)
+		}
+	})
+}
+
+// Answered returns the reply of node i and, if the node did not store the value, what that
+// counted as. ok is false if the node has not replied.
+func (b *Call) Answered(i int) (rep wire.Reply, gone wire.Answer, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := &b.Calls[i]
+	return c.Reply, c.CountedAs, c.Voted && c.Reply.Answer != wire.Unknown
+}
+
+// MayHeal reports whether a majority stores our value and the call's node stores none.
+func (b *Call) MayHeal(c *lane.Call) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return c.Voted && c.Reply.Missing && b.tally.Yes >= b.tally.Need
+}
+
+// LastCall returns the call that the next call to node i has to follow.
+func (b *Call) LastCall(i int) *lane.Call {
+	if b == nil {
+		return nil
+	}
+	if f := b.Calls[i].Follow.Load(); f != nil {
+		return f
+	}
+	return &b.Calls[i]
+}
+
+// Vote counts a finished call. Lanes call it once per call and hold no lock.
+func (b *Call) Vote(c *lane.Call) {
+	if c.Question.Kind == wire.AskHeal {
+		b.healed(c)
+		return
+	}
+	b.mu.Lock()
+	c.Voted = true
+	switch r := &c.Reply; {
+	case r.Answer == wire.No && b.CountAs != nil:
+		b.countNotOurs(c)
+	case r.Answer == wire.Yes:
+		b.tally.Yes++
+		if r.Fenced {
+			b.tally.Fenced++
+		}
+		if r.Told {
+			b.notified++
+		}
+	case r.Answer == wire.No && r.Missing:
+		b.tally.Missing++
+	case r.Answer == wire.No:
+		b.tally.No++
+	default:
+		b.tally.Unknown++
+		if r.Err != nil && !r.Err.Transient {
+			b.permanent++
+		}
+	}
+	b.score = max(b.score, c.Reply.Score)
+	then, late := b.Then, b.Late
+	switch {
+	case b.over:
+		then = nil
+	case b.decided(b.tally):
+		b.conclude()
+		late = nil
+	default:
+		then, late = nil, nil
+	}
+	b.mu.Unlock()
+	defer b.callDone() // also if the user's Trace panics
+	if then != nil {
+		then()
+	}
+	if late != nil {
+		late(c)
+	}
+}
+
+// countNotOurs counts a vote of a node that does not store our value as CountAs says.
+// A vote that an earlier quorum call counted keeps its meaning. Needs b.mu.
+func (b *Call) countNotOurs(c *lane.Call) {
+	if c.CountedAs == wire.Pending {
+		c.CountedAs = b.CountAs(c.Reply.Missing)
+	}
+	switch c.CountedAs {
+	case wire.Yes:
+		b.tally.Yes++
+	case wire.No:
+		b.tally.No++
+	default:
+		b.tally.Unknown++
+	}
+}
+
+// Unclear counts the nodes that have not replied, and those whose reply came too late to
+// say whether the lock was released in time.
+func (b *Call) Unclear() (silent, late int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.Calls {
+		switch c := &b.Calls[i]; {
+		case !c.Voted || c.Reply.Answer == wire.Unknown:
+			silent++
+		case c.CountedAs == wire.Unknown:
+			late++
+		}
+	}
+	return silent, late
+}
+
+// healed reports a finished heal.
+func (b *Call) healed(c *lane.Call) {
+	b.mu.Lock()
+	k := b.lock
+	b.mu.Unlock()
+	defer b.callDone()
+	if k != nil && c.Reply.Answer == wire.Yes {
+		k.Healed(c)
+	}
+}
+
+// callDone records that a call is finished, including what follows from its vote.
+func (b *Call) callDone() {
+	b.mu.Lock()
+	b.open--
+	empty, lock := b.open == 0, b.lock
+	b.mu.Unlock()
+	if !empty {
+		return
+	}
+	if b.cleanups != nil {
+		b.cleanups.finish(b)
+	}
+	if lock != nil {
+		lock.Forget(b)
+	}
+}
+
+// Bind makes b the last quorum call of the lock. It returns false if b is finished.
+func (b *Call) Bind(k Lock) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open == 0 {
+		return false
+	}
+	b.lock = k
+	return true
+}
+
+// Heal returns a call that stores the value again on the node of c; the node's next call
+// follows it. It returns nil if there is one already. The caller sends the call.
+func (b *Call) Heal(c *lane.Call) *lane.Call {
+	q := wire.HealQuestion(b.Name, b.Question.Value, b.Question.TTL)
+	q.Patience = b.Question.Patience
+	h := &lane.Call{Lane: c.Lane, Voter: b, Question: &q, Index: c.Index}
+	if !c.Follow.CompareAndSwap(nil, h) {
+		return nil
+	}
+	b.mu.Lock()
+	b.open++
+	b.mu.Unlock()
+	return h
+}
+
+// conclude ends the count. Needs b.mu.
+func (b *Call) conclude() {
+	b.over = true
+	b.took = time.Since(b.Start.At)
+	close(b.Done)
+}
+
+// Abandon ends the count undecided. It returns false if the count has already ended.
+func (b *Call) Abandon() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		return false
+	}
+	b.conclude()
+	return true
+}
+
+// Result returns the count, the number of unknown votes with errors that do not heal with
+// time, and the highest fence register seen.
+func (b *Call) Result() (t Tally, hard int, score int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.tally, b.permanent, b.score
+}
+
+// ByAll reports whether every node has said yes.
+func (b *Call) ByAll() bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.tally.Yes == b.tally.N
+}
+
+// Told returns how many nodes notified a waiter of the release, and how long the round took.
+func (b *Call) Told() (nodes int, took time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.notified, b.took
+}
+
+// IsOver reports whether the count has ended.
+func (b *Call) IsOver() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.over
+}
+
+// Began returns the time just before the question was sent.
+func (b *Call) Began() time.Time { return b.Start.At }
+
+// IsFinal reports whether this is the last question about a lock.
+func (b *Call) IsFinal() bool { return b.LastForLock }
+
+// Finished reports whether all calls are finished.
+func (b *Call) Finished() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open == 0
+}
+
+// Left returns what the calls finished so far, and those before them about the same value,
+// may have left on the nodes.
+func (b *Call) Left() (left lane.Residues) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.Calls {
+		c := &b.Calls[i]
+		if !c.Voted {
+			continue
+		}
+		left.Add(1<<i, c.Residue)
+		if heal := c.Follow.Load(); heal != nil {
+			left.Add(1<<i, lane.Holds) // whatever its result
+			if b.open == 0 {
+				left.Add(1<<i, heal.Residue)
+			}
+		}
+	}
+	return left
+}
+
+// Inherit makes the calls follow what lies on the nodes already. It is called before Send.
+func (b *Call) Inherit(left *lane.Residues) {
+	for i := range b.Calls {
+		b.Calls[i].Residue = left.On(i)
+	}
+}
+
+// MayHaveExecuted returns the nodes that the question may have reached.
+func (b *Call) MayHaveExecuted() (nodes lane.Nodes) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.Calls {
+		if c := &b.Calls[i]; !c.Voted || c.Reply.Sent {
+			nodes |= 1 << i
+		}
+	}
+	return nodes
+}
+
+// SaidYes returns the nodes that have said yes to an extension in progress. Where another
+// question is the last one, or none, these are all.
+func (b *Call) SaidYes() (nodes lane.Nodes) {
+	if b == nil || b.Question.Kind != wire.AskExtend {
+		return ^lane.Nodes(0)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.Calls {
+		if c := &b.Calls[i]; c.Voted && c.Reply.Answer == wire.Yes {
+			nodes |= 1 << i
+		}
+	}
+	return nodes
+}
+
+// Confirmed returns the nodes that have raised the register in a finished extension, and
+// those that did not confirm it.
+func (b *Call) Confirmed() (raised, doubt lane.Nodes) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.Calls {
+		switch c := &b.Calls[i]; {
+		case c.Reply.Answer != wire.Yes:
+			doubt |= 1 << i
+		case !c.RegisterRaised:
+			raised |= 1 << i
+		}
+	}
+	return raised, doubt
+}
+
+// Read calls f with the calls and their count so far, and how long the count took if it has
+// ended. f must not call b.
+func (b *Call) Read(f func(calls []lane.Call, t Tally, took time.Duration)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f(b.Calls, b.tally, b.took)
+}
