@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/queue"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
@@ -27,7 +28,7 @@ type acquireCall struct {
 	attempt   int
 	looks     int          // while waiting
 	ahead     int          // callers before this one when it joined the queue
-	waiter    waiter       // in the queue; only Acquire uses it
+	waiter    queue.Waiter // in the queue; only Acquire uses it
 	seen      int64        // the highest fence register seen
 	permanent bool         // the errors of the last attempt do not heal with time
 	last      *QuorumError // the result of the last decided round
@@ -35,8 +36,8 @@ type acquireCall struct {
 	// What the attempts may have left on the nodes.
 	call   *quorum.Call // the last attempt's
 	tail   *quorum.Call // its last question, which is the raise if there was one
-	raised lane.Nodes         // those whose register an attempt may have raised
-	before lane.Nodes         // those of the attempts before the last
+	raised lane.Nodes   // those whose register an attempt may have raised
+	before lane.Nodes   // those of the attempts before the last
 }
 
 func (l *Locker) newAcquireCall(op Op, key string, ttl time.Duration, opts []AcquireOption) (*acquireCall, error) {
@@ -194,7 +195,7 @@ func (l *Locker) acquire(ctx context.Context, e *acquireCall) (*Lock, error) {
 
 // inLine waits and tries until it has the lock or an error.
 func (l *Locker) inLine(ctx context.Context, e *acquireCall) (lock *Lock, err error) {
-	if err := l.queues.join(e); err != nil {
+	if err := l.join(e); err != nil {
 		return nil, err
 	}
 	defer func() { l.leaveQueue(e, lock != nil) }()
@@ -203,7 +204,7 @@ func (l *Locker) inLine(ctx context.Context, e *acquireCall) (lock *Lock, err er
 			return nil, err
 		}
 		lock, err = l.try(ctx, e)
-		l.queues.tried(ctx, e, lock, err)
+		l.tried(ctx, e, lock, err)
 		var missed *QuorumError
 		switch {
 		case err == nil:
@@ -220,21 +221,12 @@ func (l *Locker) inLine(ctx context.Context, e *acquireCall) (lock *Lock, err er
 // triesAgain reports whether a caller whose attempt failed with err goes on waiting.
 func (l *Locker) triesAgain(ctx context.Context, e *acquireCall, err error) bool {
 	var missed *QuorumError
-	return e.waiter.queue != nil && errors.As(err, &missed) && !e.permanent && ctx.Err() == nil && !l.isClosed()
-}
-
-// lastKnown returns the last known reason why the call has no lock, and how many callers
-// are before it in the queue.
-func (l *Locker) lastKnown(e *acquireCall) (q *QuorumError, before int) {
-	if e.waiter.queue == nil {
-		return e.last, 0
-	}
-	return l.queues.lastKnown(e)
+	return e.waiter.Joined() && errors.As(err, &missed) && !e.permanent && ctx.Err() == nil && !l.isClosed()
 }
 
 // try makes an attempt, or claims one that was handed over to this call.
 func (l *Locker) try(ctx context.Context, e *acquireCall) (*Lock, error) {
-	b, proposal := l.queues.claimed(e, false)
+	b, proposal := l.queues.Claim(&e.waiter, false)
 	if b == nil {
 		return l.attempt(ctx, e)
 	}
@@ -253,7 +245,7 @@ func (l *Locker) takeBack(e *acquireCall, b *quorum.Call, again bool) wire.Quest
 	case had && !again:
 		return wire.ReleaseQuestion(e.name, b.Question.Value, e.ttl, wire.ToAll)
 	case had:
-		l.queues.freedQuietly(e)
+		l.queues.FreedQuietly(&e.waiter)
 	}
 	return wire.RollbackQuestion(e.name, b.Question.Value, e.ttl)
 }
@@ -298,7 +290,7 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 	// On each node after the clean-up of the attempt before, whose key would otherwise
 	// be in the way.
 	e.call = b
-	b.Send(l.cleanups.Last(e.name), l.queues.dequeueOf(e))
+	b.Send(l.cleanups.Last(e.name), l.queues.Dequeue(&e.waiter))
 	return l.claim(ctx, e, b, proposal, func(again bool) wire.Question { return l.takeBack(e, b, again) })
 }
 
@@ -413,8 +405,7 @@ func (l *Locker) await(ctx context.Context, e *acquireCall, b *quorum.Call) erro
 
 // notAcquired returns the error of an attempt that was decided against us.
 func (l *Locker) notAcquired(e *acquireCall, b *quorum.Call, reason error, hint string) error {
-	e.last = &QuorumError{Round: l.round(b, e), Err: reason, hint: hint, endless: endless(b)}
-	l.queues.keepRound(e, e.last)
+	l.keepResult(e, &QuorumError{Round: l.round(b, e), Err: reason, hint: hint, endless: endless(b)})
 	return e.last
 }
 

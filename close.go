@@ -104,7 +104,7 @@ func (l *Locker) shutDown(held []*Lock, released []*quorum.Call, limit *time.Tim
 		}
 	}
 	l.awaitIdle(limit)
-	deaf := l.queues.close()
+	deaf := l.queues.Close()
 	for _, ln := range l.lanes {
 		ln.Close()
 	}

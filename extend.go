@@ -305,6 +305,19 @@ func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop contex
 	}
 }
 
+// KeepAlive keeps all locks alive. The context ends when any of them is lost or released.
+func (ks Locks) KeepAlive(ctx context.Context) (held context.Context, stop context.CancelFunc) {
+	stops := make([]context.CancelFunc, len(ks))
+	for i, k := range ks {
+		ctx, stops[i] = k.KeepAlive(ctx)
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
 // restart resets a timer, or starts it if it is nil.
 func restart(t *time.Timer, d time.Duration, f func()) *time.Timer {
 	d = max(d, 0)

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/queue"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -142,8 +143,8 @@ func (l *Locker) Watch(ctx context.Context, key string) iter.Seq2[Status, error]
 			yield(Status{Key: key}, err)
 			return
 		}
-		w := l.queues.watch(name)
-		defer l.queues.unwatch(w)
+		w := l.queues.Watch(name)
+		defer l.queues.Unwatch(w)
 		for first, last := true, (watchedState{}); ; first = false {
 			s, err := l.Inspect(ctx, key)
 			now := watchedState{held: s.Held, value: s.Value, failed: err != nil}
@@ -152,7 +153,7 @@ func (l *Locker) Watch(ctx context.Context, key string) iter.Seq2[Status, error]
 				return
 			}
 			last = now
-			w.wait(ctx, l, s)
+			l.waitForChange(ctx, w, s)
 		}
 	}
 }
@@ -163,103 +164,22 @@ type watchedState struct {
 	value        string
 }
 
-// A watcher is a Watch in progress.
-type watcher struct {
-	channel string
-	wake    chan struct{}
-	heard   uint64 // the nodes whose announcements are heard, as bits; guarded by waitQueues.mu
-}
-
-// wait waits until there is a reason to ask again.
-func (w *watcher) wait(ctx context.Context, l *Locker, s Status) {
+// waitForChange waits until there is a reason to ask again who holds the lock.
+func (l *Locker) waitForChange(ctx context.Context, w *queue.Watcher, s Status) {
 	pause := watchMost
 	if s.Held && s.Left >= 0 {
 		pause = min(pause, s.Left+time.Millisecond)
 	}
 	pause = max(pause, watchPoll)
-	if !l.queues.hears(w) {
+	if !l.queues.Hears(w) {
 		pause = watchPoll
 	}
 	t := time.NewTimer(pause)
 	defer t.Stop()
 	select {
-	case <-w.wake:
+	case <-w.Wake:
 	case <-t.C:
 	case <-ctx.Done():
 	case <-l.closing:
-	}
-}
-
-func (w *watcher) poke() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
-
-// watch subscribes to the announcements of a key's leaders.
-func (w *waitQueues) watch(name *wire.LockKey) *watcher {
-	m := &watcher{channel: wire.LeaderChannel(name), wake: make(chan struct{}, 1)}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, other := range w.watchers[m.channel] {
-		m.heard = other.heard
-	}
-	if w.watchers == nil {
-		w.watchers = make(map[string][]*watcher)
-	}
-	w.watchers[m.channel] = append(w.watchers[m.channel], m)
-	for _, e := range w.subscribers {
-		if e != nil {
-			e.Listen(m.channel)
-		}
-	}
-	return m
-}
-
-// unwatch ends a watch, and the subscription with the last one.
-func (w *waitQueues) unwatch(m *watcher) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	rest := w.watchers[m.channel][:0:0]
-	for _, other := range w.watchers[m.channel] {
-		if other != m {
-			rest = append(rest, other)
-		}
-	}
-	if w.watchers[m.channel] = rest; len(rest) > 0 {
-		return
-	}
-	delete(w.watchers, m.channel)
-	for _, e := range w.subscribers {
-		if e != nil {
-			e.Ignore(m.channel)
-		}
-	}
-}
-
-// hears reports whether a watcher hears a majority of the nodes.
-func (w *waitQueues) hears(m *watcher) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.rules.Hears(m.heard)
-}
-
-// watchersHear tells the watchers of a channel that node i is heard from now on, or no longer.
-// What was announced before that went unheard. Needs w.mu.
-func (w *waitQueues) watchersHear(i int, channel string, yes bool) {
-	for _, m := range w.watchers[channel] {
-		m.heard &^= 1 << i
-		if yes {
-			m.heard |= 1 << i
-		}
-		m.poke()
-	}
-}
-
-// wakeWatchers wakes the watchers of a channel. Needs w.mu.
-func (w *waitQueues) wakeWatchers(channel string) {
-	for _, m := range w.watchers[channel] {
-		m.poke()
 	}
 }

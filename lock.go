@@ -38,8 +38,8 @@ type Lock struct {
 
 	// Every command that may have stored the value or raised a register is in last or in
 	// left. A rollback or release goes after last, to the nodes in left.
-	last *quorum.Call // the last question about this lock, while any of its calls is in progress
-	left lane.Residues      // by the questions whose calls are finished, and by the attempts before
+	last *quorum.Call  // the last question about this lock, while any of its calls is in progress
+	left lane.Residues // by the questions whose calls are finished, and by the attempts before
 
 	// Registers that extensions have raised (noteRegisters).
 	registers        lane.Nodes    // nodes that have raised it and kept the value since
@@ -56,10 +56,10 @@ type Lock struct {
 
 	// The end. After state is final, result does not change.
 	release        *quorum.Call // the last release, in progress or decided
-	releasedInTime bool               // the first release was sent before Until; set with release
-	quiet          bool               // the release notifies nobody: the lock was handed to a local waiter
-	abandoned      bool               // LeaveUntil ended it while it was held
-	result         error              // of the release or the loss, once final
+	releasedInTime bool         // the first release was sent before Until; set with release
+	quiet          bool         // the release notifies nobody: the lock was handed to a local waiter
+	abandoned      bool         // LeaveUntil ended it while it was held
+	result         error        // of the release or the loss, once final
 
 	// lossTold is the loss with which KeepAlive's contexts ended. With Options.Grace
 	// the lock is still held then, but never extended again.

@@ -238,7 +238,7 @@ func (l *Locker) waited(e *acquireCall) error {
 	if q.hint != "" {
 		q.hint += ", "
 	}
-	q.hint += "waited " + wire.Short(l.now().Since(e.began)) + progress(e.attempt, before, e.waiter.queue != nil)
+	q.hint += "waited " + wire.Short(l.now().Since(e.began)) + progress(e.attempt, before, e.waiter.Joined())
 	return q
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/queue"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 	"github.com/seed-ce352c9b/redlock/internal/wire/wiretest"
 
@@ -508,8 +509,9 @@ func TestWrappedClientsAreRecognised(t *testing.T) {
 			}
 			defer l.Close()
 			ln := l.lanes[0]
-			if ln.Kind != c.kind || ln.Name != c.address || ln.Direct != c.direct || (l.queues.subscribers[0] != nil) != c.heard {
-				t.Errorf("got kind %d, name %s, direct %v, heard %v; want %d, %s, %v, %v", ln.Kind, ln.Name, ln.Direct, l.queues.subscribers[0] != nil, c.kind, c.address, c.direct, c.heard)
+			heard, _ := l.queues.Subscription(0)
+			if ln.Kind != c.kind || ln.Name != c.address || ln.Direct != c.direct || heard != c.heard {
+				t.Errorf("got kind %d, name %s, direct %v, heard %v; want %d, %s, %v, %v", ln.Kind, ln.Name, ln.Direct, heard, c.kind, c.address, c.direct, c.heard)
 			}
 			_, err = l.newAcquireCall(OpAcquire, "a{b", time.Second, nil)
 			if split := c.kind == wire.KindRing || c.kind == wire.KindUnknown; split {
@@ -659,8 +661,8 @@ func FuzzStatus(f *testing.F) {
 		if k == wire.AskInspect && st.Held != (values[st.Value] >= 2) {
 			t.Errorf("held %v by %q, which %d of %d nodes say", st.Held, st.Value, values[st.Value], nodes)
 		}
-		freeIn(bl)
-		if s := standingOf(bl); s.Answered && k != wire.AskTurn && k != wire.AskWait {
+		queue.FreeIn(bl)
+		if s := queue.Standing(bl); s.Answered && k != wire.AskTurn && k != wire.AskWait {
 			t.Errorf("a standing by kind %d: %+v", k, s)
 		}
 		for _, v := range st.Round.Votes {
@@ -680,7 +682,7 @@ func TestAnUnknownChannelIsIgnored(t *testing.T) {
 	defer l.Close()
 	l.queues.Announced(0, "x", "1 a")
 	l.queues.Subscribed(0, "x", true)
-	if n := len(l.queues.queues); n != 0 {
+	if n, _ := l.queues.Size(); n != 0 {
 		t.Errorf("got %d queues, want none", n)
 	}
 }
@@ -697,14 +699,14 @@ func TestCloseBeforeTheFirstAttemptOfANewHead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.queues.join(e)
+		l.join(e)
 		votes := []Vote{{Node: "a", Answer: Yes}, {Node: "b", Answer: No, Holder: "x"}, {Node: "c", Answer: No, Holder: "y"}} // a tie
-		l.queues.keepRound(e, &QuorumError{Round: Round{Op: OpAcquire, Key: "jobs/42", Need: 2, Votes: votes}, Err: ErrHeld})
+		l.queues.KeepResult(&e.waiter, &QuorumError{Round: Round{Op: OpAcquire, Key: "jobs/42", Need: 2, Votes: votes}, Err: ErrHeld})
 		l.Close()
 		err = l.ended(t.Context(), e)
 		if !errors.Is(err, ErrClosed) || !errors.Is(err, ErrHeld) {
 			t.Fatalf("the error of the call: got %v, want ErrClosed and the last round", err)
 		}
-		l.queues.tried(t.Context(), e, nil, err) // does not panic
+		l.tried(t.Context(), e, nil, err) // does not panic
 	}
 }

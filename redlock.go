@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/queue"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
@@ -34,7 +35,7 @@ type Locker struct {
 	lanes     []*lane.Lane
 	servers   lane.Servers
 	registers *lane.Registers
-	queues    *waitQueues
+	queues    *queue.Queues
 	now       clock.Clock
 	rand      *source
 	split     *lane.Lane  // a node that may be a Ring, or nil
@@ -108,7 +109,7 @@ func newLocker(opt Options, nodes []Node, now clock.Clock, rand *source) (*Locke
 		l.lanes = append(l.lanes, ln)
 	}
 	l.registers = lane.NewRegisters(l.lanes, l.patience)
-	l.queues = newWaitQueues(l)
+	l.queues = l.newQueues()
 	return l, nil
 }
 

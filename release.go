@@ -167,7 +167,7 @@ func (k *Lock) beginRelease(ctx context.Context, cause error) *quorum.Call {
 	var next *quorum.Call
 	n := wire.ToAll
 	if cause == nil && earlier == nil {
-		next, n = k.l.queues.handOver(k, b)
+		next, n = k.l.handOver(k, b)
 		k.quiet = next != nil
 	}
 	b.SetQuestion(wire.ReleaseQuestion(k.name, k.value, k.ttl, n))
@@ -186,7 +186,7 @@ func (k *Lock) beginRelease(ctx context.Context, cause error) *quorum.Call {
 	k.l.removeHeld(k)
 	ended.cancel(cause)
 	if next != nil {
-		defer k.l.queues.wakeUp(next)
+		defer k.l.queues.WakeLeader(k.name)
 	}
 	b.SendRelease(earlier, next, prev)
 	return b
@@ -218,7 +218,7 @@ func (k *Lock) released(b *quorum.Call) error {
 	switch ownershipOf(t) {
 	case stillOurs:
 		k.state, k.result = stateReleased, nil
-		k.l.queues.released(k, b)
+		k.l.queues.Released(b, k.value, k.quiet)
 	case ownershipLost:
 		k.state, k.result = stateReleased, &QuorumError{Round: roundOf(b), Err: ErrLost}
 	default:

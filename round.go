@@ -274,7 +274,7 @@ func (l *Locker) ended(ctx context.Context, e *acquireCall) error {
 		err.why = append(err.why, ErrClosed)
 	}
 	err.last, err.before = l.lastKnown(e)
-	err.inLine = e.waiter.queue != nil
+	err.inLine = e.waiter.Joined()
 	return err
 }
 

@@ -43,16 +43,12 @@ func (l *Locker) peek() (s seam.State) {
 	s.Held = l.held.n
 	l.mu.Unlock()
 	s.Leaving = l.cleanups.Unfinished()
-	l.queues.mu.Lock()
-	s.Queues, s.Channels = len(l.queues.queues), len(l.queues.byChannel)
-	l.queues.mu.Unlock()
+	s.Queues, s.Channels = l.queues.Size()
 	s.Nodes = make([]seam.NodeState, len(l.lanes))
 	for i, ln := range l.lanes {
 		n := &s.Nodes[i]
 		n.Owed, n.Down, n.Stuck = ln.State()
-		if e := l.queues.subscribers[i]; e != nil {
-			n.Subscribed = e.Confirmed()
-		}
+		_, n.Subscribed = l.queues.Subscription(i)
 	}
 	return s
 }
@@ -60,7 +56,7 @@ func (l *Locker) peek() (s seam.State) {
 // unlocked reports whether each mutex of the Locker, its queues and its lanes can be locked. Other goroutines
 // may hold one for a moment, so it tries repeatedly.
 func (l *Locker) unlocked() bool {
-	unlocked := []func() bool{tryLock(&l.mu), tryLock(&l.queues.mu), l.cleanups.Unlocked}
+	unlocked := []func() bool{tryLock(&l.mu), l.queues.Unlocked, l.cleanups.Unlocked}
 	for _, ln := range l.lanes {
 		unlocked = append(unlocked, ln.Unlocked)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/queue"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
@@ -186,7 +187,7 @@ func (a *acquireAll) occupyGate() {
 // acquire tries, and waits for the key that was refused, until it has all locks or an error.
 func (a *acquireAll) acquire(ctx context.Context) error {
 	// Those that wait already are not overtaken.
-	i := slices.IndexFunc(a.calls, func(e *acquireCall) bool { return !e.triesOnce() && a.l.queues.waiting(e.name) })
+	i := slices.IndexFunc(a.calls, func(e *acquireCall) bool { return !e.triesOnce() && a.l.queues.Waiting(e.name) })
 	at, err := (*acquireCall)(nil), error(nil)
 	if i >= 0 {
 		at = a.calls[i]
@@ -251,31 +252,31 @@ func (a *acquireAll) failed(ctx context.Context, at *acquireCall, err error) boo
 // returns the key that was refused then and the error, or nil.
 func (a *acquireAll) waitAt(ctx context.Context, e *acquireCall, refused error) (at *acquireCall, err error) {
 	l := a.l
-	if err := l.queues.join(e); err != nil {
+	if err := l.join(e); err != nil {
 		return e, err
 	}
 	defer func() {
 		l.leaveQueue(e, a.locks != nil)
-		e.waiter = waiter{} // it may come back
+		e.waiter = queue.Waiter{} // it may come back
 	}()
 	joined := l.now()
-	l.queues.refused(ctx, e, refused)
+	l.refused(ctx, e, refused)
 	for {
 		if err := l.wait(ctx, e); err != nil {
 			return e, err
 		}
 		tried := l.now()
-		b, proposal := l.queues.claimed(e, false)
+		b, proposal := l.queues.Claim(&e.waiter, false)
 		at, err := a.attempt(ctx, e, b, proposal)
 		switch {
 		case err == nil:
-			l.queues.tried(ctx, e, a.locks[slices.Index(a.calls, e)], nil)
+			l.tried(ctx, e, a.locks[slices.Index(a.calls, e)], nil)
 			return nil, nil
 		case at != e: // the next caller here tries
 			a.moved(joined, tried)
 			return at, a.verdict(ctx, at, err)
 		}
-		l.queues.tried(ctx, e, nil, err)
+		l.tried(ctx, e, nil, err)
 		if a.failed(ctx, e, err) {
 			return e, a.verdict(ctx, e, err)
 		}
@@ -346,7 +347,7 @@ func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quoru
 func (a *acquireAll) send(asked []*quorum.Call, handed *quorum.Call) {
 	before := make([][]*quorum.Call, len(asked))
 	for n, e := range a.calls {
-		before[n] = []*quorum.Call{a.l.cleanups.Last(e.name), a.l.queues.dequeueOf(e)}
+		before[n] = []*quorum.Call{a.l.cleanups.Last(e.name), a.l.queues.Dequeue(&e.waiter)}
 	}
 	lane.Each(0, len(a.l.lanes), func(i int) {
 		var calls []*lane.Call
@@ -379,7 +380,7 @@ func (a *acquireAll) undo(e *acquireCall, b *quorum.Call, tell bool) {
 	case tell:
 		q = wire.ReleaseQuestion(e.name, b.Question.Value, e.ttl, wire.ToAll)
 	default:
-		a.l.queues.freedQuietly(e)
+		a.l.queues.FreedQuietly(&e.waiter)
 	}
 	a.l.undo(e.tail, q)
 }
@@ -435,17 +436,4 @@ func (ks Locks) Until() time.Time {
 // them with an error.
 func (ks Locks) Valid() bool {
 	return len(ks) > 0 && !slices.ContainsFunc(ks, func(k *Lock) bool { return !k.Valid() })
-}
-
-// KeepAlive keeps all locks alive. The context ends when any of them is lost or released.
-func (ks Locks) KeepAlive(ctx context.Context) (held context.Context, stop context.CancelFunc) {
-	stops := make([]context.CancelFunc, len(ks))
-	for i, k := range ks {
-		ctx, stops[i] = k.KeepAlive(ctx)
-	}
-	return ctx, func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}
 }

@@ -3,9 +3,11 @@ package redlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/queue"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
@@ -16,113 +18,133 @@ import (
 // takes an entry in the nodes' queues and waits until one of these happens: a majority of the
 // nodes announces the release of the same value, whoever stored it; the ttl that the leader
 // has seen passes; or a pause passes, because announcements can be lost. Then it tries again,
-// or looks first. Package internal/wait decides when; this file asks the nodes and tells the
-// plan what they replied.
+// or looks first. Package internal/queue has the queue, internal/wait decides when; this file
+// asks the nodes and says what they replied.
 
-// listen subscribes to the announcements of a key's releases. Needs w.mu.
-func (w *waitQueues) listen(r *waitQueue) {
-	if r.channel != "" {
-		return
+// maxBefore is how many callers at most are counted before one that gives up, for its
+// error: where thousands give up at once, each would walk the whole queue. Halved, the
+// error of a caller behind more than 50 is less exact.
+const maxBefore = 100
+
+func (l *Locker) newQueues() *queue.Queues {
+	return queue.New(queue.Config{
+		Lanes:      l.lanes,
+		Rules:      wait.Rules{Need: majority(len(l.lanes)), Fair: l.opt.Fair, OwnRetry: l.opt.Retry != nil, Retry: defaultRetry, RetryFirst: retryFirst, RetryMost: retryMost, Rand: l.rand.float},
+		MaxWaiters: l.opt.MaxWaiters,
+		Now:        l.now,
+		UUID:       l.rand.uuid,
+		Closed:     l.isClosed,
+		Removal:    l.removal,
+		Send:       l.sendRemoval,
+	})
+}
+
+// join puts a caller at the end of the local queue for its key. A caller that is alone there
+// tries at once. The error says that Options.MaxWaiters allows no more callers.
+func (l *Locker) join(e *acquireCall) (err error) {
+	ahead, ok := l.queues.Join(&e.waiter, e.name, e.label, e.ttl, e.began.At)
+	if !ok {
+		return tooManyWaiters(e, l.opt.MaxWaiters)
 	}
-	r.channel = r.name.Channel + ":" + w.entryOf(r)
-	w.byChannel[r.channel] = r
-	for _, e := range w.subscribers {
-		if e != nil {
-			e.Listen(r.channel)
+	e.ahead = ahead
+	return nil
+}
+
+// leaveQueue takes a caller out of its local queue, wherever it stands. Acquire defers it, so
+// that it runs however Acquire ends. A release can hand an attempt to the caller until the
+// caller is marked as gone here; an attempt that was handed to it by then and not claimed is
+// undone here.
+func (l *Locker) leaveQueue(e *acquireCall, won bool) {
+	handed, _ := l.queues.Claim(&e.waiter, true)
+	defer func() { // also if the user's Trace panics at what decline sends
+		if handed != nil || !won {
+			l.expireRegisters(e)
 		}
-	}
-}
-
-// Subscribed implements pubsub.Listener: node i's announcements on a channel are heard from now
-// on, or no longer.
-func (w *waitQueues) Subscribed(i int, channel string, yes bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if r := w.byChannel[channel]; r != nil {
-		r.wake(r.plan.Subscribed(i, yes, time.Now()))
-	}
-	w.watchersHear(i, channel, yes)
-}
-
-// Announced implements pubsub.Listener: node i announced text on a channel.
-func (w *waitQueues) Announced(i int, channel, text string) {
-	if b := w.announced(i, channel, text); b != nil && w.l.begin() {
-		defer w.l.end()
-		b.Send(w.l.cleanups.Last(b.Name))
-	}
-}
-
-// announced tells the plan of an announcement. If nobody waits any more, it returns the call
-// that removes our entry from the nodes' queues and notifies the next waiters instead.
-func (w *waitQueues) announced(i int, channel, text string) *quorum.Call {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.wakeWatchers(channel)
-	r := w.byChannel[channel]
-	if r == nil {
-		return nil
-	}
-	now := time.Now()
-	told, wake := r.plan.Announced(i, text, now)
-	r.wake(wake)
-	if !told || r.first != nil || !r.queued || r.holds(now) {
-		return nil
-	}
-	r.comesBack = false
-	return w.leave(r)
-}
-
-// released notes that a lock of this Locker was released, and whether a waiter of another one
-// was notified. If not, the leader tries. It also does where the release was quiet because the
-// lock was handed on, but the attempt had already failed: it had overtaken the release.
-func (w *waitQueues) released(k *Lock, b *quorum.Call) {
-	told, took := b.Told()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r := w.queues[k.name.Full]
-	switch {
-	case k.quiet:
-		if r != nil && (!r.plan.Hears() || r.first != nil && !r.first.trying) {
-			r.plan.Freed()
-			r.wake(true)
+		if b := l.queues.Leave(&e.waiter, won); b != nil {
+			// After the last attempt and its rollback: what is free then is announced.
+			b.Send(e.call, l.cleanups.Last(e.name))
 		}
-		return
-	case r == nil && told > 0 && !w.closed: // or a caller that comes would not know of the others
-		r = w.queueOf(k.name, wire.LabelOf(k.value))
-		r.plan.Releasing(k.value, time.Now())
-		w.sweepLater(r)
-	case r == nil:
-		return
+	}()
+	if handed != nil { // before the next caller tries, which is sent after the rollback
+		l.decline(e, handed)
 	}
-	now := time.Now()
-	switch {
-	case told >= majority(len(w.l.lanes)):
-		r.placed = now
-	case told == 0 && r.first == nil:
-		r.queued = false // it is not in the queue where nobody was notified
-	}
-	r.wake(r.plan.Released(told > 0, r.queued && !r.placed.IsZero(), took, now))
 }
 
-// next returns what a waiter does next, and for wait.Wait how long it pauses; a negative pause
-// lasts until it is woken.
-func (w *waitQueues) next(m *waiter) (wait.Act, time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if m.wake == nil {
-		m.wake = make(chan struct{}, 1)
+// removal returns the question that removes an entry from the nodes' queues.
+func (l *Locker) removal(name *wire.LockKey, entry string, ttl time.Duration) *quorum.Call {
+	b := l.newQuorumCall(OpLeave, name, wire.LeaveQuestion(name, entry, l.rand.uuid(), wire.NotifyCount), l.now(), allAnswered)
+	b.Question.Patience = l.patience(ttl)
+	return b
+}
+
+// sendRemoval sends such a question after the clean-ups of the key.
+func (l *Locker) sendRemoval(b *quorum.Call) {
+	if l.begin() {
+		defer l.end()
+		b.Send(l.cleanups.Last(b.Name))
 	}
+}
+
+// refused tells the queue of a caller that has just joined it that an attempt outside of the
+// queue was refused, or nil. If the caller is alone there, it plans its next try by that.
+func (l *Locker) refused(ctx context.Context, e *acquireCall, err error) {
+	if err != nil && l.queues.Refused(&e.waiter) {
+		l.tried(ctx, e, nil, err)
+	}
+}
+
+// handOver prepares an attempt for the next caller in this Locker, to be sent right behind the
+// release b of a lock, or returns nil. n says whom the release notifies.
+func (l *Locker) handOver(k *Lock, b *quorum.Call) (next *quorum.Call, n wire.Notice) {
+	seen := max(k.fence, l.registerAhead(k.name)) // it takes the Locker's mu, which comes before that of the queues
+	left := k.ttl - l.now().Since(k.start)
+	return l.queues.HandOver(b, k.value, left, func(m *queue.Waiter) (*quorum.Call, int64) {
+		start := l.now()
+		proposal := propose(start, seen)
+		if proposal == 0 {
+			return nil, 0
+		}
+		value := m.Label() + ":" + l.rand.uuid()
+		return l.newQuorumCall(OpAcquire, k.name, wire.AcquireQuestion(l.guard, k.name, value, m.TTL(), proposal), start, acquireDecided), proposal
+	})
+}
+
+// lastKnown returns why a caller does not have the lock, as far as it or its queue knows, and
+// how many callers are before it, up to maxBefore. The error is nil if no round was decided; its
+// Wait and Attempt are the caller's own.
+func (l *Locker) lastKnown(e *acquireCall) (q *QuorumError, before int) {
+	if !e.waiter.Joined() {
+		return e.last, 0
+	}
+	known := l.queues.Known(&e.waiter, maxBefore)
+	last, _ := known.Result.(*QuorumError)
 	switch {
-	case m.queue.first != m:
-		return wait.Wait, -1
-	case m.attempt != nil:
-		return wait.Try, 0
+	case known.WonBy != nil:
+		q = &QuorumError{Round: roundOf(known.WonBy), Err: ErrHeld}
+		for i := range q.Round.Votes {
+			if v := &q.Round.Votes[i]; v.Answer == Yes { // a yes to the winner is a no to this caller
+				v.Answer, v.Holder = No, known.WonBy.Question.Value
+			}
+		}
+	case last == nil || last == e.last:
+		return e.last, known.Before
+	default:
+		q = new(*last)
+		q.Round.Votes = slices.Clone(q.Round.Votes)
 	}
-	act, pause := m.queue.plan.Next(time.Now())
-	if act == wait.Try {
-		m.trying = true
+	if known.Freeing != "" && known.Freeing == q.Round.Holder() {
+		q.hint = "being released"
 	}
-	return act, pause
+	q.Round.Wait, q.Round.Attempt = l.now().Since(e.began), e.attempt
+	return q, known.Before
+}
+
+// keepResult keeps the error of a leader's decided round for every caller of its queue.
+func (l *Locker) keepResult(e *acquireCall, q *QuorumError) {
+	e.last = q
+	if e.waiter.Joined() { // not in TryAcquire and Adopt
+		l.queues.KeepResult(&e.waiter, q)
+	}
 }
 
 // wait returns nil once the caller is the leader and has to try. An error says that the
@@ -131,7 +153,7 @@ func (l *Locker) wait(ctx context.Context, e *acquireCall) error {
 	var timer *time.Timer
 	var over <-chan time.Time
 	for {
-		do, pause := l.queues.next(&e.waiter)
+		do, pause := l.queues.Next(&e.waiter)
 		switch {
 		case do == wait.Try:
 			return nil
@@ -149,7 +171,7 @@ func (l *Locker) wait(ctx context.Context, e *acquireCall) error {
 			timer.Reset(pause)
 		}
 		select {
-		case <-e.waiter.wake:
+		case <-e.waiter.Wake:
 		case <-over:
 		case <-ctx.Done():
 			return l.ended(ctx, e)
@@ -166,19 +188,20 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall, glance bool) er
 		return err
 	}
 	e.looks++
-	b := l.newQuorumCall(OpLook, e.name, l.queues.question(e, glance), l.now(), lookDecided)
+	b := l.newQuorumCall(OpLook, e.name, l.queues.Question(&e.waiter, glance), l.now(), lookDecided)
 	b.Question.Patience = l.patience(e.ttl)
 	if b.Question.Kind == wire.AskWait {
-		l.queues.entering(e, b)
+		l.queues.Entering(&e.waiter, b)
 	}
-	b.Send(l.queues.dequeueOf(e))
+	b.Send(l.queues.Dequeue(&e.waiter))
 	if err := l.await(ctx, e, b); err != nil {
 		return err
 	}
-	if t, _, _ := b.Result(); refused(t) {
+	t, _, _ := b.Result()
+	if refused(t) {
 		l.stillHeld(e, b)
 	}
-	l.queues.looked(e, b)
+	l.queues.Looked(&e.waiter, b, refused(t), t.Yes >= t.Need, l.longestPause(e))
 	l.observe(ctx, b, e)
 	return nil
 }
@@ -192,69 +215,12 @@ func (l *Locker) stillHeld(e *acquireCall, b *quorum.Call) {
 	case q.Err == ErrHeld && q.endless != endless(b):
 		told := *q
 		told.endless = endless(b)
-		e.last = &told
-		l.queues.keepRound(e, e.last)
+		l.keepResult(e, &told)
 	}
-}
-
-// question returns the leader's look, which queues if announcements to the entry would be
-// heard.
-func (w *waitQueues) question(e *acquireCall, glance bool) wire.Question {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r := e.waiter.queue
-	now := time.Now()
-	if !r.plan.Hears() || glance && r.queued && now.Sub(r.placed) < freshFor {
-		return wire.LookQuestion(e.name)
-	}
-	behind := r.behind || !r.queued
-	r.queued, r.behind, r.placed, r.prolonged = true, false, now, now
-	return wire.WaitQuestion(e.name, r.entry, behind)
 }
 
 // lookDecided reports whether a majority says the same: yes is free, no is held.
 func lookDecided(t quorum.Tally) bool { return decide(t.N, t.Yes, t.No) != pending || t.Open() == 0 }
-
-// looked tells the plan what a look showed.
-func (w *waitQueues) looked(e *acquireCall, b *quorum.Call) {
-	t, _, _ := b.Result()
-	longest := w.l.longestPause(e)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r := e.waiter.queue
-	if refused(t) || r.plan.Contended() {
-		w.listen(r) // a leader that follows one that won looks before it has tried
-	}
-	r.plan.Looked(&wait.Looked{
-		Start: b.Start.At, Held: refused(t), Free: t.Yes >= t.Need, FreeIn: freeIn(b),
-		Longest: longest, Standing: standingOf(b),
-	}, time.Now())
-}
-
-// freeIn returns after how long a majority of the nodes may be free.
-func freeIn(b *quorum.Call) (d time.Duration) {
-	b.Read(func(calls []lane.Call, t quorum.Tally, _ time.Duration) { d = wait.FreeIn(t.Need, replies(calls)) })
-	return d
-}
-
-// standingOf returns what the round showed of its caller's entry in the nodes' queues.
-func standingOf(b *quorum.Call) (s wait.Standing) {
-	b.Read(func(calls []lane.Call, t quorum.Tally, took time.Duration) {
-		s = wait.NewStanding(t.Need, replies(calls), b.Start.At, took)
-	})
-	return s
-}
-
-// replies returns the replies that were counted.
-func replies(calls []lane.Call) []wait.Reply {
-	all := make([]wait.Reply, len(calls))
-	for i := range calls {
-		if c := &calls[i]; c.Voted {
-			all[i] = wait.Reply{Reply: c.Reply, Took: c.Took}
-		}
-	}
-	return all
-}
 
 // endless reports whether the key has no ttl on so many nodes that it never becomes free on a
 // majority. Only looks and turns read the ttl.
@@ -271,50 +237,29 @@ func endless(b *quorum.Call) (yes bool) {
 	return yes
 }
 
-// tried tells the plan how the leader's try ended. A try that ctx ended has no result, and
+// tried tells the queue how the leader's try ended. A try that ctx ended has no result, and
 // after an error that time does not heal the caller does not wait. In both cases the caller
-// keeps trying set, so that the next caller tries when this one leaves.
-func (w *waitQueues) tried(ctx context.Context, e *acquireCall, k *Lock, err error) {
+// keeps the wake, so that the next caller tries when this one leaves.
+func (l *Locker) tried(ctx context.Context, e *acquireCall, k *Lock, err error) {
 	var q *QuorumError
-	if k == nil && (ctx.Err() != nil || e.permanent || !errors.As(err, &q)) {
+	switch {
+	case k != nil:
+		l.queues.Won(&e.waiter, e.call, k.start)
+		return
+	case ctx.Err() != nil || e.permanent || !errors.As(err, &q):
 		return
 	}
-	var longest time.Duration
-	if k == nil {
-		longest = w.l.longestPause(e)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r := e.waiter.queue
-	e.waiter.trying = false
-	if k != nil || q.Round.Holder() != "" && q.Round.Holder() != r.freeing {
-		r.quiet = false // others are going to be told by the holder
-	}
-	now := time.Now()
-	if k != nil { // for the next leader
-		if w.l.opt.Fair {
-			r.plan.Learn(standingOf(e.call))
-			r.winner = e.call
-		}
-		r.plan.Won(k.start.At, now)
-		r.behind = true
-		r.lastRound, r.wonBy = nil, e.call
-		r.held, r.heldUntil = e.call.Question.Value, now.Add(e.ttl)
-		return
-	}
-	r.held = ""
-	w.listen(r)
 	lost := wait.Lost{
 		Start: q.Round.Start, Took: q.Round.Took, Held: q.Err == ErrHeld,
-		Holder: q.Round.Holder(), Votes: votesOf(q.Round), Longest: longest,
+		Holder: q.Round.Holder(), Votes: votesOf(q.Round), Longest: l.longestPause(e),
 	}
 	if e.call != nil { // else Close came before its first try, and the round is another caller's
 		lost.Mine = e.call.Question.Value
-		if w.l.opt.Fair {
-			lost.Standing = standingOf(e.call)
+		if l.opt.Fair {
+			lost.Standing = queue.Standing(e.call)
 		}
 	}
-	r.plan.Lost(&e.waiter.met, &lost, now)
+	l.queues.Lost(&e.waiter, &lost)
 }
 
 // votesOf returns a round's votes in the form that package wait reads.
@@ -340,23 +285,11 @@ func (l *Locker) longestPause(e *acquireCall) time.Duration {
 // in the nodes' queues respects those of others all the same.
 func (l *Locker) askTurn(e *acquireCall, value string, proposal int64) wire.Question {
 	entry := ""
-	queued, ticket := e.waiter.met.Place()
+	queued, ticket := e.waiter.Place()
 	if queued {
-		entry = l.queues.entry(e)
+		entry = l.queues.Entry(&e.waiter)
 	}
-	return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, entry, ticket, queued && l.queues.prolongs(e))
-}
-
-// prolongs reports whether a question is to prolong the ttl of the nodes' queues.
-func (w *waitQueues) prolongs(e *acquireCall) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r, now := e.waiter.queue, time.Now()
-	if e.attempt < 3 && now.Sub(r.prolonged) < prolongEvery { // later ones refresh an entry
-		return false
-	}
-	r.prolonged = now
-	return true
+	return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, entry, ticket, queued && l.queues.Prolongs(&e.waiter, e.attempt))
 }
 
 // turnDecided waits for the replies of a majority, also where fewer noes rule a yes out, as half

@@ -205,7 +205,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "watcher-deaf", rule: "an announcement wakes watchers", why: "Watch also polls and promises no time",
-		patches: []patch{{"wait.go", "\tw.wakeWatchers(channel)\n", ""}},
+		patches: []patch{{"internal/queue/entry.go", "\tw.wakeWatchers(channel)\n", ""}},
 		test:    "TestAWatcherIsToldOfEachLeader",
 	},
 	{
@@ -542,7 +542,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "wake-grants", rule: "a waiter that is woken still has to acquire the lock", profiles: "hear",
-		patches: []patch{{"acquire.go", "\t\tcase acquireHeld:\n\t\t\terr = l.notAcquired(e, b, ErrHeld, \"\")", "\t\tcase acquireHeld:\n\t\t\tif e.waiter.trying && e.attempt > 1 {\n\t\t\t\tbreak // who was told takes what it gets\n\t\t\t}\n\t\t\terr = l.notAcquired(e, b, ErrHeld, \"\")"}},
+		patches: []patch{{"acquire.go", "\t\tcase acquireHeld:\n\t\t\terr = l.notAcquired(e, b, ErrHeld, \"\")", "\t\tcase acquireHeld:\n\t\t\tif e.waiter.Joined() && e.attempt > 1 {\n\t\t\t\tbreak // who was told takes what it gets\n\t\t\t}\n\t\t\terr = l.notAcquired(e, b, ErrHeld, \"\")"}},
 		test:    "TestAWakeUpIsNoGrant",
 	},
 	{
@@ -598,7 +598,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "ghost", rule: "an entry whose Locker has no waiter any more passes the notice on", why: "the second that is told makes up for it",
-		patches: []patch{{"wait.go", "if !told || r.first != nil || !r.queued || r.holds(now) {", "if true || told {"}},
+		patches: []patch{{"internal/queue/entry.go", "if !told || r.first != nil || !r.queued || r.holds(now) {", "if true || told {"}},
 		test:    "TestAnEntryThatNobodyStandsForPassesTheNoticeOn",
 	},
 	{
@@ -608,17 +608,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "untold", rule: "every caller of a local queue gets the votes that its leader saw", why: "no judge looks at the text of errors",
-		patches: []patch{{"line.go", "\te.waiter.queue.lastRound, e.waiter.queue.wonBy = q, nil\n", ""}},
+		patches: []patch{{"internal/queue/queues.go", "\tm.queue.result, m.queue.wonBy = result, nil\n", "\t_ = result\n"}},
 		test:    "TestEveryCallerOfALineIsToldWhatTheLeaderSaw",
 	},
 	{
 		name: "told-stale", rule: "an error names the lock of its own process that the caller waited for", why: "no judge looks at the text of errors",
-		patches: []patch{{"wait.go", "\t\tr.lastRound, r.wonBy = nil, e.call\n", ""}},
+		patches: []patch{{"internal/queue/leader.go", "\tr.result, r.wonBy = nil, b\n", ""}},
 		test:    "TestAnErrorSaysWhatItsCallerWaitedFor",
 	},
 	{
 		name: "retry-locked", rule: "callbacks run while no mutex is held", why: "Options.Retry of simulated clients does not call the Locker",
-		patches: []patch{{"wait.go", "\tlongest := w.l.longestPause(e)\n\tw.mu.Lock()\n", "\tw.mu.Lock()\n\tlongest := w.l.longestPause(e)\n"}},
+		patches: []patch{{"wait.go", "\tl.queues.Looked(&e.waiter, b, refused(t), t.Yes >= t.Need, l.longestPause(e))\n", "\tl.mu.Lock()\n\tlongest := l.longestPause(e)\n\tl.mu.Unlock()\n\tl.queues.Looked(&e.waiter, b, refused(t), t.Yes >= t.Need, longest)\n"}},
 		test:    "TestNoCallbackRunsUnderALockOfOurs",
 	},
 	{
@@ -639,9 +639,9 @@ var mutants = []mutant{
 	{
 		name: "winner-stays", rule: "Fair: who wins or gives up leaves every queue", profiles: "turns,fair",
 		patches: []patch{
-			{"line.go", "\t\tif r.queued && !(won && (r.comesBack || w.l.opt.Fair)) {", "\t\tif r.queued && !w.l.opt.Fair {"},
+			{"internal/queue/queues.go", "\t\tif r.queued && !(won && (r.comesBack || w.cfg.Rules.Fair)) {", "\t\tif r.queued && !w.cfg.Rules.Fair {"},
 			{"internal/wire/lua/turn.lua", "  if ARGV[4] ~= '' then redis.call('ZREM', KEYS[3], ARGV[4], ARGV[4] .. '!') end\n", ""},
-			{"handover.go", "\t\tif r.first == nil && r.queued && !r.winner.ByAll() {", "\t\tif false {"},
+			{"internal/queue/handover.go", "\t\tif r.first == nil && r.queued && !r.winner.ByAll() {", "\t\tif false {"},
 		},
 		test: "TestWhoGivesUpOrWinsLeavesAllQueues",
 	},
@@ -672,7 +672,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "own-clock", rule: "with Fair, tickets count in the nodes' time", profiles: "turns",
-		patches: []patch{{"wait.go", "s = wait.NewStanding(t.Need, replies(calls), b.Start.At, took)", "s = wait.NewStanding(t.Need, replies(calls), b.Start.At, took)\n\t\ts.Clock = b.Start.Wall"}},
+		patches: []patch{{"internal/queue/leader.go", "s = wait.NewStanding(t.Need, replies(calls), b.Start.At, took)", "s = wait.NewStanding(t.Need, replies(calls), b.Start.At, took)\n\t\ts.Clock = b.Start.Wall"}},
 		test:    "TestTurnsAreInOrderOfArrival",
 	},
 	{
@@ -741,7 +741,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "waiters-uncapped", rule: "no more callers wait than Options.MaxWaiters allows", why: "no profile sets it",
-		patches: []patch{{"line.go", "r != nil && most > 0 && r.n >= most {", "r != nil && most > 0 && r.n > most {"}},
+		patches: []patch{{"internal/queue/queues.go", "r != nil && w.cfg.MaxWaiters > 0 && r.n >= w.cfg.MaxWaiters {", "r != nil && w.cfg.MaxWaiters > 0 && r.n > w.cfg.MaxWaiters {"}},
 		test:    "TestMaxWaitersBoundsTheCallersOfEachKey",
 	},
 	{
@@ -781,17 +781,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "taken-back-forgotten", rule: "a caller that took back its attempt quietly, and gives up before it tries again, notifies those that it refused", why: "it has to give up within two round trips of its first failure",
-		patches: []patch{{"handover.go", "e.waiter.queue.quiet = true", "_ = e"}},
+		patches: []patch{{"internal/queue/handover.go", "m.queue.quiet = true", "_ = m"}},
 		test:    "TestACallerThatGivesUpAfterAQuietRollbackWakesThoseThatItRefused",
 	},
 	{
 		name: "handed-in-vain", rule: "a lock that was handed on to an attempt without a majority goes to the waiters of other Lockers if nobody holds it when the last caller leaves", why: "it takes nodes that reply with errors, and a caller that gives up within two round trips of that",
-		patches: []patch{{"wait.go", "if k != nil || q.Round.Holder() != \"\" && q.Round.Holder() != r.freeing {", "if true {"}},
+		patches: []patch{{"internal/queue/leader.go", "if lost.Holder != \"\" && lost.Holder != r.freeing {", "if true {"}},
 		test:    "TestAHandOverInVainGoesToOthersIfTheWaiterGivesUp",
 	},
 	{
 		name: "handed-too-early", rule: "an attempt that was handed over and meets the value that is being released has not met another holder", why: "the release has to be overtaken on a majority of the nodes",
-		patches: []patch{{"wait.go", " && q.Round.Holder() != r.freeing {", " {"}},
+		patches: []patch{{"internal/queue/leader.go", " && lost.Holder != r.freeing {", " {"}},
 		test:    "TestAHandOverThatOvertakesGoesToOthersIfTheWaiterGivesUp",
 	},
 	{
@@ -811,12 +811,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "handed-to-nobody", rule: "a lock that was handed on, and that no attempt has shown to be held since, goes to the waiters of other Lockers", why: "two callers have to give up at one instant, before either has asked the nodes",
-		patches: []patch{{"line.go", "\tif r.quiet && r.first == nil {", "\tif m.trying && r.quiet && r.first == nil {"}},
+		patches: []patch{{"internal/queue/queues.go", "\tif r.quiet && r.first == nil {", "\tif m.trying && r.quiet && r.first == nil {"}},
 		test:    "TestAHandOverThatNobodyClaimsGoesToOthers",
 	},
 	{
 		name: "leave-overtakes", rule: "the question that removes an entry follows the look that queues it", why: "an entry that stays delays others, and seldom for longer than a judge allows",
-		patches: []patch{{"line.go", "r.dequeue.Previous, r.enters = r.enters, nil", "r.enters = nil"}},
+		patches: []patch{{"internal/queue/entry.go", "r.dequeue.Previous, r.enters = r.enters, nil", "r.enters = nil"}},
 		test:    "TestALeaveFollowsWhatQueues",
 	},
 	{
@@ -876,7 +876,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "all-last-kept", rule: "the context of several locks ends with the first that is lost", why: "few locks are lost in a run, and most of them all at once",
-		patches: []patch{{"several.go", "ctx, stops[i] = k.KeepAlive(ctx)", "held, stops[i] = k.KeepAlive(ctx)"}, {"several.go", "\treturn ctx, func() {\n", "\treturn held, func() {\n"}},
+		patches: []patch{{"extend.go", "ctx, stops[i] = k.KeepAlive(ctx)", "held, stops[i] = k.KeepAlive(ctx)"}, {"several.go", "\treturn ctx, func() {\n", "\treturn held, func() {\n"}},
 		test:    "TestRunAllSaysWhichLocksWereLost",
 	},
 	{
@@ -885,7 +885,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "all-overtakes", rule: "an AcquireAll does not overtake those that wait already", why: "between callers of one process no order is promised",
-		patches: []patch{{"several.go", "return !e.triesOnce() && a.l.queues.waiting(e.name)", "return false && a.l.queues.waiting(e.name)"}},
+		patches: []patch{{"several.go", "return !e.triesOnce() && a.l.queues.Waiting(e.name)", "return false && a.l.queues.Waiting(e.name)"}},
 		test:    "TestAcquireAllDoesNotOvertakeWaiters",
 	},
 	{
@@ -902,7 +902,7 @@ var mutants = []mutant{
 		name: "all-ends-quietly", rule: "an AcquireAll that is refused at a key notifies those that it refused there, unless it stands in the queue of that key", why: "ctx has to end while registers are raised",
 		patches: []patch{
 			{"several.go", "a.calls[i] != refused || refused != at", "a.calls[i] != refused"},
-			{"handover.go", "e.waiter.queue.quiet = true", "if e.waiter.queue != nil {\n\t\te.waiter.queue.quiet = true\n\t}"},
+			{"internal/queue/handover.go", "m.queue.quiet = true", "if m.queue != nil {\n\t\tm.queue.quiet = true\n\t}"},
 		},
 		test: "TestAnAcquireAllThatGivesUpWakesThoseThatItRefused",
 	},

@@ -19,7 +19,8 @@ const (
 )
 
 // The layers of the library, by folder: which packages of this module each may import.
-// Imports point one way: wire <- lane <- quorum <- root, wire <- pubsub <- root, wire <- wait <- root, clock <- root.
+// Imports point one way: wire <- lane <- quorum <- queue <- root,
+// wire <- pubsub <- queue, wire <- wait <- queue; clock stands below quorum.
 var layers = map[string][]string{
 	".":               nil, // not checked: the root stands on top
 	"internal/wire":   {},
@@ -28,6 +29,7 @@ var layers = map[string][]string{
 	"internal/wait":   {"internal/wire"},
 	"internal/clock":  {},
 	"internal/quorum": {"internal/wire", "internal/lane", "internal/clock"},
+	"internal/queue":  {"internal/wire", "internal/lane", "internal/clock", "internal/quorum", "internal/pubsub", "internal/wait"},
 }
 
 // commandWords are the names of the Redis commands that the library sends. Outside of

@@ -1,0 +1,141 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+)
+
+// The entry that a local queue has in the nodes' queues, and the announcements to it.
+
+const (
+	// freshFor is how long after it was put there an entry is kept without being refreshed,
+	// and prolongEvery how often the ttl of the nodes' queues is. Both leave room for two
+	// polls of a waiter before the entry expires. Halved, a look costs a node more commands.
+	freshFor     = 3500 * time.Millisecond
+	prolongEvery = 4 * time.Second
+)
+
+// Entry returns the name of the entry in the nodes' queues for a question that queues it.
+func (w *Queues) Entry(m *Waiter) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m.queue.queued = true
+	return w.entryOf(m.queue)
+}
+
+// entryOf returns the name of a queue's entry, and names it if need be. Needs w.mu.
+func (w *Queues) entryOf(r *queue) string {
+	if r.entry == "" {
+		r.entry = r.label + ":" + w.cfg.UUID()
+	}
+	return r.entry
+}
+
+// Entering notes a question, about to be sent, that queues the entry.
+func (w *Queues) Entering(m *Waiter, b *quorum.Call) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := m.queue; r != nil {
+		r.enters = b
+	}
+}
+
+// Dequeue returns the question after which one that queues the entry is sent, or nil.
+func (w *Queues) Dequeue(m *Waiter) *quorum.Call {
+	if m.queue == nil { // the caller does not wait, and need not lock a mutex
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return m.queue.dequeue
+}
+
+// Prolongs reports whether a question is to prolong the ttl of the nodes' queues; attempt is
+// the number of the caller's attempt that asks it.
+func (w *Queues) Prolongs(m *Waiter, attempt int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r, now := m.queue, time.Now()
+	if attempt < 3 && now.Sub(r.prolonged) < prolongEvery { // later ones refresh an entry
+		return false
+	}
+	r.prolonged = now
+	return true
+}
+
+// Question returns the leader's look, which queues if announcements to the entry would be
+// heard. A glance does so only if it has to.
+func (w *Queues) Question(m *Waiter, glance bool) wire.Question {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := m.queue
+	now := time.Now()
+	if !r.plan.Hears() || glance && r.queued && now.Sub(r.placed) < freshFor {
+		return wire.LookQuestion(m.name)
+	}
+	behind := r.behind || !r.queued
+	r.queued, r.behind, r.placed, r.prolonged = true, false, now, now
+	return wire.WaitQuestion(m.name, r.entry, behind)
+}
+
+// leave returns the question that removes the entry from the nodes' queues. Needs w.mu.
+func (w *Queues) leave(r *queue) *quorum.Call {
+	r.queued = false
+	r.dequeue = w.cfg.Removal(r.name, r.entry, r.ttl)
+	r.dequeue.Previous, r.enters = r.enters, nil
+	return r.dequeue
+}
+
+// listen subscribes to the announcements of a key's releases. Needs w.mu.
+func (w *Queues) listen(r *queue) {
+	if r.channel != "" {
+		return
+	}
+	r.channel = r.name.Channel + ":" + w.entryOf(r)
+	w.byChannel[r.channel] = r
+	for _, e := range w.subscribers {
+		if e != nil {
+			e.Listen(r.channel)
+		}
+	}
+}
+
+// Subscribed implements pubsub.Listener: node i's announcements on a channel are heard from now
+// on, or no longer.
+func (w *Queues) Subscribed(i int, channel string, yes bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.byChannel[channel]; r != nil {
+		r.wake(r.plan.Subscribed(i, yes, time.Now()))
+	}
+	w.watchersHear(i, channel, yes)
+}
+
+// Announced implements pubsub.Listener: node i announced text on a channel.
+func (w *Queues) Announced(i int, channel, text string) {
+	if b := w.announced(i, channel, text); b != nil {
+		w.cfg.Send(b)
+	}
+}
+
+// announced tells the plan of an announcement. If nobody waits any more, it returns the
+// question that removes our entry from the nodes' queues and notifies the next waiters instead.
+func (w *Queues) announced(i int, channel, text string) *quorum.Call {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wakeWatchers(channel)
+	r := w.byChannel[channel]
+	if r == nil {
+		return nil
+	}
+	now := time.Now()
+	told, wake := r.plan.Announced(i, text, now)
+	r.wake(wake)
+	if !told || r.first != nil || !r.queued || r.holds(now) {
+		return nil
+	}
+	r.comesBack = false
+	return w.leave(r)
+}

@@ -1,0 +1,159 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
+	"github.com/seed-ce352c9b/redlock/internal/wire"
+)
+
+// How a lock goes from one holder to the next: within a local queue, or to the waiters of other
+// Lockers.
+
+// comesBack is how soon after a release the next caller comes where callers take turns
+// without a pause. The entry then stays in the nodes' queues, at their end, so that this
+// caller need not queue again. Halved, more callers do; doubled, an entry more often
+// comes to be first while nobody waits for it, and others wait for a message longer.
+const comesBack = 5 * time.Millisecond
+
+// HandOver prepares an attempt for the leader, to be sent right behind the release b of a
+// lock of this Locker, so that the lock changes hands in one round. It returns nil if the
+// lock has to be released for everybody. They are an ordinary release and an ordinary
+// attempt: if the attempt overtakes the release, or another client gets in between, the
+// attempt fails.
+//
+// value is the lock's, and left how much of its ttl is left. attempt returns the attempt for
+// the leader and the token that it proposes, or nil if there is none.
+//
+// n says whom the release notifies. If it is for everybody, our entry in the nodes' queues
+// moves to their end, behind those who waited longer, or is removed if nobody here waits or
+// is about to come back.
+func (w *Queues) HandOver(b *quorum.Call, value string, left time.Duration, attempt func(m *Waiter) (*quorum.Call, int64)) (next *quorum.Call, n wire.Notice) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.queues[b.Name.Full]
+	if r == nil {
+		return nil, wire.ToAll
+	}
+	if r.held == value {
+		r.held = ""
+	}
+	if r.first != nil {
+		r.freeing = value
+	}
+	if r.first == nil || w.cfg.Rules.Fair || w.cfg.Closed() {
+		return nil, w.notice(r, value, b)
+	}
+	m := r.first
+	// Others wait until the ttl that they have seen passes: nobody tells them of one that
+	// passes earlier.
+	shorter := m.ttl < left
+	if !m.gone && !m.trying && m.Wake != nil && !shorter && r.plan.MayHandOver() {
+		next, m.proposal = attempt(m)
+	}
+	if next == nil {
+		r.quiet = false
+		r.wake(r.plan.AfterOthers(time.Now()))
+		return nil, w.notice(r, value, b)
+	}
+	m.attempt, m.trying = next, true
+	r.plan.Handed()
+	r.quiet = true
+	r.queued = r.entry != "" // nobody else was told: if this fails, Leave tells them
+	return next, wire.Notice{}
+}
+
+// notice returns whom the release b of the value notifies, which is for everybody, and what
+// it does with our entry. Needs w.mu.
+func (w *Queues) notice(r *queue, value string, b *quorum.Call) wire.Notice {
+	now := time.Now()
+	n := wire.ToAll
+	r.quiet = false
+	r.plan.Releasing(value, now)
+	if r.first == nil {
+		r.released = now
+	}
+	switch {
+	case w.cfg.Rules.Fair && r.plan.Contended():
+		n.Tell = 1 // the others would only ask whose turn it is
+		fallthrough
+	case w.cfg.Rules.Fair:
+		if r.first == nil && r.queued && !r.winner.ByAll() { // a node that granted it has removed the entry
+			n.Place = r.entry
+		}
+		r.queued = r.queued && r.first != nil
+	case r.first != nil && r.plan.Hears() && !w.cfg.Closed():
+		n.Place, n.Stay = w.entryOf(r), true
+	case r.queued:
+		n.Place, n.Stay = r.entry, r.comesBack && !w.cfg.Closed()
+	}
+	if n.Stay {
+		r.queued, r.placed, r.behind = true, time.Time{}, false // it is where others were notified: Released knows
+		if n.Prolong = now.Sub(r.prolonged) >= prolongEvery; n.Prolong {
+			r.prolonged = now
+		}
+	} else if n.Place != "" {
+		r.queued, r.dequeue = false, b
+	}
+	return n
+}
+
+// Released notes that a lock of this Locker was released by b, and whether a waiter of another
+// one was notified. If not, the leader tries. It also does where the release was quiet because
+// the lock was handed on, but the attempt had already failed: it had overtaken the release.
+func (w *Queues) Released(b *quorum.Call, value string, quiet bool) {
+	told, took := b.Told()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.queues[b.Name.Full]
+	switch {
+	case quiet:
+		if r != nil && (!r.plan.Hears() || r.first != nil && !r.first.trying) {
+			r.plan.Freed()
+			r.wake(true)
+		}
+		return
+	case r == nil && told > 0 && !w.closed: // or a caller that comes would not know of the others
+		r = w.queueOf(b.Name, wire.LabelOf(value))
+		r.plan.Releasing(value, time.Now())
+		w.sweepLater(r)
+	case r == nil:
+		return
+	}
+	now := time.Now()
+	switch {
+	case told >= w.cfg.Rules.Need:
+		r.placed = now
+	case told == 0 && r.first == nil:
+		r.queued = false // it is not in the queue where nobody was notified
+	}
+	r.wake(r.plan.Released(told > 0, r.queued && !r.placed.IsZero(), took, now))
+}
+
+// FreedQuietly notes that a caller took back an attempt that may have had a majority, and that
+// those that it refused were not notified.
+func (w *Queues) FreedQuietly(m *Waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m.queue.quiet = true
+}
+
+// WakeLeader wakes the leader to claim the attempt that was handed to it.
+func (w *Queues) WakeLeader(name *wire.LockKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.queues[name.Full]; r != nil && r.first != nil {
+		r.first.poke()
+	}
+}
+
+// Claim takes the attempt that was handed to a waiter, and the token that it proposes. It
+// returns nil if there is none. With last, nothing is handed to the waiter any more.
+func (w *Queues) Claim(m *Waiter, last bool) (*quorum.Call, int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m.gone = m.gone || last
+	b := m.attempt
+	m.attempt = nil
+	return b, m.proposal
+}

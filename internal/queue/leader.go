@@ -1,0 +1,118 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/seed-ce352c9b/redlock/internal/clock"
+	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/quorum"
+	"github.com/seed-ce352c9b/redlock/internal/wait"
+)
+
+// What the leader does next, and what its looks and tries have shown.
+
+// Next returns what a waiter does next, and for wait.Wait how long it pauses; a negative pause
+// lasts until it is woken. A waiter that pauses calls Next again when it is woken.
+func (w *Queues) Next(m *Waiter) (wait.Act, time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if m.Wake == nil {
+		m.Wake = make(chan struct{}, 1)
+	}
+	switch {
+	case m.queue.first != m:
+		return wait.Wait, -1
+	case m.attempt != nil:
+		return wait.Try, 0
+	}
+	act, pause := m.queue.plan.Next(time.Now())
+	if act == wait.Try {
+		m.trying = true
+	}
+	return act, pause
+}
+
+// Looked tells the plan what a look showed. longest is the longest pause before the next one.
+func (w *Queues) Looked(m *Waiter, b *quorum.Call, held, free bool, longest time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := m.queue
+	if held || r.plan.Contended() {
+		w.listen(r) // a leader that follows one that won looks before it has tried
+	}
+	r.plan.Looked(&wait.Looked{
+		Start: b.Start.At, Held: held, Free: free, FreeIn: FreeIn(b),
+		Longest: longest, Standing: Standing(b),
+	}, time.Now())
+}
+
+// Refused tells the queue of a caller that has just joined it that an attempt outside of the
+// queue was refused. alone reports whether it is alone there: it then tells the queue by Lost
+// how that attempt ended, to plan its next try by that.
+func (w *Queues) Refused(m *Waiter) (alone bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if alone = m.queue.first == m; alone {
+		m.queue.plan.Handed()
+		m.trying = true // if it gives up before the plan is made, the next caller has to try
+	}
+	return alone
+}
+
+// Won tells the queue that its leader has acquired the lock by b; start is when the validity
+// began.
+func (w *Queues) Won(m *Waiter, b *quorum.Call, start clock.Instant) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := m.queue
+	m.trying, r.quiet = false, false // others are going to be told by the holder
+	if w.cfg.Rules.Fair {            // for the next leader
+		r.plan.Learn(Standing(b))
+		r.winner = b
+	}
+	now := time.Now()
+	r.plan.Won(start.At, now)
+	r.behind = true
+	r.result, r.wonBy = nil, b
+	r.held, r.heldUntil = b.Question.Value, now.Add(m.ttl)
+}
+
+// Lost tells the plan how the leader's try failed. A try without a result is not told: the
+// caller keeps the wake, so that the next caller tries when this one leaves.
+func (w *Queues) Lost(m *Waiter, lost *wait.Lost) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := m.queue
+	m.trying = false
+	if lost.Holder != "" && lost.Holder != r.freeing {
+		r.quiet = false // others are going to be told by the holder
+	}
+	r.held = ""
+	w.listen(r)
+	r.plan.Lost(&m.met, lost, time.Now())
+}
+
+// FreeIn returns after how long a majority of the nodes may be free.
+func FreeIn(b *quorum.Call) (d time.Duration) {
+	b.Read(func(calls []lane.Call, t quorum.Tally, _ time.Duration) { d = wait.FreeIn(t.Need, replies(calls)) })
+	return d
+}
+
+// Standing returns what the round showed of its caller's entry in the nodes' queues.
+func Standing(b *quorum.Call) (s wait.Standing) {
+	b.Read(func(calls []lane.Call, t quorum.Tally, took time.Duration) {
+		s = wait.NewStanding(t.Need, replies(calls), b.Start.At, took)
+	})
+	return s
+}
+
+// replies returns the replies that were counted.
+func replies(calls []lane.Call) []wait.Reply {
+	all := make([]wait.Reply, len(calls))
+	for i := range calls {
+		if c := &calls[i]; c.Voted {
+			all[i] = wait.Reply{Reply: c.Reply, Took: c.Took}
+		}
+	}
+	return all
+}
