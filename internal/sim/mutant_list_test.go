@@ -876,7 +876,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "all-last-kept", rule: "the context of several locks ends with the first that is lost", why: "few locks are lost in a run, and most of them all at once",
-		patches: []patch{{"extend.go", "ctx, stops[i] = k.KeepAlive(ctx)", "held, stops[i] = k.KeepAlive(ctx)"}, {"several.go", "\treturn ctx, func() {\n", "\treturn held, func() {\n"}},
+		patches: []patch{{"extend.go", "ctx, stops[i] = k.KeepAlive(ctx)", "held, stops[i] = k.KeepAlive(ctx)"}, {"extend.go", "\treturn ctx, func() {\n", "\treturn held, func() {\n"}},
 		test:    "TestRunAllSaysWhichLocksWereLost",
 	},
 	{
