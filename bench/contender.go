@@ -26,6 +26,7 @@ const ttl = 10 * time.Second
 // A contender is one way to lock a name. acquire tries once; wait, which not all have, blocks until the lock is free.
 type contender struct {
 	name    string
+	keys    string // what the keys of its loads begin with; the default is its name
 	acquire func(ctx context.Context, key string) (held any, err error)
 	wait    func(ctx context.Context, key string) (held any, err error)
 	release func(ctx context.Context, held any) error
@@ -49,15 +50,15 @@ const (
 
 // makers returns a contender for each name. Contenders on one node use the first address. Each has clients of its own with
 // go-redis's defaults, as a program has that tunes nothing.
-var makers = map[string]func(addrs []string) (*contender, error){
-	nameOurs:         func(addrs []string) (*contender, error) { return newOurs(redlock.Options{}, addrs) },
-	nameThree:        func(addrs []string) (*contender, error) { return newOurs(redlock.Options{}, addrs[:3]) },
-	nameFair:         func(addrs []string) (*contender, error) { return newOurs(redlock.Options{Fair: true}, addrs) },
+var makers = map[string]func(addrs []string) *contender{
+	nameOurs:         func(addrs []string) *contender { return newOurs(redlock.Options{}, addrs) },
+	nameThree:        func(addrs []string) *contender { return newOurs(redlock.Options{}, addrs[:3]) },
+	nameFair:         func(addrs []string) *contender { return newOurs(redlock.Options{Fair: true}, addrs) },
 	nameSeveral:      newSeveral,
 	nameUnsubscribed: newUnsubscribed,
-	nameRedsync:      func(addrs []string) (*contender, error) { return newRedsync(addrs), nil },
-	nameFailFast:     func(addrs []string) (*contender, error) { return newRedsync(addrs, redsync.WithFailFast(true)), nil },
-	nameFloor:        func(addrs []string) (*contender, error) { return newFloor(addrs, nearPipelines), nil },
+	nameRedsync:      func(addrs []string) *contender { return newRedsync(addrs) },
+	nameFailFast:     func(addrs []string) *contender { return newRedsync(addrs, redsync.WithFailFast(true)) },
+	nameFloor:        func(addrs []string) *contender { return newFloor(addrs, nearPipelines) },
 	nameOurFloor:     newOurFloor,
 	nameLock:         newRedislock,
 	nameBare:         newBare,
@@ -65,20 +66,16 @@ var makers = map[string]func(addrs []string) (*contender, error){
 }
 
 // contenders makes those that are named, or all that the table of throughput compares.
-func contenders(addrs []string, names ...string) (cs []*contender, err error) {
+func contenders(addrs []string, names ...string) (cs []*contender) {
 	if len(names) == 0 {
 		names = []string{nameOurs, nameThree, nameRedsync, nameFailFast, nameFloor, nameOurFloor, nameLock, nameBare, nameRueidis}
 	}
 	for _, name := range names {
-		c, err := makers[name](addrs)
-		if err != nil {
-			closeAll(cs)
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
+		c := makers[name](addrs)
 		c.name = name
 		cs = append(cs, c)
 	}
-	return cs, nil
+	return cs
 }
 
 func closeAll(cs []*contender) {
@@ -88,42 +85,27 @@ func closeAll(cs []*contender) {
 }
 
 // newLocker returns a Locker over clients of its own. The func closes them all.
-func newLocker(opt redlock.Options, addrs []string) (*redlock.Locker, func(), error) {
+func newLocker(opt redlock.Options, addrs []string) (*redlock.Locker, func()) {
+	return newLockerOver(opt, addrs, func(c *redis.Client) redlock.Node { return c })
+}
+
+func newLockerOver(opt redlock.Options, addrs []string, node func(*redis.Client) redlock.Node) (*redlock.Locker, func()) {
 	clients := newClients(addrs)
-	return lockerOver(opt, clients, asNodes(clients))
-}
-
-func lockerOver(opt redlock.Options, clients []*redis.Client, nodes []redlock.Node) (*redlock.Locker, func(), error) {
-	l, err := redlock.New(opt, nodes...)
-	if err != nil {
-		closeClients(clients)
-		return nil, nil, err
-	}
-	return l, func() { l.Close(); closeClients(clients) }, nil
-}
-
-func asNodes(clients []*redis.Client) []redlock.Node {
 	nodes := make([]redlock.Node, len(clients))
 	for i, c := range clients {
-		nodes[i] = c
+		nodes[i] = node(c)
 	}
-	return nodes
+	l := must(redlock.New(opt, nodes...))
+	return l, func() { l.Close(); closeClients(clients) }
 }
 
-func newOurs(opt redlock.Options, addrs []string) (*contender, error) {
-	l, done, err := newLocker(opt, addrs)
-	return lockerContender(l, done), err
+func newOurs(opt redlock.Options, addrs []string) *contender {
+	return lockerContender(newLocker(opt, addrs))
 }
 
 // newUnsubscribed hides the clients' method Subscribe, so that waiters poll.
-func newUnsubscribed(addrs []string) (*contender, error) {
-	clients := newClients(addrs)
-	nodes := asNodes(clients)
-	for i, n := range nodes {
-		nodes[i] = struct{ redlock.Node }{n}
-	}
-	l, done, err := lockerOver(redlock.Options{}, clients, nodes)
-	return lockerContender(l, done), err
+func newUnsubscribed(addrs []string) *contender {
+	return lockerContender(newLockerOver(redlock.Options{}, addrs, func(c *redis.Client) redlock.Node { return struct{ redlock.Node }{c} }))
 }
 
 func lockerContender(l *redlock.Locker, done func()) *contender {
@@ -135,20 +117,20 @@ func lockerContender(l *redlock.Locker, done func()) *contender {
 	}
 }
 
-// newSeveral acquires eight keys at a time, which eight of 64 keys are drawn for each cycle.
-func newSeveral(addrs []string) (*contender, error) {
-	l, done, err := newLocker(redlock.Options{}, addrs)
+// newSeveral acquires eight keys at a time, which eight of 64 keys are drawn for each cycle, whatever key the load asks for.
+func newSeveral(addrs []string) *contender {
+	l, done := newLocker(redlock.Options{}, addrs)
 	return &contender{
-		acquire: func(ctx context.Context, key string) (any, error) {
+		acquire: func(ctx context.Context, _ string) (any, error) {
 			keys := make([]string, severalAtOnce)
 			for i, n := range mathrand.Perm(64)[:severalAtOnce] {
-				keys[i] = fmt.Sprintf("%s:%d", key, n)
+				keys[i] = fmt.Sprintf("bench:several:%d", n)
 			}
 			return l.AcquireAll(ctx, keys, ttl)
 		},
 		release: func(ctx context.Context, held any) error { return held.(redlock.Locks).Release(ctx) },
 		close:   done,
-	}, err
+	}
 }
 
 const severalAtOnce = 8
@@ -184,7 +166,7 @@ func newRedsync(addrs []string, opts ...redsync.Option) *contender {
 	}
 }
 
-func newRedislock(addrs []string) (*contender, error) {
+func newRedislock(addrs []string) *contender {
 	clients := newClients(addrs[:1])
 	l := redislock.New(clients[0])
 	waiting := &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)}
@@ -193,22 +175,19 @@ func newRedislock(addrs []string) (*contender, error) {
 		wait:    func(ctx context.Context, key string) (any, error) { return l.Obtain(ctx, key, ttl, waiting) },
 		release: func(ctx context.Context, held any) error { return held.(*redislock.Lock).Release(ctx) },
 		close:   func() { closeClients(clients) },
-	}, nil
+	}
 }
 
 // newRueidislock has one key on one node (its default is three on the same node), which is the least it can do. It renews by
 // itself and watches the key, which is part of each of its cycles.
-func newRueidislock(addrs []string) (*contender, error) {
-	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
+func newRueidislock(addrs []string) *contender {
+	l := must(rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: addrs[:1]},
 		KeyMajority:    1,
 		KeyValidity:    ttl,
 		NoLoopTracking: true,
 		TryNextAfter:   time.Second, // a busy machine exceeds the default of 20 ms
-	})
-	if err != nil {
-		return nil, err
-	}
+	}))
 	return &contender{
 		acquire: func(ctx context.Context, key string) (any, error) {
 			_, cancel, err := l.TryWithContext(ctx, key)
@@ -216,7 +195,7 @@ func newRueidislock(addrs []string) (*contender, error) {
 		},
 		release: func(_ context.Context, held any) error { held.(context.CancelFunc)(); return nil },
 		close:   l.Close,
-	}, nil
+	}
 }
 
 var (
@@ -227,7 +206,7 @@ var (
 func bareValue() string { return fmt.Sprintf("%s-%d", bareSeed, bareCount.Add(1)) }
 
 // newBare takes one round trip to lock and one to unlock, with a single client and no batching.
-func newBare(addrs []string) (*contender, error) {
+func newBare(addrs []string) *contender {
 	clients := newClients(addrs[:1])
 	return &contender{
 		acquire: func(ctx context.Context, key string) (any, error) {
@@ -239,7 +218,7 @@ func newBare(addrs []string) (*contender, error) {
 		},
 		release: func(ctx context.Context, held any) error { return clients[0].Del(ctx, held.(string)).Err() },
 		close:   func() { closeClients(clients) },
-	}, nil
+	}
 }
 
 func newClients(addrs []string) []*redis.Client {

@@ -13,12 +13,13 @@ import (
 // A place is the round trip to each of five nodes, in milliseconds.
 type place [5]int
 
-var places = []place{{}, {1, 1, 1, 1, 1}, {10, 10, 10, 10, 10}, {40, 40, 40, 40, 40}, {80, 80, 80, 80, 80}, {2, 12, 35, 70, 140}}
+var places = []place{{}, {1, 1, 1, 1, 1}, {10, 10, 10, 10, 10}, {40, 40, 40, 40, 40}, {80, 80, 80, 80, 80}, farthest}
 
-func (p place) even() bool { return p[0] == p[4] }
+// farthest is five data centres.
+var farthest = place{2, 12, 35, 70, 140}
 
 func (p place) String() string {
-	if p.even() {
+	if p[0] == p[4] {
 		return fmt.Sprint(p[0])
 	}
 	return strings.Join(texts(p[:]), ", ")
@@ -30,55 +31,34 @@ func (p place) third() float64 { return float64(slices.Sorted(slices.Values(p[:]
 var distanceGoroutines = []int{1, 64, 256}
 
 // distance puts the nodes behind proxies that delay.
-func distance(ctx context.Context, b *bench) error {
+func distance(ctx context.Context, b *bench) {
 	for _, p := range places {
-		if err := atDistance(ctx, b, p); err != nil {
-			return err
-		}
+		atDistance(ctx, b, p)
 	}
-	return nil
 }
 
 // newLink returns a proxy that makes a node as far away as a round trip of d, and no slower otherwise.
-func newLink(addr string, d time.Duration) (*proxy.Proxy, error) {
-	p, err := proxy.Start(addr)
-	if err == nil {
-		p.Delay(d/2, d/2)
-	}
-	return p, err
+func newLink(addr string, d time.Duration) *proxy.Proxy {
+	p := must(proxy.Start(addr))
+	p.Delay(d/2, d/2)
+	return p
 }
 
-func atDistance(ctx context.Context, b *bench, p place) error {
+func atDistance(ctx context.Context, b *bench, p place) {
 	far := make([]string, len(p))
 	for i, trip := range p {
-		link, err := newLink(b.addrs[i], time.Duration(trip)*time.Millisecond)
-		if err != nil {
-			return err
-		}
+		link := newLink(b.addrs[i], time.Duration(trip)*time.Millisecond)
 		defer link.Close()
 		far[i] = link.Addr()
 	}
-	cs, err := contenders(far, nameOurs, nameRedsync, nameFailFast)
-	if err != nil {
-		return err
-	}
-	cs = append(cs, newFloor(far, farPipelines))
+	cs := append(contenders(far, nameOurs, nameRedsync, nameFailFast), newFloor(far, farPipelines))
 	defer closeAll(cs)
-	var groups [][]load
-	for _, g := range distanceGoroutines {
-		var group []load
-		for _, c := range cs {
-			group = append(group, load{c: c, kase: distanceCase(p, g), g: g})
-		}
-		groups = append(groups, group)
-	}
 	longest := time.Duration(slices.Max(p[:])) * time.Millisecond
-	for _, l := range groups[len(groups)-1] { // a connection takes four round trips, and the first ones are made one by one
-		b.progress("round trip %v ms: connections of %s", p, l.c.name)
-		l.runFor(ctx, max(b.distanceBlock/2, 10*longest))
-	}
+	// A connection takes four round trips, and the first ones are made one by one.
+	warm := max(b.distanceBlock/2, 10*longest)
+	groups := b.groups(ctx, cs, distanceGoroutines, func(g int) string { return distanceCase(p, g) }, warm)
 	block := max(b.distanceBlock, time.Duration(b.distanceTrips)*longest)
-	return b.turns(ctx, nil, "distance", b.distanceReps, block, groups...)
+	b.turns(ctx, nil, "distance", b.distanceReps, block, groups...)
 }
 
 func distanceCase(p place, g int) string { return fmt.Sprintf("%v ms, %d goroutines", p, g) }

@@ -18,17 +18,12 @@ func (r *report) allTables() []table {
 	return tables
 }
 
-func printTables(results string) error {
-	r, err := readReport(results)
-	if err != nil {
-		return err
-	}
-	for _, t := range r.allTables() {
+func printTables(results string) {
+	for _, t := range readReport(results).allTables() {
 		if len(t.rows) > 1 {
 			fmt.Printf("%s%s -->\n%s\n", marker, t.name, t.markdown())
 		}
 	}
-	return nil
 }
 
 // The README and the pages below docs may have tables between two markers: <!-- table NAME --> and <!-- end -->. The text
@@ -38,43 +33,32 @@ const marker = "<!-- table "
 var marked = regexp.MustCompile(`(?s)<!-- table ([^\n]+?) -->\n.*?<!-- end -->`)
 
 // fillPages draws the plot and brings the tables of all pages up to date.
-func fillPages(results string) error {
-	r, err := readReport(results)
-	if err != nil {
-		return err
-	}
-	if err := r.plot(filepath.Dir(results)); err != nil {
-		return err
-	}
-	return r.eachPage(func(page, old, text string) error {
-		if old == text {
-			return nil
+func fillPages(results string) {
+	r := readReport(results)
+	r.plot(filepath.Dir(results))
+	r.eachPage(func(page, old, text string) {
+		if old != text {
+			fmt.Fprintln(os.Stderr, "updated", page)
+			check(os.WriteFile(page, []byte(text), 0o666))
 		}
-		fmt.Fprintln(os.Stderr, "updated", page)
-		return os.WriteFile(page, []byte(text), 0o666)
 	})
 }
 
 // eachPage calls f with each page as it is and as it should be.
-func (r *report) eachPage(f func(page, old, text string) error) error {
+func (r *report) eachPage(f func(page, old, text string)) {
 	var errs []error
 	for _, pattern := range []string{"../*.md", "../docs/*.md", "../docs/*/*.md"} {
-		pages, _ := filepath.Glob(pattern)
-		for _, page := range pages {
-			old, err := os.ReadFile(page)
+		for _, page := range must(filepath.Glob(pattern)) {
+			old := string(must(os.ReadFile(page)))
+			text, err := r.fill(old)
 			if err != nil {
-				return err
+				errs = append(errs, fmt.Errorf("%s: %w", page, err))
+				continue
 			}
-			text, err := r.fill(string(old))
-			if err != nil {
-				err = fmt.Errorf("%s: %w", page, err)
-			} else {
-				err = f(page, string(old), text)
-			}
-			errs = append(errs, err)
+			f(page, old, text)
 		}
 	}
-	return errors.Join(errs...)
+	check(errors.Join(errs...))
 }
 
 // fill returns the page with the tables of the report between its markers.

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-redsync/redsync/v4"
-
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
@@ -37,71 +35,61 @@ var faultGoroutines = []int{1, 64}
 
 func faultSection(g int) string { return fmt.Sprintf("faults %d", g) }
 
-func faults(ctx context.Context, b *bench) error {
-	extra, err := realredis.StartServers(4)
-	if err != nil {
-		return err
-	}
+func faults(ctx context.Context, b *bench) {
+	extra := must(realredis.StartServers(4))
 	defer closeServers(extra)
 	refusing, hanging, far, second := extra[0], extra[1], extra[2], extra[3]
-	slow, err := newLink(far.Addr(), 50*time.Millisecond)
-	if err != nil {
-		return err
-	}
+	slow := newLink(far.Addr(), 50*time.Millisecond)
 	defer slow.Close()
-	with := func(name, fifth string) condition { return condition{name, append(slices.Clone(b.addrs[:4]), fifth)} }
+	with := func(name string, n int, others ...string) condition {
+		return condition{name, slices.Concat(b.addrs[:n], others)}
+	}
 	conds := []condition{
-		with(allUp, b.addrs[4]), with(oneDead, refusing.Addr()), with(oneHung, hanging.Addr()), with(oneSlow, slow.Addr()),
-		{twoDead, append(slices.Clone(b.addrs[:3]), second.Addr(), refusing.Addr())},
+		with(allUp, 5), with(oneDead, 4, refusing.Addr()), with(oneHung, 4, hanging.Addr()), with(oneSlow, 4, slow.Addr()),
+		with(twoDead, 3, second.Addr(), refusing.Addr()),
 	}
-	if err := onset(ctx, b, conds[:3], []strike{{nothing, nothing}, {refusing.Kill, refusing.Restart}, {hanging.Stop, hanging.Cont}}); err != nil {
-		return err
-	}
-	if err := errors.Join(refusing.Kill(), second.Kill(), hanging.Stop()); err != nil {
-		return err
-	}
-	if err := steady(ctx, b, conds); err != nil {
-		return err
-	}
+	onset(ctx, b, conds[:3], []strike{{nothing, nothing}, {refusing.Kill, refusing.Restart}, {hanging.Stop, hanging.Cont}})
+	check(errors.Join(refusing.Kill(), second.Kill(), hanging.Stop()))
+	steady(ctx, b, conds)
 	peers(ctx, b, conds, nameRedsync)
-	peers(ctx, b, conds, nameFailFast, redsync.WithFailFast(true))
-	return ctx.Err()
+	peers(ctx, b, conds, nameFailFast)
+	check(ctx.Err())
 }
 
 // A strike makes the fifth node of a condition faulty, and ends that again.
 type strike struct{ on, off func() error }
 
 // onset measures the longest acquire and release around the moment in which a healthy node becomes faulty.
-func onset(ctx context.Context, b *bench, conds []condition, strikes []strike) error {
+func onset(ctx context.Context, b *bench, conds []condition, strikes []strike) {
 	for rep := range b.reps {
 		b.progress("onset, repetition %d of %d", rep+1, b.reps)
 		for i, c := range conds {
-			cs, err := contenders(c.addrs, nameOurs) // which have not seen the node faulty
-			if err != nil {
-				return err
-			}
-			l := load{c: cs[0], keys: fmt.Sprintf("onset %s %d", c.name, rep), g: 1}
-			t, err := l.struck(ctx, strikes[i], b.after)
-			closeAll(cs)
-			if err != nil {
-				return err
-			}
+			t := c.struck(ctx, strikes[i], rep, b.after)
 			b.report.enter(onsetSection, nameOurs, c.name, values{
 				{"acquire max ms", quantile(t.acquire, 1)}, {"release max ms", quantile(t.release, 1)}, {mFailed, float64(t.failed)},
 			})
 		}
 	}
-	return ctx.Err()
 }
 
-// struck runs the load from 200 ms before the strike until some time after it, and ends the fault.
-func (l load) struck(ctx context.Context, s strike, after time.Duration) (*timing, error) {
+// struck does cycles from 200 ms before the strike until some time after it, and ends the fault.
+func (c condition) struck(ctx context.Context, s strike, rep int, after time.Duration) *timing {
 	const before = 200 * time.Millisecond
+	l := load{c: c.contender(nameOurs, fmt.Sprintf("onset %s %d", c.name, rep)), g: 1} // has not seen the node faulty
+	defer l.c.close()
 	l.runCycles(ctx, 50)
 	done := make(chan error, 1)
 	time.AfterFunc(before, func() { done <- s.on() })
 	t := l.runFor(ctx, before+after)
-	return t, errors.Join(<-done, s.off())
+	check(errors.Join(<-done, s.off(), ctx.Err()))
+	return t
+}
+
+// contender returns one over the nodes of the condition.
+func (c condition) contender(name, keys string) *contender {
+	made := contenders(c.addrs, name)[0]
+	made.keys = keys
+	return made
 }
 
 func nothing() error { return nil }
@@ -111,19 +99,16 @@ func nothing() error { return nil }
 //
 // Beside the library runs the bare quorum, with three of five and with three of four. The latter is what every lock on five
 // nodes has left when one is dead.
-func steady(ctx context.Context, b *bench, conds []condition) error {
+func steady(ctx context.Context, b *bench, conds []condition) {
 	var loads []load
 	for i, cond := range append(slices.Clone(conds), conds[0], condition{oneDead, b.addrs[:4]}) {
 		name := nameOurs
 		if i >= len(conds) {
 			name = nameOurFloor
 		}
-		cs, err := contenders(cond.addrs, name)
-		if err != nil {
-			return err
-		}
-		defer closeAll(cs)
-		loads = append(loads, load{c: cs[0], kase: cond.name, keys: name + " " + cond.name})
+		c := cond.contender(name, name+" "+cond.name)
+		defer c.close()
+		loads = append(loads, load{c: c, kase: cond.name})
 	}
 	for _, g := range faultGoroutines {
 		for i := range loads {
@@ -133,22 +118,19 @@ func steady(ctx context.Context, b *bench, conds []condition) error {
 		if g > 1 {                            // all goroutines begin at one instant; in short blocks, their first cycles would be the p99
 			blocks, cycles = max(b.faultBlocks/3, 1), 8*cycles
 		}
-		if err := b.blocks(ctx, faultSection(g), blocks, cycles, loads); err != nil {
-			return err
-		}
+		b.blocks(ctx, faultSection(g), blocks, cycles, loads)
 	}
-	return nil
 }
 
 // peers measures redsync on the same nodes. It waits for the faulty node for seconds, so there are few cycles and the
 // conditions run side by side, except for the healthy one.
-func peers(ctx context.Context, b *bench, conds []condition, name string, opts ...redsync.Option) {
+func peers(ctx context.Context, b *bench, conds []condition, name string) {
 	b.progress("%s, which takes up to %d times 10 s", name, b.peerCycles)
 	timings := make([]*timing, len(conds))
 	one := func(i, n int) {
-		c := newRedsync(conds[i].addrs, opts...)
+		c := conds[i].contender(name, "peer "+conds[i].name)
 		defer c.close()
-		timings[i] = load{c: c, keys: "peer " + conds[i].name, g: 1}.runCycles(ctx, n)
+		timings[i] = load{c: c, g: 1}.runCycles(ctx, n)
 	}
 	one(0, 100)
 	var wg sync.WaitGroup
@@ -162,17 +144,21 @@ func peers(ctx context.Context, b *bench, conds []condition, name string, opts .
 	}
 }
 
+// ofAllUp returns what a contender takes in a case, as a multiple of what it takes with all nodes up.
+func (r *report) ofAllUp(g int, who, kase, metric string) *series {
+	return r.find(faultSection(g), who, kase, metric).over(r.find(faultSection(g), who, allUp, metric))
+}
+
 // faultsTables has the ratios; what is measured is in the raw tables.
 func faultsTables(r *report) (tables []table) {
+	const threeOfFour = nameOurFloor + ", three of four"
 	for _, g := range faultGoroutines {
-		find := func(who, c, m string) *series { return r.find(faultSection(g), who, c, m) }
-		const threeOfFour = nameOurFloor + ", three of four"
 		cases := append(without(r.cases(faultSection(g), mAcquire99), allUp), threeOfFour)
 		tables = append(tables, grid(fmt.Sprintf("faults-ratio-%d", g), "redlock with faulty nodes, as a multiple of all up, "+goroutines(g), "", cases, halves, func(c, m string) string {
 			if c == threeOfFour {
-				return find(nameOurFloor, oneDead, m).over(find(nameOurFloor, allUp, m)).spread("%.2f")
+				return r.ofAllUp(g, nameOurFloor, oneDead, m).spread("%.2f")
 			}
-			return find(nameOurs, c, m).over(find(nameOurs, allUp, m)).spread("%.2f")
+			return r.ofAllUp(g, nameOurs, c, m).spread("%.2f")
 		}))
 	}
 	return tables

@@ -202,17 +202,11 @@ func newFloor(addrs []string, pipelines int) *contender {
 
 // newOurFloor sends the commands of the library, the releases of a batch in one script as the library does, and only counts the
 // replies.
-func newOurFloor(addrs []string) (*contender, error) {
-	// The library loads the scripts.
-	l, done, err := newLocker(redlock.Options{}, addrs)
-	if err != nil {
-		return nil, err
-	}
-	t := load{c: lockerContender(l, done), keys: "scripts", g: 64}.runCycles(context.Background(), 20)
+func newOurFloor(addrs []string) *contender {
+	l, done := newLocker(redlock.Options{}, addrs) // which loads the scripts
+	t := load{c: lockerContender(l, done), g: 64}.runCycles(context.Background(), 20)
 	done()
-	if t.err != nil {
-		return nil, t.err
-	}
+	check(t.err)
 	ps := newPipes(addrs, nearPipelines)
 	type held struct {
 		name  *wire.LockKey
@@ -224,15 +218,15 @@ func newOurFloor(addrs []string) (*contender, error) {
 			if err != nil {
 				return nil, err
 			}
-			h := &held{name, bareValue()}
+			h := held{name, bareValue()}
 			// With an old fence the register would not change, which costs less.
 			q := wire.AcquireQuestion(nil, name, h.value, ttl, time.Now().UnixMicro())
 			return h, ps.ask(&q)
 		},
 		release: func(_ context.Context, h any) error {
-			q := wire.ReleaseQuestion(h.(*held).name, h.(*held).value, ttl, wire.Notice{Tell: wire.NotifyCount})
+			q := wire.ReleaseQuestion(h.(held).name, h.(held).value, ttl, wire.Notice{Tell: wire.NotifyCount})
 			return ps.ask(&q)
 		},
 		close: ps.close,
-	}, nil
+	}
 }

@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-ce352c9b/redlock"
 )
@@ -22,14 +22,11 @@ const (
 
 // held keeps many locks under KeepAlive. It measures the memory of each lock, counts the renewals, and checks that no lock is
 // lost.
-func held(ctx context.Context, b *bench) error {
+func held(ctx context.Context, b *bench) {
 	for _, n := range b.held {
-		// Fence registers would otherwise stay for a day.
-		if err := errors.Join(holdAll(ctx, b, n), b.flush(ctx)); err != nil {
-			return err
-		}
+		holdAll(ctx, b, n)
+		b.flush(ctx) // fence registers would otherwise stay for a day
 	}
-	return nil
 }
 
 // A holder holds many locks of one Locker.
@@ -37,7 +34,6 @@ type holder struct {
 	b               *bench
 	locker          *redlock.Locker
 	locks           []holding
-	refused         atomic.Int64
 	renewed, failed atomic.Int64 // renewals
 	start           time.Time    // before the first lock was acquired
 	bySecond        [120]atomic.Int64
@@ -70,34 +66,45 @@ func (h *holder) observe(_ context.Context, r redlock.Round) {
 	}
 }
 
-func (h *holder) acquire(ctx context.Context) error {
-	return parallel(len(h.locks), func(i int) error {
-		k, err := h.locker.TryAcquire(ctx, heldKey(i), h.b.heldTTL)
-		if err != nil {
-			h.refused.Add(1)
-			return ctx.Err()
+// each calls f for every lock, 64 at a time, and returns the number of errors.
+func (h *holder) each(f func(i int, l *holding) error) int {
+	var failed atomic.Int64
+	var g errgroup.Group
+	g.SetLimit(64)
+	for i := range h.locks {
+		g.Go(func() error {
+			if f(i, &h.locks[i]) != nil {
+				failed.Add(1)
+			}
+			return nil
+		})
+	}
+	g.Wait()
+	return int(failed.Load())
+}
+
+func (h *holder) acquire(ctx context.Context) (refused int) {
+	return h.each(func(i int, l *holding) (err error) {
+		if l.lock, err = h.locker.TryAcquire(ctx, heldKey(i), h.b.heldTTL); err == nil {
+			l.held, l.stop = l.lock.KeepAlive(ctx)
 		}
-		held, stop := k.KeepAlive(ctx)
-		h.locks[i] = holding{k, held, stop}
-		return nil
+		return err
 	})
 }
 
 func heldKey(i int) string { return fmt.Sprintf("bench:held:%d", i) }
 
 // hold lets the locks be renewed for a while.
-func (h *holder) hold(ctx context.Context) error {
+func (h *holder) hold(ctx context.Context) {
 	h.renewed.Store(0)
 	h.failed.Store(0)
-	for end := time.Now().Add(h.b.heldFor); time.Now().Before(end); {
+	for end := time.Now().Add(h.b.heldFor); time.Now().Before(end) && ctx.Err() == nil; {
 		h.b.progress("%d locks, %v to go, %d renewals, %d without a quorum", len(h.locks), time.Until(end).Round(time.Second), h.renewed.Load(), h.failed.Load())
 		select {
 		case <-time.After(min(time.Until(end), 5*time.Second)):
 		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
-	return nil
 }
 
 // busiest returns the greatest number of renewals in a second, as a multiple of the mean, from the second renewal of each
@@ -122,61 +129,35 @@ func (h *holder) lost() (n int) {
 	return n
 }
 
-func (h *holder) note(lost int) {
-	if refused := h.refused.Load(); lost > 0 || refused > 0 {
-		h.b.report.note("held: of %d locks %d were not acquired and %d were lost", len(h.locks), refused, lost)
-	}
-}
-
-// release returns the number of releases that failed.
-func (h *holder) release(ctx context.Context) (failed int64) {
-	var n atomic.Int64
-	parallel(len(h.locks), func(i int) error {
-		if l := h.locks[i]; l.lock != nil {
-			l.stop()
-			if err := l.lock.Release(ctx); err != nil {
-				n.Add(1)
-			}
+func (h *holder) release(ctx context.Context) (failed int) {
+	return h.each(func(_ int, l *holding) error {
+		if l.lock == nil {
+			return nil
 		}
-		return nil
+		l.stop()
+		return l.lock.Release(ctx)
 	})
-	return n.Load()
 }
 
-func holdAll(ctx context.Context, b *bench, n int) error {
+func holdAll(ctx context.Context, b *bench, n int) {
 	h := &holder{b: b, locks: make([]holding, n), start: time.Now()}
-	l, done, err := newLocker(redlock.Options{Trace: redlock.Trace{Round: h.observe}}, b.addrs)
-	if err != nil {
-		return err
-	}
+	l, done := newLocker(redlock.Options{Trace: redlock.Trace{Round: h.observe}}, b.addrs)
 	defer done()
 	h.locker = l
 	// Connections and buffers belong to the Locker and not to a lock.
-	load{c: lockerContender(l, nil), keys: "warm", g: 64}.runFor(ctx, 100*time.Millisecond)
+	load{c: lockerContender(l, nil), g: 64}.runFor(ctx, 100*time.Millisecond)
 	before := readMemory()
 
 	b.progress("acquiring %d", n)
-	acquired, err := b.meter.measure(ctx, func() error { return h.acquire(ctx) })
-	if err != nil {
-		return err
-	}
+	var refused, failed int
+	acquired := b.meter.measure(ctx, func() { refused = h.acquire(ctx) })
 	each := readMemory().since(before, n)
-	held, err := b.meter.measure(ctx, func() error { return h.hold(ctx) })
-	if err != nil {
-		return err
-	}
+	held := b.meter.measure(ctx, func() { h.hold(ctx) })
 	renewals, lost := float64(h.renewed.Load()), h.lost()
 	atEnd := readMemory().since(before, n)
 	b.progress("releasing %d", n)
-	var failed int64
-	released, err := b.meter.measure(ctx, func() error { failed = h.release(ctx); return ctx.Err() })
-	if err != nil {
-		return err
-	}
-	left, err := keysLeft(ctx, b.meter.clients, n)
-	if err != nil {
-		return err
-	}
+	released := b.meter.measure(ctx, func() { failed = h.release(ctx) })
+	left := keysLeft(ctx, b.meter.clients, n)
 
 	locks, nodes, seconds := float64(n), float64(len(b.addrs)), held.took.Seconds()
 	b.report.enter("held", nameOurs, fmt.Sprint(n), values{
@@ -201,26 +182,23 @@ func holdAll(ctx context.Context, b *bench, n int) error {
 		{"releases that failed", float64(failed)},
 		{"keys left on servers", left},
 	})
-	h.note(lost)
-	return nil
+	if lost > 0 || refused > 0 {
+		b.report.note("held: of %d locks %d were not acquired and %d were lost", n, refused, lost)
+	}
 }
 
 // keysLeft counts the keys of locks that are still on the servers.
-func keysLeft(ctx context.Context, clients []*redis.Client, n int) (left float64, err error) {
+func keysLeft(ctx context.Context, clients []*redis.Client, n int) (left float64) {
 	keys := make([]string, n)
 	for i := range keys {
 		keys[i] = heldKey(i)
 	}
 	for _, c := range clients {
 		for some := range slices.Chunk(keys, 1000) {
-			found, err := c.Exists(ctx, some...).Result()
-			if err != nil {
-				return 0, err
-			}
-			left += float64(found)
+			left += float64(must(c.Exists(ctx, some...).Result()))
 		}
 	}
-	return left, nil
+	return left
 }
 
 func heldTables(r *report) []table {

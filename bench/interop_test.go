@@ -33,26 +33,22 @@ func newBoth(t *testing.T) *both {
 	var nodes []redlock.Node
 	var pools []redsyncredis.Pool
 	for _, s := range realredis.Start(t, 5) {
-		c := s.Client()
-		b.clients = append(b.clients, c)
+		b.clients = append(b.clients, s.Client())
 		nodes = append(nodes, s.Client())
 		pools = append(pools, goredis.NewPool(s.Client()))
 	}
-	var err error
-	if b.ours, err = redlock.New(redlock.Options{}, nodes...); err != nil {
-		t.Fatal(err)
-	}
+	b.ours = must(redlock.New(redlock.Options{}, nodes...))
 	t.Cleanup(func() { b.ours.Close() })
 	b.redsync = redsync.New(pools...)
 	return b
 }
 
-// holders counts the nodes on which key holds value.
-func (b *both) holders(t *testing.T, key, value string) int {
+// holders counts the nodes on which the key holds value.
+func (b *both) holders(t *testing.T, value string) int {
 	t.Helper()
 	n := 0
 	for _, c := range b.clients {
-		switch v, err := c.Get(t.Context(), key).Result(); {
+		switch v, err := c.Get(t.Context(), "k").Result(); {
 		case err != nil && !errors.Is(err, redis.Nil):
 			t.Fatal(err)
 		case v == value:
@@ -62,60 +58,120 @@ func (b *both) holders(t *testing.T, key, value string) int {
 	return n
 }
 
-func TestHeldByRedsync(t *testing.T) {
-	t.Parallel()
-	b := newBoth(t)
+// A client is another library's. Its methods return on how many nodes they succeeded. It never knows our value.
+type client struct {
+	acquire, extend, release func() int
+	value                    func() string
+}
+
+func (b *both) redsyncClient(t *testing.T) client {
 	m := b.redsync.NewMutex("k")
-	if err := m.TryLock(); err != nil {
-		t.Fatal(err)
+	all := func(ok bool) int { // redsync does not say how many
+		if ok {
+			return len(b.clients)
+		}
+		return 0
 	}
-	if _, err := b.ours.TryAcquire(t.Context(), "k", ttl); !errors.Is(err, redlock.ErrHeld) {
-		t.Errorf("held by redsync: got %v, want ErrHeld", err)
-	}
-	if ok, err := m.Extend(); !ok || err != nil {
-		t.Errorf("redsync's Extend after our attempt: got %v, %v; want it to be untouched", ok, err)
-	}
-	if got := b.holders(t, "k", m.Value()); got != 5 {
-		t.Errorf("after our attempt %d nodes hold redsync's value, want 5", got)
-	}
-	if ok, err := m.Unlock(); !ok || err != nil {
-		t.Errorf("redsync's Unlock after our attempt: got %v, %v", ok, err)
-	}
-	k, err := b.ours.TryAcquire(t.Context(), "k", ttl)
-	if err != nil {
-		t.Fatalf("after redsync's Unlock: got %v, want the lock", err)
-	}
-	if err := k.Release(t.Context()); err != nil {
-		t.Error(err)
+	return client{
+		acquire: func() int {
+			err := m.TryLock()
+			if taken := new(redsync.ErrTaken); err != nil && !errors.As(err, &taken) {
+				t.Errorf("redsync's TryLock: got %v, want none or ErrTaken", err)
+			}
+			return all(err == nil)
+		},
+		extend:  func() int { ok, _ := m.Extend(); return all(ok) },
+		release: func() int { ok, _ := m.Unlock(); return all(ok) },
+		value:   func() string { return m.Value() },
 	}
 }
 
-func TestHeldByUs(t *testing.T) {
+// nodeClient runs the scripts of node-redlock 5. The one for release is also that of earlier versions and of the Redis
+// documentation.
+func (b *both) nodeClient(t *testing.T) client {
+	const value = "theirs"
+	run := func(script string, args ...any) func() int {
+		s := redis.NewScript(script)
+		return func() (agreed int) {
+			t.Helper()
+			for _, c := range b.clients {
+				n, err := s.Run(t.Context(), c, []string{"k"}, args...).Int()
+				if err != nil {
+					t.Fatal(err)
+				}
+				agreed += n
+			}
+			return agreed
+		}
+	}
+	return client{
+		acquire: run(`
+			for i, key in ipairs(KEYS) do
+				if redis.call("exists", key) == 1 then return 0 end
+			end
+			for i, key in ipairs(KEYS) do
+				redis.call("set", key, ARGV[1], "PX", ARGV[2])
+			end
+			return #KEYS`, value, ttl.Milliseconds()),
+		extend: run(`
+			for i, key in ipairs(KEYS) do
+				if redis.call("get", key) ~= ARGV[1] then return 0 end
+			end
+			for i, key in ipairs(KEYS) do
+				redis.call("set", key, ARGV[1], "PX", ARGV[2])
+			end
+			return #KEYS`, value, ttl.Milliseconds()),
+		release: run(`
+			if redis.call("get", KEYS[1]) == ARGV[1] then
+				return redis.call("del", KEYS[1])
+			else
+				return 0
+			end`, value),
+		value: func() string { return value },
+	}
+}
+
+// Each library refuses what the other holds, and leaves it untouched.
+func TestOtherClients(t *testing.T) {
 	t.Parallel()
-	b := newBoth(t)
-	k, err := b.ours.TryAcquire(t.Context(), "k", ttl)
-	if err != nil {
-		t.Fatal(err)
+	for name, newClient := range map[string]func(*both, *testing.T) client{"redsync": (*both).redsyncClient, "node-redlock": (*both).nodeClient} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBoth(t)
+			theirs := newClient(b, t)
+			want := func(what string, got, want int) {
+				t.Helper()
+				if got != want {
+					t.Errorf("%s: got %d nodes, want %d", what, got, want)
+				}
+			}
+
+			want("their acquire", theirs.acquire(), 5)
+			if _, err := b.ours.TryAcquire(t.Context(), "k", ttl); !errors.Is(err, redlock.ErrHeld) {
+				t.Errorf("held by them: got %v, want ErrHeld", err)
+			}
+			want("their value after our attempt", b.holders(t, theirs.value()), 5)
+			want("their extension after our attempt", theirs.extend(), 5)
+			want("their release after our attempt", theirs.release(), 5)
+
+			k, err := b.ours.TryAcquire(t.Context(), "k", ttl)
+			if err != nil {
+				t.Fatalf("after their release: got %v, want the lock", err)
+			}
+			// This is about who may act, not about how fast the last node follows.
+			waitFor(t, "all nodes to hold our value", func() bool { return b.holders(t, k.Value()) == 5 })
+			want("their acquire of our lock", theirs.acquire(), 0)
+			want("their extension of our lock", theirs.extend(), 0)
+			want("their release of our lock", theirs.release(), 0)
+			if err := k.Extend(t.Context()); err != nil {
+				t.Errorf("Extend after their attempts: %v", err)
+			}
+			if err := k.Release(t.Context()); err != nil {
+				t.Errorf("Release after their attempts: %v", err)
+			}
+			waitFor(t, "them to have the lock", func() bool { return theirs.acquire() == 5 || b.holders(t, theirs.value()) == 5 })
+		})
 	}
-	var taken *redsync.ErrTaken
-	if err := b.redsync.NewMutex("k").TryLock(); !errors.As(err, &taken) {
-		t.Errorf("held by us: redsync got %v, want ErrTaken", err)
-	}
-	// redsync must not unlock without knowing our value.
-	if ok, _ := b.redsync.NewMutex("k", redsync.WithValue("not ours")).Unlock(); ok {
-		t.Error("redsync unlocked with a value that is not ours")
-	}
-	if err := k.Extend(t.Context()); err != nil {
-		t.Errorf("Extend after redsync's attempts: %v", err)
-	}
-	if err := k.Release(t.Context()); err != nil {
-		t.Errorf("Release after redsync's attempts: %v", err)
-	}
-	m := b.redsync.NewMutex("k")
-	if err := m.Lock(); err != nil { // Lock and not TryLock: a slow node may still hold the key for a moment after Release
-		t.Fatalf("after our Release: redsync got %v, want the lock", err)
-	}
-	m.Unlock()
 }
 
 // redsync announces nothing when it releases, so a waiter has to poll.
@@ -126,9 +182,9 @@ func TestWaitForRedsync(t *testing.T) {
 	if err := m.TryLock(); err != nil {
 		t.Fatal(err)
 	}
-	var unlocked atomic.Int64
+	var unlocked atomic.Bool
 	time.AfterFunc(300*time.Millisecond, func() {
-		unlocked.Store(time.Now().UnixNano())
+		unlocked.Store(true)
 		m.Unlock()
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -137,7 +193,7 @@ func TestWaitForRedsync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if unlocked.Load() == 0 {
+	if !unlocked.Load() {
 		t.Error("acquired before redsync unlocked")
 	}
 	k.Release(ctx)
@@ -149,133 +205,53 @@ func TestContention(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
 	const enough = 15 // critical sections of each kind
-	var inside atomic.Int32
-	var ours, theirs atomic.Int32
-	section := func(who string, count *atomic.Int32) {
-		if n := inside.Add(1); n != 1 {
-			t.Errorf("%s is inside the critical section with %d others", who, n-1)
-		}
-		time.Sleep(2 * time.Millisecond)
-		inside.Add(-1)
-		count.Add(1)
-	}
-	finished := func() bool { return ctx.Err() != nil || ours.Load() >= enough && theirs.Load() >= enough }
+	var inside, ours, theirs atomic.Int32
 	var wg sync.WaitGroup
-	for i := range 4 {
-		wg.Go(func() {
-			for !finished() {
-				k, err := b.ours.Acquire(ctx, "k", ttl)
-				if err != nil {
-					if ctx.Err() == nil {
-						t.Errorf("Acquire: %v", err)
+	contend := func(count *atomic.Int32, acquire func() (release func() error, err error)) {
+		for range 4 {
+			wg.Go(func() {
+				for ctx.Err() == nil && (ours.Load() < enough || theirs.Load() < enough) {
+					release, err := acquire()
+					if err != nil {
+						continue
 					}
-					return
+					if n := inside.Add(1); n != 1 {
+						t.Errorf("%d are inside the critical section", n)
+					}
+					time.Sleep(2 * time.Millisecond)
+					inside.Add(-1)
+					count.Add(1)
+					if err := release(); err != nil {
+						t.Errorf("release: %v", err)
+					}
+					time.Sleep(time.Millisecond) // a client that asks again at once would nearly always win
 				}
-				section(fmt.Sprintf("redlock %d", i), &ours)
-				if err := k.Release(ctx); err != nil {
-					t.Errorf("Release: %v", err)
-				}
-				time.Sleep(time.Millisecond) // a client that asks again at once would nearly always win
-			}
-		})
-		wg.Go(func() {
-			for !finished() {
-				// redsync gives up after 32 tries, and with its default pauses of up to 250 ms it loses against waiters that are woken.
-				// Not with its fail-fast option: the releases of a failed try have the value of the next one, and may come after that.
-				m := b.redsync.NewMutex("k", redsync.WithRetryDelay(time.Millisecond))
-				if err := m.LockContext(ctx); err != nil {
-					continue
-				}
-				section(fmt.Sprintf("redsync %d", i), &theirs)
-				if ok, err := m.Unlock(); !ok {
-					t.Errorf("redsync's Unlock: %v", err)
-				}
-				time.Sleep(time.Millisecond)
-			}
-		})
+			})
+		}
 	}
+	contend(&ours, func() (func() error, error) {
+		k, err := b.ours.Acquire(ctx, "k", ttl)
+		if err != nil && ctx.Err() == nil {
+			t.Errorf("Acquire: %v", err)
+		}
+		return func() error { return k.Release(ctx) }, err
+	})
+	contend(&theirs, func() (func() error, error) {
+		// redsync gives up after 32 tries, and with its default pauses of up to 250 ms it loses against waiters that are woken.
+		// Not with its fail-fast option: the releases of a failed try have the value of the next one, and may come after that.
+		m := b.redsync.NewMutex("k", redsync.WithRetryDelay(time.Millisecond))
+		unlock := func() error {
+			if ok, err := m.Unlock(); !ok {
+				return fmt.Errorf("redsync's Unlock: %w", err)
+			}
+			return nil
+		}
+		return unlock, m.LockContext(ctx)
+	})
 	wg.Wait()
-	t.Logf("%d sections of ours, %d of redsync's", ours.Load(), theirs.Load())
 	if ours.Load() < enough || theirs.Load() < enough {
 		t.Errorf("got %d sections of ours and %d of redsync's within the time, want %d of each", ours.Load(), theirs.Load(), enough)
 	}
-}
-
-// The scripts of node-redlock 5. The one for release is also that of earlier versions and of the Redis documentation.
-var (
-	nodeAcquire = redis.NewScript(`
-		for i, key in ipairs(KEYS) do
-			if redis.call("exists", key) == 1 then return 0 end
-		end
-		for i, key in ipairs(KEYS) do
-			redis.call("set", key, ARGV[1], "PX", ARGV[2])
-		end
-		return #KEYS`)
-	nodeExtend = redis.NewScript(`
-		for i, key in ipairs(KEYS) do
-			if redis.call("get", key) ~= ARGV[1] then return 0 end
-		end
-		for i, key in ipairs(KEYS) do
-			redis.call("set", key, ARGV[1], "PX", ARGV[2])
-		end
-		return #KEYS`)
-	nodeRelease = redis.NewScript(`
-		if redis.call("get", KEYS[1]) == ARGV[1] then
-			return redis.call("del", KEYS[1])
-		else
-			return 0
-		end`)
-)
-
-func (b *both) script(t *testing.T, s *redis.Script, key string, args ...any) (agreed int) {
-	t.Helper()
-	for _, c := range b.clients {
-		n, err := s.Run(t.Context(), c, []string{key}, args...).Int()
-		if err != nil {
-			t.Fatal(err)
-		}
-		agreed += n
-	}
-	return agreed
-}
-
-func TestNodeRedlock(t *testing.T) {
-	t.Parallel()
-	b := newBoth(t)
-	if got := b.script(t, nodeAcquire, "k", "theirs", ttl.Milliseconds()); got != 5 {
-		t.Fatalf("node-redlock acquired on %d nodes, want 5", got)
-	}
-	if _, err := b.ours.TryAcquire(t.Context(), "k", ttl); !errors.Is(err, redlock.ErrHeld) {
-		t.Errorf("held by node-redlock: got %v, want ErrHeld", err)
-	}
-	if got := b.script(t, nodeExtend, "k", "theirs", ttl.Milliseconds()); got != 5 {
-		t.Errorf("node-redlock extended on %d nodes after our attempt, want 5", got)
-	}
-	if got := b.script(t, nodeRelease, "k", "theirs"); got != 5 {
-		t.Errorf("node-redlock released on %d nodes after our attempt, want 5", got)
-	}
-
-	k, err := b.ours.TryAcquire(t.Context(), "k", ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Wait for all five nodes, as for Release below: this test is about who may act, not about how fast the last node follows.
-	waitFor(t, "all nodes to hold our value", func() bool { return b.holders(t, "k", k.Value()) == 5 })
-	for name, n := range map[string]int{
-		"acquire": b.script(t, nodeAcquire, "k", "theirs", ttl.Milliseconds()),
-		"extend":  b.script(t, nodeExtend, "k", "theirs", ttl.Milliseconds()),
-		"release": b.script(t, nodeRelease, "k", "theirs"),
-	} {
-		if n != 0 {
-			t.Errorf("held by us: %d nodes agreed to node-redlock's %s, want none", n, name)
-		}
-	}
-	if err := k.Release(t.Context()); err != nil {
-		t.Errorf("Release after node-redlock's attempts: %v", err)
-	}
-	waitFor(t, "all nodes to be free", func() bool {
-		return b.script(t, nodeAcquire, "k", "theirs", ttl.Milliseconds()) == 5 || b.holders(t, "k", "theirs") == 5
-	})
 }
 
 func waitFor(t *testing.T, what string, ok func() bool) {

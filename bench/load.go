@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // A load is g goroutines that do cycles of acquire and release.
@@ -17,7 +15,6 @@ type load struct {
 	kase    string // under which the report enters it
 	g       int
 	key     func(g, n int) string // what the n-th cycle of a goroutine locks; nil means one key for each goroutine
-	keys    string                // with key nil, what these keys begin with; the default is the contender's name
 	untimed bool                  // only count: the benchmark itself allocates nothing
 }
 
@@ -77,7 +74,7 @@ func (l *load) run(ctx context.Context, more func(done int) bool) *timing {
 	if l.key == nil {
 		names := make([]string, l.g)
 		for i := range names {
-			names[i] = fmt.Sprintf("bench:%s:%d", cmp.Or(l.keys, l.c.name), i)
+			names[i] = fmt.Sprintf("bench:%s:%d", cmp.Or(l.c.keys, l.c.name), i)
 		}
 		l.key = func(g, _ int) string { return names[g] }
 	}
@@ -101,18 +98,31 @@ func (l *load) run(ctx context.Context, more func(done int) bool) *timing {
 	return &all
 }
 
+// groups returns a group of loads for each number of goroutines. All contenders take part in each; they make their connections
+// and load their scripts in warm.
+func (b *bench) groups(ctx context.Context, cs []*contender, goroutines []int, kase func(g int) string, warm time.Duration) [][]load {
+	groups := make([][]load, len(goroutines))
+	for _, c := range cs {
+		var l load
+		for i, g := range goroutines {
+			l = load{c: c, kase: kase(g), g: g}
+			groups[i] = append(groups[i], l)
+		}
+		b.progress("connections of %s, %s", l.c.name, l.kase)
+		l.runFor(ctx, warm)
+	}
+	return groups
+}
+
 // turns runs the loads of each group in turn, each for one block, in every repetition. m measures the CPU time; with a nil
 // meter there is none.
-func (b *bench) turns(ctx context.Context, m *meter, section string, reps int, block time.Duration, groups ...[]load) error {
+func (b *bench) turns(ctx context.Context, m *meter, section string, reps int, block time.Duration, groups ...[]load) {
 	for rep := range reps {
 		for _, group := range groups {
 			b.progress("repetition %d of %d: %s", rep+1, reps, group[0].kase)
 			for _, l := range rotate(group, rep) {
 				var t *timing
-				used, err := m.measure(ctx, func() error { t = l.runFor(ctx, block); return ctx.Err() })
-				if err != nil {
-					return err
-				}
+				used := m.measure(ctx, func() { t = l.runFor(ctx, block) })
 				b.report.enter(section, l.c.name, l.kase, values{{mRate, t.rate()}})
 				b.report.halves(section, l.c.name, l.kase, t)
 				if n := float64(t.done); n > 0 && m != nil {
@@ -121,11 +131,10 @@ func (b *bench) turns(ctx context.Context, m *meter, section string, reps int, b
 			}
 		}
 	}
-	return nil
 }
 
 // blocks runs the loads in turn, in short blocks of cycles, so that a machine that is fast for a second is fast for all.
-func (b *bench) blocks(ctx context.Context, section string, blocks, cycles int, loads []load) error {
+func (b *bench) blocks(ctx context.Context, section string, blocks, cycles int, loads []load) {
 	for _, l := range loads { // connections and scripts
 		l.runCycles(ctx, 50)
 	}
@@ -137,15 +146,12 @@ func (b *bench) blocks(ctx context.Context, section string, blocks, cycles int, 
 				i := (i + block + rep) % len(loads)
 				timings[i].join(loads[i].runCycles(ctx, cycles))
 			}
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
+			check(ctx.Err())
 		}
 		for i, l := range loads {
 			b.report.halves(section, l.c.name, l.kase, &timings[i])
 		}
 	}
-	return nil
 }
 
 // halves enters how long acquire and release took.
@@ -166,16 +172,6 @@ func (r *report) halves(section, subject, kase string, t *timing) {
 func rotate[T any](s []T, by int) []T {
 	by %= len(s)
 	return slices.Concat(s[by:], s[:by])
-}
-
-// parallel calls f for 0 to n-1, 64 at a time, and returns the first error.
-func parallel(n int, f func(i int) error) error {
-	var g errgroup.Group
-	g.SetLimit(64)
-	for i := range n {
-		g.Go(func() error { return f(i) })
-	}
-	return g.Wait()
 }
 
 func goroutines(g int) string {

@@ -82,15 +82,15 @@ type bench struct {
 	meter   *meter              // of servers
 	report  *report
 
-	start   time.Time
-	section string // the one that runs
+	start          time.Time
+	section, doing string // what is being measured
 }
 
 // A section measures one subject. Besides its own tables, there is a raw table of each metric that it enters under a name.
 type section struct {
 	name    string
-	run     func(context.Context, *bench) error
-	tables  func(*report) []table
+	run     func(context.Context, *bench)
+	tables  func(*report) []table // may be nil
 	entered []string
 }
 
@@ -116,17 +116,17 @@ func (s *section) allTables(r *report) (tables []table) {
 }
 
 func main() {
-	run := mainErr
+	work := command
 	if text := os.Getenv(jobEnv); text != "" {
-		run = func() error { return contend(text) }
+		work = func() { contend(text) }
 	}
-	if err := run(); err != nil {
+	if err := catch(work); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func mainErr() error {
+func command() {
 	var all []string
 	for _, s := range sections {
 		all = append(all, s.name)
@@ -141,16 +141,18 @@ func mainErr() error {
 
 	switch {
 	case *tables != "":
-		return printTables(*tables)
+		printTables(*tables)
+		return
 	case *fill != "":
-		return fillPages(*fill)
+		fillPages(*fill)
+		return
 	case flag.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q: use -only to choose sections", flag.Arg(0))
+		check(fmt.Errorf("unexpected argument %q: use -only to choose sections", flag.Arg(0)))
 	}
 	names := strings.Split(*only, ",")
 	for _, n := range names {
 		if !slices.Contains(all, n) {
-			return fmt.Errorf("no section %q; the sections are %s", n, strings.Join(all, ", "))
+			check(fmt.Errorf("no section %q; the sections are %s", n, strings.Join(all, ", ")))
 		}
 	}
 	b := &bench{plan: full, start: time.Now()}
@@ -160,25 +162,26 @@ func mainErr() error {
 	if *reps > 0 {
 		b.reps = *reps
 	}
-	return b.runAll(names, *out)
+	b.measure(names, *out)
 }
 
-// runAll starts the servers, runs the sections, and writes what was measured even if one of them failed.
-func (b *bench) runAll(names []string, out string) (err error) {
+// measure starts the servers, runs the sections, and writes what was measured even if one of them failed.
+func (b *bench) measure(names []string, out string) {
 	logging.Disable() // go-redis would log every refused dial to a node that was killed
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if b.servers, err = realredis.StartServers(5); err != nil {
-		return err
-	}
+	b.servers = must(realredis.StartServers(5))
 	defer closeServers(b.servers)
 	b.addrs = addrs(b.servers)
-	if b.meter, err = newMeter(ctx, b.servers); err != nil {
-		return err
-	}
+	b.meter = newMeter(ctx, b.servers)
 	defer b.meter.close()
 	b.report = newReport(b.meter.version)
-	err = b.run(ctx, names)
+	var errs []error
+	for _, s := range sections {
+		if slices.Contains(names, s.name) && ctx.Err() == nil {
+			errs = append(errs, b.run(ctx, s))
+		}
+	}
 	b.section = "done"
 	b.progress("")
 	b.report.Took = time.Since(b.start).Round(time.Second).String()
@@ -186,54 +189,78 @@ func (b *bench) runAll(names []string, out string) (err error) {
 		fmt.Fprintln(os.Stderr, "note:", n)
 	}
 	if out != "" {
-		err = errors.Join(err, b.report.write(out))
+		errs = append(errs, catch(func() { b.report.write(out) }))
 	}
-	return err
+	check(errors.Join(errs...))
 }
 
-// run continues after a section that failed, unless it was interrupted.
-func (b *bench) run(ctx context.Context, names []string) error {
-	var errs []error
-	for _, s := range sections {
-		if !slices.Contains(names, s.name) || ctx.Err() != nil {
-			continue
-		}
-		b.section = s.name
-		if err := s.run(ctx, b); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
-		}
-		for _, t := range s.allTables(b.report) {
-			t.text(os.Stdout)
-		}
-		errs = append(errs, b.flush(ctx))
+// run measures a section and prints its tables, as far as it came. Its error names what was being measured.
+func (b *bench) run(ctx context.Context, s section) error {
+	b.section, b.doing = s.name, "start"
+	err := catch(func() { s.run(ctx, b) })
+	if err != nil {
+		err = fmt.Errorf("%s: %s: %w", s.name, b.doing, err)
 	}
-	return errors.Join(errs...)
+	for _, t := range s.allTables(b.report) {
+		t.text(os.Stdout)
+	}
+	return errors.Join(err, catch(func() { b.flush(ctx) }))
 }
 
 // flush empties the servers.
-func (b *bench) flush(ctx context.Context) error {
+func (b *bench) flush(ctx context.Context) {
 	var errs []error
 	for _, c := range b.meter.clients {
 		errs = append(errs, c.FlushAll(ctx).Err())
 	}
-	return errors.Join(errs...)
+	check(errors.Join(errs...))
 }
 
 // progress prints to stderr what is being measured, so that stdout has only tables.
 func (b *bench) progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "%7v  %s: %s\n", time.Since(b.start).Round(time.Second), b.section, fmt.Sprintf(format, args...))
+	b.doing = fmt.Sprintf(format, args...)
+	fmt.Fprintf(os.Stderr, "%7v  %s: %s\n", time.Since(b.start).Round(time.Second), b.section, b.doing)
 }
 
-func addrs(servers []*realredis.Server) []string {
-	a := make([]string, len(servers))
-	for i, s := range servers {
-		a[i] = s.Addr()
+func addrs(servers []*realredis.Server) (addrs []string) {
+	for _, s := range servers {
+		addrs = append(addrs, s.Addr())
 	}
-	return a
+	return addrs
 }
 
 func closeServers(servers []*realredis.Server) {
 	for _, s := range servers {
 		s.Close()
 	}
+}
+
+// A failure is the error that ends a section, or the whole run.
+type failure struct{ error }
+
+// check panics with a failure if err is not nil. It is for the goroutine that called catch.
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+// catch calls f and returns the error that ended it, after f's deferred calls.
+func catch(f func()) (err error) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case failure:
+			err = v.error
+		default:
+			panic(v)
+		}
+	}()
+	f()
+	return nil
 }

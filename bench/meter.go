@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -14,12 +13,12 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
-// A usage is what servers report of themselves by INFO: sums since they started, except for memory and connections.
+// A usage is what servers report of themselves by INFO: sums since they started, except for memory.
 type usage struct {
-	cpu                 time.Duration
-	in, out             float64 // bytes
-	calls, scripts      float64 // commands, including those that scripts call; scripts
-	memory, connections float64
+	cpu            time.Duration
+	in, out        float64 // bytes
+	calls, scripts float64 // commands, including those that scripts call; scripts
+	memory         float64
 }
 
 // A meter reads servers. Its own traffic is part of what they count, and is subtracted.
@@ -29,78 +28,58 @@ type meter struct {
 	own     usage  // of one reading of all servers
 }
 
-func newMeter(ctx context.Context, servers []*realredis.Server) (*meter, error) {
+func newMeter(ctx context.Context, servers []*realredis.Server) *meter {
 	m := &meter{clients: newClients(addrs(servers))}
-	fields, err := info(ctx, m.clients[0], "server")
-	if err != nil {
-		return nil, err
-	}
+	fields := info(ctx, m.clients[0], "server")
 	m.version = "redis-server " + fields["redis_version"]
 	if v, ok := fields["valkey_version"]; ok {
 		m.version = "valkey-server " + v
 	}
-	var readings [3]usage // the first one dials
-	for i := range readings {
-		if readings[i], err = m.read(ctx); err != nil {
-			return nil, err
-		}
-	}
-	own := readings[2].less(readings[1])
+	m.read(ctx) // dials
+	first := m.read(ctx)
+	own := m.read(ctx).less(first)
 	m.own = usage{in: own.in, out: own.out, calls: own.calls}
-	return m, nil
+	return m
 }
 
 func (m *meter) close() { closeClients(m.clients) }
 
 // info returns the fields of a section of INFO.
-func info(ctx context.Context, c *redis.Client, section string) (map[string]string, error) {
-	text, err := c.Info(ctx, section).Result()
+func info(ctx context.Context, c *redis.Client, section string) map[string]string {
 	fields := make(map[string]string)
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(must(c.Info(ctx, section).Result())) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			fields[name] = value
 		}
 	}
-	return fields, err
+	return fields
 }
 
 // read sums up all servers.
-func (m *meter) read(ctx context.Context) (sum usage, err error) {
+func (m *meter) read(ctx context.Context) (sum usage) {
 	for _, c := range m.clients {
-		fields, err := info(ctx, c, "all")
-		if err != nil {
-			return sum, err
-		}
-		number := func(name string) float64 {
-			v, e := strconv.ParseFloat(fields[name], 64)
-			err = errors.Join(err, e)
-			return v
-		}
+		fields := info(ctx, c, "all")
+		number := func(name string) float64 { return must(strconv.ParseFloat(fields[name], 64)) }
 		sum.cpu += time.Duration((number("used_cpu_sys") + number("used_cpu_user")) * float64(time.Second))
 		sum.in += number("total_net_input_bytes")
 		sum.out += number("total_net_output_bytes")
 		sum.memory += number("used_memory")
-		sum.connections += number("connected_clients")
 		for name, value := range fields {
 			if command, ok := strings.CutPrefix(name, "cmdstat_"); ok {
 				var calls float64
-				_, e := fmt.Sscanf(value, "calls=%f,", &calls)
-				err = errors.Join(err, e)
+				must(fmt.Sscanf(value, "calls=%f,", &calls))
 				sum.calls += calls
 				if strings.HasPrefix(command, "eval") {
 					sum.scripts += calls
 				}
 			}
 		}
-		if err != nil {
-			return sum, fmt.Errorf("INFO: %w", err)
-		}
 	}
-	return sum, nil
+	return sum
 }
 
 func (u usage) less(v usage) usage {
-	return usage{u.cpu - v.cpu, u.in - v.in, u.out - v.out, u.calls - v.calls, u.scripts - v.scripts, u.memory - v.memory, u.connections - v.connections}
+	return usage{u.cpu - v.cpu, u.in - v.in, u.out - v.out, u.calls - v.calls, u.scripts - v.scripts, u.memory - v.memory}
 }
 
 // A cost is what something used: CPU time and allocations of this process, and what the servers did.
@@ -111,28 +90,24 @@ type cost struct {
 }
 
 // measure returns what f costs, with whatever goes on in the background meanwhile. A nil meter only calls f.
-func (m *meter) measure(ctx context.Context, f func() error) (c cost, err error) {
+func (m *meter) measure(ctx context.Context, f func()) (c cost) {
 	if m == nil {
-		return c, f()
+		f()
+		check(ctx.Err())
+		return c
 	}
 	runtime.GC() // of the previous measurement's garbage
-	first, err := m.read(ctx)
-	if err != nil {
-		return c, err
-	}
+	first := m.read(ctx)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	client, start := cpuTime(), time.Now()
-	err = f()
+	f()
 	c.client, c.took = cpuTime()-client, time.Since(start)
 	runtime.ReadMemStats(&after)
-	if err != nil {
-		return c, err
-	}
+	check(ctx.Err())
 	c.allocs, c.bytes = float64(after.Mallocs-before.Mallocs), float64(after.TotalAlloc-before.TotalAlloc)
-	last, err := m.read(ctx)
-	c.servers = last.less(first).less(m.own)
-	return c, err
+	c.servers = m.read(ctx).less(first).less(m.own)
+	return c
 }
 
 // A memory is what this process keeps.

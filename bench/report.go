@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -258,16 +257,11 @@ func (r *report) where() table {
 }
 
 // write writes results.json and the plot.
-func (r *report) write(folder string) error {
-	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return err
-	}
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	b = bytes.ReplaceAll(b, []byte("},{"), []byte("},\n{")) // one series a line
-	return errors.Join(os.WriteFile(filepath.Join(folder, "results.json"), append(b, '\n'), 0o666), r.plot(folder))
+func (r *report) write(folder string) {
+	check(os.MkdirAll(folder, 0o777))
+	b := bytes.ReplaceAll(must(json.Marshal(r)), []byte("},{"), []byte("},\n{")) // one series a line
+	check(os.WriteFile(filepath.Join(folder, "results.json"), append(b, '\n'), 0o666))
+	r.plot(folder)
 }
 
 // servers returns the table that compares the report with those of other servers in the same folder, one below the other.
@@ -281,22 +275,13 @@ func (r *report) servers() table {
 }
 
 // readReport reads a report. For results.json it reads those of other servers, too: the files beside it in folders of their own.
-func readReport(name string) (*report, error) {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
+func readReport(name string) *report {
 	r := new(report)
-	if err := json.Unmarshal(b, r); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	if err := json.Unmarshal(must(os.ReadFile(name)), r); err != nil {
+		check(fmt.Errorf("%s: %w", name, err))
 	}
-	others, _ := filepath.Glob(filepath.Join(filepath.Dir(name), "*", filepath.Base(name)))
-	for _, other := range others {
-		o, err := readReport(other)
-		if err != nil {
-			return nil, err
-		}
-		r.others = append(r.others, o)
+	for _, other := range must(filepath.Glob(filepath.Join(filepath.Dir(name), "*", filepath.Base(name)))) {
+		r.others = append(r.others, readReport(other))
 	}
-	return r, nil
+	return r
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
@@ -14,61 +15,39 @@ var (
 )
 
 // scale measures how the cost grows with the number of nodes and of keys.
-func scale(ctx context.Context, b *bench) error {
-	if err := nodes(ctx, b); err != nil {
-		return err
-	}
-	if err := keys(ctx, b); err != nil {
-		return err
-	}
-	return several(ctx, b)
+func scale(ctx context.Context, b *bench) {
+	nodes(ctx, b)
+	keys(ctx, b)
+	several(ctx, b)
 }
 
 // nodes measures a lock on 1, 3, 5 and 7 nodes.
-func nodes(ctx context.Context, b *bench) error {
-	extra, err := realredis.StartServers(2)
-	if err != nil {
-		return err
-	}
+func nodes(ctx context.Context, b *bench) {
+	extra := must(realredis.StartServers(2))
 	defer closeServers(extra)
 	all := slices.Concat(b.servers, extra)
-	m, err := newMeter(ctx, all)
-	if err != nil {
-		return err
-	}
+	m := newMeter(ctx, all)
 	defer m.close()
-	groups := make([][]load, 0, len(scaleGoroutines)*len(nodeCounts))
+	var groups [][]load
 	for _, n := range nodeCounts {
-		cs, err := contenders(addrs(all[:n]), nameOurs, nameRedsync, nameFloor, nameOurFloor)
-		if err != nil {
-			return err
-		}
+		cs := contenders(addrs(all[:n]), nameOurs, nameRedsync, nameFloor, nameOurFloor)
 		defer closeAll(cs)
-		for _, g := range scaleGoroutines {
-			var group []load
-			for _, c := range cs {
-				group = append(group, load{c: c, kase: nodesCase(n, g), keys: fmt.Sprint(c.name, n), g: g})
-			}
-			groups = append(groups, group)
+		for _, c := range cs {
+			c.keys = fmt.Sprint(c.name, n)
 		}
-		for _, l := range groups[len(groups)-1] { // connections and scripts
-			l.runFor(ctx, b.scaleBlock/2)
-		}
+		groups = append(groups, b.groups(ctx, cs, scaleGoroutines, func(g int) string { return nodesCase(n, g) }, b.scaleBlock/2)...)
 	}
-	return b.turns(ctx, m, "nodes", b.scaleReps, b.scaleBlock, groups...)
+	b.turns(ctx, m, "nodes", b.scaleReps, b.scaleBlock, groups...)
 }
 
 func nodesCase(n, g int) string { return fmt.Sprintf("%d nodes, %d goroutines", n, g) }
 
 // keys has 64 goroutines lock one key each, or another of many keys in every cycle.
-func keys(ctx context.Context, b *bench) error {
+func keys(ctx context.Context, b *bench) {
 	const g = 64
-	cs, err := contenders(b.addrs, nameOurs)
-	if err != nil {
-		return err
-	}
+	cs := contenders(b.addrs, nameOurs)
 	defer closeAll(cs)
-	load{c: cs[0], keys: "warm", g: g}.runFor(ctx, b.scaleBlock/2)
+	load{c: cs[0], g: g}.runFor(ctx, b.scaleBlock/2)
 	names := make([]string, slices.Max(b.keys))
 	for i := range names {
 		names[i] = fmt.Sprintf("bench:keys:%d", i)
@@ -80,48 +59,17 @@ func keys(ctx context.Context, b *bench) error {
 		group = append(group, l)
 		b.progress("%d keys for the first time", n)
 		var t *timing
-		used, err := b.meter.measure(ctx, func() error { t = l.runCycles(ctx, each); return ctx.Err() })
-		if err != nil {
-			return err
-		}
+		used := b.meter.measure(ctx, func() { t = l.runCycles(ctx, each) })
 		b.report.enter("keys", nameOurs, l.kase, values{{"first time, cycles/s", t.rate()}, {"bytes left on a server", used.servers.memory / float64(len(b.addrs))}})
 	}
-	return b.turns(ctx, b.meter, "keys", b.scaleReps, b.scaleBlock, group)
+	b.turns(ctx, b.meter, "keys", b.scaleReps, b.scaleBlock, group)
 }
 
 // several has 64 goroutines lock eight of 64 keys each, beside as many that lock one key of their own.
-func several(ctx context.Context, b *bench) error {
-	cs, err := contenders(b.addrs, nameOurs, nameSeveral)
-	if err != nil {
-		return err
-	}
+func several(ctx context.Context, b *bench) {
+	cs := contenders(b.addrs, nameOurs, nameSeveral)
 	defer closeAll(cs)
-	var group []load
-	for _, c := range cs {
-		l := load{c: c, kase: "64", g: 64, keys: "bench:several"}
-		if c.name == nameSeveral {
-			l.key = func(int, int) string { return "bench:several" }
-		}
-		l.runFor(ctx, b.scaleBlock/2)
-		group = append(group, l)
-	}
-	return b.turns(ctx, b.meter, "several", b.scaleReps, b.scaleBlock, group)
-}
-
-func severalTable(r *report) table {
-	t := table{"several", "64 goroutines on five nodes that lock one key each of their own, or any eight of 64 keys at once", [][]string{{"", "keys locked per second", "client, CPU time per key, µs", "servers, CPU time per key, µs"}}}
-	for _, name := range []string{nameOurs, nameSeveral} {
-		keys := 1.0
-		if name == nameSeveral {
-			keys = severalAtOnce
-		}
-		perKey := func(metric string) string {
-			return r.find("several", name, "64", metric).each(func(v float64) float64 { return v / keys }).spread("%.1f")
-		}
-		rate := r.find("several", name, "64", mRate).each(func(v float64) float64 { return v * keys }).spread("%.0f")
-		t.rows = append(t.rows, []string{name, rate, perKey(mClientCPU), perKey(mServersCPU)})
-	}
-	return t
+	b.turns(ctx, b.meter, "several", b.scaleReps, b.scaleBlock, b.groups(ctx, cs, []int{64}, strconv.Itoa, b.scaleBlock/2)...)
 }
 
 func scaleTables(r *report) []table {
@@ -130,5 +78,15 @@ func scaleTables(r *report) []table {
 		one := r.find("nodes", nameOurs, nodesCase(n, 256), mServersCPU).each(func(v float64) float64 { return v / float64(n) })
 		ceiling.rows = append(ceiling.rows, []string{fmt.Sprint(n), one.spread("%.1f"), one.each(func(v float64) float64 { return 1e6 / v }).spread("%.0f")})
 	}
-	return []table{ceiling, severalTable(r)}
+	several := table{"several", "64 goroutines on five nodes that lock one key each of their own, or any eight of 64 keys at once", [][]string{{"", "keys locked per second", "client, CPU time per key, µs", "servers, CPU time per key, µs"}}}
+	for _, c := range []struct {
+		who  string
+		keys float64
+	}{{nameOurs, 1}, {nameSeveral, severalAtOnce}} {
+		of := func(metric string) *series { return r.find("several", c.who, "64", metric) }
+		perKey := func(v float64) float64 { return v / c.keys }
+		rate := of(mRate).each(func(v float64) float64 { return v * c.keys })
+		several.rows = append(several.rows, []string{c.who, rate.spread("%.0f"), of(mClientCPU).each(perKey).spread("%.1f"), of(mServersCPU).each(perKey).spread("%.1f")})
+	}
+	return []table{ceiling, several}
 }

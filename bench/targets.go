@@ -3,44 +3,34 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
-// A target is the bound that one quantity should keep.
-type target struct {
-	text    string
-	got     *series
-	atLeast bool // not at most
-	limit   float64
-	format  string
-}
+const (
+	atMost  = "at most "
+	atLeast = "at least "
+)
 
-func (t target) meets(v float64) bool {
-	if t.atLeast {
-		return v >= t.limit
-	}
-	return v <= t.limit
-}
-
-// row judges by the median of the repetitions.
-func (t target) row() []string {
-	sign, verdict := "at most ", "**missed**"
-	if t.atLeast {
-		sign = "at least "
-	}
+// target adds the row of a quantity and the bound that it should keep, by the median of the repetitions. Without measurements
+// there is no row.
+func (t *table) target(bound string, limit float64, format string, got *series, text string, args ...any) {
+	meets := func(v float64) bool { return v == limit || (v > limit) == (bound == atLeast) }
+	verdict := "**missed**"
 	switch {
-	case t.meets(t.got.median()):
+	case len(got.Reps) == 0:
+		return
+	case meets(got.median()):
 		verdict = "met"
-	case slices.ContainsFunc(t.got.Reps, t.meets):
+	case slices.ContainsFunc(got.Reps, meets):
 		verdict = "**missed**, met in the best repetition"
 	}
-	return []string{t.text, sign + fmt.Sprintf(t.format, t.limit), t.got.spread(t.format), verdict}
+	t.rows = append(t.rows, []string{fmt.Sprintf(text, args...), bound + fmt.Sprintf(format, limit), got.spread(format), verdict})
 }
 
 // targets returns the table of all targets that the report has measurements for.
 func (r *report) targets() table {
-	half := func(who, metric string) *series { return r.find("latency", who, "1", metric) }
-	var ts []target
-	for _, t := range []struct {
+	t := table{"targets", "Targets, and whether they were met", [][]string{{"", "target", "measured", ""}}}
+	for _, c := range []struct {
 		who, other, g string
 		limit         float64
 	}{
@@ -48,65 +38,57 @@ func (r *report) targets() table {
 		{nameOurs, nameLock, "64", 1}, {nameOurs, nameLock, "256", 1.3},
 		{nameThree, nameLock, "64", 1.4}, {nameThree, nameLock, "256", 1.8},
 	} {
-		ts = append(ts, target{fmt.Sprintf("%s goroutines: CPU time of a cycle, %s as a multiple of %s", t.g, t.other, t.who), r.cpu(t.other, t.g).over(r.cpu(t.who, t.g)), true, t.limit, "%.2f"})
+		t.target(atLeast, c.limit, "%.2f", r.cpu(c.other, c.g).over(r.cpu(c.who, c.g)), "%s goroutines: CPU time of a cycle, %s as a multiple of %s", c.g, c.other, c.who)
 	}
-	for _, t := range []struct {
-		g     string
-		limit float64
-	}{{"64", 1}, {"256", 0.6}} {
-		client := func(who string) *series { return r.find("throughput", who, t.g, mClientCPU) }
-		ts = append(ts, target{t.g + " goroutines: the client's CPU time of a cycle, as a multiple of redislock's on one node", client(nameOurs).over(client(nameLock)), false, t.limit, "%.2f"})
+	client := func(limit float64, g string) {
+		t.target(atMost, limit, "%.2f", r.find("throughput", nameOurs, g, mClientCPU).over(r.find("throughput", nameLock, g, mClientCPU)), "%s goroutines: the client's CPU time of a cycle, as a multiple of redislock's on one node", g)
 	}
-	ts = append(ts, []target{
-		{"one goroutine: acquire p50, as a multiple of the bare quorum", half(nameOurs, mAcquire50).over(half(nameFloor, mAcquire50)), false, 1.15, "%.2f"},
-		{"one goroutine: release p50, as a multiple of the bare quorum", half(nameOurs, mRelease50).over(half(nameFloor, mRelease50)), false, 1.15, "%.2f"},
-		{"one goroutine: acquire p50, as a multiple of the bare quorum with our commands", half(nameOurs, mAcquire50).over(half(nameOurFloor, mAcquire50)), false, 1.15, "%.2f"},
-		{"one goroutine: acquire p99, as a multiple of the bare quorum", half(nameOurs, mAcquire99).over(half(nameFloor, mAcquire99)), false, 1.5, "%.2f"},
-	}...)
-	far := places[len(places)-1]
+	client(1, "64")
+	client(0.6, "256")
+	alone := func(limit float64, metric, floor, with string) {
+		t.target(atMost, limit, "%.2f", r.find("latency", nameOurs, "1", metric).over(r.find("latency", floor, "1", metric)), "one goroutine: %s, as a multiple of the bare quorum%s", unitless(metric), with)
+	}
+	alone(1.15, mAcquire50, nameFloor, "")
+	alone(1.15, mRelease50, nameFloor, "")
+	alone(1.15, mAcquire50, nameOurFloor, " with our commands")
+	alone(1.5, mAcquire99, nameFloor, "")
 	for _, m := range []string{mAcquire50, mRelease50} {
 		for _, g := range distanceGoroutines {
-			limit := distanceTarget*far.third() + r.proxyError(far, g, m).median()
-			ts = append(ts, target{fmt.Sprintf("round trips %v ms, %s: %s, ms", far, goroutines(g), m[:len(m)-len(" ms")]), r.find("distance", nameOurs, distanceCase(far, g), m), false, limit, "%.2f"})
+			limit := distanceTarget*farthest.third() + r.proxyError(farthest, g, m).median()
+			t.target(atMost, limit, "%.2f", r.find("distance", nameOurs, distanceCase(farthest, g), m), "round trips %v ms, %s: %s, ms", farthest, goroutines(g), unitless(m))
 		}
 	}
 	for _, g := range faultGoroutines {
 		for _, c := range []string{oneDead, oneHung, oneSlow} {
 			worst, which := new(series), halves[0]
 			for _, m := range halves {
-				s := r.find(faultSection(g), nameOurs, c, m).over(r.find(faultSection(g), nameOurs, allUp, m))
-				if s.median() > worst.median() {
+				if s := r.ofAllUp(g, nameOurs, c, m); s.median() > worst.median() {
 					worst, which = s, m
 				}
 			}
-			ts = append(ts, target{fmt.Sprintf("%s of five, %s: worst of p50 and p99, as a multiple of all up (%s)", c, goroutines(g), which[:len(which)-len(" ms")]), worst, false, faultTarget, "%.2f"})
+			t.target(atMost, faultTarget, "%.2f", worst, "%s of five, %s: worst of p50 and p99, as a multiple of all up (%s)", c, goroutines(g), unitless(which))
 		}
 	}
 	kib := func(bytes float64) float64 { return bytes / 1024 }
-	for _, g := range allocGoroutines {
+	for i, limit := range []float64{60, 30} {
+		g := allocGoroutines[i]
 		cycle := func(metric string) *series { return r.find("allocs", nameOurs, fmt.Sprint(g), metric) }
-		limit := 30.0
-		if g == 1 {
-			limit = 60
-		}
-		ts = append(ts, target{"allocations per cycle, " + goroutines(g), cycle(mAllocs), false, limit, "%.0f"},
-			target{"KiB allocated per cycle, " + goroutines(g), cycle(mBytes).each(kib), false, 3, "%.1f"})
+		t.target(atMost, limit, "%.0f", cycle(mAllocs), "allocations per cycle, %s", goroutines(g))
+		t.target(atMost, 3, "%.1f", cycle(mBytes).each(kib), "KiB allocated per cycle, %s", goroutines(g))
 	}
 	if counts := r.cases("held", mHeldHeap); len(counts) > 0 {
 		n := counts[len(counts)-1]
-		ts = append(ts, target{n + " held: lost", r.find("held", nameOurs, n, mHeldLost), false, 0, "%.0f"},
-			target{n + " held: KiB of heap per lock", r.find("held", nameOurs, n, mHeldHeap).each(kib), false, 1.5, "%.2f"},
-			target{n + " held: renewals in the busiest second, as a multiple of the mean", r.find("held", nameOurs, n, mHeldBusiest), false, 1.5, "%.2f"})
+		held := func(metric string) *series { return r.find("held", nameOurs, n, metric) }
+		t.target(atMost, 0, "%.0f", held(mHeldLost), "%s held: lost", n)
+		t.target(atMost, 1.5, "%.2f", held(mHeldHeap).each(kib), "%s held: KiB of heap per lock", n)
+		t.target(atMost, 1.5, "%.2f", held(mHeldBusiest), "%s held: renewals in the busiest second, as a multiple of the mean", n)
 	}
-	ts = append(ts, r.waitingTargets()...)
-	t := table{"targets", "Targets, and whether they were met", [][]string{{"", "target", "measured", ""}}}
-	for _, target := range ts {
-		if len(target.got.Reps) > 0 {
-			t.rows = append(t.rows, target.row())
-		}
-	}
+	r.waitingTargets(&t)
 	return t
 }
+
+// unitless returns the name of a metric without its unit.
+func unitless(metric string) string { return strings.TrimSuffix(metric, " ms") }
 
 // cpu returns the CPU time of a cycle, client's and servers'.
 func (r *report) cpu(who, goroutines string) *series {
@@ -121,7 +103,6 @@ func (r *report) cpu(who, goroutines string) *series {
 // summary returns the table that the README shows.
 func (r *report) summary() table {
 	t := table{"summary", "Five nodes, medians", [][]string{{"", "redlock", "redsync", "bare quorum: SET and DEL", "redislock, **one node**"}}}
-	far := places[len(places)-1]
 	for _, row := range []struct{ text, section, kase, metric, format string }{
 		{"one caller: acquire, ms", "latency", "1", mAcquire50, "%.2f"},
 		{"64 callers: cycles of acquire and release per second", "throughput", "64", mRate, "%.0f"},
@@ -130,7 +111,7 @@ func (r *report) summary() table {
 		{"64 callers: CPU time of all servers per cycle, µs", "throughput", "64", mServersCPU, "%.0f"},
 		{"one caller, one node is dead: acquire, ms", faultSection(1), oneDead, mAcquire50, "%.2f"},
 		{"one caller, one node hangs: acquire, ms", faultSection(1), oneHung, mAcquire50, "%.2f"},
-		{fmt.Sprintf("nodes %v ms away, 64 callers: acquire, ms", far), "distance", distanceCase(far, 64), mAcquire50, "%.1f"},
+		{fmt.Sprintf("nodes %v ms away, 64 callers: acquire, ms", farthest), "distance", distanceCase(farthest, 64), mAcquire50, "%.1f"},
 	} {
 		cells := []string{row.text}
 		for _, who := range []string{nameOurs, nameRedsync, nameFloor, nameLock} {

@@ -3,30 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
 var throughputGoroutines = []int{1, 16, 64, 256, 1024}
 
 // throughput counts cycles of acquire and release, each goroutine on a key of its own.
-func throughput(ctx context.Context, b *bench) error {
-	cs, err := contenders(b.addrs)
-	if err != nil {
-		return err
-	}
+func throughput(ctx context.Context, b *bench) {
+	cs := contenders(b.addrs)
 	defer closeAll(cs)
-	var groups [][]load
-	for _, g := range throughputGoroutines {
-		var group []load
-		for _, c := range cs {
-			group = append(group, load{c: c, kase: fmt.Sprint(g), g: g})
-		}
-		groups = append(groups, group)
-	}
-	for _, l := range groups[len(groups)-1] { // connections and scripts
-		l.runFor(ctx, b.block/4)
-	}
-	return b.turns(ctx, b.meter, "throughput", b.reps, b.block, groups...)
+	b.turns(ctx, b.meter, "throughput", b.reps, b.block, b.groups(ctx, cs, throughputGoroutines, strconv.Itoa, b.block/4)...)
 }
 
 func throughputTables(r *report) []table {
@@ -55,15 +42,8 @@ func texts[T any](s []T) (texts []string) {
 }
 
 // latency measures one caller alone.
-func latency(ctx context.Context, b *bench) error {
-	cs, err := contenders(b.addrs, nameFloor, nameOurFloor, nameOurs, nameRedsync, nameFailFast, nameLock, nameBare)
-	if err != nil {
-		return err
-	}
+func latency(ctx context.Context, b *bench) {
+	cs := contenders(b.addrs, nameFloor, nameOurFloor, nameOurs, nameRedsync, nameFailFast, nameLock, nameBare)
 	defer closeAll(cs)
-	var loads []load
-	for _, c := range cs {
-		loads = append(loads, load{c: c, kase: "1", g: 1})
-	}
-	return b.blocks(ctx, "latency", b.latencyBlocks, 50, loads)
+	b.blocks(ctx, "latency", b.latencyBlocks, 50, b.groups(ctx, cs, []int{1}, strconv.Itoa, 0)[0])
 }

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,7 +32,10 @@ type job struct {
 
 // A hold lasts from the return of acquire to the call of release, in nanoseconds of the wall clock, which all processes of a
 // machine share.
-type hold struct{ From, To int64 }
+type hold struct {
+	From, To int64
+	process  int // set by inOrder
+}
 
 // An outcome is the report of a process.
 type outcome struct {
@@ -40,21 +43,14 @@ type outcome struct {
 	Served []int // by goroutine
 }
 
-// contend does the job. It begins when a line arrives on stdin and writes the outcome to stdout.
-func contend(text string) error {
+// contend does the job. It begins when stdin ends, and writes the outcome to stdout.
+func contend(text string) {
 	logging.Disable()
 	var j job
-	if err := json.Unmarshal([]byte(text), &j); err != nil {
-		return err
-	}
-	cs, err := contenders(j.Addrs, j.Contender)
-	if err != nil {
-		return err
-	}
-	defer closeAll(cs)
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
-		return err
-	}
+	check(json.Unmarshal([]byte(text), &j))
+	c := contenders(j.Addrs, j.Contender)[0]
+	defer c.close()
+	must(io.Copy(io.Discard, os.Stdin))
 	ctx, cancel := context.WithTimeout(context.Background(), j.For)
 	defer cancel()
 	out := outcome{Served: make([]int, j.Goroutines)}
@@ -63,14 +59,14 @@ func contend(text string) error {
 	for g := range j.Goroutines {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				held, err := cs[0].wait(ctx, j.Key)
+				held, err := c.wait(ctx, j.Key)
 				if err != nil {
 					continue // some contenders give up after a while
 				}
 				h := hold{From: time.Now().UnixNano()}
 				pause(j.Hold)
 				h.To = time.Now().UnixNano()
-				cs[0].release(context.Background(), held)
+				c.release(context.Background(), held)
 				out.Served[g]++
 				mu.Lock()
 				out.Holds = append(out.Holds, h)
@@ -80,60 +76,49 @@ func contend(text string) error {
 		})
 	}
 	wg.Wait()
-	return json.NewEncoder(os.Stdout).Encode(out)
+	check(json.NewEncoder(os.Stdout).Encode(out))
 }
 
 // crew runs n processes with the same job and collects their outcomes.
-func crew(n int, j job) ([]outcome, error) {
-	text, err := json.Marshal(j)
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
+func crew(n int, j job) []outcome {
+	env := append(os.Environ(), jobEnv+"="+string(must(json.Marshal(j))))
+	self := must(os.Executable())
+	stdin, start, err := os.Pipe()
+	check(err)
+	defer stdin.Close()
+	defer start.Close()
 	cmds := make([]*exec.Cmd, n)
 	outs := make([]bytes.Buffer, n)
-	starts := make([]io.WriteCloser, n)
 	for i := range cmds {
-		cmds[i] = exec.Command(self)
-		cmds[i].Env = append(os.Environ(), jobEnv+"="+string(text))
-		cmds[i].Stdout, cmds[i].Stderr = &outs[i], os.Stderr
-		if starts[i], err = cmds[i].StdinPipe(); err != nil {
-			return nil, err
-		}
-		if err := cmds[i].Start(); err != nil {
-			return nil, err
-		}
+		cmds[i] = &exec.Cmd{Path: self, Env: env, Stdin: stdin, Stdout: &outs[i], Stderr: os.Stderr}
+		check(cmds[i].Start())
 	}
-	for _, start := range starts {
-		if _, err := start.Write([]byte("go\n")); err != nil {
-			return nil, err
-		}
-	}
+	check(start.Close())
 	all := make([]outcome, n)
 	var errs []error
 	for i, c := range cmds {
-		if err := c.Wait(); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, json.Unmarshal(outs[i].Bytes(), &all[i]))
+		errs = append(errs, cmp.Or(c.Wait(), json.Unmarshal(outs[i].Bytes(), &all[i])))
 	}
-	return all, errors.Join(errs...)
+	check(errors.Join(errs...))
+	return all
+}
+
+// inOrder returns the holds of all processes as they began.
+func inOrder(got []outcome) (all []hold) {
+	for p, o := range got {
+		for _, h := range o.Holds {
+			all = append(all, hold{h.From, h.To, p})
+		}
+	}
+	slices.SortFunc(all, func(a, b hold) int { return cmp.Compare(a.From, b.From) })
+	return all
 }
 
 // handovers returns how long each hand-over took, in milliseconds. Two holds at one time are an error, since then nothing was
 // measured.
-func handovers(got []outcome) (took []float64, err error) {
-	var all []hold
-	for _, o := range got {
-		all = append(all, o.Holds...)
-	}
-	slices.SortFunc(all, func(a, b hold) int { return int(a.From - b.From) })
-	for i := 1; i < len(all); i++ {
-		d := time.Duration(all[i].From - all[i-1].To)
+func handovers(holds []hold) (took []float64, err error) {
+	for i := 1; i < len(holds); i++ {
+		d := time.Duration(holds[i].From - holds[i-1].To)
 		if d < 0 {
 			err = fmt.Errorf("two contenders held the lock at one time, for %v", -d)
 		}

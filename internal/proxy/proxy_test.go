@@ -146,6 +146,28 @@ func TestProxyFaults(t *testing.T) {
 	k.broken()
 }
 
+// A delay postpones each request and reply without making the next one wait: a node behind the proxy is far, and not slow.
+func TestProxyDelaysWithoutSerialising(t *testing.T) {
+	t.Parallel()
+	_, p, _ := proxied(t)
+	const slow, requests = 50 * time.Millisecond, 20
+	p.Delay(slow, slow)
+	k := dialProxy(t, p)
+	began := time.Now()
+	go func() {
+		for range requests {
+			io.WriteString(k, "PING\r\n")
+			time.Sleep(time.Millisecond) // so that each is a chunk of its own
+		}
+	}()
+	for range requests {
+		k.want("+PONG\r\n")
+	}
+	if took := time.Since(began); took > requests*slow {
+		t.Errorf("%d requests took %v, want little more than the %v of one", requests, took, 2*slow)
+	}
+}
+
 func TestProxyRefuses(t *testing.T) {
 	t.Parallel()
 	_, p, _ := proxied(t)
