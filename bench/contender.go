@@ -135,13 +135,17 @@ func newSeveral(addrs []string) *contender {
 
 const severalAtOnce = 8
 
-func newRedsync(addrs []string, opts ...redsync.Option) *contender {
-	clients := newClients(addrs)
+func redsyncOver(clients []*redis.Client) *redsync.Redsync {
 	pools := make([]redsyncredis.Pool, len(clients))
 	for i, c := range clients {
 		pools[i] = goredis.NewPool(c)
 	}
-	rs := redsync.New(pools...)
+	return redsync.New(pools...)
+}
+
+func newRedsync(addrs []string, opts ...redsync.Option) *contender {
+	clients := newClients(addrs)
+	rs := redsyncOver(clients)
 	opts = append([]redsync.Option{redsync.WithExpiry(ttl)}, opts...)
 	return &contender{
 		acquire: func(ctx context.Context, key string) (any, error) {

@@ -3,15 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
-	redsyncredis "github.com/go-redsync/redsync/v4/redis"
-	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
@@ -21,54 +19,18 @@ import (
 // Like this library, other Redlock clients store a value under the key itself, so a migration may use both at once. Each of
 // these tests holds a key with one client and looks at it with the other, on five real servers.
 
-type both struct {
-	clients []*redis.Client
-	ours    *redlock.Locker
-	redsync *redsync.Redsync
-}
-
-func newBoth(t *testing.T) *both {
-	t.Helper()
-	b := &both{}
-	var nodes []redlock.Node
-	var pools []redsyncredis.Pool
-	for _, s := range realredis.Start(t, 5) {
-		b.clients = append(b.clients, s.Client())
-		nodes = append(nodes, s.Client())
-		pools = append(pools, goredis.NewPool(s.Client()))
-	}
-	b.ours = must(redlock.New(redlock.Options{}, nodes...))
-	t.Cleanup(func() { b.ours.Close() })
-	b.redsync = redsync.New(pools...)
-	return b
-}
-
-// holders counts the nodes on which the key holds value.
-func (b *both) holders(t *testing.T, value string) int {
-	t.Helper()
-	n := 0
-	for _, c := range b.clients {
-		switch v, err := c.Get(t.Context(), "k").Result(); {
-		case err != nil && !errors.Is(err, redis.Nil):
-			t.Fatal(err)
-		case v == value:
-			n++
-		}
-	}
-	return n
-}
-
-// A client is another library's. Its methods return on how many nodes they succeeded. It never knows our value.
+// A client is another library's, for the key "k". Its methods return on how many of five nodes they succeeded. It never knows
+// our value.
 type client struct {
 	acquire, extend, release func() int
 	value                    func() string
 }
 
-func (b *both) redsyncClient(t *testing.T) client {
-	m := b.redsync.NewMutex("k")
+func redsyncClient(t *testing.T, nodes []*redis.Client) client {
+	m := redsyncOver(nodes).NewMutex("k")
 	all := func(ok bool) int { // redsync does not say how many
 		if ok {
-			return len(b.clients)
+			return len(nodes)
 		}
 		return 0
 	}
@@ -82,19 +44,19 @@ func (b *both) redsyncClient(t *testing.T) client {
 		},
 		extend:  func() int { ok, _ := m.Extend(); return all(ok) },
 		release: func() int { ok, _ := m.Unlock(); return all(ok) },
-		value:   func() string { return m.Value() },
+		value:   m.Value,
 	}
 }
 
 // nodeClient runs the scripts of node-redlock 5. The one for release is also that of earlier versions and of the Redis
 // documentation.
-func (b *both) nodeClient(t *testing.T) client {
+func nodeClient(t *testing.T, nodes []*redis.Client) client {
 	const value = "theirs"
 	run := func(script string, args ...any) func() int {
 		s := redis.NewScript(script)
 		return func() (agreed int) {
 			t.Helper()
-			for _, c := range b.clients {
+			for _, c := range nodes {
 				n, err := s.Run(t.Context(), c, []string{"k"}, args...).Int()
 				if err != nil {
 					t.Fatal(err)
@@ -134,11 +96,23 @@ func (b *both) nodeClient(t *testing.T) client {
 // Each library refuses what the other holds, and leaves it untouched.
 func TestOtherClients(t *testing.T) {
 	t.Parallel()
-	for name, newClient := range map[string]func(*both, *testing.T) client{"redsync": (*both).redsyncClient, "node-redlock": (*both).nodeClient} {
+	for name, newClient := range map[string]func(*testing.T, []*redis.Client) client{"redsync": redsyncClient, "node-redlock": nodeClient} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBoth(t)
-			theirs := newClient(b, t)
+			servers := addrs(realredis.Start(t, 5))
+			nodes := newClients(servers)
+			defer closeClients(nodes)
+			ours, done := newLocker(redlock.Options{}, servers)
+			defer done()
+			theirs := newClient(t, nodes)
+			holders := func(value string) (n int) {
+				for _, c := range nodes {
+					if c.Get(t.Context(), "k").Val() == value {
+						n++
+					}
+				}
+				return n
+			}
 			want := func(what string, got, want int) {
 				t.Helper()
 				if got != want {
@@ -147,19 +121,19 @@ func TestOtherClients(t *testing.T) {
 			}
 
 			want("their acquire", theirs.acquire(), 5)
-			if _, err := b.ours.TryAcquire(t.Context(), "k", ttl); !errors.Is(err, redlock.ErrHeld) {
+			if _, err := ours.TryAcquire(t.Context(), "k", ttl); !errors.Is(err, redlock.ErrHeld) {
 				t.Errorf("held by them: got %v, want ErrHeld", err)
 			}
-			want("their value after our attempt", b.holders(t, theirs.value()), 5)
+			want("their value after our attempt", holders(theirs.value()), 5)
 			want("their extension after our attempt", theirs.extend(), 5)
 			want("their release after our attempt", theirs.release(), 5)
 
-			k, err := b.ours.TryAcquire(t.Context(), "k", ttl)
+			k, err := ours.TryAcquire(t.Context(), "k", ttl)
 			if err != nil {
 				t.Fatalf("after their release: got %v, want the lock", err)
 			}
 			// This is about who may act, not about how fast the last node follows.
-			waitFor(t, "all nodes to hold our value", func() bool { return b.holders(t, k.Value()) == 5 })
+			waitFor(t, "all nodes to hold our value", func() bool { return holders(k.Value()) == 5 })
 			want("their acquire of our lock", theirs.acquire(), 0)
 			want("their extension of our lock", theirs.extend(), 0)
 			want("their release of our lock", theirs.release(), 0)
@@ -169,7 +143,7 @@ func TestOtherClients(t *testing.T) {
 			if err := k.Release(t.Context()); err != nil {
 				t.Errorf("Release after their attempts: %v", err)
 			}
-			waitFor(t, "them to have the lock", func() bool { return theirs.acquire() == 5 || b.holders(t, theirs.value()) == 5 })
+			waitFor(t, "them to have the lock", func() bool { return theirs.acquire() == 5 || holders(theirs.value()) == 5 })
 		})
 	}
 }
@@ -177,80 +151,65 @@ func TestOtherClients(t *testing.T) {
 // redsync announces nothing when it releases, so a waiter has to poll.
 func TestWaitForRedsync(t *testing.T) {
 	t.Parallel()
-	b := newBoth(t)
-	m := b.redsync.NewMutex("k", redsync.WithExpiry(time.Minute))
-	if err := m.TryLock(); err != nil {
+	servers := addrs(realredis.Start(t, 5))
+	ours, theirs := newOurs(redlock.Options{}, servers), newRedsync(servers, redsync.WithExpiry(time.Minute))
+	defer closeAll([]*contender{ours, theirs})
+	held, err := theirs.acquire(t.Context(), "k")
+	if err != nil {
 		t.Fatal(err)
 	}
 	var unlocked atomic.Bool
 	time.AfterFunc(300*time.Millisecond, func() {
 		unlocked.Store(true)
-		m.Unlock()
+		theirs.release(t.Context(), held)
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	k, err := b.ours.Acquire(ctx, "k", ttl)
-	if err != nil {
-		t.Fatal(err)
+	if _, err := ours.wait(ctx, "k"); err != nil || !unlocked.Load() {
+		t.Errorf("got %v, redsync has unlocked: %v; want the lock after redsync's Unlock", err, unlocked.Load())
 	}
-	if !unlocked.Load() {
-		t.Error("acquired before redsync unlocked")
-	}
-	k.Release(ctx)
 }
 
 func TestContention(t *testing.T) {
 	t.Parallel()
-	b := newBoth(t)
+	servers := addrs(realredis.Start(t, 5))
+	// redsync gives up after 32 tries, and with its default pauses of up to 250 ms it loses against waiters that are woken.
+	// Not with its fail-fast option: the releases of a failed try have the value of the next one, and may come after that.
+	both := []*contender{newOurs(redlock.Options{}, servers), newRedsync(servers, redsync.WithRetryDelay(time.Millisecond))}
+	defer closeAll(both)
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
 	const enough = 15 // critical sections of each kind
-	var inside, ours, theirs atomic.Int32
+	var inside atomic.Int32
+	var entered [2]atomic.Int32
 	var wg sync.WaitGroup
-	contend := func(count *atomic.Int32, acquire func() (release func() error, err error)) {
-		for range 4 {
-			wg.Go(func() {
-				for ctx.Err() == nil && (ours.Load() < enough || theirs.Load() < enough) {
-					release, err := acquire()
-					if err != nil {
-						continue
+	for i, c := range slices.Concat(both, both, both, both) {
+		i, ours := i%2, i%2 == 0
+		wg.Go(func() {
+			for ctx.Err() == nil && (entered[0].Load() < enough || entered[1].Load() < enough) {
+				held, err := c.wait(ctx, "k")
+				if err != nil {
+					if ours && ctx.Err() == nil {
+						t.Errorf("Acquire: %v", err)
 					}
-					if n := inside.Add(1); n != 1 {
-						t.Errorf("%d are inside the critical section", n)
-					}
-					time.Sleep(2 * time.Millisecond)
-					inside.Add(-1)
-					count.Add(1)
-					if err := release(); err != nil {
-						t.Errorf("release: %v", err)
-					}
-					time.Sleep(time.Millisecond) // a client that asks again at once would nearly always win
+					continue
 				}
-			})
-		}
-	}
-	contend(&ours, func() (func() error, error) {
-		k, err := b.ours.Acquire(ctx, "k", ttl)
-		if err != nil && ctx.Err() == nil {
-			t.Errorf("Acquire: %v", err)
-		}
-		return func() error { return k.Release(ctx) }, err
-	})
-	contend(&theirs, func() (func() error, error) {
-		// redsync gives up after 32 tries, and with its default pauses of up to 250 ms it loses against waiters that are woken.
-		// Not with its fail-fast option: the releases of a failed try have the value of the next one, and may come after that.
-		m := b.redsync.NewMutex("k", redsync.WithRetryDelay(time.Millisecond))
-		unlock := func() error {
-			if ok, err := m.Unlock(); !ok {
-				return fmt.Errorf("redsync's Unlock: %w", err)
+				if n := inside.Add(1); n != 1 {
+					t.Errorf("%d are inside the critical section, want 1", n)
+				}
+				time.Sleep(2 * time.Millisecond)
+				inside.Add(-1)
+				entered[i].Add(1)
+				if err := c.release(t.Context(), held); err != nil {
+					t.Errorf("release, ours %v: %v", ours, err)
+				}
+				time.Sleep(time.Millisecond) // a client that asks again at once would nearly always win
 			}
-			return nil
-		}
-		return unlock, m.LockContext(ctx)
-	})
+		})
+	}
 	wg.Wait()
-	if ours.Load() < enough || theirs.Load() < enough {
-		t.Errorf("got %d sections of ours and %d of redsync's within the time, want %d of each", ours.Load(), theirs.Load(), enough)
+	if ours, theirs := entered[0].Load(), entered[1].Load(); ours < enough || theirs < enough {
+		t.Errorf("got %d sections of ours and %d of redsync's within the time, want %d of each", ours, theirs, enough)
 	}
 }
 

@@ -10,14 +10,27 @@ import (
 // A bar is a row of a chart: the parts of its sum are drawn one behind the other.
 type bar struct {
 	name  string
-	ours  bool
 	parts []float64
 }
 
 // plot draws cost.svg into a folder: the CPU time of one lock and release, and how long one takes with all nodes up and with
 // one of them dead. Without measurements it draws nothing.
 func (r *report) plot(folder string) {
-	cpu, took := r.cpuBars("64"), r.tookBars()
+	var cpu, took []bar
+	for _, c := range []struct{ subject, name string }{
+		{nameThree, "redlock, three nodes"}, {nameOurs, "redlock, five nodes"}, {nameLock, nameLock}, {nameBare, nameBare}, {nameRedsync, "redsync, five nodes"},
+	} {
+		if parts := r.medians("throughput", c.subject, "64", mClientCPU, mServersCPU); len(parts) > 0 {
+			cpu = append(cpu, bar{c.name, parts})
+		}
+	}
+	for _, subject := range []string{nameOurs, nameRedsync} {
+		for _, c := range []string{allUp, oneDead} {
+			if half := r.medians(faultSection(1), subject, c, mAcquire50, mRelease50); len(half) > 0 {
+				took = append(took, bar{subject + ", " + c, []float64{half[0] + half[1]}})
+			}
+		}
+	}
 	if len(cpu) == 0 || len(took) == 0 {
 		return
 	}
@@ -31,30 +44,14 @@ func (r *report) plot(folder string) {
 	check(os.WriteFile(filepath.Join(folder, "cost.svg"), []byte(svg), 0o666))
 }
 
-// cpuBars has the CPU time of a cycle with so many goroutines, client's and servers'.
-func (r *report) cpuBars(goroutines string) (bars []bar) {
-	for _, c := range []struct{ subject, name string }{
-		{nameThree, "redlock, three nodes"}, {nameOurs, "redlock, five nodes"}, {nameLock, nameLock}, {nameBare, nameBare}, {nameRedsync, "redsync, five nodes"},
-	} {
-		client, servers := r.find("throughput", c.subject, goroutines, mClientCPU), r.find("throughput", c.subject, goroutines, mServersCPU)
-		if len(client.Reps) > 0 {
-			bars = append(bars, bar{c.name, c.subject == nameThree || c.subject == nameOurs, []float64{client.median(), servers.median()}})
+// medians returns those of several metrics, or nothing if the subject was not measured.
+func (r *report) medians(section, subject, kase string, metrics ...string) (medians []float64) {
+	for _, m := range metrics {
+		if s := r.find(section, subject, kase, m); len(s.Reps) > 0 {
+			medians = append(medians, s.median())
 		}
 	}
-	return bars
-}
-
-// tookBars has how long a cycle of one caller takes with all nodes up and with one dead.
-func (r *report) tookBars() (bars []bar) {
-	for _, subject := range []string{nameOurs, nameRedsync} {
-		for _, c := range []string{allUp, oneDead} {
-			acquire, release := r.find(faultSection(1), subject, c, mAcquire50), r.find(faultSection(1), subject, c, mRelease50)
-			if len(acquire.Reps) > 0 {
-				bars = append(bars, bar{subject + ", " + c, subject == nameOurs, []float64{acquire.median() + release.median()}})
-			}
-		}
-	}
-	return bars
+	return medians
 }
 
 // chart writes a title and horizontal bars below y, and returns where they end. All bars have the same scale.
@@ -72,7 +69,7 @@ func chart(b *strings.Builder, y int, title string, bars []bar) int {
 	y += 38
 	for i, bar := range bars {
 		colors := []string{"#5d6d7e", "#b9c2cb"}
-		if bar.ours {
+		if strings.HasPrefix(bar.name, nameOurs) {
 			colors = []string{"#c0392b", "#e8a098"}
 		}
 		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", left-8, y+16, bar.name)
