@@ -19,17 +19,18 @@ import (
 // Data is delivered in order, as on a real network even after its sender has closed the connection; a reset drops data
 // that is on its way. A chunk is the result of one read from a socket: for go-redis one pipeline, if it is short.
 type Proxy struct {
-	server string
-	addr   string
-	wg     sync.WaitGroup
+	addr string
+	wg   sync.WaitGroup
 
 	mu        sync.Mutex
+	server    string
 	listener  net.Listener // nil while dials are refused
 	closed    bool
 	pairs     map[*pair]struct{}
 	delay     [2]time.Duration
-	held      [2]chan struct{} // closed when held data may be delivered; nil if nothing is held
-	countdown [3]int           // chunks of requests until the fault happens; 0 if none is due
+	onRequest func(chunk []byte) (time.Duration, []byte) // or nil
+	held      [2]chan struct{}                           // closed when held data may be delivered; nil if nothing is held
+	countdown [3]int                                     // chunks of requests until the fault happens; 0 if none is due
 }
 
 var errClosed = errors.New("proxy: closed")
@@ -94,14 +95,17 @@ func (p *Proxy) accept(l net.Listener) {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.server)
+		p.mu.Lock()
+		addr := p.server
+		p.mu.Unlock()
+		server, err := net.Dial("tcp", addr)
 		if err != nil {
 			reset(client)
 			continue
 		}
 		c := &pair{p: p, conn: [2]net.Conn{server, client}, broken: make(chan struct{})}
 		p.mu.Lock()
-		if p.listener != l { // Refuse was called meanwhile
+		if p.listener != l || p.server != addr { // Refuse or Redirect was called meanwhile
 			p.mu.Unlock()
 			c.reset()
 			continue
@@ -126,6 +130,25 @@ func (p *Proxy) Delay(request, reply time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = [2]time.Duration{request, reply}
+}
+
+// OnRequest calls f with each chunk of requests that is read from now on. f returns how long the chunk travels, in place of what
+// Delay says, and the bytes that are delivered in its place. It may be called for several connections at once. A nil f ends
+// this.
+func (p *Proxy) OnRequest(f func(chunk []byte) (time.Duration, []byte)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.onRequest = f
+}
+
+// Redirect resets all existing connections and leads new ones to another server, like an address that moves in a failover.
+func (p *Proxy) Redirect(server string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.server = server
+	for c := range p.pairs {
+		c.reset()
+	}
 }
 
 // Hold holds requests, replies or both until a call releases them, like a black hole: neither end gets an error.
@@ -192,6 +215,7 @@ func (p *Proxy) Refuse(refuse bool) error {
 func (p *Proxy) Heal() error {
 	p.Delay(0, 0)
 	p.Hold(false, false)
+	p.OnRequest(nil)
 	for what := range p.countdown {
 		p.count(what, 0)
 	}
@@ -256,6 +280,17 @@ type chunk struct {
 	due   time.Time
 }
 
+// arrived returns a chunk that was read, with the time at which it is delivered.
+func (p *Proxy) arrived(way int, b []byte) chunk {
+	p.mu.Lock()
+	delay, f := p.delay[way], p.onRequest
+	p.mu.Unlock()
+	if way == requests && f != nil {
+		delay, b = f(b)
+	}
+	return chunk{b, time.Now().Add(delay)}
+}
+
 // carry transfers chunks in one direction until either connection ends.
 func (c *pair) carry(way int) {
 	to, from := c.conn[way], c.conn[1-way]
@@ -267,11 +302,8 @@ func (c *pair) carry(way int) {
 		for {
 			n, err := from.Read(buf)
 			if n > 0 {
-				c.p.mu.Lock()
-				due := time.Now().Add(c.p.delay[way])
-				c.p.mu.Unlock()
 				select {
-				case queue <- chunk{bytes.Clone(buf[:n]), due}:
+				case queue <- c.p.arrived(way, bytes.Clone(buf[:n])):
 				case <-c.broken:
 					return
 				}

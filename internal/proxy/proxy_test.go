@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -116,7 +117,19 @@ func TestProxyFaults(t *testing.T) {
 	if took := time.Since(began); took < 2*slow {
 		t.Errorf("a request and a reply that travel for %v each took %v", slow, took)
 	}
+	p.OnRequest(func(chunk []byte) (time.Duration, []byte) {
+		return slow, bytes.Replace(chunk, []byte("INCR"), []byte("DECR"), 1)
+	})
+	began = time.Now()
+	k.send("INCR n\r\n")
+	k.want(":3\r\n")
+	if took := time.Since(began); took < 2*slow {
+		t.Errorf("a changed request that travels for %v, and a reply as slow, took %v", slow, took)
+	}
+	p.OnRequest(nil)
 	p.Delay(0, 0)
+	k.send("INCR n\r\n")
+	k.want(":4\r\n")
 
 	p.DropRequest(2)
 	k.send("INCR n\r\n")
@@ -144,6 +157,16 @@ func TestProxyFaults(t *testing.T) {
 	p.Break()
 	other.broken()
 	k.broken()
+
+	k = dialProxy(t, p)
+	k.send("GET n\r\n")
+	k.want("$1\r\n")
+	k.want("9\r\n")
+	p.Redirect(realredis.Start(t, 1)[0].Addr())
+	k.broken()
+	k = dialProxy(t, p)
+	k.send("GET n\r\n")
+	k.want("$-1\r\n")
 }
 
 // A delay postpones each request and reply without making the next one wait: a node behind the proxy is far, and not slow.

@@ -14,9 +14,10 @@ import (
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
-// Close at any instant of everything: calls end with ErrClosed, and nothing stays.
+// Close at any instant of everything: calls end with ErrClosed, and nothing stays. It counts goroutines, so it is not parallel.
 //
 // Attacks 19, 97.
 func TestRealCloseDuringEverything(t *testing.T) {
@@ -31,7 +32,7 @@ func TestRealCloseDuringEverything(t *testing.T) {
 		{"one stopped", 1, harness.Rounds(2, 10), false, true}, {"three stopped", 3, harness.Rounds(1, 10), false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := realStart(t, 5)
+			r := realOver(realredis.Start(t, 5)...)
 			rnd := realSeed(t)
 			const ttl = time.Minute
 			nodeTimeout := 4 * time.Second // Close waits for a quarter of it, and the machine may be busy
@@ -42,8 +43,8 @@ func TestRealCloseDuringEverything(t *testing.T) {
 			if tt.far {
 				for i := range addrs {
 					p := realProxyTo(t, addrs[i])
-					p.delay(time.Millisecond, time.Millisecond)
-					addrs[i] = p.addr()
+					p.Delay(time.Millisecond, time.Millisecond)
+					addrs[i] = p.Addr()
 				}
 			}
 			r.left()
@@ -276,10 +277,7 @@ func TestRealLostUpdates(t *testing.T) {
 // Attack 84.
 func TestRealAdoptAtOnce(t *testing.T) {
 	r := realStart(t, 5)
-	var ls []*redlock.Locker
-	for range 3 {
-		ls = append(ls, r.open(t, redlock.Options{}))
-	}
+	ls := []*redlock.Locker{r.open(t, redlock.Options{}), r.open(t, redlock.Options{}), r.open(t, redlock.Options{})}
 	const ttl = 15 * time.Second
 	adopted := 0
 	for n := range 30 {

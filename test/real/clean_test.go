@@ -14,6 +14,8 @@ import (
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/internal/proxy"
+	"github.com/seed-ce352c9b/redlock/internal/realredis"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
@@ -21,7 +23,6 @@ import (
 
 // Attack 77.
 func TestRealStoppedNodeKeepsNothing(t *testing.T) {
-	t.Parallel()
 	const attempts, lockers, stopped = 200, 4, 1500 * time.Millisecond
 	r := realStart(t, 5)
 	rnd := realSeed(t)
@@ -85,6 +86,8 @@ func TestRealStoppedNodeKeepsNothing(t *testing.T) {
 	r.mortal(t, time.Minute)
 }
 
+// It counts goroutines, so it is not parallel.
+//
 // Attack 15.
 func TestRealCancelledAtAnyInstant(t *testing.T) {
 	for _, tt := range []struct {
@@ -93,14 +96,14 @@ func TestRealCancelledAtAnyInstant(t *testing.T) {
 		workers int
 	}{{"direct", 0, 1}, {"busy", 0, 16}, {"far", 2 * time.Millisecond, 16}} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := realStart(t, 5)
+			r := realOver(realredis.Start(t, 5)...)
 			rnd := realSeed(t)
 			addrs := r.addrs()
 			if tt.delay > 0 {
 				for i := range addrs {
 					p := realProxyTo(t, addrs[i])
-					p.delay(tt.delay*time.Duration(i+1)/3, tt.delay)
-					addrs[i] = p.addr()
+					p.Delay(tt.delay*time.Duration(i+1)/3, tt.delay)
+					addrs[i] = p.Addr()
 				}
 			}
 			r.left() // the test's own connections
@@ -167,6 +170,9 @@ func TestRealCancelledAtAnyInstant(t *testing.T) {
 	}
 }
 
+// isSet reports whether a chunk of requests has an acquire.
+func isSet(chunk []byte) bool { return bytes.Contains(chunk, []byte("\r\nset\r\n")) }
+
 // A node that answers after the node timeout. Each try has a Locker of its own, so
 // that each one's SET really is on its way when it is given up.
 //
@@ -174,28 +180,23 @@ func TestRealCancelledAtAnyInstant(t *testing.T) {
 func TestRealLateReply(t *testing.T) {
 	t.Parallel()
 	const workers, nodeTimeout, late = 20, 50 * time.Millisecond, 400 * time.Millisecond
-	tries := int64(harness.Rounds(40, 200))
-	isSet := func(b []byte) bool { return bytes.Contains(b, []byte("\r\nset\r\n")) }
-	all := func(d time.Duration) func(*realProxy) {
-		return func(p *realProxy) { p.delay(d, 0) }
-	}
+	tries := int64(harness.Rounds(20, 200))
 	for _, tt := range []struct {
 		name string
-		slow func(p *realProxy)
+		slow func(p *proxy.Proxy)
 	}{
-		{"requests", all(late)},
-		{"replies", func(p *realProxy) { p.delay(0, late) }},
-		{"overtaken", func(p *realProxy) { // only the SET is slow: PING and rollback get there first
-			p.on(func(_ int64, b []byte) (time.Duration, []byte) {
+		{"requests", func(p *proxy.Proxy) { p.Delay(late, 0) }},
+		{"replies", func(p *proxy.Proxy) { p.Delay(0, late) }},
+		{"overtaken", func(p *proxy.Proxy) { // only the SET is slow: PING and rollback get there first
+			p.OnRequest(func(b []byte) (time.Duration, []byte) {
 				if isSet(b) {
 					return 3 * late, b
 				}
 				return 0, b
-			}, nil)
+			})
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			r := realStart(t, 5)
 			var delivered, given atomic.Int64
 			var next atomic.Int64
@@ -206,7 +207,7 @@ func TestRealLateReply(t *testing.T) {
 						addrs := r.addrs()
 						slow := int(i) % 5
 						p := realProxyTo(t, addrs[slow])
-						addrs[slow] = p.addr()
+						addrs[slow] = p.Addr()
 						l, err := redlock.Open(redlock.Options{NodeTimeout: nodeTimeout}, addrs...)
 						if err != nil {
 							t.Error(err)
@@ -220,7 +221,7 @@ func TestRealLateReply(t *testing.T) {
 						key := fmt.Sprintf("job/%d", i)
 						k, err := l.TryAcquire(t.Context(), key, time.Minute)
 						for late := time.Now().Add(realSlack(6 * time.Second)); err != nil && time.Now().Before(late); { // another node was late by chance
-							<-time.After(time.Duration(rand.N(20)) * time.Millisecond)
+							<-time.After(rand.N(20 * time.Millisecond))
 							k, err = l.TryAcquire(t.Context(), key, time.Minute)
 						}
 						if err != nil {
@@ -235,7 +236,8 @@ func TestRealLateReply(t *testing.T) {
 						if seam.Peek(l).Nodes[slow].Owed > 0 {
 							given.Add(1)
 						}
-						p.on(nil, nil)
+						p.OnRequest(nil)
+						p.Delay(0, 0)
 						realWait(5*time.Second, func() bool { return realAtRest(l, 5) })
 						if !realWait(3*time.Second, func() bool { return r.admin[slow].Exists(ctx, key).Val() == 0 }) {
 							t.Errorf("try %d: %q is left on the slow node", i, key)
@@ -244,7 +246,7 @@ func TestRealLateReply(t *testing.T) {
 							delivered.Add(1)
 						}
 						l.Close()
-						p.close()
+						p.Close()
 					}
 				})
 			}
@@ -265,24 +267,26 @@ func TestRealLateReply(t *testing.T) {
 //
 // Attack 77.
 func TestRealVeryLateReply(t *testing.T) {
-	t.Parallel()
 	r := realStart(t, 3)
 	addrs := r.addrs()
 	p := realProxyTo(t, addrs[0])
-	addrs[0] = p.addr()
+	addrs[0] = p.Addr()
 	l := realOpen(t, redlock.Options{NodeTimeout: 50 * time.Millisecond}, addrs...)
 	realRelease(t, realAcquire(t, l, "warm", time.Minute))
-	realUntil(t, 2*time.Second, "rest", func() bool { return seam.Peek(l).Leaving == 0 })
+	realUntil(t, 2*time.Second, "rest", func() bool { return realAtRest(l, 3) })
 	const late = 1500 * time.Millisecond
-	var sent atomic.Int64
-	p.on(func(_ int64, b []byte) (time.Duration, []byte) {
-		if bytes.Contains(b, []byte("\r\nset\r\n")) {
-			sent.Store(time.Now().UnixNano())
+	var sent atomic.Bool
+	p.OnRequest(func(b []byte) (time.Duration, []byte) {
+		if isSet(b) {
+			sent.Store(true)
 			return late, b
 		}
 		return 0, b
-	}, nil)
-	realRelease(t, realAcquire(t, l, "job", time.Minute))
+	})
+	realUntil(t, 10*time.Second, "a SET on its way to a node that is not suspected", func() bool {
+		realRelease(t, realAcquire(t, l, "job", time.Minute))
+		return sent.Load()
+	})
 	ctx := context.Background()
 	realUntil(t, 5*time.Second, "the late SET", func() bool { return r.admin[0].Exists(ctx, "{job}:fence").Val() == 1 })
 	if !realWait(2*time.Second, func() bool { return r.admin[0].Exists(ctx, "job").Val() == 0 }) {

@@ -45,7 +45,6 @@ func oneShard(key string) bool {
 //
 // Attack 92.
 func TestRealClients(t *testing.T) {
-	t.Parallel()
 	plain := realStart(t, 7)
 	cluster := realredis.StartCluster(t)
 	all := realOver(append([]*realredis.Server{cluster}, plain.servers...)...)
@@ -104,8 +103,8 @@ func TestRealClients(t *testing.T) {
 // A Ring all of whose shards are down panics where one subscribes to it. In a wrapper it
 // is a Ring all the same, and where the wrapper hides it, the panic is that node's alone.
 func TestRealRingWithoutShards(t *testing.T) {
-	t.Parallel()
 	r := realStart(t, 2)
+	late := realStarved(t)
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"down": "127.0.0.1:1"}, HeartbeatFrequency: 10 * time.Millisecond})
 	defer ring.Close()
 	realUntil(t, 10*time.Second, "the Ring to know", func() bool { return ring.Len() == 0 })
@@ -116,11 +115,10 @@ func TestRealRingWithoutShards(t *testing.T) {
 		nodes := []redlock.Node{r.servers[0].Client(), r.servers[1].Client(), node}
 		a, b := realNew(t, redlock.Options{}, nodes...), realNew(t, redlock.Options{}, nodes...)
 		k := realAcquire(t, a, key, time.Minute)
-		next := realWaiter(t, b, key, time.Minute)
+		next := r.waiter(t, b, k)
 		realUntil(t, 5*time.Second, "the other nodes to be listened to", func() bool { return seam.Peek(b).Nodes[0].Subscribed > 0 && seam.Peek(b).Nodes[1].Subscribed > 0 })
 		harness.Check(t, key+": channels heard of the Ring", seam.Peek(b).Nodes[2].Subscribed, 0)
-		got, _ := realHandOver(t, k, next)
-		realRelease(t, got)
+		realRelease(t, realHandOver(t, key, late, k, next))
 	}
 	r.clean(t, 2*time.Second)
 }
@@ -139,7 +137,6 @@ func (h hidesRing) Subscribe(ctx context.Context, channels ...string) *redis.Pub
 
 // A master and its replica, which may be written to here, are one server's data.
 func TestRealReplicaIsNoNode(t *testing.T) {
-	t.Parallel()
 	r := realStart(t, 2)
 	host, port, _ := net.SplitHostPort(r.servers[0].Addr())
 	r.do(t, []int{1}, "config", "set", "replica-read-only", "no")
@@ -255,6 +252,7 @@ func TestRealAsyncPipelinerOfAStoppedNode(t *testing.T) {
 }
 
 func TestRealUnixSockets(t *testing.T) {
+	t.Parallel()
 	var servers []*realredis.Server
 	var urls []string
 	for range 3 {
@@ -274,6 +272,7 @@ func TestRealUnixSockets(t *testing.T) {
 
 // Attack 96.
 func TestRealTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
 	if err != nil {
@@ -356,11 +355,7 @@ func TestRealOneServerTwice(t *testing.T) {
 	} {
 		good := realOpen(t, redlock.Options{}, r.addrs()...)
 		held := realAcquire(t, good, "held", time.Minute)
-		// A late attempt of the round before may refuse it on a node; an extension brings it there.
-		realUntil(t, time.Second, "the key on all nodes", func() bool {
-			realExtend(t, "Extend", held)
-			return r.count(t, "held", held.Value()) == 3
-		})
+		r.everywhere(t, held) // a late attempt of the round before may refuse it on a server
 		l := realOpen(t, redlock.Options{}, urls...)
 		// The introduction of the second may come after a first verdict.
 		var err error
@@ -408,10 +403,10 @@ func TestRealBeforeRedis7(t *testing.T) {
 	var urls []string
 	for _, a := range r.addrs() {
 		p := realProxyTo(t, a)
-		p.on(func(_ int64, b []byte) (time.Duration, []byte) {
+		p.OnRequest(func(b []byte) (time.Duration, []byte) {
 			return 0, bytes.ReplaceAll(b, []byte("$2\r\nnx\r\n$3\r\nget\r\n"), []byte("$2\r\nnx\r\n$2\r\nxx\r\n"))
-		}, nil)
-		urls = append(urls, p.addr())
+		})
+		urls = append(urls, p.Addr())
 	}
 	ctx := t.Context()
 	a, b := realOpen(t, redlock.Options{Name: "a"}, urls...), realOpen(t, redlock.Options{Name: "b"}, urls...)
@@ -451,8 +446,8 @@ func TestRealBeforeRedis7(t *testing.T) {
 //
 // Attacks 33, 96.
 func TestRealNodesThatAreNone(t *testing.T) {
-	t.Parallel()
 	r := realStart(t, 4)
+	t.Cleanup(func() { r.clean(t, 3*time.Second) })
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -499,16 +494,17 @@ func TestRealNodesThatAreNone(t *testing.T) {
 	}
 	for what, addr := range bad {
 		t.Run(what, func(t *testing.T) {
-			few := realOpen(t, redlock.Options{NodeTimeout: 300 * time.Millisecond}, append(r.addrs(), addr)...)
+			t.Parallel()
+			few := realOpen(t, redlock.Options{NodeTimeout: time.Second}, append(r.addrs(), addr)...)
 			for i := range 2 {
-				realTour(t, few, few, fmt.Sprint("job/", i), time.Second)
+				realTour(t, few, few, fmt.Sprint(what, "/", i), time.Second)
 			}
 			if what == "one that says none to all" {
 				return // that is what a free lock's node says
 			}
-			many := realOpen(t, redlock.Options{NodeTimeout: 300 * time.Millisecond}, r.addrs()[0], addr)
+			many := realOpen(t, redlock.Options{NodeTimeout: time.Second}, r.addrs()[0], addr)
 			for range 2 {
-				_, err := many.TryAcquire(t.Context(), "many", time.Minute)
+				_, err := many.TryAcquire(t.Context(), what, time.Minute)
 				if err == nil {
 					t.Fatalf("acquired by one of two")
 				}
@@ -520,5 +516,4 @@ func TestRealNodesThatAreNone(t *testing.T) {
 			}
 		})
 	}
-	r.clean(t, 3*time.Second)
 }

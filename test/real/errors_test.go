@@ -87,11 +87,7 @@ func TestRealErrors(t *testing.T) {
 			ctx := t.Context()
 			held := realAcquire(t, l, "held", time.Minute)
 			extended := realAcquire(t, l, "extended", time.Minute)
-			realUntil(t, time.Second, "all nodes to store both locks, and to have been asked whether they are masters", func() bool {
-				realExtend(t, "Extend", held) // it brings a lock to a node that missed it
-				realExtend(t, "Extend", extended)
-				return r.count(t, "held", held.Value()) == 5 && r.count(t, "extended", extended.Value()) == 5
-			})
+			r.everywhere(t, held, extended) // all nodes have been asked whether they are masters, too
 
 			minority, majority := []int{1, 3}, []int{0, 1, 3}
 			tt.on(t, r, minority)
@@ -189,7 +185,6 @@ func realVotes(t *testing.T, err error, on []int, text string) {
 //
 // Attack 44.
 func TestRealLoading(t *testing.T) {
-	t.Parallel()
 	r := realStart(t, 3, "--enable-debug-command", "yes")
 	l := r.open(t, redlock.Options{})
 	held := realAcquire(t, l, "held", time.Minute)
@@ -254,23 +249,18 @@ func TestRealLoading(t *testing.T) {
 
 // Attacks 44, 96.
 func TestRealPasswords(t *testing.T) {
-	t.Parallel()
 	r := realStart(t, 3, "--requirepass", "secret")
-	with := func(user string) (urls []string) {
-		for _, a := range r.addrs() {
-			urls = append(urls, "redis://"+user+"@"+a)
-		}
-		return urls
-	}
+	t.Cleanup(func() { r.clean(t, 2*time.Second) })
 	for _, tt := range []struct {
 		name, text string
 		urls       []string
 	}{
 		{"none", "NOAUTH ", r.addrs()},
-		{"wrong", "WRONGPASS ", with(":wrong")},
-		{"wrong user", "WRONGPASS ", with("nobody:secret")},
+		{"wrong", "WRONGPASS ", r.urls(":wrong")},
+		{"wrong user", "WRONGPASS ", r.urls("nobody:secret")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			l := realOpen(t, redlock.Options{}, tt.urls...)
 			for range 3 {
 				start := time.Now()
@@ -291,8 +281,8 @@ func TestRealPasswords(t *testing.T) {
 		})
 	}
 	// The same in a minority.
-	urls := with(":secret")
-	urls[1] = with(":wrong")[1]
+	urls := r.urls(":secret")
+	urls[1] = r.urls(":wrong")[1]
 	l := realOpen(t, redlock.Options{}, urls...)
 	for i := range 20 {
 		k := realAcquire(t, l, fmt.Sprintf("job/%d", i), time.Minute)
@@ -301,9 +291,8 @@ func TestRealPasswords(t *testing.T) {
 		}
 		realRelease(t, k)
 	}
-	right := realOpen(t, redlock.Options{}, with(":secret")...)
+	right := realOpen(t, redlock.Options{}, r.urls(":secret")...)
 	realTour(t, right, right, "job", time.Second)
-	r.clean(t, 2*time.Second)
 }
 
 // A foreign client's key without an end is in the way for ever, and stays.
@@ -353,11 +342,10 @@ func TestRealForeignKey(t *testing.T) {
 //
 // Attack 44.
 func TestRealBusyAndFull(t *testing.T) {
-	t.Parallel()
 	r := realStart(t, 3)
 	l := r.open(t, redlock.Options{})
 	held := realAcquire(t, l, "held", time.Minute)
-	realUntil(t, time.Second, "the key on all servers", func() bool { return r.count(t, "held", held.Value()) == 3 })
+	r.everywhere(t, held)
 	r.do(t, nil, "config", "set", "busy-reply-threshold", "20")
 	var scripts []chan struct{}
 	busy := func(i int) {
@@ -431,10 +419,7 @@ func TestRealEviction(t *testing.T) {
 			a, b := r.open(t, redlock.Options{Name: "a"}), r.open(t, redlock.Options{Name: "b"})
 			ctx := t.Context()
 			k := realAcquire(t, a, "job", time.Minute)
-			realUntil(t, time.Second, "the key on all servers", func() bool { return r.count(t, "job", k.Value()) == 3 })
-			if err := k.Extend(ctx); err != nil { // gives the registers a life, and so a place among the volatile
-				t.Fatal(err)
-			}
+			r.everywhere(t, k) // by an extension, which gives the registers a life, and so a place among the volatile
 			r.do(t, []int{0}, "config", "set", "maxmemory-policy", policy)
 			r.do(t, []int{0}, "config", "set", "maxmemory", "3mb")
 			junk := strings.Repeat("x", 4<<10)
@@ -452,10 +437,7 @@ func TestRealEviction(t *testing.T) {
 			realIs(t, "TryAcquire beside a server that evicted the lock", err, redlock.ErrHeld)
 			r.do(t, []int{0}, "flushall")
 			realUntil(t, 5*time.Second, "rest", func() bool { return realAtRest(b, 3) })
-			if err := k.Extend(ctx); err != nil {
-				t.Errorf("Extend: %v", err)
-			}
-			realUntil(t, time.Second, "the key on all servers again", func() bool { return r.count(t, "job", k.Value()) == 3 })
+			r.everywhere(t, k)
 			realRelease(t, k)
 			next := realAcquire(t, b, "job", time.Minute)
 			if next.Fence() <= k.Fence() {

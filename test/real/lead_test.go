@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/seed-ce352c9b/redlock"
 )
 
@@ -84,25 +82,17 @@ func (w *realWatcher) until(t testing.TB, holder string, limit time.Duration) re
 // PUBLISH and SUBSCRIBE of leaders, over real servers of which one is killed: terms grow from leader to leader, and a watcher is
 // told of each and asks only then. The control is a watcher whose user may not subscribe, which asks every second.
 func TestRealLeadAndWatch(t *testing.T) {
-	t.Parallel()
 	r := realStart(t, 3)
 	late := realStarved(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	told, polling := new(realWatcher), new(realWatcher)
 	told.watch(ctx, r.open(t, told.options()))
-	r.do(t, nil, "acl", "setuser", "mute", "on", ">secret", "+@all", "~*", "resetchannels")
-	var nodes []redlock.Node
-	for _, s := range r.servers {
-		nodes = append(nodes, s.Client(func(o *redis.Options) { o.Username, o.Password = "mute", "secret" }))
-	}
 	polls, stop := context.WithCancel(ctx)
 	defer stop()
-	mute := realNew(t, polling.options(), nodes...)
+	mute := r.mute(t, polling.options())
 	polling.watch(polls, mute)
-	for i := range r.servers {
-		r.realListening(t, i, 1)
-	}
+	r.realListening(t)
 	told.until(t, "", realSlack(time.Second))
 	expect := func(a *realLeader, before int64) int64 {
 		t.Helper()
@@ -120,7 +110,7 @@ func TestRealLeadAndWatch(t *testing.T) {
 	a := r.lead(t, ctx, "a")
 	term := expect(a, 0)
 	b := r.lead(t, ctx, "b")
-	r.realQueued(t, "job", 0, 1, 2)
+	r.realQueued(t, "job")
 	a.resign <- true
 	term = expect(b, term)
 

@@ -7,8 +7,12 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 )
 
-// The tests that may run side by side wait for most of their time: for servers to start, to expire keys, to hang.
+// Most tests run side by side: they wait for most of their time, for servers to start, to expire keys, to hang.
 func TestMain(m *testing.M) {
-	flag.Set("test.parallel", "6") // go test -parallel overrides it
+	parallel := "10" // go test -parallel overrides it
+	if harness.Sparing {
+		parallel = "6"
+	}
+	flag.Set("test.parallel", parallel)
 	harness.Main(m)
 }

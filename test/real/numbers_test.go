@@ -18,11 +18,7 @@ import (
 func realSeamed(t testing.TB, r *realNodes, opt redlock.Options, wall func() time.Time) *redlock.Locker {
 	t.Helper()
 	l, err := harness.NewSeamed(opt, nil, wall, harness.Seed(t), r.nodes()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
+	return realLocker(t, l, err)
 }
 
 func realAhead(d time.Duration) func() time.Time {
@@ -213,7 +209,7 @@ func TestRealRegistersOverwrittenWhileHeld(t *testing.T) {
 	l := r.open(t, redlock.Options{})
 	ctx := t.Context()
 	k := realAcquire(t, l, "job", time.Minute)
-	realUntil(t, time.Second, "the key on all nodes", func() bool { return r.count(t, "job", k.Value()) == 3 })
+	r.everywhere(t, k)
 	r.do(t, nil, "set", "{job}:fence", "word")
 	if _, err := l.Adopt(ctx, "job", k.Value(), time.Minute); err == nil {
 		t.Error("adopted without a token")
@@ -272,7 +268,6 @@ func TestRealClocks(t *testing.T) {
 }
 
 func TestRealExpiry(t *testing.T) {
-	t.Parallel()
 	r := realStart(t, 5)
 	l := r.open(t, redlock.Options{NodeTimeout: 150 * time.Millisecond}) // a tenth of these ttls is too little for a busy machine
 	ctx := t.Context()
@@ -323,23 +318,23 @@ func (r *realNodes) outlived(t testing.TB, k *redlock.Lock, least time.Duration)
 
 // Failed attempts leave registers, too. Those must end.
 func TestRealRegistersOfFailedAttempts(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
-		put  func(r *realNodes)
+		on   []int // nil: all
+		cmd  []any
 	}{
-		{"a foreign key", func(r *realNodes) { r.do(t, nil, "set", "job", "foreign") }},
-		{"a foreign key with a ttl", func(r *realNodes) { r.do(t, nil, "set", "job", "foreign", "px", "60000") }},
-		{"a foreign value like ours", func(r *realNodes) {
-			r.do(t, nil, "set", "job", "web:3b3928c6-90a5-442f-a9ff-bb0f7b443eed")
-		}},
-		{"another library's hash", func(r *realNodes) { r.do(t, nil, "hset", "job", "3b3928c6:1", "1") }},
-		{"on a minority", func(r *realNodes) { r.do(t, []int{0, 1}, "hset", "job", "3b3928c6:1", "1") }},
-		{"no permission for SET", func(r *realNodes) { r.do(t, nil, "acl", "setuser", "default", "-set") }},
+		{"a foreign key", nil, []any{"set", "job", "foreign"}},
+		{"a foreign key with a ttl", nil, []any{"set", "job", "foreign", "px", "60000"}},
+		{"a foreign value like ours", nil, []any{"set", "job", "web:3b3928c6-90a5-442f-a9ff-bb0f7b443eed"}},
+		{"another library's hash", nil, []any{"hset", "job", "3b3928c6:1", "1"}},
+		{"on a minority", []int{0, 1}, []any{"hset", "job", "3b3928c6:1", "1"}},
+		{"no permission for SET", nil, []any{"acl", "setuser", "default", "-set"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := realStart(t, 5)
 			l := r.open(t, redlock.Options{})
-			tt.put(r)
+			r.do(t, tt.on, tt.cmd...)
 			for range 3 {
 				if k, err := l.TryAcquire(t.Context(), "job", time.Minute); err == nil {
 					k.Release(t.Context())

@@ -1,13 +1,12 @@
 package real_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/internal/proxy"
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
@@ -35,10 +35,11 @@ func realSlack(d time.Duration) time.Duration {
 	return 10 * d
 }
 
-// realWait polls until ok, for at most limit and some slack.
+// realWait polls until ok, for at most limit and some slack, and the longer it takes, the less often: every 2 ms at first, and
+// every 20 ms after a second.
 func realWait(limit time.Duration, ok func() bool) bool {
-	for deadline := time.Now().Add(realSlack(limit)); !ok(); <-time.After(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for start := time.Now(); !ok(); <-time.After(2*time.Millisecond + min(time.Since(start), time.Second)/50) {
+		if time.Since(start) > realSlack(limit) {
 			return false
 		}
 	}
@@ -94,8 +95,10 @@ type realNodes struct {
 	admin   []*redis.Client
 }
 
-func realStart(t testing.TB, n int, args ...string) *realNodes {
+// realStart starts n servers. The test is parallel from then on.
+func realStart(t *testing.T, n int, args ...string) *realNodes {
 	t.Helper()
+	t.Parallel()
 	return realOver(realredis.Start(t, n, args...)...)
 }
 
@@ -114,6 +117,14 @@ func (r *realNodes) addrs() (a []string) {
 	return a
 }
 
+// urls returns the servers' URLs for a user, "name:password".
+func (r *realNodes) urls(user string) (urls []string) {
+	for _, a := range r.addrs() {
+		urls = append(urls, "redis://"+user+"@"+a)
+	}
+	return urls
+}
+
 // open is redlock.Open over the servers. The Locker is closed at the test's end.
 func (r *realNodes) open(t testing.TB, opt redlock.Options) *redlock.Locker {
 	t.Helper()
@@ -123,10 +134,38 @@ func (r *realNodes) open(t testing.TB, opt redlock.Options) *redlock.Locker {
 func realOpen(t testing.TB, opt redlock.Options, urls ...string) *redlock.Locker {
 	t.Helper()
 	l, err := redlock.Open(opt, urls...)
+	return realLocker(t, l, err)
+}
+
+// realLockers has the Lockers that are closed at the end of a test.
+var realLockers = struct {
+	sync.Mutex
+	of map[testing.TB][]*redlock.Locker
+}{of: make(map[testing.TB][]*redlock.Locker)}
+
+// realLocker returns a new Locker, which is closed at the test's end. All Lockers of a test are closed at the same time,
+// since each may take two node timeouts where nodes do not reply.
+func realLocker(t testing.TB, l *redlock.Locker, err error) *redlock.Locker {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
+	realLockers.Lock()
+	defer realLockers.Unlock()
+	if realLockers.of[t] == nil {
+		t.Cleanup(func() {
+			realLockers.Lock()
+			all := realLockers.of[t]
+			delete(realLockers.of, t)
+			realLockers.Unlock()
+			var closed sync.WaitGroup
+			for _, l := range all {
+				closed.Go(func() { l.Close() })
+			}
+			closed.Wait()
+		})
+	}
+	realLockers.of[t] = append(realLockers.of[t], l)
 	return l
 }
 
@@ -140,11 +179,7 @@ func (r *realNodes) nodes() (ns []redlock.Node) {
 func realNew(t testing.TB, opt redlock.Options, nodes ...redlock.Node) *redlock.Locker {
 	t.Helper()
 	l, err := redlock.New(opt, nodes...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
+	return realLocker(t, l, err)
 }
 
 // do runs a command on every server, or on the given ones.
@@ -184,6 +219,17 @@ func (r *realNodes) count(t testing.TB, key, value string) (n int) {
 		}
 	}
 	return n
+}
+
+// everywhere waits until all servers store the locks: an extension brings a lock to a server that missed it.
+func (r *realNodes) everywhere(t testing.TB, locks ...*redlock.Lock) {
+	t.Helper()
+	realUntil(t, time.Second, "all servers to store the locks", func() bool {
+		return !slices.ContainsFunc(locks, func(k *redlock.Lock) bool {
+			realExtend(t, "Extend", k)
+			return r.count(t, k.Key(), k.Value()) < len(r.servers)
+		})
+	})
 }
 
 // left lists what is on the servers besides fence registers.
@@ -294,147 +340,15 @@ func realIs(t testing.TB, what string, err error, want ...error) {
 	}
 }
 
-// A realProxy stands between a client and a server. What is in batch is delivered
-// even when the client has closed its connection, as a network does.
-type realProxy struct {
-	backend string
-	l       net.Listener
-	stop    chan struct{}
-	wg      sync.WaitGroup
-	n       atomic.Int64 // connections so far
-
-	mu    sync.Mutex
-	conns []net.Conn
-
-	// Called with the connection's number for each chunk on its way; they return how
-	// long it takes and what comes out. nil: at once and unchanged.
-	request atomic.Pointer[realHook]
-	reply   atomic.Pointer[realHook]
-}
-
-type realHook func(conn int64, chunk []byte) (time.Duration, []byte)
-
-func realProxyTo(t testing.TB, backend string) *realProxy {
+// realProxyTo starts a proxy before a server.
+func realProxyTo(t testing.TB, server string) *proxy.Proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := proxy.Start(server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &realProxy{backend: backend, l: l, stop: make(chan struct{})}
-	p.wg.Go(p.serve)
-	t.Cleanup(p.close)
+	t.Cleanup(p.Close)
 	return p
-}
-
-func (p *realProxy) addr() string { return p.l.Addr().String() }
-
-// to leads to another server from now on, and breaks the connections to the one before.
-func (p *realProxy) to(backend string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.backend = backend
-	for _, c := range p.conns {
-		c.Close()
-	}
-	p.conns = nil
-}
-
-// delay makes every chunk take that long.
-func (p *realProxy) delay(request, reply time.Duration) {
-	p.on(func(_ int64, b []byte) (time.Duration, []byte) { return request, b },
-		func(_ int64, b []byte) (time.Duration, []byte) { return reply, b })
-}
-
-func (p *realProxy) on(request, reply realHook) {
-	p.request.Store(&request)
-	p.reply.Store(&reply)
-}
-
-func (p *realProxy) serve() {
-	for {
-		client, err := p.l.Accept()
-		if err != nil {
-			return
-		}
-		p.mu.Lock()
-		backend := p.backend
-		p.mu.Unlock()
-		server, err := net.Dial("tcp", backend)
-		if err != nil {
-			client.Close()
-			continue
-		}
-		p.mu.Lock()
-		p.conns = append(p.conns, client, server)
-		p.mu.Unlock()
-		n := p.n.Add(1)
-		done := make(chan struct{})
-		p.wg.Go(func() { defer close(done); p.pipe(n, server, client, &p.request) })
-		p.wg.Go(func() {
-			p.pipe(n, client, server, &p.reply)
-			client.Close()
-			<-done
-			server.Close()
-		})
-	}
-}
-
-// pipe carries chunks, each after its delay, in order.
-func (p *realProxy) pipe(n int64, dst, src net.Conn, hook *atomic.Pointer[realHook]) {
-	type chunk struct {
-		due   time.Time
-		bytes []byte
-	}
-	queue := make(chan chunk, 1024)
-	p.wg.Go(func() {
-		defer close(queue)
-		buf := make([]byte, 256<<10)
-		for {
-			k, err := src.Read(buf)
-			if k > 0 {
-				b, d := bytes.Clone(buf[:k]), time.Duration(0)
-				if f := hook.Load(); f != nil && *f != nil {
-					d, b = (*f)(n, b)
-				}
-				queue <- chunk{time.Now().Add(d), b}
-			}
-			if err != nil {
-				return
-			}
-		}
-	})
-	broken := false
-	for c := range queue {
-		if d := time.Until(c.due); d > 0 && !broken {
-			select {
-			case <-time.After(d):
-			case <-p.stop:
-				broken = true
-			}
-		}
-		if !broken {
-			_, err := dst.Write(c.bytes)
-			broken = err != nil
-		}
-	}
-	if tcp, ok := dst.(*net.TCPConn); ok {
-		tcp.CloseWrite()
-	}
-}
-
-func (p *realProxy) close() {
-	p.l.Close()
-	select {
-	case <-p.stop:
-	default:
-		close(p.stop)
-	}
-	p.mu.Lock()
-	for _, c := range p.conns {
-		c.Close()
-	}
-	p.mu.Unlock()
-	p.wg.Wait()
 }
 
 // realAtRest: every node is in use, and nothing is owed or under way.
