@@ -10,31 +10,23 @@ import (
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
-	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
 // realGuard is long enough for a server to be down, and the tests' ttl.
 const realGuard = 4 * time.Second
 
-// realFreeAfter is when somebody else gets the lock, from now on, and whether k was
-// still valid then.
-func realFreeAfter(t testing.TB, l *redlock.Locker, k *redlock.Lock) (after time.Duration, both bool, votes []error) {
+// realGranted polls until a lock is granted. It also returns the errors before that.
+func realGranted(t testing.TB, limit time.Duration, l *redlock.Locker, key string, ttl time.Duration) (k *redlock.Lock, votes []error) {
 	t.Helper()
-	start := time.Now()
-	realUntil(t, 5*realGuard, "a free lock", func() bool {
-		next, err := l.TryAcquire(t.Context(), k.Key(), realGuard)
+	realUntil(t, limit, "a grant of "+key, func() bool {
+		next, err := l.TryAcquire(t.Context(), key, ttl)
 		if err != nil {
 			votes = append(votes, err)
-			return false
 		}
-		after, both = time.Since(start), k.Valid()
-		if next.Fence() <= k.Fence() && !both {
-			t.Errorf("token %d after %d", next.Fence(), k.Fence())
-		}
-		realRelease(t, next)
-		return true
+		k = next
+		return err == nil
 	})
-	return after, both, votes
+	return k, votes
 }
 
 func realQuarantined(votes []error) (n int) {
@@ -53,41 +45,36 @@ func TestRealRestartGuard(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
 		name string
-		args []string
+		save bool
 		f    func(t *testing.T, r *realNodes)
 	}{
-		{"restarted empty", []string{"--save", "", "--appendonly", "no"}, func(t *testing.T, r *realNodes) {
-			r.servers[0].Kill()
-			r.servers[0].Restart()
-		}},
-		{"restarted with an old snapshot", []string{"--save", "", "--appendonly", "no"}, func(t *testing.T, r *realNodes) {
-			r.servers[0].Kill()
-			r.servers[0].Restart() // loads what BGSAVE wrote before
-		}},
-		{"flushed", nil, func(t *testing.T, r *realNodes) { r.do(t, []int{0}, "flushall") }},
+		{"restarted empty", false, func(t *testing.T, r *realNodes) { r.servers[0].Restart() }},
+		{"restarted with an old snapshot", true, func(t *testing.T, r *realNodes) { r.servers[0].Restart() }},
+		{"flushed", false, func(t *testing.T, r *realNodes) { r.do(t, []int{0}, "flushall") }},
 	} {
 		for _, guard := range []time.Duration{realGuard, 0} {
 			t.Run(fmt.Sprintf("%s, guard %v", way.name, guard), func(t *testing.T) {
-				r := realStart(t, 3, way.args...)
+				r := realStart(t, 3)
 				opt := redlock.Options{RestartGuard: guard, NodeTimeout: time.Second}
 				a, b := r.open(t, opt), r.open(t, opt)
 				// New servers have been up for less than the guard.
-				var k *redlock.Lock
-				realUntil(t, 3*realGuard, "a first lock", func() (ok bool) {
-					var err error
-					k, err = a.TryAcquire(t.Context(), "earlier", realGuard)
-					return err == nil
-				})
+				k, _ := realGranted(t, 3*realGuard, a, "earlier", realGuard)
 				realRelease(t, k)
-				if strings.Contains(way.name, "snapshot") {
-					r.do(t, []int{0}, "save") // the mark is in it
+				if way.save {
+					r.do(t, []int{0}, "save") // the mark is in it, and is loaded by the restart
 				}
 				r.do(t, []int{2}, "set", "job", "in the way", "px", "60000")
 				k = realAcquire(t, a, "job", realGuard)
 				way.f(t, r)
 				r.do(t, []int{2}, "del", "job")
-				after, both, votes := realFreeAfter(t, b, k)
-				t.Logf("free after %v, %d attempts before", after.Round(time.Millisecond), len(votes))
+				start := time.Now()
+				next, votes := realGranted(t, 5*realGuard, b, "job", realGuard)
+				both := k.Valid()
+				t.Logf("free after %v, %d attempts before", time.Since(start).Round(time.Millisecond), len(votes))
+				if next.Fence() <= k.Fence() && !both {
+					t.Errorf("token %d after %d", next.Fence(), k.Fence())
+				}
+				realRelease(t, next)
 				if guard == 0 && !both {
 					t.Error("without a guard nobody got in beside the holder: the test tests nothing")
 				}
@@ -104,16 +91,11 @@ func TestRealRestartGuard(t *testing.T) {
 //
 // Attack 79.
 func TestRealRestartGuardOverALongHold(t *testing.T) {
-	r := realStart(t, 3, "--save", "", "--appendonly", "no")
+	r := realStart(t, 3)
 	const ttl = 6 * time.Second // no machine should be too busy for that: the test extends by itself
 	opt := redlock.Options{RestartGuard: ttl, NodeTimeout: 300 * time.Millisecond}
 	a, b := r.open(t, opt), r.open(t, opt)
-	var k *redlock.Lock
-	realUntil(t, 3*ttl, "a first lock", func() (ok bool) {
-		var err error
-		k, err = a.TryAcquire(t.Context(), "job", ttl)
-		return err == nil
-	})
+	k, _ := realGranted(t, 3*ttl, a, "job", ttl)
 	held, stop := k.KeepAlive(t.Context())
 	defer stop()
 	everywhere := func(what string) {
@@ -150,7 +132,6 @@ func TestRealRestartGuardOverALongHold(t *testing.T) {
 	}()
 	for round := range harness.Rounds(1, 3) {
 		for i := range 3 {
-			r.servers[i].Kill()
 			r.servers[i].Restart()
 			everywhere(fmt.Sprintf("round %d, node %d", round, i))
 		}
@@ -172,25 +153,17 @@ func TestRealRestartGuardOverALongHold(t *testing.T) {
 func TestRealRestartGuardFalseAlarms(t *testing.T) {
 	r := realStart(t, 1)
 	l := r.open(t, redlock.Options{RestartGuard: time.Second})
-	granted := func(what string) (quarantined int) {
+	granted := func() (quarantined int) {
 		t.Helper()
-		var votes []error
-		realUntil(t, 10*time.Second, what, func() bool {
-			k, err := l.TryAcquire(t.Context(), "job", time.Second)
-			if err == nil {
-				realRelease(t, k)
-			} else {
-				votes = append(votes, err)
-			}
-			return err == nil
-		})
+		k, votes := realGranted(t, 10*time.Second, l, "job", time.Second)
+		realRelease(t, k)
 		return realQuarantined(votes)
 	}
 	never := func(what string) {
 		t.Helper()
-		harness.Check(t, what+": attempts that met a quarantine", granted(what), 0)
+		harness.Check(t, what+": attempts that met a quarantine", granted(), 0)
 	}
-	granted("a new server")
+	granted() // a new server
 	r.do(t, []int{0}, "script", "flush")
 	never("after SCRIPT FLUSH")
 	r.do(t, []int{0}, "client", "kill", "type", "normal", "skipme", "yes")
@@ -198,7 +171,7 @@ func TestRealRestartGuardFalseAlarms(t *testing.T) {
 	r.do(t, []int{0}, "acl", "setuser", "default", "-info")
 	never("INFO refused") // it has its mark
 	r.do(t, []int{0}, "script", "flush")
-	if granted("INFO refused, scripts forgotten") == 0 {
+	if granted() == 0 {
 		t.Error("INFO refused, scripts forgotten: granted at once, want a quarantine")
 	}
 	never("and then")
@@ -209,41 +182,22 @@ func TestRealRestartGuardFalseAlarms(t *testing.T) {
 //
 // Attack 45.
 func TestRealRestartGuardSeesAPromotion(t *testing.T) {
-	t.Parallel()
-	servers := realredis.Start(t, 2, "--repl-diskless-sync-delay", "0")
-	r := realOver(servers...)
-	host, port, _ := strings.Cut(servers[0].Addr(), ":")
-	if err := r.admin[1].Do(t.Context(), "replicaof", host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
-	proxy := realProxyTo(t, servers[0].Addr())
+	r := realStart(t, 2, "--repl-diskless-sync-delay", "0")
+	host, port, _ := strings.Cut(r.addrs()[0], ":")
+	r.do(t, []int{1}, "replicaof", host, port)
+	proxy := realProxyTo(t, r.addrs()[0])
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { client.Close() })
 	l := realNew(t, redlock.Options{RestartGuard: time.Second}, client)
-	var k *redlock.Lock
-	realUntil(t, 20*time.Second, "a first lock", func() (ok bool) {
-		var err error
-		k, err = l.TryAcquire(t.Context(), "job", time.Second)
-		return err == nil
-	})
+	k, _ := realGranted(t, 20*time.Second, l, "job", time.Second)
 	realRelease(t, k)
 	realUntil(t, 20*time.Second, "the mark on the replica", func() bool {
 		return r.admin[1].Exists(t.Context(), "{redlock}:boot").Val() == 1
 	})
-	if err := r.admin[1].Do(t.Context(), "replicaof", "no", "one").Err(); err != nil {
-		t.Fatal(err)
-	}
-	proxy.Redirect(servers[1].Addr())
-	var votes []error
-	realUntil(t, 20*time.Second, "a lock of the promoted", func() bool {
-		k, err := l.TryAcquire(t.Context(), "job", time.Second)
-		if err != nil {
-			votes = append(votes, err)
-			return false
-		}
-		k.Release(t.Context()) // it may be lost with a connection to the former master, and then nobody can tell
-		return true
-	})
+	r.do(t, []int{1}, "replicaof", "no", "one")
+	proxy.Redirect(r.addrs()[1])
+	k, votes := realGranted(t, 20*time.Second, l, "job", time.Second)
+	k.Release(t.Context()) // it may be lost with a connection to the former master, and then nobody can tell
 	if realQuarantined(votes) == 0 {
 		t.Errorf("no quarantine after the promotion: %v", votes)
 	}
