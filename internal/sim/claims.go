@@ -45,14 +45,6 @@ func labelOf(value string) string {
 	return label
 }
 
-// adopting records that somebody begins to adopt a claim's value.
-func (w *world) adopting(k *holding) {
-	now := w.now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	k.Adopting = min(k.Adopting, now)
-}
-
 // excused reports whether the nodes need not store the claim: nodes have lost it, it is being adopted, or the clocks violate the
 // assumptions.
 func (w *world) excused(k *holding) bool {
@@ -102,31 +94,30 @@ func (w *world) bare(key int) bool {
 
 // extended judges the result of an Extend.
 func (w *world) extended(k *holding, before time.Time, err error) {
-	after := k.lock.Until()
-	switch {
-	case after.Before(before):
-		w.wrong("I3", k.Key, "c%d: Until moved back from %v to %v", k.Client, before.Sub(w.began), after.Sub(w.began))
-	case err == nil && !after.After(before):
-		w.wrong("I3", k.Key, "c%d: extended, but Until remains %v", k.Client, before.Sub(w.began))
-	}
+	w.judgeUntil(k, before, err)
 	if err == nil {
 		w.carried(k)
 	}
 }
 
-// watchLoss judges when the context of KeepAlive or Run ends: no later than Until, less Options.Grace.
-func (w *world) watchLoss(c *client, k *holding, held context.Context) {
+// watchLoss judges when the context of KeepAlive or Run ends: no later than the Until of any of its locks, less Options.Grace,
+// and as lost only if one of them is. valid reports whether all of them are valid.
+func (w *world) watchLoss(c *client, held context.Context, valid func() bool, ks ...*holding) {
 	began := time.Now()
 	w.mu.Lock()
-	k.held = held
+	for _, k := range ks {
+		k.held = held
+	}
 	w.mu.Unlock()
 	context.AfterFunc(held, func() {
-		now, until := time.Now(), k.lock.Until()
-		if end := until.Add(-w.s.Grace); now.After(end) && now.After(began) {
-			w.wrong("I3", k.Key, "c%d: the context of fence %d ended %v too late: after Until, less a grace of %v", c.i, k.Fence, now.Sub(end), w.s.Grace)
+		now := time.Now()
+		for _, k := range ks {
+			if end := k.lock.Until().Add(-w.s.Grace); now.After(end) && now.After(began) {
+				w.wrong("I3", k.Key, "c%d: the context of fence %d ended %v too late: after Until, less a grace of %v", c.i, k.Fence, now.Sub(end), w.s.Grace)
+			}
 		}
-		if w.s.Grace == 0 && k.lock.Valid() && context.Cause(held) != nil && outcome(context.Cause(held)) == "lost" {
-			w.wrong("I3", k.Key, "c%d: fence %d is lost, but valid", c.i, k.Fence)
+		if w.s.Grace == 0 && valid() && outcome(context.Cause(held)) == "lost" {
+			w.wrong("I3", ks[0].Key, "c%d: one of %d locks is lost, the first with fence %d, but all are valid", c.i, len(ks), ks[0].Fence)
 		}
 	})
 }

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/seed-ce352c9b/redlock"
 )
 
 // The edges of the library are where it meets code and data that are not its own: callbacks, contexts and clients of the user,
@@ -62,15 +60,7 @@ func (d *taskRun) join() {
 	if !d.step() {
 		return
 	}
-	var lock *redlock.Lock
-	called := d.w.now()
-	d.call("Acquire", func() (err error) {
-		lock, err = d.c.locker().Acquire(d.hesitantly(ctx), d.w.s.keyName(d.Key), d.TTL)
-		return err
-	})
-	if lock != nil {
-		d.short(d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock))
-	}
+	d.acquireHesitantly(ctx)
 }
 
 // startJoiners lets the joiners come before a release, and makes some of them give up around it.
@@ -113,9 +103,7 @@ func (d *taskRun) rush() {
 	}
 	if giver != nil && d.Late == atRelease {
 		ctx, stop := d.patience()
-		d.w.mu.Lock()
-		d.w.fickle[d.Key] = append(d.w.fickle[d.Key], stop)
-		d.w.mu.Unlock()
+		d.w.mayGiveUp(stop, d.Key)
 		<-ctx.Done()
 		stop()
 		if d.w.now() >= giver.lock.Until().Sub(d.w.began) {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -34,14 +35,15 @@ func (w *world) countFaults(open int) {
 
 // strike begins a fault and returns the function that ends it, or nil if it has no end.
 func (w *world) strike(f Fault) (end func()) {
-	n := w.c.Node(f.Node % w.c.Len())
+	node := f.Node % w.c.Len()
+	n, c := w.c.Node(node), w.clients[f.Client%len(w.s.Clients)]
 	switch f.Do {
 	case Slow:
 		n.Delay(w.s.Latency+f.By, w.s.Latency+f.Back)
 		return w.endWithLast("slow", f, func() { n.Delay(w.s.Latency, w.s.Latency) })
 	case DropRequest:
-		w.dropRequests(f.Node%w.c.Len(), f.N)
-		return func() { w.dropRequests(f.Node%w.c.Len(), 0) }
+		w.dropRequests(node, f.N)
+		return func() { w.dropRequests(node, 0) }
 	case DropReply:
 		n.DropReplies(f.N)
 		return func() { n.DropReplies(0) }
@@ -58,12 +60,11 @@ func (w *world) strike(f Fault) (end func()) {
 		n.PartitionReplies()
 		return w.endWithLast("cut", f, n.Heal)
 	case CutLink:
-		c := w.clients[f.Client%len(w.s.Clients)]
-		link := c.linkTo(f.Node % w.c.Len())
+		link := c.linkTo(node)
 		w.c.Cut(link)
-		f.Node = f.Node%w.c.Len() + 1000*(1+c.i)
+		f.Node = node + 1000*(1+c.i)
 		return w.endWithLast("link", f, func() {
-			if !c.isDead() && c.linkTo(f.Node%1000) == link {
+			if !c.isDead() && c.linkTo(node) == link {
 				w.c.Mend(link)
 			}
 		})
@@ -85,21 +86,18 @@ func (w *world) strike(f Fault) (end func()) {
 	case ReadOnly:
 		return w.fails(f, n, "READONLY You can't write against a read only replica.")
 	case OOM:
-		const text = "OOM command not allowed when used memory > 'maxmemory'."
-		n.FailCommand("SET", text)
-		n.FailCommand("ZADD", text)
-		return w.endWithLast("oom", f, func() { n.FailCommand("SET", ""); n.FailCommand("ZADD", "") })
+		return w.failCommands(f, n, "OOM command not allowed when used memory > 'maxmemory'.", "SET", "ZADD")
 	case Lose:
-		w.forget(f.Node%w.c.Len(), func() { n.Stop(); n.FlushAll() })
+		w.forget(node, func() { n.Stop(); n.FlushAll() })
 		return w.endWithLast("down", f, n.Start)
 	case Revert:
 		if w.up(f) {
-			w.forget(f.Node%w.c.Len(), n.Revert)
+			w.forget(node, n.Revert)
 		}
 	case Evict:
-		w.forget(f.Node%w.c.Len(), func() { n.Evict(w.s.keyName(f.Key % w.s.Keys)) })
+		w.forget(node, func() { n.Evict(w.s.keyName(f.Key % w.s.Keys)) })
 	case EvictFence:
-		w.forget(f.Node%w.c.Len(), func() { n.Evict(w.s.registerName(f.Key % w.s.Keys)) })
+		w.forget(node, func() { n.Evict(w.s.registerName(f.Key % w.s.Keys)) })
 	case EvictQueue:
 		switch queue := w.s.queueName(f.Key % w.s.Keys); f.N {
 		case 1:
@@ -110,7 +108,7 @@ func (w *world) strike(f Fault) (end func()) {
 			n.Evict(queue)
 		}
 	case Vanish, Kill:
-		c, off := w.clients[f.Client%len(w.s.Clients)], w.c.Cut
+		off := w.c.Cut
 		if f.Do == Kill {
 			off = w.c.Kill
 		}
@@ -128,11 +126,9 @@ func (w *world) strike(f Fault) (end func()) {
 		n.DelaySubscribers(f.By)
 		return w.endWithLast("slow-ears", f, func() { n.DelaySubscribers(0) })
 	case NoPublish:
-		n.FailCommand("PUBLISH", "NOPERM this user has no permissions to access one of the channels")
-		return w.endWithLast("no-publish", f, func() { n.FailCommand("PUBLISH", "") })
+		return w.failCommands(f, n, "NOPERM this user has no permissions to access one of the channels", "PUBLISH")
 	case NoSubscribe:
-		n.FailCommand("SUBSCRIBE", noPermission)
-		return w.endWithLast("no-subscribe", f, func() { n.FailCommand("SUBSCRIBE", "") })
+		return w.failCommands(f, n, noPermission, "SUBSCRIBE")
 	case Deny:
 		return w.deny(f)
 	case Foreign:
@@ -142,16 +138,16 @@ func (w *world) strike(f Fault) (end func()) {
 	case Throw:
 		return w.throw(f)
 	case Flush:
-		w.forget(f.Node%w.c.Len(), n.FlushAll)
+		w.forget(node, n.FlushAll)
 	case Rate:
 		n.SetClockRate(f.Rate)
 		return w.endWithLast("rate", f, func() { n.SetClockRate(w.s.rate(f.Node % w.c.Len())) })
 	case Jump:
 		n.JumpClock(f.By)
 	case Wall:
-		w.setWall(w.clients[f.Client%len(w.s.Clients)], f.By)
+		w.setWall(c, f.By)
 	case Pause:
-		w.clients[f.Client%len(w.s.Clients)].pause(f.For)
+		c.pause(f.For)
 	default:
 		panic("sim: no fault " + f.Do)
 	}
@@ -161,6 +157,18 @@ func (w *world) strike(f Fault) (end func()) {
 func (w *world) fails(f Fault, n *redlocktest.Node, text string) func() {
 	n.Fail(text)
 	return w.endWithLast("fail", f, func() { n.Fail("") })
+}
+
+// failCommands makes the node answer these commands with an error.
+func (w *world) failCommands(f Fault, n *redlocktest.Node, text string, commands ...string) func() {
+	for _, command := range commands {
+		n.FailCommand(command, text)
+	}
+	return w.endWithLast("fail "+commands[0], f, func() {
+		for _, command := range commands {
+			n.FailCommand(command, "")
+		}
+	})
 }
 
 // endWithLast makes overlapping faults of one kind on a node end with the last of them: the end of one fault must not start a node
@@ -197,11 +205,7 @@ func (w *world) dropRequests(node, count int) {
 
 // saveEverySecond saves the nodes' data to their disks, from which Revert restores it.
 func (w *world) saveEverySecond() {
-	revert := false
-	for _, f := range w.s.Faults {
-		revert = revert || f.Do == Revert
-	}
-	if !revert {
+	if !slices.ContainsFunc(w.s.Faults, func(f Fault) bool { return f.Do == Revert }) {
 		return
 	}
 	for i := range w.c.Len() {

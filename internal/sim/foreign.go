@@ -38,14 +38,7 @@ func (w *world) denyOne(f Fault) (end func()) {
 	if len(denied) == 0 {
 		return w.fails(f, n, noPermission)
 	}
-	for _, c := range denied {
-		n.FailCommand(c, noPermission)
-	}
-	return w.endWithLast("deny"+denied[0], f, func() {
-		for _, c := range denied {
-			n.FailCommand(c, "")
-		}
-	})
+	return w.failCommands(f, n, noPermission, denied...)
 }
 
 // foreign makes a client that knows nothing of this library lock the key on some nodes, where it is free.

@@ -41,9 +41,7 @@ func (w *realWorld) task(i int) {
 	case Leave:
 		if k := d.acquire(false); k != nil {
 			w.write(k)
-			w.mu.Lock()
-			k.Why = "left to expire"
-			w.mu.Unlock()
+			w.why(k, "left to expire")
 			k.lock.LeaveUntil(context.Background(), k.lock.Until())
 		}
 	case Adopt:
@@ -58,7 +56,7 @@ func (w *realWorld) task(i int) {
 	case Inspect:
 		ctx, stop := d.patience()
 		defer stop()
-		d.call("Inspect", func() error { _, err := d.c.locker(d.Key).Inspect(ctx, d.w.s.keyName(d.Key)); return err })
+		d.call("Inspect", func() error { _, err := d.locker().Inspect(ctx, d.name()); return err })
 	default:
 		panic("sim: no behaviour " + t.Do)
 	}
@@ -147,27 +145,33 @@ func (w *realWorld) isLost(k *holding, err error) {
 	}
 }
 
-func (d *realTaskRun) acquire(wait bool) *holding {
+func (d *realTaskRun) locker() *redlock.Locker { return d.c.locker(d.Key) }
+func (d *realTaskRun) name() string            { return d.w.s.keyName(d.Key) }
+
+// lock makes a call that returns a lock, and claims it. It returns nil if the call failed.
+func (d *realTaskRun) lock(name string, f func() (*redlock.Lock, error)) *holding {
 	var lock *redlock.Lock
 	called := d.w.now()
-	name := "TryAcquire"
-	if wait {
-		name = "Acquire"
-	}
 	d.call(name, func() (err error) {
-		ctx, stop := d.patience()
-		defer stop()
-		f := d.c.locker(d.Key).TryAcquire
-		if wait {
-			f = d.c.locker(d.Key).Acquire
-		}
-		lock, err = f(ctx, d.w.s.keyName(d.Key), d.TTL)
+		lock, err = f()
 		return err
 	})
 	if lock == nil {
 		return nil
 	}
 	return d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
+}
+
+func (d *realTaskRun) acquire(wait bool) *holding {
+	name, f := "TryAcquire", d.locker().TryAcquire
+	if wait {
+		name, f = "Acquire", d.locker().Acquire
+	}
+	return d.lock(name, func() (*redlock.Lock, error) {
+		ctx, stop := d.patience()
+		defer stop()
+		return f(ctx, d.name(), d.TTL)
+	})
 }
 
 func (d *realTaskRun) release(k *holding) { d.releaseWith(context.Background(), k) }
@@ -201,12 +205,7 @@ func (d *realTaskRun) extends(k *holding) {
 			return k.lock.Extend(ctx)
 		})
 		d.w.isLost(k, err)
-		switch after := k.lock.Until(); {
-		case after.Before(before):
-			d.w.wrong("I3", k.Key, "c%d: Until moved back from %v to %v", k.Client, before.Sub(d.w.began), after.Sub(d.w.began))
-		case err == nil && !after.After(before):
-			d.w.wrong("I3", k.Key, "c%d: extended, but Until remains %v", k.Client, before.Sub(d.w.began))
-		}
+		d.w.judgeUntil(k, before, err)
 		if err == nil {
 			d.w.glimpse(k)
 		}
@@ -275,7 +274,7 @@ func (d *realTaskRun) run() {
 	ctx, stop := d.patience()
 	defer stop()
 	err := d.call("Run", func() error {
-		return d.c.locker(d.Key).Run(ctx, d.w.s.keyName(d.Key), d.TTL, func(held context.Context, lock *redlock.Lock) error {
+		return d.locker().Run(ctx, d.name(), d.TTL, func(held context.Context, lock *redlock.Lock) error {
 			mine = d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 			d.hold(held, mine)
 			d.w.end(mine, "run") // the library releases the lock after this
@@ -315,37 +314,26 @@ func (d *realTaskRun) adopt() {
 		return
 	}
 	called := d.w.now()
-	d.w.mu.Lock()
-	giver.Adopting = min(giver.Adopting, called)
-	d.w.mu.Unlock()
-	var lock *redlock.Lock
-	d.call("Adopt", func() (err error) {
+	d.w.adopting(giver)
+	d.short(d.lock("Adopt", func() (*redlock.Lock, error) {
 		ctx, stop := d.patience()
 		defer stop()
-		lock, err = d.c.locker(d.Key).Adopt(ctx, d.w.s.keyName(d.Key), giver.Value, d.TTL)
-		return err
-	})
-	if lock == nil {
-		return
-	}
-	d.w.endAt(giver, called, "handed over")
-	d.short(d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock))
+		lock, err := d.locker().Adopt(ctx, d.name(), giver.Value, d.TTL)
+		if lock != nil {
+			d.w.endAt(giver, called, "handed over")
+		}
+		return lock, err
+	}))
 }
 
 func (d *realTaskRun) cancel() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	time.AfterFunc(d.Wait, stop)
-	var lock *redlock.Lock
-	called := d.w.now()
-	d.call("Acquire", func() (err error) {
-		lock, err = d.c.locker(d.Key).Acquire(ctx, d.w.s.keyName(d.Key), d.TTL)
-		return err
-	})
-	if lock == nil {
+	k := d.lock("Acquire", func() (*redlock.Lock, error) { return d.locker().Acquire(ctx, d.name(), d.TTL) })
+	if k == nil {
 		return
 	}
-	k := d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 	d.w.write(k)
 	short, stopShort := context.WithCancel(context.Background())
 	defer stopShort()

@@ -116,3 +116,29 @@ func (r *record) closing(label string) {
 		}
 	}
 }
+
+// adopting records that somebody begins to adopt a claim's value.
+func (r *record) adopting(k *holding) {
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k.Adopting = min(k.Adopting, now)
+}
+
+// why records in which other way than by a release a claim will end.
+func (r *record) why(k *holding, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k.Why = why
+}
+
+// judgeUntil judges what an Extend made of Until.
+func (r *record) judgeUntil(k *holding, before time.Time, err error) {
+	after := k.lock.Until()
+	switch {
+	case after.Before(before):
+		r.wrong("I3", k.Key, "c%d: Until moved back from %v to %v", k.Client, before.Sub(r.began), after.Sub(r.began))
+	case err == nil && !after.After(before):
+		r.wrong("I3", k.Key, "c%d: extended, but Until remains %v", k.Client, before.Sub(r.began))
+	}
+}

@@ -83,7 +83,7 @@ func (d *taskRun) several() {
 	case TryAll:
 		d.useAll(d.acquireAll(ctx, redlock.WithWait(0)))
 	case FickleAll:
-		d.mayGiveUp(stop, d.Keys)
+		d.w.mayGiveUp(stop, d.Keys...)
 		d.useAll(d.acquireAll(ctx))
 	case KeepAll:
 		d.keepAll(d.acquireAll(ctx))
@@ -96,19 +96,10 @@ func (d *taskRun) several() {
 	case TrySlot:
 		d.short(d.acquireSlot(ctx, redlock.WithWait(0)))
 	case FickleSlot:
-		d.mayGiveUp(stop, d.w.s.slotKeys())
+		d.w.mayGiveUp(stop, d.w.s.slotKeys()...)
 		d.short(d.acquireSlot(ctx))
 	case KeepSlot:
 		d.keepSlot(d.acquireSlot(ctx))
-	}
-}
-
-// mayGiveUp makes the caller give up around the next release of one of these keys.
-func (d *taskRun) mayGiveUp(stop func(), keys []int) {
-	d.w.mu.Lock()
-	defer d.w.mu.Unlock()
-	for _, key := range keys {
-		d.w.fickle[key] = append(d.w.fickle[key], stop)
 	}
 }
 
@@ -186,31 +177,19 @@ func (d *taskRun) judgeBundle(b bundle) {
 	}
 }
 
-func (d *taskRun) writeAll(b bundle) {
-	for _, k := range b.ks {
-		d.write(k)
-	}
-}
-
 // useAll works under all locks, extends one of them now and then, and releases them, some only after Until.
 func (d *taskRun) useAll(b bundle) {
 	if len(b.ks) == 0 || !d.step() {
 		return
 	}
-	d.writeAll(b)
+	d.write(b.ks...)
 	for i := range d.Times {
 		if !d.sleep(d.Hold) {
 			return
 		}
 		k := b.ks[i%len(b.ks)]
-		before := k.lock.Until()
 		d.Key = k.Key
-		err := d.call("Extend", func() error {
-			ctx, stop := d.patience()
-			defer stop()
-			return k.lock.Extend(ctx)
-		})
-		d.w.extended(k, before, err)
+		d.extend("Extend", k)
 		d.judgeBundle(b)
 	}
 	if d.Late > 0 {
@@ -218,7 +197,7 @@ func (d *taskRun) useAll(b bundle) {
 	}
 	if d.sleep(d.Hold) {
 		d.judgeBundle(b)
-		d.writeAll(b)
+		d.write(b.ks...)
 		d.releaseAll(b)
 	}
 }
@@ -248,51 +227,9 @@ func (d *taskRun) keepAll(b bundle) {
 	}
 	held, stop := b.locks.KeepAlive(context.Background())
 	defer stop()
-	d.w.watchLossOfAll(d.c, b, held)
-	d.holdAll(held, b)
+	d.w.watchLoss(d.c, held, b.locks.Valid, b.ks...)
+	d.hold(held, b.ks...)
 	d.releaseAll(b)
-}
-
-// holdAll works under all locks, with a few writes, until Hold has passed or one is lost.
-func (d *taskRun) holdAll(held context.Context, b bundle) {
-	const writes = 4
-	for range writes {
-		d.writeAll(b)
-		for _, k := range b.ks {
-			d.w.carried(k)
-		}
-		t := time.NewTimer(d.Hold / writes)
-		select {
-		case <-t.C:
-		case <-held.Done():
-			t.Stop()
-			return
-		}
-		if !d.step() || held.Err() != nil {
-			return
-		}
-	}
-}
-
-// watchLossOfAll judges when the context of several locks ends: no later than the Until of any, and as lost only if one is.
-func (w *world) watchLossOfAll(c *client, b bundle, held context.Context) {
-	began := time.Now()
-	w.mu.Lock()
-	for _, k := range b.ks {
-		k.held = held
-	}
-	w.mu.Unlock()
-	context.AfterFunc(held, func() {
-		now := time.Now()
-		for _, k := range b.ks {
-			if late := now.Sub(k.lock.Until()); late > 0 && now.After(began) {
-				w.wrong("I3", k.Key, "c%d: the context of several locks ended %v after Until of fence %d", c.i, late, k.Fence)
-			}
-		}
-		if outcome(context.Cause(held)) == "lost" && b.locks.Valid() {
-			w.wrong("I3", b.ks[0].Key, "c%d: one of several locks is lost, but all are valid", c.i)
-		}
-	})
 }
 
 func (d *taskRun) runAll(ctx context.Context) {
@@ -306,8 +243,8 @@ func (d *taskRun) runAll(ctx context.Context) {
 			if len(mine.ks) == 0 {
 				return nil
 			}
-			d.w.watchLossOfAll(d.c, mine, held)
-			d.holdAll(held, mine)
+			d.w.watchLoss(d.c, held, mine.locks.Valid, mine.ks...)
+			d.hold(held, mine.ks...)
 			for _, k := range mine.ks {
 				d.w.end(k, "run") // the library releases the locks after this
 			}
@@ -378,7 +315,7 @@ func (d *taskRun) keepSlot(k *holding) {
 	}
 	held, stop := k.lock.KeepAlive(context.Background())
 	defer stop()
-	d.w.watchLoss(d.c, k, held)
+	d.w.watchLoss(d.c, held, k.lock.Valid, k)
 	d.write(k)
 	if d.w.s.Slots > 1 && d.Times > 0 {
 		ctx, cancel := context.WithTimeout(held, d.Wait)

@@ -52,7 +52,7 @@ func (w *world) task(i int) {
 		if k := d.acquire(false); k != nil && d.step() {
 			d.write(k)
 			k.lock.LeaveUntil(context.Background(), k.lock.Until())
-			d.why(k, "left to expire")
+			d.w.why(k, "left to expire")
 		}
 	case Adopt:
 		d.adopt()
@@ -75,7 +75,7 @@ func (w *world) task(i int) {
 	case Inspect:
 		ctx, stop := d.patience()
 		defer stop()
-		d.call("Inspect", func() error { _, err := d.c.locker().Inspect(ctx, d.w.s.keyName(d.Key)); return err })
+		d.call("Inspect", func() error { _, err := d.c.locker().Inspect(ctx, d.name()); return err })
 	default:
 		panic("sim: no behaviour " + t.Do)
 	}
@@ -133,29 +133,15 @@ func (d *taskRun) call(name string, f func() error) error {
 	return err
 }
 
-func (d *taskRun) acquire(wait bool) *holding {
-	if !d.step() {
-		return nil
-	}
+// name returns the name of the task's key.
+func (d *taskRun) name() string { return d.w.s.keyName(d.Key) }
+
+// lock makes a call that returns a lock, and claims it. It returns nil if the call failed.
+func (d *taskRun) lock(name string, f func() (*redlock.Lock, error)) *holding {
 	var lock *redlock.Lock
 	called := d.w.now()
-	name := "TryAcquire"
-	switch {
-	case wait:
-		name = "Acquire"
-	case d.w.bare(d.Key):
-		// A majority for "no" then needs a faulty node. That node is waited for, because it may report that the lock is held,
-		// which all others together cannot.
-		name = "TryAcquire with less"
-	}
 	d.call(name, func() (err error) {
-		ctx, stop := d.patience()
-		defer stop()
-		f := d.c.locker().TryAcquire
-		if wait {
-			f = d.c.locker().Acquire
-		}
-		lock, err = f(ctx, d.w.s.keyName(d.Key), d.TTL)
+		lock, err = f()
 		if lock != nil && err != nil {
 			d.w.wrong("errors", d.Key, "c%d %s returned a lock and an error: %v", d.Client, name, err)
 		}
@@ -165,6 +151,30 @@ func (d *taskRun) acquire(wait bool) *holding {
 		return nil
 	}
 	return d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
+}
+
+func (d *taskRun) acquire(wait bool) *holding {
+	if !d.step() {
+		return nil
+	}
+	if wait {
+		return d.lock("Acquire", func() (*redlock.Lock, error) {
+			ctx, stop := d.patience()
+			defer stop()
+			return d.c.locker().Acquire(ctx, d.name(), d.TTL)
+		})
+	}
+	name := "TryAcquire"
+	if d.w.bare(d.Key) {
+		// A majority for "no" then needs a faulty node. That node is waited for, because it may report that the lock is held,
+		// which all others together cannot.
+		name = "TryAcquire with less"
+	}
+	return d.lock(name, func() (*redlock.Lock, error) {
+		ctx, stop := d.patience()
+		defer stop()
+		return d.c.locker().TryAcquire(ctx, d.name(), d.TTL)
+	})
 }
 
 func (d *taskRun) release(k *holding) {
@@ -177,12 +187,10 @@ func (d *taskRun) release(k *holding) {
 	d.releaseAndJudge(k)
 }
 
-func (d *taskRun) write(k *holding) { d.w.write(d.c, k) }
-
-func (d *taskRun) why(k *holding, why string) {
-	d.w.mu.Lock()
-	defer d.w.mu.Unlock()
-	k.Why = why
+func (d *taskRun) write(ks ...*holding) {
+	for _, k := range ks {
+		d.w.write(d.c, k)
+	}
 }
 
 // short does a job that it expects to finish before Until.
@@ -207,22 +215,28 @@ func (d *taskRun) extends(k *holding) {
 			return
 		}
 		d.write(k)
-		before := k.lock.Until()
 		name := "Extend"
 		if !d.w.onAllHealthy(k) {
 			name = "Extend with less" // fewer than a majority of healthy nodes: it waits for the others, and may fail
 		}
-		err := d.call(name, func() error {
-			ctx, stop := d.patience()
-			defer stop()
-			return k.lock.Extend(ctx)
-		})
-		d.w.extended(k, before, err)
+		err := d.extend(name, k)
 		if errors.Is(err, redlock.ErrLost) || errors.Is(err, redlock.ErrClosed) {
 			break
 		}
 	}
 	d.release(k)
+}
+
+// extend extends a lock once, and judges the result.
+func (d *taskRun) extend(name string, k *holding) error {
+	before := k.lock.Until()
+	err := d.call(name, func() error {
+		ctx, stop := d.patience()
+		defer stop()
+		return k.lock.Extend(ctx)
+	})
+	d.w.extended(k, before, err)
+	return err
 }
 
 // keep lets the library extend the lock until Hold has passed or the lock is lost.
@@ -232,7 +246,7 @@ func (d *taskRun) keep(k *holding) {
 	}
 	held, stop := k.lock.KeepAlive(context.Background())
 	defer stop()
-	d.w.watchLoss(d.c, k, held)
+	d.w.watchLoss(d.c, held, k.lock.Valid, k)
 	d.hold(held, k)
 	if d.Do == Die {
 		d.c.die()
@@ -241,18 +255,22 @@ func (d *taskRun) keep(k *holding) {
 	d.release(k)
 }
 
-// hold works under the lock, with a few writes.
-func (d *taskRun) hold(held context.Context, k *holding) {
+// hold works under the locks, with a few writes, until Hold has passed or one of them is lost.
+func (d *taskRun) hold(held context.Context, ks ...*holding) {
 	const writes = 4
 	for range writes {
-		d.write(k)
-		d.w.carried(k)
+		d.write(ks...)
+		for _, k := range ks {
+			d.w.carried(k)
+		}
 		t := time.NewTimer(d.Hold / writes)
 		select {
 		case <-t.C:
 		case <-held.Done():
 			t.Stop()
-			d.windDown(held, k)
+			if len(ks) == 1 {
+				d.windDown(held, ks[0])
+			}
 			return
 		}
 		if !d.step() || held.Err() != nil {
@@ -287,7 +305,7 @@ func (d *taskRun) run() {
 	ctx, stop := d.patience()
 	defer stop()
 	err := d.call("Run", func() error {
-		return d.c.locker().Run(ctx, d.w.s.keyName(d.Key), d.TTL, func(held context.Context, lock *redlock.Lock) error {
+		return d.c.locker().Run(ctx, d.name(), d.TTL, func(held context.Context, lock *redlock.Lock) error {
 			mine = d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 			panics := true
 			defer func() {
@@ -299,10 +317,10 @@ func (d *taskRun) run() {
 				}
 			}()
 			d.w.served(d)
-			d.w.watchLoss(d.c, mine, held)
+			d.w.watchLoss(d.c, held, lock.Valid, mine)
 			if d.Do == Quit {
 				lock.LeaveUntil(context.Background(), lock.Until())
-				d.why(mine, "left to expire")
+				d.w.why(mine, "left to expire")
 				panics = false
 				return nil
 			}
@@ -330,9 +348,9 @@ func (d *taskRun) lead() {
 	defer stop()
 	called := d.w.now()
 	d.call("Lead", func() error {
-		return d.c.locker().Lead(ctx, d.w.s.keyName(d.Key), d.TTL, func(held context.Context, lock *redlock.Lock) error {
+		return d.c.locker().Lead(ctx, d.name(), d.TTL, func(held context.Context, lock *redlock.Lock) error {
 			k := d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
-			d.w.watchLoss(d.c, k, held)
+			d.w.watchLoss(d.c, held, k.lock.Valid, k)
 			d.hold(held, k)
 			d.w.end(k, "run") // the library releases the lock after this
 			called = d.w.now()
@@ -349,7 +367,7 @@ func (d *taskRun) watch() {
 	ctx, stop := d.patience()
 	defer stop()
 	d.call("Watch", func() (last error) {
-		for s, err := range d.c.locker().Watch(ctx, d.w.s.keyName(d.Key)) {
+		for s, err := range d.c.locker().Watch(ctx, d.name()) {
 			if last = err; err == nil && s.Held != (s.Value != "") {
 				d.w.wrong("errors", d.Key, "c%d Watch: held %v by %q", d.Client, s.Held, s.Value)
 			}
@@ -406,21 +424,19 @@ func (d *taskRun) adoptFrom(giver *holding, value string) {
 	}
 	label := d.c.label()
 	called := d.w.now()
-	var lock *redlock.Lock
-	d.call("Adopt", func() (err error) {
+	k := d.lock("Adopt", func() (lock *redlock.Lock, err error) {
 		ctx, stop := d.patience()
 		defer stop()
-		lock, err = d.c.locker().Adopt(ctx, d.w.s.keyName(d.Key), value, d.TTL)
-		return err
+		lock, err = d.c.locker().Adopt(ctx, d.name(), value, d.TTL)
+		if lock != nil && giver != nil {
+			d.w.endAt(giver, called, "handed over")
+		}
+		return lock, err
 	})
-	if lock == nil {
+	if k == nil {
 		d.w.notAdopted(giver, label)
 		return
 	}
-	if giver != nil {
-		d.w.endAt(giver, called, "handed over")
-	}
-	k := d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 	d.w.inherits(k)
 	d.short(k)
 }
@@ -429,16 +445,10 @@ func (d *taskRun) adoptFrom(giver *holding, value string) {
 func (d *taskRun) cancel() {
 	ctx, stop := context.WithCancel(context.Background())
 	time.AfterFunc(d.Wait, stop)
-	var lock *redlock.Lock
-	called := d.w.now()
-	d.call("Acquire", func() (err error) {
-		lock, err = d.c.locker().Acquire(ctx, d.w.s.keyName(d.Key), d.TTL)
-		return err
-	})
-	if lock == nil {
+	k := d.lock("Acquire", func() (*redlock.Lock, error) { return d.c.locker().Acquire(ctx, d.name(), d.TTL) })
+	if k == nil {
 		return
 	}
-	k := d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 	d.write(k)
 	if !d.step() {
 		return
@@ -446,7 +456,7 @@ func (d *taskRun) cancel() {
 	d.w.end(k, "release")
 	ctx, stop = context.WithCancel(context.Background())
 	time.AfterFunc(d.Late, stop)
-	d.call("Release", func() error { return lock.Release(ctx) })
+	d.call("Release", func() error { return k.lock.Release(ctx) })
 }
 
 // fickle gives up when the lock is released or shortly after: when it is notified, when it sends its request, when the lock is
@@ -457,17 +467,22 @@ func (d *taskRun) fickle() {
 	}
 	ctx, stop := d.patience()
 	defer stop()
-	d.w.mu.Lock()
-	d.w.fickle[d.Key] = append(d.w.fickle[d.Key], stop)
-	d.w.mu.Unlock()
-	var lock *redlock.Lock
-	called := d.w.now()
-	d.call("Acquire", func() (err error) {
-		lock, err = d.c.locker().Acquire(d.hesitantly(ctx), d.w.s.keyName(d.Key), d.TTL)
-		return err
-	})
-	if lock != nil {
-		d.short(d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock))
+	d.w.mayGiveUp(stop, d.Key)
+	d.acquireHesitantly(ctx)
+}
+
+func (d *taskRun) acquireHesitantly(ctx context.Context) {
+	d.short(d.lock("Acquire", func() (*redlock.Lock, error) {
+		return d.c.locker().Acquire(d.hesitantly(ctx), d.name(), d.TTL)
+	}))
+}
+
+// mayGiveUp makes a caller give up around the next release of one of these keys.
+func (w *world) mayGiveUp(stop func(), keys ...int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, key := range keys {
+		w.fickle[key] = append(w.fickle[key], stop)
 	}
 }
 
