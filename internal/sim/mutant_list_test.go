@@ -231,7 +231,7 @@ var mutants = []mutant{
 	{
 		name: "release-overtakes", rule: "a release is sent to a node after the earlier requests of the same lock to that node", profiles: "network",
 		patches: []patch{{"release.go", "b.SendRelease(earlier, next, prev)", "_ = prev; b.SendRelease(earlier, next)"}},
-		test:    "TestReleaseGoesToASlowNodeAfterItsAcquireWasAnswered",
+		test:    "TestACleanUpGoesAfterWhatItUndoes",
 	},
 	{
 		name: "not-owed", rule: "a clean-up that was not answered is sent again", profiles: "network,crash,minority",
@@ -241,7 +241,7 @@ var mutants = []mutant{
 	{
 		name: "no-ping", rule: "the clean-up of an unanswered command is sent only after the node has answered a PING", why: "the fault shows only if a rollback on a new connection overtakes a command that an old connection delivers later",
 		patches: []patch{{"internal/lane/order.go", "if c.mayBeOvertaken || ln.owed", "if false || ln.owed"}},
-		test:    "TestRollbackOfWhatHadNoAnswerGoesOutOnlyAfterAPing",
+		test:    "TestACleanUpOfWhatHadNoAnswerGoesOutOnlyAfterAPing",
 	},
 	{
 		name: "stale-ping", rule: "only a PING that was sent after the last timeout puts a node back into use", why: "the next timeout takes the node out of use again, and the faults of a minority cost nothing",
@@ -251,7 +251,7 @@ var mutants = []mutant{
 	{
 		name: "no-second-look", rule: "a clean-up that finds nothing is repeated while the command that it undoes may still arrive", why: "the fault shows only if a command arrives on an old connection after its clean-up has been answered",
 		patches: []patch{{"internal/lane/order.go", "ln.owe(c, lookAgain)", "_ = lookAgain"}},
-		test:    "TestSecondLookFindsTheAcquireThatCameAfterTheRelease",
+		test:    "TestSecondLookFindsTheAcquireThatCameAfterTheCleanUp",
 	},
 	{
 		name: "retries", rule: "go-redis never sends a command of this library twice", why: "the simulated clients do not retry",

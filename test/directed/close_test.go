@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,69 +16,49 @@ import (
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
-func hangAll(c *redlocktest.Cluster, on bool) {
-	for i := range c.Len() {
-		if on {
-			c.Node(i).Hang()
-		} else {
-			c.Node(i).Resume()
-		}
-	}
-}
-
 // Close comes while something is under way on nodes that answer and on nodes that
 // do not. What leaks goroutines fails the bubble.
 //
 // Attacks 19, 97.
 func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	type call func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error
+	keepAlive := func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
+		held, _ := k.KeepAlive(ctx)
+		<-held.Done()
+		return context.Cause(held)
+	}
+	acquire := func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
+		return harness.Second(l.Acquire(ctx, k.Key(), time.Minute))
+	}
+	closed := []error{redlock.ErrClosed}
 	for _, tc := range []struct {
 		name string
 		hung bool
 		call call
-		want []error // any of them; nil: no error
+		want []error // any of them
 	}{
 		{"TryAcquire", true, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
-			_, err := l.TryAcquire(ctx, "jobs/43", time.Minute)
-			return err
-		}, []error{redlock.ErrClosed}},
-		{"Acquire that waits", false, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
-			_, err := l.Acquire(ctx, "held", time.Minute)
-			return err
-		}, []error{redlock.ErrClosed}},
-		{"Acquire on hung nodes", true, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
-			_, err := l.Acquire(ctx, "held", time.Minute)
-			return err
-		}, []error{redlock.ErrClosed}},
+			return harness.Second(l.TryAcquire(ctx, "jobs/43", time.Minute))
+		}, closed},
+		{"Acquire that waits", false, acquire, closed},
+		{"Acquire on hung nodes", true, acquire, closed},
 		{"Run that waits", false, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
-			return l.Run(ctx, "held", time.Minute, func(context.Context, *redlock.Lock) error {
-				return errors.New("fn was called")
-			})
-		}, []error{redlock.ErrClosed}},
+			return l.Run(ctx, k.Key(), time.Minute, func(context.Context, *redlock.Lock) error { return errors.New("fn was called") })
+		}, closed},
 		{"Run that runs", false, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
 			return l.Run(ctx, "jobs/43", time.Minute, func(ctx context.Context, _ *redlock.Lock) error {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			})
-		}, []error{redlock.ErrClosed}},
+		}, closed},
 		{"Inspect", true, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
-			_, err := l.Inspect(ctx, "held")
-			return err
-		}, []error{redlock.ErrClosed}},
+			return harness.Second(l.Inspect(ctx, k.Key()))
+		}, closed},
 		{"Adopt", true, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
-			_, err := l.Adopt(ctx, "held", k.Value(), time.Minute)
-			return err
-		}, []error{redlock.ErrClosed}},
-		{"KeepAlive", false, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
-			held, _ := k.KeepAlive(ctx)
-			<-held.Done()
-			return context.Cause(held)
-		}, []error{redlock.ErrClosed}},
-		{"KeepAlive on hung nodes", true, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
-			held, _ := k.KeepAlive(ctx)
-			<-held.Done()
-			return context.Cause(held)
-		}, []error{redlock.ErrClosed}},
+			return harness.Second(l.Adopt(ctx, k.Key(), k.Value(), time.Minute))
+		}, closed},
+		{"KeepAlive", false, keepAlive, closed},
+		{"KeepAlive on hung nodes", true, keepAlive, closed},
 		{"Extend", true, func(ctx context.Context, l *redlock.Locker, k *redlock.Lock) error {
 			return k.Extend(ctx)
 		}, []error{redlock.ErrClosed, redlock.ErrLost}},
@@ -85,256 +66,202 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 			return k.Release(ctx)
 		}, []error{redlock.ErrNoQuorum, redlock.ErrClosed}},
 	} {
-		runStaged(t, tc.name, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			l := warmLocker(t, c, redlock.Options{NodeTimeout: 200 * time.Millisecond})
-			k := harness.Try(t, l, "held", time.Hour)
+		runStage(t, tc.name, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{NodeTimeout: 200 * time.Millisecond})
+			k := s.Take(l, time.Hour)
 			time.Sleep(time.Millisecond)
-			hangAll(c, tc.hung)
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				err := tc.call(t.Context(), l, k)
-				ok := false
-				for _, w := range tc.want {
-					ok = ok || errors.Is(err, w)
-				}
-				if !ok {
-					t.Errorf("%s that Close ended: got %v, want one of %v", tc.name, err, tc.want)
-				}
+			if tc.hung {
+				s.each((*redlocktest.Node).Hang)
+			}
+			var ended time.Time
+			call := harness.Background(func() error {
+				defer func() { ended = time.Now() }()
+				return tc.call(s.Ctx, l, k)
 			})
 			time.Sleep(50 * time.Millisecond)
 			var err error
 			d := took(func() { err = l.Close() })
+			closed := time.Now()
 			if !tc.hung || !errors.Is(err, redlock.ErrNoQuorum) { // of a lock that is still held
-				harness.CheckIs(t, "Close", err)
+				s.Is("Close", err, nil)
 			}
-			if tc.hung && d > 400*time.Millisecond {
-				t.Errorf("time of Close with all nodes hung: got %v, want at most two node timeouts of 200 ms", d)
+			most := 2 * time.Millisecond // a release, and the leave of a waiter
+			if tc.hung {
+				most = 2 * 200 * time.Millisecond
 			}
-			if !tc.hung && d > 2*time.Millisecond { // a release, and the leave of a waiter
-				t.Errorf("time of Close with all nodes well: got %v, want at most two milliseconds", d)
+			if d > most {
+				s.Errorf("time of Close with all nodes hung (%v): got %v, want at most %v", tc.hung, d, most)
 			}
-			if d, ok := within(time.Second, func() bool {
-				done := make(chan struct{})
-				go func() { wg.Wait(); close(done) }()
-				select {
-				case <-done:
-					return true
-				case <-time.After(time.Millisecond):
-					return false
-				}
-			}); !ok || d > 10*time.Millisecond {
-				t.Errorf("end of %s: got %v after Close, want with it", tc.name, d)
+			err = <-call
+			if !slices.ContainsFunc(tc.want, func(want error) bool { return errors.Is(err, want) }) {
+				s.Errorf("%s that Close ended: got %v, want one of %v", tc.name, err, tc.want)
 			}
-			wg.Wait()
-			harness.Check(t, "Valid after Close", k.Valid(), false)
-			hangAll(c, false)
+			if d := ended.Sub(closed); d > 10*time.Millisecond {
+				s.Errorf("end of %s: got %v after Close, want with it", tc.name, d)
+			}
+			harness.Check(s, "Valid after Close", k.Valid(), false)
 			if !tc.hung {
-				for i := range c.Len() {
-					harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
-				}
+				s.empty("after Close")
 			}
+			s.mend()
 		})
 	}
 }
 
 func TestCloseWithAllNodesHungTakesTwoNodeTimeouts(t *testing.T) {
 	for timeout, most := range map[time.Duration]time.Duration{0: 2 * time.Second, 50 * time.Millisecond: 100 * time.Millisecond} {
-		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			l := warmLocker(t, c, redlock.Options{NodeTimeout: timeout})
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{NodeTimeout: timeout})
 			for i := range 20 {
-				harness.Try(t, l, fmt.Sprint("k", i), time.Minute)
+				harness.Try(s, l, fmt.Sprint("k", i), time.Minute)
 			}
 			time.Sleep(time.Millisecond)
-			hangAll(c, true)
-			if d := took(func() { harness.CheckIs(t, "Close", l.Close(), redlock.ErrNoQuorum) }); d > most {
-				t.Errorf("time of Close with all nodes hung and node timeout %v: got %v, want at most %v", timeout, d, most)
+			s.each((*redlocktest.Node).Hang)
+			if d := took(func() { s.Is("Close", l.Close(), redlock.ErrNoQuorum) }); d > most {
+				s.Errorf("time of Close with all nodes hung and node timeout %v: got %v, want at most %v", timeout, d, most)
 			}
-			hangAll(c, false)
+			s.mend()
 		})
 	}
 }
 
-func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		clients := c.Clients()
-		l := lockerOn(t, redlock.Options{}, clients)
-		warmUp(t, c, l)
-		k := harness.Try(t, l, "jobs/42", time.Hour)
-		released := harness.Try(t, l, "jobs/43", time.Hour)
-		harness.CheckIs(t, "Release", released.Release(t.Context()))
-		held, stop := k.KeepAlive(t.Context())
-		defer stop()
-		harness.CheckIs(t, "Close", l.Close())
-		harness.CheckIs(t, "cause of the end of a KeepAlive context", context.Cause(held), redlock.ErrClosed)
-		for i := range c.Len() {
-			harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
-			c.Node(i).Record(true)
-		}
-		ctx := t.Context()
-		harness.CheckIs(t, "a second Close", l.Close(), redlock.ErrClosed)
-		_, err := l.TryAcquire(ctx, "a", time.Minute)
-		harness.CheckIs(t, "TryAcquire", err, redlock.ErrClosed)
-		harness.CheckIsNot(t, "TryAcquire", err, redlock.ErrHeld, redlock.ErrNoQuorum, context.Canceled)
-		_, err = l.Acquire(ctx, "a", time.Minute)
-		harness.CheckIs(t, "Acquire", err, redlock.ErrClosed)
-		_, err = l.Inspect(ctx, "a")
-		harness.CheckIs(t, "Inspect", err, redlock.ErrClosed)
-		_, err = l.Adopt(ctx, "a", "x", time.Minute)
-		harness.CheckIs(t, "Adopt", err, redlock.ErrClosed)
-		harness.CheckIs(t, "Run", l.Run(ctx, "a", time.Minute, func(context.Context, *redlock.Lock) error { return nil }), redlock.ErrClosed)
-		harness.CheckIs(t, "Watch", watchOnce(l, ctx, "a"), redlock.ErrClosed)
-		harness.CheckIs(t, "Watch of no key", watchOnce(l, ctx, ""), redlock.ErrClosed)
-		harness.CheckIs(t, "AcquireAll of no keys", harness.Second(l.AcquireAll(ctx, nil, 0)), redlock.ErrClosed)
-		_, _, err = l.AcquireSlot(ctx, "", 0, 0)
-		harness.CheckIs(t, "AcquireSlot of no slots", err, redlock.ErrClosed)
-		harness.CheckIs(t, "Extend", k.Extend(ctx), redlock.ErrClosed)
-		again, stop := k.KeepAlive(ctx)
-		defer stop()
-		harness.CheckIs(t, "cause of a KeepAlive context", context.Cause(again), redlock.ErrClosed)
-		harness.CheckIs(t, "Release of a lock that Close released", k.Release(ctx))
-		harness.CheckIs(t, "Release of a lock released before", released.Release(ctx))
-		time.Sleep(time.Second)
-		for i, client := range clients {
-			harness.Check(t, "commands of ours after Close", len(c.Node(i).Log()), 0)
-			harness.CheckIs(t, "PING by a client given to New", client.Ping(ctx).Err())
-		}
-	})
-}
-
 // Also where something else is wrong with the call.
-func TestEveryWrongCallAfterCloseIsErrClosed(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		k := harness.Try(t, l, "jobs/42", time.Hour)
-		harness.CheckIs(t, "Close", l.Close())
-		done, cancel := context.WithCancel(t.Context())
+func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		clients := s.Cluster.Clients()
+		l := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
+		k := s.Take(l, time.Hour)
+		released := harness.Try(s, l, "jobs/43", time.Hour)
+		s.Is("Release", released.Release(s.Ctx), nil)
+		held, stop := k.KeepAlive(s.Ctx)
+		defer stop()
+		s.Is("Close", l.Close(), nil)
+		s.Is("cause of the end of a KeepAlive context", context.Cause(held), redlock.ErrClosed)
+		s.empty("after Close")
+		s.record()
+		s.Is("a second Close", l.Close(), redlock.ErrClosed)
+		done, cancel := context.WithCancel(s.Ctx)
 		cancel()
 		for _, call := range []struct {
-			what string
-			ctx  context.Context
-			key  string
-			ttl  time.Duration
+			what  string
+			ctx   context.Context
+			key   string
+			value string
+			ttl   time.Duration
 		}{
-			{"with a ctx that is done", done, "a", time.Minute},
-			{"with an empty key", t.Context(), "", time.Minute},
-			{"with a key of ours", t.Context(), "{a}:fence", time.Minute},
-			{"with a negative ttl", t.Context(), "a", -1},
+			{"with nothing wrong", s.Ctx, "a", "x", time.Minute},
+			{"with a ctx that is done", done, "a", "x", time.Minute},
+			{"with an empty key", s.Ctx, "", "", time.Minute},
+			{"with a key of ours", s.Ctx, "{a}:fence", "", time.Minute},
+			{"with a negative ttl", s.Ctx, "a", "", -1},
 		} {
 			is := func(method string, err error) {
-				t.Helper()
-				harness.CheckIs(t, method+" "+call.what, err, redlock.ErrClosed)
-				harness.CheckIsNot(t, method+" "+call.what, err, context.Canceled)
+				s.Helper()
+				s.Is(method+" "+call.what, err, redlock.ErrClosed)
+				harness.CheckIsNot(s, method+" "+call.what, err, context.Canceled)
 			}
-			_, err := l.TryAcquire(call.ctx, call.key, call.ttl)
-			is("TryAcquire", err)
-			_, err = l.Acquire(call.ctx, call.key, call.ttl)
-			is("Acquire", err)
+			is("TryAcquire", harness.Second(l.TryAcquire(call.ctx, call.key, call.ttl)))
+			is("Acquire", harness.Second(l.Acquire(call.ctx, call.key, call.ttl)))
 			is("Run", l.Run(call.ctx, call.key, call.ttl, func(context.Context, *redlock.Lock) error { return nil }))
-			_, err = l.Adopt(call.ctx, call.key, "", call.ttl)
-			is("Adopt", err)
-			_, err = l.Inspect(call.ctx, call.key)
-			is("Inspect", err)
+			is("Adopt", harness.Second(l.Adopt(call.ctx, call.key, call.value, call.ttl)))
+			is("Inspect", harness.Second(l.Inspect(call.ctx, call.key)))
+			is("Watch", watchOnce(l, call.ctx, call.key))
 			is("Extend", k.Extend(call.ctx))
 			held, stop := k.KeepAlive(call.ctx)
 			is("KeepAlive", context.Cause(held))
 			stop()
 		}
+		s.Is("AcquireAll of no keys", harness.Second(l.AcquireAll(s.Ctx, nil, 0)), redlock.ErrClosed)
+		_, _, err := l.AcquireSlot(s.Ctx, "", 0, 0)
+		s.Is("AcquireSlot of no slots", err, redlock.ErrClosed)
+		s.Is("Release of a lock that Close released", k.Release(s.Ctx), nil)
+		s.Is("Release of a lock released before", released.Release(s.Ctx), nil)
+		time.Sleep(time.Second)
+		s.each(func(n *redlocktest.Node) { harness.Check(s, "commands of ours after Close", len(n.Log()), 0) })
+		for _, client := range clients {
+			s.Is("PING by a client given to New", client.Ping(s.Ctx).Err(), nil)
+		}
 	})
 }
 
 func TestClosePaysWhatIsOwedToNodesThatAnswer(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		k := harness.Try(t, l, "jobs/42", time.Hour)
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, time.Hour)
 		time.Sleep(time.Millisecond)
-		unanswered(c.Node(2), "release", "jobs/42", 3)
-		harness.CheckIs(t, "Release", k.Release(t.Context()))
-		harness.CheckIs(t, "Close", l.Close())
-		harness.Check(t, "keys on the node that had not answered", len(harness.LocksOn(c.Node(2))), 0)
-		harness.Check(t, "releases that it heard", count(heard(c.Node(2), "jobs/42"), "release") >= 2, true)
+		unanswered(s.Node(2), "release", job, 3)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Is("Close", l.Close(), nil)
+		harness.Check(s, "keys on the node that had not answered", len(harness.LocksOn(s.Node(2))), 0)
+		harness.Check(s, "releases that it heard", count(heard(s.Node(2), job), "release") >= 2, true)
 	})
 }
 
 // A hung node must not hold Close up beyond its bound, nor make it forget the rest.
 func TestCloseReleasesOnTheNodesThatAnswer(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
 		for i := range 50 {
-			harness.Try(t, l, fmt.Sprint("k", i), time.Hour)
+			harness.Try(s, l, fmt.Sprint("k", i), time.Hour)
 		}
 		time.Sleep(time.Millisecond)
-		c.Node(2).Hang()
-		if d := took(func() { harness.CheckIs(t, "Close", l.Close()) }); d > 2*time.Second {
-			t.Errorf("time of Close with one node hung: got %v, want at most two seconds", d)
+		s.Node(2).Hang()
+		if d := took(func() { s.Is("Close", l.Close(), nil) }); d > 2*time.Second {
+			s.Errorf("time of Close with one node hung: got %v, want at most two seconds", d)
 		}
-		for i := range 2 {
-			harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
-		}
-		c.Node(2).Resume()
+		s.empty("after Close", 0, 1)
+		s.mend()
 	})
 }
 
 // A silent minority costs Close no node timeout, whatever had been asked of it.
 func TestCloseDoesNotWaitForASilentMinority(t *testing.T) {
+	const justNow, longAgo = 260 * time.Millisecond, time.Millisecond // since the node was asked something
 	for _, tc := range []struct {
-		name string
-		warm bool
-		act  func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker)
-		most time.Duration
+		name        string
+		warm        bool
+		early, late func(s *stage, l *redlock.Locker, k *redlock.Lock) // the node hangs between these, or if early is nil before the acquire
+		most        time.Duration
 	}{
-		{"silent since the acquire, which was long ago", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
-			c.Node(2).Hang()
-			harness.Try(t, l, "jobs/42", time.Hour)
-			time.Sleep(500 * time.Millisecond)
-		}, time.Millisecond},
-		{"silent since the acquire, which was just now", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
-			c.Node(2).Hang()
-			harness.Try(t, l, "jobs/42", time.Hour)
-		}, 260 * time.Millisecond},
-		{"silent since the first contact", false, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
-			c.Node(2).Hang()
-			harness.Try(t, l, "jobs/42", time.Hour)
-		}, 260 * time.Millisecond},
-		{"silent before the release", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
-			k := harness.Try(t, l, "jobs/42", time.Hour)
-			time.Sleep(time.Second)
-			c.Node(2).Hang()
-			harness.CheckIs(t, "Release", k.Release(t.Context()))
-		}, 260 * time.Millisecond},
-		{"silent before Close, with a lock held", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
-			harness.Try(t, l, "jobs/42", time.Hour)
-			time.Sleep(time.Second)
-			c.Node(2).Hang()
-		}, 260 * time.Millisecond},
-		{"silent when its subscription is made", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
-			harness.Try(t, l, "jobs/42", time.Hour)
-			c.Node(2).Hang()
-			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		{"silent since the acquire, which was long ago", true, nil, pause(500 * time.Millisecond), longAgo},
+		{"silent since the acquire, which was just now", true, nil, pause(0), justNow},
+		{"silent since the first contact", false, nil, pause(0), justNow},
+		{"silent before the release", true, pause(time.Second), func(s *stage, l *redlock.Locker, k *redlock.Lock) {
+			s.Is("Release", k.Release(s.Ctx), nil)
+		}, justNow},
+		{"silent before Close, with a lock held", true, pause(time.Second), pause(0), justNow},
+		{"silent when its subscription is made", true, pause(0), func(s *stage, l *redlock.Locker, k *redlock.Lock) {
+			ctx, cancel := context.WithTimeout(s.Ctx, 1500*time.Millisecond)
 			defer cancel()
-			_, err := l.Acquire(ctx, "jobs/42", time.Hour)
-			harness.CheckIs(t, "Acquire of a lock that is held", err, context.DeadlineExceeded)
-		}, 260 * time.Millisecond},
-		{"silent for so long that it is out of use", true, func(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
-			c.Node(2).Hang()
-			harness.Try(t, l, "jobs/42", time.Hour)
-			time.Sleep(3 * time.Second)
-		}, time.Millisecond},
+			s.Is("Acquire of a lock that is held", harness.Second(l.Acquire(ctx, job, time.Hour)), context.DeadlineExceeded)
+		}, justNow},
+		{"silent for so long that it is out of use", true, nil, pause(3 * time.Second), longAgo},
 	} {
-		runStaged(t, tc.name, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			l := lockerOn(t, redlock.Options{}, c.Clients())
+		runStage(t, tc.name, 3, func(s *stage) {
+			l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
 			if tc.warm {
-				warmUp(t, c, l)
+				s.warm(l)
 			}
-			tc.act(t, c, l)
-			if d := took(func() { harness.CheckIs(t, "Close", l.Close()) }); d > tc.most {
-				t.Errorf("time of Close: got %v, want at most %v", d, tc.most)
+			if tc.early == nil {
+				s.Node(2).Hang()
 			}
-			for i := range 2 {
-				harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
+			k := s.Take(l, time.Hour)
+			if tc.early != nil {
+				tc.early(s, l, k)
+				s.Node(2).Hang()
 			}
-			c.Node(2).Resume()
+			tc.late(s, l, k)
+			if d := took(func() { s.Is("Close", l.Close(), nil) }); d > tc.most {
+				s.Errorf("time of Close: got %v, want at most %v", d, tc.most)
+			}
+			s.empty("after Close", 0, 1)
+			s.mend()
 		})
 	}
+}
+
+func pause(d time.Duration) func(*stage, *redlock.Locker, *redlock.Lock) {
+	return func(*stage, *redlock.Locker, *redlock.Lock) { time.Sleep(d) }
 }
 
 // A node that is slow but answers gets its release: it waits for the node's answer to
@@ -343,39 +270,34 @@ func TestCloseWaitsForASlowNode(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		warm     bool
+		slow     bool          // while it is met
 		way      time.Duration // each way
 		released bool          // before Close
 	}{
-		{"slow all the time", true, 40 * time.Millisecond, true},
-		{"slow all the time, and Close releases", true, 40 * time.Millisecond, false},
-		{"very far", true, 200 * time.Millisecond, false},
-		{"never met before", false, 25 * time.Millisecond, true},
+		{"slow all the time", true, true, 40 * time.Millisecond, true},
+		{"slow all the time, and Close releases", true, true, 40 * time.Millisecond, false},
+		{"very far", true, true, 200 * time.Millisecond, false},
+		{"never met before", false, true, 25 * time.Millisecond, true},
+		{"slow of a sudden", true, false, 40 * time.Millisecond, true},
 	} {
-		runStaged(t, tc.name, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			c.Node(2).Delay(tc.way, tc.way)
-			l := lockerOn(t, redlock.Options{}, c.Clients())
+		runStage(t, tc.name, 3, func(s *stage) {
+			if tc.slow {
+				s.Slow(2*tc.way, 2)
+			}
+			l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
 			if tc.warm {
-				warmUp(t, c, l)
+				s.warm(l)
 			}
-			k := harness.Try(t, l, "jobs/42", time.Hour)
+			s.Slow(2*tc.way, 2)
+			k := s.Take(l, time.Hour)
 			if tc.released {
-				harness.CheckIs(t, "Release", k.Release(t.Context()))
+				s.Is("Release", k.Release(s.Ctx), nil)
 			}
-			harness.CheckIs(t, "Close", l.Close())
+			s.Is("Close", l.Close(), nil)
 			time.Sleep(time.Second) // what is under way arrives
-			for i := range 3 {
-				harness.Check(t, "keys on node "+c.Node(i).Name()+" after Close", len(harness.LocksOn(c.Node(i))), 0)
-			}
+			s.empty("after Close")
 		})
 	}
-	runStaged(t, "slow of a sudden", 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		c.Node(2).Delay(40*time.Millisecond, 40*time.Millisecond)
-		harness.CheckIs(t, "Release", harness.Try(t, l, "jobs/42", time.Hour).Release(t.Context()))
-		harness.CheckIs(t, "Close", l.Close())
-		time.Sleep(time.Second)
-		harness.Check(t, "keys on the slow node after Close", len(harness.LocksOn(c.Node(2))), 0)
-	})
 }
 
 // Whatever the instant at which Close comes, the attempt has an owner: its caller
@@ -385,32 +307,26 @@ func TestCloseWaitsForASlowNode(t *testing.T) {
 func TestCloseRacingWithAWinNeverLeavesALockWithoutAnOwner(t *testing.T) {
 	locks, errs := 0, 0
 	for step := range 60 {
-		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			l := lockerOn(t, redlock.Options{}, c.Clients())
-			k0 := harness.Try(t, l, "warm", time.Minute)
-			k0.Release(t.Context())
-			time.Sleep(50 * time.Millisecond)
-			var wg sync.WaitGroup
+		after := time.Duration(step) * 5 * time.Microsecond
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
 			var k *redlock.Lock
-			var err error
-			wg.Go(func() { k, err = l.TryAcquire(t.Context(), "jobs/42", time.Hour) })
-			time.Sleep(time.Duration(step) * 5 * time.Microsecond)
-			harness.CheckIs(t, "Close", l.Close())
-			wg.Wait()
+			done := harness.Background(func() (err error) { k, err = l.TryAcquire(s.Ctx, job, time.Hour); return err })
+			time.Sleep(after)
+			s.Is("Close", l.Close(), nil)
+			err := <-done
 			switch {
 			case (k == nil) == (err == nil):
-				t.Errorf("TryAcquire beside Close after %d µs: got lock %v and error %v, want one of them", 5*step, k, err)
+				s.Errorf("TryAcquire beside Close after %v: got lock %v and error %v, want one of them", after, k, err)
 			case err != nil:
 				errs++
-				harness.CheckIs(t, "TryAcquire beside Close", err, redlock.ErrClosed)
+				harness.CheckIs(s, "TryAcquire beside Close", err, redlock.ErrClosed)
 			default:
 				locks++
-				harness.Check(t, "Valid after Close", k.Valid(), false)
+				harness.Check(s, "Valid after Close", k.Valid(), false)
 			}
 			time.Sleep(time.Second)
-			for i := range c.Len() {
-				harness.Check(t, fmt.Sprintf("keys on node %s after a Close %d µs after the call", c.Node(i).Name(), 5*step), len(harness.LocksOn(c.Node(i))), 0)
-			}
+			s.empty(fmt.Sprintf("a Close %v after the call", after))
 		})
 	}
 	if locks == 0 || errs == 0 {
@@ -421,34 +337,31 @@ func TestCloseRacingWithAWinNeverLeavesALockWithoutAnOwner(t *testing.T) {
 // Attack 16.
 func TestCloseRacingWithAContextThatEndsAtTheWin(t *testing.T) {
 	for step := range 40 {
-		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			l := lockerOn(t, redlock.Options{}, c.Clients())
-			harness.Try(t, l, "warm", time.Minute).Release(t.Context())
-			time.Sleep(50 * time.Millisecond)
-			ctx, cancel := context.WithTimeout(t.Context(), 120*time.Microsecond+time.Duration(step)*3*time.Microsecond)
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			ctx, cancel := context.WithTimeout(s.Ctx, 120*time.Microsecond+time.Duration(step)*3*time.Microsecond)
 			defer cancel()
-			k, err := l.TryAcquire(ctx, "jobs/42", time.Hour)
+			k, err := l.TryAcquire(ctx, job, time.Hour)
 			if (k == nil) == (err == nil) {
-				t.Errorf("TryAcquire whose ctx ends at the quorum: got lock %v and error %v, want one of them", k, err)
+				s.Errorf("TryAcquire whose ctx ends at the quorum: got lock %v and error %v, want one of them", k, err)
 			}
 			if k != nil {
-				harness.CheckIs(t, "Release", k.Release(t.Context()))
+				s.Is("Release", k.Release(s.Ctx), nil)
 			}
-			harness.CheckClean(t, c, l)
+			s.Clean(l)
 		})
 	}
 }
 
 func TestClientsOfOpenAreClosedAndThoseOfNewAreNot(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		clients := c.Clients()
-		l := lockerOn(t, redlock.Options{}, clients)
-		warmUp(t, c, l)
-		before := c.Connections()
-		harness.CheckIs(t, "Close", l.Close())
-		harness.Check(t, "connections of clients given to New, after Close", c.Connections(), before)
+	onStage(t, 3, func(s *stage) {
+		clients := s.Cluster.Clients()
+		l := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
+		before := s.Cluster.Connections()
+		s.Is("Close", l.Close(), nil)
+		harness.Check(s, "connections of clients given to New, after Close", s.Cluster.Connections(), before)
 		for _, client := range clients {
-			harness.CheckIs(t, "SET by a client given to New", client.Set(t.Context(), "x", "y", time.Minute).Err())
+			s.Is("SET by a client given to New", client.Set(s.Ctx, "x", "y", time.Minute).Err(), nil)
 		}
 	})
 	// The clients that Open makes have a dialer of their own and cannot reach the
@@ -476,7 +389,7 @@ func TestClientsOfOpenAreClosedAndThoseOfNewAreNot(t *testing.T) {
 	})
 	l, err := redlock.Open(redlock.Options{NodeTimeout: 20 * time.Millisecond}, ln.Addr().String())
 	harness.CheckIs(t, "Open", err)
-	_, err = l.TryAcquire(t.Context(), "jobs/42", time.Minute)
+	_, err = l.TryAcquire(t.Context(), job, time.Minute)
 	harness.CheckIs(t, "TryAcquire on a server that says nothing", err, redlock.ErrNoQuorum)
 	conns.Wait()
 	harness.CheckIs(t, "Close", l.Close())
@@ -493,23 +406,21 @@ func TestClientsOfOpenAreClosedAndThoseOfNewAreNot(t *testing.T) {
 // A call that Close meets on its way back has something to undo yet: Close waits for
 // that, or it would never be sent.
 func TestCloseWaitsForWhatCallsHaveToUndo(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+	onStage(t, 3, func(s *stage) {
 		const pause = 5 * time.Millisecond
 		stand := false
-		l := warmLocker(t, c, redlock.Options{Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) {
+		l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) {
 			if stand && r.Op == redlock.OpAcquire {
 				time.Sleep(pause) // the attempt has failed, and is not undone yet
 			}
 		}}})
-		for i := range 2 {
-			c.Node(i).Set("jobs/42", "foreign", time.Hour)
-		}
+		s.Foreign(time.Hour, 0, 1)
 		stand = true
-		done := harness.Background(func() error { _, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour); return err })
+		done := harness.Background(func() error { _, err := l.TryAcquire(s.Ctx, job, time.Hour); return err })
 		time.Sleep(time.Millisecond)
-		harness.Check(t, "keys of ours on the third node", len(harness.LocksOn(c.Node(2))), 1)
-		harness.CheckIs(t, "Close", l.Close())
-		harness.Check(t, "keys of ours on the third node after Close", len(harness.LocksOn(c.Node(2))), 0)
-		harness.CheckIs(t, "TryAcquire", <-done, redlock.ErrHeld)
+		harness.Check(s, "keys of ours on the third node", len(harness.LocksOn(s.Node(2))), 1)
+		s.Is("Close", l.Close(), nil)
+		harness.Check(s, "keys of ours on the third node after Close", len(harness.LocksOn(s.Node(2))), 0)
+		s.Is("TryAcquire", <-done, redlock.ErrHeld)
 	})
 }

@@ -22,6 +22,12 @@ func staged(t *testing.T, n int, f func(t *testing.T, c *redlocktest.Cluster)) {
 	redlocktest.Bubble(t, func(t *testing.T) { f(t, redlocktest.New(t, n)) })
 }
 
+// alone is onStage for a test that counts goroutines and so runs beside no other, on nodes that know no script.
+func alone(t *testing.T, n int, f func(s *stage)) {
+	t.Helper()
+	redlocktest.Bubble(t, func(t *testing.T) { f(&stage{harness.NewStage(t, n)}) })
+}
+
 // runStaged runs f as a subtest, with a cluster of its own.
 func runStaged(t *testing.T, name string, n int, f func(t *testing.T, c *redlocktest.Cluster)) {
 	t.Helper()
@@ -66,6 +72,12 @@ func warmUp(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
 		c.Node(i).FlushAll()
 		c.Node(i).Record(true)
 	}
+}
+
+// warm is warmUp for the stage's nodes.
+func (s *stage) warm(l *redlock.Locker) {
+	s.Helper()
+	warmUp(s.T, s.Cluster, l)
 }
 
 // took returns how long f takes.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,190 +56,160 @@ func (g *gauge) read() (most int, sizes []int) {
 
 // many has n callers take a lock each, spaced apart; the result is how long each
 // took. All have to get it.
-func many(t *testing.T, l *redlock.Locker, prefix string, n int, apart time.Duration) []time.Duration {
-	t.Helper()
+func (s *stage) many(l *redlock.Locker, prefix string, n int, apart time.Duration) []time.Duration {
+	s.Helper()
 	var wg sync.WaitGroup
 	all := make([]time.Duration, n)
 	for i := range n {
 		wg.Go(func() {
 			all[i] = took(func() {
-				if _, err := l.TryAcquire(t.Context(), fmt.Sprint(prefix, i), time.Minute); err != nil {
-					t.Errorf("TryAcquire number %d of %d at a time: got %v, want no error", i, n, err)
-				}
+				s.Is(fmt.Sprintf("TryAcquire number %d of %d at a time", i, n), harness.Second(l.TryAcquire(s.Ctx, fmt.Sprint(prefix, i), time.Minute)), nil)
 			})
 		})
-		if apart > 0 {
-			time.Sleep(apart)
-		}
+		time.Sleep(apart)
 	}
 	wg.Wait()
 	return all
 }
 
+// gauged returns a Locker whose pipelines to the stage's only node are counted.
+func (s *stage) gauged() (*redlock.Locker, *gauge) {
+	s.Helper()
+	g := &gauge{}
+	clients := s.Cluster.Clients()
+	clients[0].AddHook(tap(g.around))
+	l := s.Cold(redlock.Options{}, nil, harness.Nodes(clients))
+	s.warm(l)
+	g.reset()
+	return l, g
+}
+
 func TestConcurrentCallersOfANearNodeShareTwoPipelines(t *testing.T) {
-	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
-		g := &gauge{}
-		clients := c.Clients()
-		clients[0].AddHook(tap(g.around))
-		l := lockerOn(t, redlock.Options{}, clients)
-		warmUp(t, c, l)
-		g.reset()
+	onStage(t, 1, func(s *stage) {
+		l, g := s.gauged()
 		const callers = 1000
-		many(t, l, "k", callers, 0)
+		s.many(l, "k", callers, 0)
 		most, sizes := g.read()
 		if most > 2 {
-			t.Errorf("pipelines under way to a node 0.2 ms away: got %d at once, want at most 2", most)
+			s.Errorf("pipelines under way to a node 0.2 ms away: got %d at once, want at most 2", most)
 		}
 		sum := 0
 		for _, n := range sizes {
 			sum += n
 		}
-		harness.Check(t, "commands of all callers", sum, 2*callers)
+		harness.Check(s, "commands of all callers", sum, 2*callers)
 		if len(sizes) > callers/50 {
-			t.Errorf("pipelines for %d callers at one instant: got %d, want at most %d", callers, len(sizes), callers/50)
+			s.Errorf("pipelines for %d callers at one instant: got %d, want at most %d", callers, len(sizes), callers/50)
 		}
 		if m := slices.Max(sizes); m > 2*256 {
-			t.Errorf("commands in one pipeline: got %d, want at most 512, those of 256 callers", m)
+			s.Errorf("commands in one pipeline: got %d, want at most 512, those of 256 callers", m)
 		}
-		harness.Check(t, "connections", c.Node(0).Connections() <= 4, true)
+		harness.Check(s, "connections", s.Node(0).Connections() <= 4, true)
 	})
 }
 
 func TestPipelinesUnderWayFollowTheRoundTrip(t *testing.T) {
-	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
-		g := &gauge{}
-		clients := c.Clients()
-		clients[0].AddHook(tap(g.around))
-		l := lockerOn(t, redlock.Options{}, clients)
-		c.Node(0).Delay(5*time.Millisecond, 5*time.Millisecond)
-		warmUp(t, c, l)
-
-		many(t, l, "first", 16, time.Millisecond) // dials what it needs
+	onStage(t, 1, func(s *stage) {
+		s.Slow(10*time.Millisecond, 0)
+		l, g := s.gauged()
+		s.many(l, "first", 16, time.Millisecond) // dials what it needs
 		g.reset()
-		for i, d := range many(t, l, "alone", 64, time.Millisecond) {
+		for i, d := range s.many(l, "alone", 64, time.Millisecond) {
 			if d > 10300*time.Microsecond {
-				t.Errorf("caller %d, a millisecond after the one before: took %v at a round trip of 10 ms, want one round trip", i, d)
+				s.Errorf("caller %d, a millisecond after the one before: took %v at a round trip of 10 ms, want one round trip", i, d)
 				break
 			}
 		}
 		if most, _ := g.read(); most <= 2 || most > 16 {
-			t.Errorf("pipelines under way at a round trip of 10 ms: got %d at once, want 3 to 16", most)
+			s.Errorf("pipelines under way at a round trip of 10 ms: got %d at once, want 3 to 16", most)
 		}
 		g.reset()
-		many(t, l, "crowd", 400, 50*time.Microsecond)
+		s.many(l, "crowd", 400, 50*time.Microsecond)
 		if most, _ := g.read(); most != 16 {
-			t.Errorf("pipelines under way to a far node under pressure: got %d at once, want 16", most)
+			s.Errorf("pipelines under way to a far node under pressure: got %d at once, want 16", most)
 		}
 
-		c.Node(0).Delay(0, 0)
-		many(t, l, "near", 1, 0) // the round trip is measured anew
+		s.Slow(0, 0)
+		s.many(l, "near", 1, 0) // the round trip is measured anew
 		time.Sleep(50 * time.Millisecond)
 		g.reset()
-		many(t, l, "close", 400, 10*time.Microsecond)
+		s.many(l, "close", 400, 10*time.Microsecond)
 		if most, _ := g.read(); most > 2 {
-			t.Errorf("pipelines under way once the node is near again: got %d at once, want at most 2", most)
+			s.Errorf("pipelines under way once the node is near again: got %d at once, want at most 2", most)
 		}
 	})
 }
 
 func TestLargeBatchesAreSplit(t *testing.T) {
-	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
-		g := &gauge{}
-		clients := c.Clients()
-		clients[0].AddHook(tap(g.around))
-		l := lockerOn(t, redlock.Options{}, clients)
-		warmUp(t, c, l)
-		g.reset()
-		many(t, l, strings.Repeat("x", 60<<10), 24, 0)
+	onStage(t, 1, func(s *stage) {
+		l, g := s.gauged()
+		s.many(l, strings.Repeat("x", 60<<10), 24, 0)
 		_, sizes := g.read()
 		// Twice the key: the lock's name and the register's. Two such callers fit in
 		// 256 KiB, and the first is taken whatever its size.
 		if m := slices.Max(sizes); m > 3*2 {
-			t.Errorf("commands in one pipeline of callers with 60 KiB keys: got %d, want at most 6", m)
+			s.Errorf("commands in one pipeline of callers with 60 KiB keys: got %d, want at most 6", m)
 		}
 	})
 }
 
 func TestFarNodesWarmUpAndAreUsed(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		for i := range c.Len() {
-			c.Node(i).Delay(70*time.Millisecond, 70*time.Millisecond)
-		}
-		l := lockerOn(t, redlock.Options{}, c.Clients())
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	onStage(t, 3, func(s *stage) {
+		s.Slow(140*time.Millisecond, s.All()...)
+		l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
+		ctx, cancel := context.WithTimeout(s.Ctx, 3*time.Second)
 		defer cancel()
-		k, err := l.Acquire(ctx, "jobs/42", time.Second)
+		k, err := l.Acquire(ctx, job, time.Second)
 		if err != nil {
-			t.Fatalf("first Acquire at a round trip of 140 ms with ttl 1 s: got %v, want no error within 3 s", err)
+			s.Fatalf("first Acquire at a round trip of 140 ms with ttl 1 s: got %v, want no error within 3 s", err)
 		}
-		k.Release(t.Context())
+		k.Release(s.Ctx)
 		time.Sleep(3 * time.Second)
 		for i := range 20 {
-			var k *redlock.Lock
-			d := took(func() { k, err = l.TryAcquire(t.Context(), "jobs/43", time.Second) })
-			if err != nil {
-				t.Fatalf("TryAcquire %d at a round trip of 140 ms: got %v, want no error", i, err)
-			}
+			d := took(func() { k = harness.Try(s, l, "jobs/43", time.Second) })
 			if i > 5 && d > 141*time.Millisecond { // until then scripts and connections are new
-				t.Errorf("TryAcquire %d: took %v, want one round trip of 140 ms", i, d)
+				s.Errorf("TryAcquire %d: took %v, want one round trip of 140 ms", i, d)
 			}
-			harness.CheckIs(t, "Extend at a round trip of 140 ms", k.Extend(t.Context()))
-			harness.CheckIs(t, "Release at a round trip of 140 ms", k.Release(t.Context()))
-			for j := range c.Len() {
-				if i > 0 && seam.Peek(l).Nodes[j].Down {
-					t.Errorf("node %s after %d locks: got down, want used", c.Node(j).Name(), i+1)
-				}
+			s.Is("Extend at a round trip of 140 ms", k.Extend(s.Ctx), nil)
+			s.Is("Release at a round trip of 140 ms", k.Release(s.Ctx), nil)
+			for j, n := range seam.Peek(l).Nodes {
+				harness.Check(s, fmt.Sprintf("node %d is down after %d locks", j, i+1), n.Down && i > 0, false)
 			}
 			time.Sleep(200 * time.Millisecond)
 		}
-		harness.CheckClean(t, c, l)
+		s.Clean(l)
 	})
 }
 
-// setsUp are the commands with which a client sets a connection up.
-var setsUp = []string{"hello", "client", "auth", "select", "info"}
-
 func TestDownNodeGetsPingsAndNothingElseUntilItAnswersOne(t *testing.T) {
-	for _, fault := range []string{"hang", "partition"} {
-		staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			l := warmLocker(t, c, redlock.Options{})
-			down := c.Node(2)
-			if fault == "hang" {
-				down.Hang()
-			} else {
-				down.Partition()
-			}
-			harness.Try(t, l, "first", 10*time.Second)
+	setsUp := []string{"hello", "client", "auth", "select", "info"} // the commands with which a client sets a connection up
+	for _, fault := range []string{"hung", "cut off"} {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			down := s.Node(2)
+			faults[fault](down)
+			harness.Try(s, l, "first", 10*time.Second)
 			time.Sleep(time.Second + time.Millisecond)
-			harness.Check(t, "a node that let an acquire time out ("+fault+") is down", seam.Peek(l).Nodes[2].Down, true)
+			harness.Check(s, "a node that let an acquire time out ("+fault+") is down", seam.Peek(l).Nodes[2].Down, true)
 			for i := range 100 {
-				k := harness.Try(t, l, fmt.Sprint("during", i), time.Second)
-				k.Extend(t.Context())
-				k.Release(t.Context())
+				k := harness.Try(s, l, fmt.Sprint("during", i), time.Second)
+				k.Extend(s.Ctx)
+				k.Release(s.Ctx)
 				time.Sleep(20 * time.Millisecond)
 			}
-			down.Resume()
-			down.Heal()
+			s.mend(2)
 			time.Sleep(5 * time.Second)
-			pings, log := 0, down.Log()
-			for _, cmd := range log {
-				name := strings.ToLower(cmd.Args[0])
-				switch {
-				case name == "ping":
-					pings++
-				case slices.Contains(setsUp, name):
-				case strings.Contains(strings.Join(cmd.Args, " "), "during"):
-					t.Fatalf("commands that a node that is down gets (%s): got %v, want PING only", fault, cmd)
+			for _, cmd := range down.Log() {
+				if !slices.Contains(setsUp, strings.ToLower(cmd.Args[0])) && strings.Contains(strings.Join(cmd.Args, " "), "during") {
+					s.Fatalf("commands that a node that is down gets (%s): got %v, want PING only", fault, cmd)
 				}
 			}
-			if pings == 0 {
-				t.Errorf("PINGs to a node that is down (%s): got none in %d commands, want some", fault, len(log))
-			}
-			harness.Check(t, "the node is down after it answered", seam.Peek(l).Nodes[2].Down, false)
-			k := harness.Try(t, l, "after", time.Second)
+			harness.Check(s, "PINGs to a node that is down ("+fault+") were sent", count(heard(down, ""), "ping") > 0, true)
+			harness.Check(s, "the node is down after it answered", seam.Peek(l).Nodes[2].Down, false)
+			k := harness.Try(s, l, "after", time.Second)
 			time.Sleep(10 * time.Millisecond)
 			value, _ := down.Get("after")
-			harness.Check(t, "the value on the node that came back", value, k.Value())
+			harness.Check(s, "the value on the node that came back", value, k.Value())
 		})
 	}
 }
@@ -247,9 +217,9 @@ func TestDownNodeGetsPingsAndNothingElseUntilItAnswersOne(t *testing.T) {
 // A PING that left before the last timeout says nothing about what the node has been since:
 // it stays down until a later one is answered.
 func TestOnlyAPingSentAfterTheLastTimeoutClearsANode(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
-		n := c.Node(2)
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond})
+		n := s.Node(2)
 		began := time.Now()
 		var over atomic.Bool
 		n.OnCommand(func(args []string) {
@@ -263,57 +233,51 @@ func TestOnlyAPingSentAfterTheLastTimeoutClearsANode(t *testing.T) {
 				time.Sleep(100*time.Millisecond - since)
 			}
 		})
-		harness.Try(t, l, "first", 10*time.Second) // times out at 50 ms, and PINGs leave
+		harness.Try(s, l, "first", 10*time.Second) // times out at 50 ms, and PINGs leave
 		time.Sleep(30*time.Millisecond - time.Since(began))
-		harness.Try(t, l, "second", 10*time.Second)          // on another connection; times out at 80 ms
+		harness.Try(s, l, "second", 10*time.Second)          // on another connection; times out at 80 ms
 		time.Sleep(110*time.Millisecond - time.Since(began)) // the PINGs of before that are answered
-		harness.Check(t, "PINGs that left before the last timeout are there", count(heard(n, ""), "ping") > 0, true)
-		harness.Check(t, "the node is down though they were answered", seam.Peek(l).Nodes[2].Down, true)
+		harness.Check(s, "PINGs that left before the last timeout are there", count(heard(n, ""), "ping") > 0, true)
+		harness.Check(s, "the node is down though they were answered", seam.Peek(l).Nodes[2].Down, true)
 		time.Sleep(500 * time.Millisecond)
-		harness.Check(t, "the node is down half a second later", seam.Peek(l).Nodes[2].Down, true)
+		harness.Check(s, "the node is down half a second later", seam.Peek(l).Nodes[2].Down, true)
 		over.Store(true)
 		_, up := within(time.Second, func() bool { return !seam.Peek(l).Nodes[2].Down })
-		harness.Check(t, "the node is used again when a later PING is answered", up, true)
+		harness.Check(s, "the node is used again when a later PING is answered", up, true)
 	})
 }
 
 func TestNodeIsUsedAgainWithinASecondOfComingBack(t *testing.T) {
-	faults := map[string]struct{ on, off func(n *redlocktest.Node) }{
-		"hang":            {(*redlocktest.Node).Hang, (*redlocktest.Node).Resume},
-		"partition":       {(*redlocktest.Node).Partition, (*redlocktest.Node).Heal},
-		"requests cut":    {(*redlocktest.Node).PartitionRequests, (*redlocktest.Node).Heal},
-		"replies cut":     {(*redlocktest.Node).PartitionReplies, (*redlocktest.Node).Heal},
-		"stopped":         {(*redlocktest.Node).Stop, (*redlocktest.Node).Start},
-		"refused":         {func(n *redlocktest.Node) { n.Refuse(true) }, func(n *redlocktest.Node) { n.Refuse(false) }},
-		"hang, then stop": {(*redlocktest.Node).Hang, func(n *redlocktest.Node) { n.Restart(true) }},
-	}
-	for name, f := range faults {
+	for _, name := range []string{"hung", "cut off", "requests lost", "replies lost", "stopped", "refused", "hung, then restarted"} {
 		outages := []time.Duration{50 * time.Millisecond, 5 * time.Second}
-		if name == "refused" || name == "hang" {
+		if name == "refused" || name == "hung" {
 			outages = append(outages, 10*time.Minute)
 		}
 		for _, outage := range outages {
-			runStaged(t, fmt.Sprint(name, " ", outage), 3, func(t *testing.T, c *redlocktest.Cluster) {
+			runStage(t, fmt.Sprint(name, " ", outage), 3, func(s *stage) {
 				// As many connections as Open's clients may have.
-				l := lockerOn(t, redlock.Options{}, c.ClientsWith(func(o *redis.Options) { o.PoolSize = 1024 }))
-				warmUp(t, c, l)
-				n := c.Node(2)
-				f.on(n)
-				k := harness.Try(t, l, "during", 3*time.Second)
+				l := s.LockerWith(redlock.Options{}, nil, harness.Nodes(s.Cluster.ClientsWith(func(o *redis.Options) { o.PoolSize = 1024 })))
+				n := s.Node(2)
+				fault, restarted := strings.CutSuffix(name, ", then restarted")
+				faults[fault](n)
+				k := harness.Try(s, l, "during", 3*time.Second)
 				time.Sleep(outage)
-				k.Release(t.Context())
-				f.off(n)
+				k.Release(s.Ctx)
+				if restarted {
+					n.Restart(true)
+				}
+				s.mend(2)
 				back, ok := within(3*time.Second, func() bool {
-					k := harness.Try(t, l, "after", 10*time.Second)
+					k := harness.Try(s, l, "after", 10*time.Second)
 					time.Sleep(time.Millisecond)
 					value, _ := n.Get("after")
-					k.Release(t.Context())
+					k.Release(s.Ctx)
 					return value == k.Value()
 				})
 				if !ok || back > time.Second {
-					t.Errorf("used again after its return: got %v (ever: %v), want within a second", back, ok)
+					s.Errorf("used again after its return: got %v (ever: %v), want within a second", back, ok)
 				}
-				harness.CheckClean(t, c, l)
+				s.Clean(l)
 			})
 		}
 	}
@@ -322,51 +286,23 @@ func TestNodeIsUsedAgainWithinASecondOfComingBack(t *testing.T) {
 // A minority in any sort of trouble costs no time: what is asked takes the time of
 // the majority-th fastest of the rest.
 func TestMinorityInTroubleCostsNoTime(t *testing.T) {
-	faults := map[string]func(n *redlocktest.Node){
-		"hung":        (*redlocktest.Node).Hang,
-		"partitioned": (*redlocktest.Node).Partition,
-		"deaf":        (*redlocktest.Node).PartitionRequests,
-		"mute":        (*redlocktest.Node).PartitionReplies,
-		"stopped":     (*redlocktest.Node).Stop,
-		"refusing":    func(n *redlocktest.Node) { n.Refuse(true) },
-		"slow":        func(n *redlocktest.Node) { n.Delay(10*time.Second, 10*time.Second) },
-		"loading":     func(n *redlocktest.Node) { n.Fail("LOADING Redis is loading the dataset in memory") },
-		"restarting":  func(n *redlocktest.Node) { n.OnCommand(func([]string) { n.Restart(false) }) },
-	}
+	faults := maps.Clone(faults)
+	faults["restarting"] = func(n *redlocktest.Node) { n.OnCommand(func([]string) { n.Restart(false) }) }
 	for name, fault := range faults {
-		runStaged(t, name, 5, func(t *testing.T, c *redlocktest.Cluster) {
+		runStage(t, name, 5, func(s *stage) {
 			for i, ms := range []time.Duration{1, 2, 4} {
-				c.Node(i).Delay(ms*time.Millisecond, ms*time.Millisecond)
+				s.Slow(2*ms*time.Millisecond, i)
 			}
-			l := warmLocker(t, c, redlock.Options{})
-			fault(c.Node(3))
-			fault(c.Node(4))
-			// That is 8 ms, and up to 0.14 ms of jitter. A release goes to a node after
-			// what was asked there before.
-			const least, most = 8 * time.Millisecond, 8200 * time.Microsecond
-			for i := range 20 {
-				timed := func(what string, f func() error) {
-					var err error
-					d := took(func() { err = f() })
-					if err != nil || d < least || d > most {
-						t.Errorf("%s number %d with two of five nodes %s: took %v, error %v; want the third node's 8 ms, no error", what, i, name, d, err)
-					}
-				}
+			l := s.Locker(redlock.Options{})
+			s.each(fault, 3, 4)
+			for range 20 {
 				var k *redlock.Lock
-				timed("TryAcquire", func() (err error) {
-					k, err = l.TryAcquire(t.Context(), fmt.Sprint("jobs/", i), time.Second)
-					return err
-				})
-				if k == nil {
-					return
-				}
-				timed("Extend", func() error { return k.Extend(t.Context()) })
-				timed("Release", func() error { return k.Release(t.Context()) })
+				s.Lasts("TryAcquire", 8*time.Millisecond, func() { k = s.Take(l, time.Second) })
+				s.Lasts("Extend", 8*time.Millisecond, func() { s.Is("Extend", k.Extend(s.Ctx), nil) })
+				s.Lasts("Release", 8*time.Millisecond, func() { s.Is("Release", k.Release(s.Ctx), nil) })
 				time.Sleep(30 * time.Millisecond)
 			}
-			for i := range c.Len() {
-				c.Node(i).OnCommand(nil)
-			}
+			s.each(func(n *redlocktest.Node) { n.OnCommand(nil) })
 		})
 	}
 }
@@ -376,97 +312,87 @@ func TestMinorityInTroubleCostsNoTime(t *testing.T) {
 func TestAMinorityIsWaitedForWhereItsVoteDecides(t *testing.T) {
 	const slow = 900 * time.Millisecond
 	for _, tc := range []struct {
-		name  string
-		fault func(n *redlocktest.Node)
-		split bool
-		took  [3]time.Duration // of three calls one after the other, about
-		err   error
+		hung, split bool
+		took        [3]time.Duration // of three calls one after the other, about
+		err         error
 	}{
-		{"slow, and the others agree", func(n *redlocktest.Node) { n.Delay(slow/2, slow/2) }, false, [3]time.Duration{0, 0, 0}, nil},
-		{"slow, and the others are split", func(n *redlocktest.Node) { n.Delay(slow/2, slow/2) }, true, [3]time.Duration{slow, slow, slow}, nil},
-		{"hung, and the others agree", (*redlocktest.Node).Hang, false, [3]time.Duration{0, 0, 0}, nil},
-		{"hung, and the others are split", (*redlocktest.Node).Hang, true, [3]time.Duration{time.Second, 0, 0}, redlock.ErrNoQuorum},
+		{false, false, [3]time.Duration{0, 0, 0}, nil},
+		{false, true, [3]time.Duration{slow, slow, slow}, nil},
+		{true, false, [3]time.Duration{0, 0, 0}, nil},
+		{true, true, [3]time.Duration{time.Second, 0, 0}, redlock.ErrNoQuorum},
 	} {
-		runStaged(t, tc.name, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			l := warmLocker(t, c, redlock.Options{})
+		runStage(t, fmt.Sprintf("hung %v, and the others are split %v", tc.hung, tc.split), 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
 			if tc.split {
-				c.Node(1).Set("jobs/42", "somebody's remains", time.Hour)
+				s.Foreign(time.Hour, 1)
 			}
-			tc.fault(c.Node(2))
+			s.Slow(slow, 2)
+			if tc.hung {
+				s.Node(2).Hang()
+			}
 			for i, want := range tc.took {
 				var k *redlock.Lock
 				var err error
-				d := took(func() { k, err = l.TryAcquire(t.Context(), "jobs/42", 10*time.Second) })
-				if d < want || d > want+10*time.Millisecond || tc.err == nil && err != nil || tc.err != nil && !errors.Is(err, tc.err) {
-					t.Errorf("TryAcquire number %d took %v with %v, want %v with %v", i, d, err, want, tc.err)
+				d := took(func() { k, err = l.TryAcquire(s.Ctx, job, 10*time.Second) })
+				s.Is("TryAcquire", err, tc.err)
+				if d < want || d > want+10*time.Millisecond {
+					s.Errorf("TryAcquire number %d took %v, want %v", i, d, want)
 				}
 				if k != nil {
-					k.Release(t.Context())
+					k.Release(s.Ctx)
 				}
 				time.Sleep(3 * time.Second)
 			}
-			c.Node(2).Resume()
+			s.mend(2)
 		})
 	}
 }
 
 func TestForgottenScriptsAreSentAgainForAllOfABatch(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		var locks []*redlock.Lock
-		for i := range 40 {
-			locks = append(locks, harness.Try(t, l, fmt.Sprint("k", i), time.Minute))
-		}
-		flush := func() {
-			for i := range c.Len() {
-				if _, err := c.Node(i).Do("SCRIPT", "FLUSH"); err != nil {
-					t.Fatal(err)
-				}
-				c.Node(i).Record(true)
-			}
-		}
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		locks := s.takeMany(l, "k", 40)
 		all := func(what string, f func(k *redlock.Lock) error) {
-			t.Helper()
+			s.Helper()
+			s.each(func(n *redlocktest.Node) { n.Do("SCRIPT", "FLUSH") })
 			var wg sync.WaitGroup
 			for _, k := range locks {
-				wg.Go(func() { harness.CheckIs(t, what, f(k)) })
+				wg.Go(func() { s.Is(what+" on servers that forgot the scripts", f(k), nil) })
 			}
 			wg.Wait()
 			time.Sleep(10 * time.Millisecond)
 		}
-		flush()
-		all("Extend on servers that forgot the scripts", func(k *redlock.Lock) error { return k.Extend(t.Context()) })
-		flush()
-		all("Release on servers that forgot the scripts", func(k *redlock.Lock) error { return k.Release(t.Context()) })
-		k := harness.Try(t, l, "later", time.Minute)
-		c.Node(0).Record(true)
-		k.Release(t.Context())
+		all("Extend", func(k *redlock.Lock) error { return k.Extend(s.Ctx) })
+		all("Release", func(k *redlock.Lock) error { return k.Release(s.Ctx) })
+		k := harness.Try(s, l, "later", time.Minute)
+		s.record()
+		k.Release(s.Ctx)
 		time.Sleep(time.Millisecond)
-		for _, cmd := range c.Node(0).Log() {
-			harness.Check(t, "how a script goes to a server that knows it again", strings.ToLower(cmd.Args[0]), "evalsha")
+		for _, cmd := range s.Node(0).Log() {
+			harness.Check(s, "how a script goes to a server that knows it again", strings.ToLower(cmd.Args[0]), "evalsha")
 		}
-		harness.CheckClean(t, c, l)
+		s.Clean(l)
 	})
 }
 
-// syntaxError is what a server before 7.0 says to SET with NX and GET.
-type syntaxError struct{}
+// A serverError is what go-redis takes for a reply of the server.
+type serverError string
 
-func (syntaxError) Error() string { return "ERR syntax error" }
-func (syntaxError) RedisError()   {}
+func (e serverError) Error() string { return string(e) }
+func (serverError) RedisError()     {}
 
-// old makes a client see a server before 7.0.
+// old makes a client see a server before 7.0, which refuses SET with NX and GET.
 func old(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-	var rest []redis.Cmder
+	const refused = serverError("ERR syntax error")
 	var first error
-	for _, cmd := range cmds {
-		if slices.Contains(cmd.Args(), any("get")) && cmd.Name() == "set" {
-			cmd.SetErr(syntaxError{})
-			first = syntaxError{}
-		} else {
-			rest = append(rest, cmd)
+	rest := slices.DeleteFunc(slices.Clone(cmds), func(cmd redis.Cmder) bool {
+		gets := cmd.Name() == "set" && slices.Contains(cmd.Args(), any("get"))
+		if gets {
+			cmd.SetErr(refused)
+			first = refused
 		}
-	}
+		return gets
+	})
 	if err := next(ctx, rest); err != nil {
 		return err
 	}
@@ -474,228 +400,183 @@ func old(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook
 }
 
 func TestServersBefore7AreAskedWithoutGet(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+	onStage(t, 3, func(s *stage) {
 		locker := func() *redlock.Locker {
-			clients := c.Clients()
+			clients := s.Cluster.Clients()
 			for _, client := range clients {
 				client.AddHook(tap(old))
 			}
-			return lockerOn(t, redlock.Options{}, clients)
+			return s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
 		}
 		a, b := locker(), locker()
-		k := harness.Try(t, a, "jobs/42", time.Minute)
-		_, err := b.TryAcquire(t.Context(), "jobs/42", time.Minute)
-		harness.CheckIs(t, "TryAcquire of a held lock on old servers", err, redlock.ErrHeld)
+		k := s.Take(a, time.Minute)
+		_, err := b.TryAcquire(s.Ctx, job, time.Minute)
+		s.Is("TryAcquire of a held lock on old servers", err, redlock.ErrHeld)
 		var q *redlock.QuorumError
 		if errors.As(err, &q) {
-			harness.Check(t, "the holder's name, which old servers do not tell", q.Round.Holder(), "")
+			harness.Check(s, "the holder's name, which old servers do not tell", q.Round.Holder(), "")
 		}
-		harness.CheckIs(t, "Release", k.Release(t.Context()))
+		s.Is("Release", k.Release(s.Ctx), nil)
 		time.Sleep(10 * time.Millisecond)
-		c.Node(0).Record(true)
-		k = harness.Try(t, b, "jobs/42", time.Minute)
+		s.record()
+		k = s.Take(b, time.Minute)
 		time.Sleep(time.Millisecond)
-		harness.Check(t, "what a server known to be old is asked", strings.Join(heard(c.Node(0), "jobs/42"), " "), "heal") // SET K v NX PX
-		harness.CheckIs(t, "Release", k.Release(t.Context()))
-		harness.CheckClean(t, c, a, b)
+		harness.Check(s, "what a server known to be old is asked", strings.Join(heard(s.Node(0), job), " "), "heal") // SET K v NX PX
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Clean(a, b)
 	})
 }
 
 func TestPoisonedAndHugeCommandsDoNotHurtTheirNeighbours(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		for i := range c.Len() {
-			c.Node(i).Do("RPUSH", "poison", "x")
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.each(func(n *redlocktest.Node) {
+			n.Do("RPUSH", "poison", "x")
 			for j := range 90 {
-				c.Node(i).Do("SET", fmt.Sprintf("{badfence%d}:fence", j), "x", "PX", "600000")
+				n.Do("SET", fmt.Sprintf("{badfence%d}:fence", j), "x", "PX", "600000")
 			}
-		}
+		})
 		huge := strings.Repeat("h", 64<<10-3)
 		var wg sync.WaitGroup
-		for i := range 90 {
+		for i := range 30 {
 			wg.Go(func() {
-				switch i % 3 {
-				case 0:
-					k, err := l.TryAcquire(t.Context(), fmt.Sprint("k", i), time.Minute)
-					harness.CheckIs(t, "TryAcquire beside poisoned and huge ones", err)
-					if err == nil {
-						time.Sleep(10 * time.Millisecond)
-						harness.CheckIs(t, "Extend beside poisoned and huge ones", k.Extend(t.Context()))
-						harness.CheckIs(t, "Release beside poisoned and huge ones", k.Release(t.Context()))
-					}
-				case 1:
-					key := "poison"
-					if i%2 == 0 {
-						key = fmt.Sprint("badfence", i)
-					}
-					k, err := l.TryAcquire(t.Context(), key, time.Minute)
-					if k != nil || !errors.Is(err, redlock.ErrNoQuorum) || !strings.Contains(err.Error(), "WRONGTYPE") {
-						t.Errorf("TryAcquire of %s, where another type is: got %v, want ErrNoQuorum with WRONGTYPE", key, err)
-					}
-				case 2:
-					k, err := l.TryAcquire(t.Context(), huge+fmt.Sprint(i), time.Minute)
-					harness.CheckIs(t, "TryAcquire of a key of 64 KiB", err)
-					if err == nil {
-						harness.CheckIs(t, "Release of a key of 64 KiB", k.Release(t.Context()))
-					}
-				}
+				k := harness.Try(s, l, fmt.Sprint("k", i), time.Minute)
+				time.Sleep(10 * time.Millisecond)
+				s.Is("Extend beside poisoned and huge ones", k.Extend(s.Ctx), nil)
+				s.Is("Release beside poisoned and huge ones", k.Release(s.Ctx), nil)
+			})
+			for _, key := range []string{"poison", fmt.Sprint("badfence", i)} {
+				wg.Go(func() {
+					k, err := l.TryAcquire(s.Ctx, key, time.Minute)
+					s.Is("TryAcquire of a key where another type is", err, redlock.ErrNoQuorum)
+					s.Says(err, "WRONGTYPE")
+					harness.Check(s, "a lock", k == nil, true)
+				})
+			}
+			wg.Go(func() {
+				s.Is("Release of a key of 64 KiB", harness.Try(s, l, huge+fmt.Sprint(i), time.Minute).Release(s.Ctx), nil)
 			})
 		}
 		wg.Wait()
 		time.Sleep(time.Second)
-		for i := range c.Len() {
-			harness.Check(t, "the list at a poisoned key is still there", len(harness.LocksOn(c.Node(i))), 1)
-			c.Node(i).FlushAll()
-		}
-		harness.CheckClean(t, c, l)
+		s.each(func(n *redlocktest.Node) {
+			harness.Check(s, "the list at a poisoned key is still there", len(harness.LocksOn(n)), 1)
+			n.FlushAll()
+		})
+		s.Clean(l)
 	})
 }
 
 // The acquire's second command raises the register although the first was refused.
 func TestRegisterBesideAKeyOfAnotherTypeHasALife(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		for i := range c.Len() {
-			c.Node(i).Do("RPUSH", "poison", "x")
-		}
-		_, err := l.TryAcquire(t.Context(), "poison", time.Minute)
-		harness.CheckIs(t, "TryAcquire of a key of another type", err, redlock.ErrNoQuorum)
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.each(func(n *redlocktest.Node) { n.Do("RPUSH", job, "x") })
+		_, err := l.TryAcquire(s.Ctx, job, time.Minute)
+		s.Is("TryAcquire of a key of another type", err, redlock.ErrNoQuorum)
 		time.Sleep(time.Second)
-		for i := range c.Len() {
-			c.Node(i).Evict("poison")
-		}
-		harness.CheckClean(t, c, l)
+		s.evict()
+		s.Clean(l)
 	})
 }
 
 // A connection that dies in the middle of a batch: what was executed and what was
 // not look alike, and all of it is undone.
 func TestConnectionThatDiesInMidBatchLeavesNothing(t *testing.T) {
-	for _, keep := range []bool{true, false} {
-		staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
-			l := warmLocker(t, c, redlock.Options{})
-			n := c.Node(0)
-			var sets atomic.Int32
+	for name, dies := range map[string]func(n *redlocktest.Node){
+		"reset":     func(n *redlocktest.Node) { n.Refuse(true); n.Refuse(false) },
+		"restarted": func(n *redlocktest.Node) { n.Restart(true) },
+	} {
+		runStage(t, name, 1, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			n := s.Node(0)
+			var sets, failed atomic.Int32
 			n.OnCommand(func(args []string) {
 				if harness.Verb(args) == "acquire" && sets.Add(1) == 40 {
-					if keep {
-						n.Refuse(true)
-						n.Refuse(false)
-					} else {
-						n.Restart(true)
-					}
+					dies(n)
 				}
 			})
-			var failed atomic.Int32
 			var wg sync.WaitGroup
 			for i := range 60 {
 				wg.Go(func() {
-					k, err := l.TryAcquire(t.Context(), fmt.Sprint("k", i), time.Hour)
+					k, err := l.TryAcquire(s.Ctx, fmt.Sprint("k", i), time.Hour)
 					if err == nil {
-						if value, _ := n.Get(k.Key()); value != k.Value() {
-							t.Errorf("an acquired lock's value on the node: got %q, want %q", value, k.Value())
-						}
+						value, _ := n.Get(k.Key())
+						harness.Check(s, "an acquired lock's value on the node", value, k.Value())
 						time.Sleep(time.Second) // till the connection's death is known
-						harness.CheckIs(t, "Release", k.Release(t.Context()))
+						s.Is("Release", k.Release(s.Ctx), nil)
 						return
 					}
 					failed.Add(1)
-					harness.CheckIs(t, "TryAcquire on a dying connection", err, redlock.ErrNoQuorum)
-					harness.CheckIsNot(t, "TryAcquire on a dying connection", err, redlock.ErrHeld)
-					harness.Check(t, "vote of a node whose connection died", answersOf(err), "unknown")
+					s.Is("TryAcquire on a dying connection", err, redlock.ErrNoQuorum)
+					harness.Check(s, "vote of a node whose connection died", answersOf(err), "unknown")
 				})
 			}
 			wg.Wait()
-			harness.Check(t, "some calls had no answer", failed.Load() > 0, true)
-			harness.CheckClean(t, c, l)
+			harness.Check(s, "some calls had no answer", failed.Load() > 0, true)
+			s.Clean(l)
 		})
 	}
 }
 
 func TestMissingAnswerIsUnknownAndNeverNo(t *testing.T) {
-	for name, fault := range map[string]func(n *redlocktest.Node){
-		"dropped":  func(n *redlocktest.Node) { n.DropReplies(2) },
-		"lost":     func(n *redlocktest.Node) { n.LoseReplies(2) },
-		"mute":     (*redlocktest.Node).PartitionReplies,
-		"deaf":     (*redlocktest.Node).PartitionRequests,
-		"hung":     (*redlocktest.Node).Hang,
-		"refused":  func(n *redlocktest.Node) { n.Refuse(true) },
-		"stopped":  (*redlocktest.Node).Stop,
-		"READONLY": func(n *redlocktest.Node) { n.Fail("READONLY You can't write against a read only replica.") },
-		"forgetful": func(n *redlocktest.Node) {
-			n.FailCommand("ZADD", "OOM command not allowed when used memory > 'maxmemory'.")
-		},
-	} {
-		runStaged(t, name, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			l := warmLocker(t, c, redlock.Options{})
-			c.Node(0).Set("jobs/42", "foreign", time.Hour)
-			fault(c.Node(1))
-			fault(c.Node(2))
-			k, err := l.TryAcquire(t.Context(), "jobs/42", time.Hour)
-			if k != nil {
-				t.Fatal("TryAcquire: got a lock that no node agreed to, want none")
-			}
-			harness.CheckIs(t, "TryAcquire where one node says held and two do not answer", err, redlock.ErrNoQuorum)
-			harness.CheckIsNot(t, "TryAcquire where one node says held and two do not answer", err, redlock.ErrHeld)
+	faults := maps.Clone(faults)
+	faults["slow"] = func(n *redlocktest.Node) { n.Delay(0, 1500*time.Millisecond) }
+	faults["dropped"] = func(n *redlocktest.Node) { n.DropReplies(2) }
+	faults["lost"] = func(n *redlocktest.Node) { n.LoseReplies(2) }
+	faults["READONLY"] = func(n *redlocktest.Node) { n.Fail("READONLY You can't write against a read only replica.") }
+	faults["forgetful"] = func(n *redlocktest.Node) {
+		n.FailCommand("zadd", "OOM command not allowed when used memory > 'maxmemory'.")
+	}
+	for name, fault := range faults {
+		runStage(t, name, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			s.Foreign(time.Hour, 0)
+			s.each(fault, 1, 2)
+			k, err := l.TryAcquire(s.Ctx, job, time.Hour)
+			harness.Check(s, "a lock", k == nil, true)
+			s.Is("TryAcquire where one node says held and two do not answer", err, redlock.ErrNoQuorum)
 			if votes := answersOf(err); votes != "no unknown unknown" && votes != "pending unknown unknown" {
-				t.Errorf("votes: got %s, want unknown of the two that did not answer", votes)
+				s.Errorf("votes: got %s, want unknown of the two that did not answer", votes)
 			}
-			for _, i := range []int{1, 2} {
-				n := c.Node(i)
-				n.DropReplies(0)
-				n.LoseReplies(0)
-				n.Heal()
-				n.Resume()
-				n.Refuse(false)
-				n.Start()
-				n.Fail("")
-				n.FailCommand("ZADD", "")
-			}
-			time.Sleep(time.Second)
-			c.Node(0).Evict("jobs/42")
-			harness.CheckClean(t, c, l)
+			s.Clean(l)
 		})
 	}
 }
 
 func TestAnswerAfterTheTimeoutIsIgnoredAndCleanedUp(t *testing.T) {
-	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
-		var rounds []redlock.Round
-		var mu sync.Mutex
-		l := warmLocker(t, c, redlock.Options{Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) {
-			mu.Lock()
-			defer mu.Unlock()
-			rounds = append(rounds, r)
-		}}})
-		c.Node(0).Delay(0, 300*time.Millisecond)
-		k, err := l.TryAcquire(t.Context(), "jobs/42", time.Second)
-		c.Node(0).Delay(0, 0)
-		harness.CheckIs(t, "TryAcquire answered after 300 ms with a node timeout of 100 ms", err, redlock.ErrNoQuorum)
-		harness.Check(t, "a lock", k == nil, true)
+	onStage(t, 1, func(s *stage) {
+		var seen harness.Observer
+		l := s.Locker(redlock.Options{Trace: seen.Trace()})
+		s.Node(0).Delay(0, 300*time.Millisecond)
+		k, err := l.TryAcquire(s.Ctx, job, time.Second)
+		s.Node(0).Delay(0, 0)
+		s.Is("TryAcquire answered after 300 ms with a node timeout of 100 ms", err, redlock.ErrNoQuorum)
+		harness.Check(s, "a lock", k == nil, true)
 		time.Sleep(150 * time.Millisecond) // the owed rollback has been answered, the acquire not
-		harness.Check(t, "keys on the node when the late yes comes", len(harness.LocksOn(c.Node(0))), 0)
+		s.empty("when the late yes comes")
 		time.Sleep(200 * time.Millisecond)
-		harness.Check(t, "locks on the list after the late yes", seam.Peek(l).Held, 0)
-		mu.Lock()
-		for _, r := range rounds {
-			if r.Op == redlock.OpAcquire && r.Key == "jobs/42" {
-				harness.Check(t, "the vote that the observer sees", r.Votes[0].Answer, redlock.Unknown)
+		harness.Check(s, "locks on the list after the late yes", seam.Peek(l).Held, 0)
+		for _, r := range seen.Rounds() {
+			if r.Op == redlock.OpAcquire {
+				harness.Check(s, "the vote that the observer sees", r.Votes[0].Answer, redlock.Unknown)
 			}
 		}
-		mu.Unlock()
-		harness.CheckClean(t, c, l)
-		harness.Try(t, l, "jobs/42", time.Second).Release(t.Context())
+		s.Clean(l)
+		s.Take(l, time.Second).Release(s.Ctx)
 	})
 }
 
 // A command that go-redis, or a hook of the user's, never executed has neither value
 // nor error, as a nil reply has; and a nil reply is a granted lock.
 func TestUntouchedCommandIsNeverAYes(t *testing.T) {
-	strange := errors.New("the hook says no")
+	returns := func(err error) tap {
+		return func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return err }
+	}
 	for name, h := range map[string]tap{
-		"nil without executing":       func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return nil },
-		"error without executing":     func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return strange },
-		"redis.Nil without executing": func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return redis.Nil },
+		"nil without executing":       returns(nil),
+		"error without executing":     returns(errors.New("the hook says no")),
+		"redis.Nil without executing": returns(redis.Nil),
 		"all but the last command executed": func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 			if len(cmds) == 1 { // a script, and go-redis does not take an empty pipeline
 				return next(ctx, cmds)
@@ -703,9 +584,9 @@ func TestUntouchedCommandIsNeverAYes(t *testing.T) {
 			return next(ctx, cmds[:len(cmds)-1])
 		},
 	} {
-		runStaged(t, name, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		runStage(t, name, 3, func(s *stage) {
 			var on atomic.Bool
-			clients := c.Clients()
+			clients := s.Cluster.Clients()
 			for _, client := range clients {
 				client.AddHook(tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 					if on.Load() {
@@ -714,55 +595,50 @@ func TestUntouchedCommandIsNeverAYes(t *testing.T) {
 					return next(ctx, cmds)
 				}))
 			}
-			l := lockerOn(t, redlock.Options{}, clients)
-			warmUp(t, c, l)
-			held := harness.Try(t, l, "held", time.Minute)
+			l := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
+			held := harness.Try(s, l, "held", time.Minute)
 			time.Sleep(time.Millisecond)
 			on.Store(true)
-			k, err := l.TryAcquire(t.Context(), "jobs/42", time.Minute)
-			if k != nil {
-				t.Error("TryAcquire: got a lock that no node agreed to, want none")
-			}
-			harness.CheckIs(t, "TryAcquire of commands that were not executed", err, redlock.ErrNoQuorum)
-			if errors.Is(err, redlock.ErrHeld) || strings.Contains(answersOf(err), "yes") || strings.Contains(answersOf(err), "no ") {
-				t.Errorf("votes of commands that were not executed: got %s, want neither yes nor no", answersOf(err))
-			}
+			s.grantsNothing(l.TryAcquire(s.Ctx, job, time.Minute))
 			if name != "all but the last command executed" {
 				until := held.Until()
-				harness.CheckIs(t, "Extend that was not executed", held.Extend(t.Context()), redlock.ErrNoQuorum)
-				harness.Check(t, "Until after it", held.Until(), until)
-				harness.CheckIs(t, "Release that was not executed", held.Release(t.Context()), redlock.ErrNoQuorum)
+				s.Is("Extend that was not executed", held.Extend(s.Ctx), redlock.ErrNoQuorum)
+				harness.Check(s, "Until after it", held.Until(), until)
+				s.Is("Release that was not executed", held.Release(s.Ctx), redlock.ErrNoQuorum)
 			}
 			on.Store(false)
 			time.Sleep(time.Second)
-			harness.CheckIs(t, "Release once the hook is gone", held.Release(t.Context()))
-			harness.CheckClean(t, c, l)
+			s.Is("Release once the hook is gone", held.Release(s.Ctx), nil)
+			s.Clean(l)
 		})
+	}
+}
+
+// grantsNothing fails the test unless an acquisition failed for want of a quorum, by votes that are neither yes nor no.
+func (s *stage) grantsNothing(k *redlock.Lock, err error) {
+	s.Helper()
+	harness.Check(s, "a lock", k == nil, true)
+	s.Is("acquisition", err, redlock.ErrNoQuorum)
+	if votes := answersOf(err) + " "; strings.Contains(votes, "yes ") || strings.Contains(votes, "no ") {
+		s.Errorf("votes of commands that were not executed: got %s, want neither yes nor no", votes)
 	}
 }
 
 // Where a server refuses a connection go-redis leaves the commands untouched.
 func TestServerThatRefusesThePasswordIsNeverAYes(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		for i := range c.Len() {
-			c.Node(i).FailCommand("HELLO", "WRONGPASS invalid username-password pair or user is disabled.")
-			c.Node(i).FailCommand("AUTH", "WRONGPASS invalid username-password pair or user is disabled.")
-		}
-		l := lockerOn(t, redlock.Options{}, c.ClientsWith(func(o *redis.Options) { o.Password = "wrong" }))
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		d := took(func() {
-			k, err := l.Acquire(ctx, "jobs/42", time.Minute)
-			harness.Check(t, "a lock", k == nil, true)
-			harness.CheckIs(t, "Acquire with a wrong password", err, redlock.ErrNoQuorum)
-			harness.Check(t, "votes", strings.Contains(answersOf(err), "yes") || strings.Contains(answersOf(err), "no "), false)
-			if err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
-				t.Errorf("Acquire with a wrong password: got %v, want a text that says WRONGPASS", err)
+	onStage(t, 3, func(s *stage) {
+		s.each(func(n *redlocktest.Node) {
+			for _, command := range []string{"HELLO", "AUTH"} {
+				n.FailCommand(command, "WRONGPASS invalid username-password pair or user is disabled.")
 			}
 		})
-		if d > time.Second {
-			t.Errorf("Acquire with a wrong password: took %v, want it to end at once", d)
-		}
+		l := s.Cold(redlock.Options{}, nil, harness.Nodes(s.Cluster.ClientsWith(func(o *redis.Options) { o.Password = "wrong" })))
+		ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
+		defer cancel()
+		k, err := l.Acquire(ctx, job, time.Minute)
+		s.grantsNothing(k, err)
+		s.Says(err, "WRONGPASS")
+		s.Is("the ctx, for Acquire ends at once", ctx.Err(), nil)
 	})
 }
 
@@ -789,43 +665,34 @@ var errorClasses = []struct {
 func TestErrorReplyOfAnyClassIsUnknownAndNothingIsLeft(t *testing.T) {
 	for _, tc := range errorClasses {
 		code, _, _ := strings.Cut(tc.text, " ")
-		runStaged(t, tc.text, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			l := warmLocker(t, c, redlock.Options{})
-			held := harness.Try(t, l, "held", time.Hour)
-			fail := func(text string) {
-				for i := range c.Len() {
-					c.Node(i).Fail(text)
-				}
-			}
+		runStage(t, tc.text, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			held := harness.Try(s, l, "held", time.Hour)
 			time.Sleep(time.Millisecond)
-			fail(tc.text)
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			s.each(func(n *redlocktest.Node) { n.Fail(tc.text) })
+			ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
 			defer cancel()
-			var err error
-			d := took(func() { _, err = l.Acquire(ctx, "jobs/42", time.Hour) })
-			harness.CheckIs(t, "Acquire", err, redlock.ErrNoQuorum)
-			harness.CheckIsNot(t, "Acquire", err, redlock.ErrHeld)
-			harness.Check(t, "Acquire ends before its ctx", d < time.Second, tc.hard)
-			harness.Check(t, "Acquire's error is the ctx's", errors.Is(err, context.DeadlineExceeded), !tc.hard)
-			if err == nil || !strings.Contains(err.Error(), code) {
-				t.Errorf("Acquire: got %v, want a text that has %s", err, code)
-			}
-			harness.CheckIs(t, "Extend", held.Extend(t.Context()), redlock.ErrNoQuorum)
-			harness.Check(t, "Valid after an extension that errors answered", held.Valid(), true)
-			harness.CheckIs(t, "Release", held.Release(t.Context()), redlock.ErrNoQuorum)
+			_, err := l.Acquire(ctx, job, time.Hour)
+			s.Is("Acquire", err, redlock.ErrNoQuorum)
+			s.Says(err, code)
+			harness.Check(s, "Acquire ends before its ctx", ctx.Err() == nil, tc.hard)
+			harness.Check(s, "Acquire's error is the ctx's", errors.Is(err, context.DeadlineExceeded), !tc.hard)
+			s.Is("Extend", held.Extend(s.Ctx), redlock.ErrNoQuorum)
+			harness.Check(s, "Valid after an extension that errors answered", held.Valid(), true)
+			s.Is("Release", held.Release(s.Ctx), redlock.ErrNoQuorum)
 			time.Sleep(3 * time.Second)
-			fail("")
+			s.mend()
 			time.Sleep(20 * time.Second) // tries of what errors answer are up to 16 s apart
-			harness.CheckIs(t, "Release after the errors have ended", held.Release(t.Context()))
-			harness.CheckClean(t, c, l)
+			s.Is("Release after the errors have ended", held.Release(s.Ctx), nil)
+			s.Clean(l)
 		})
 	}
 }
 
 func TestCallsBeyondTheQueueFailAtOnce(t *testing.T) {
-	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		c.Node(0).Hang()
+	alone(t, 1, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Node(0).Hang()
 		before := runtime.NumGoroutine()
 		const calls = 18000
 		var atOnce, busy, atTimeout atomic.Int32
@@ -836,7 +703,7 @@ func TestCallsBeyondTheQueueFailAtOnce(t *testing.T) {
 				d := took(func() { _, err = l.TryAcquire(context.Background(), fmt.Sprint(i), time.Second) })
 				switch {
 				case !errors.Is(err, redlock.ErrNoQuorum):
-					t.Errorf("TryAcquire on a hung node: got %v, want ErrNoQuorum", err)
+					s.Errorf("TryAcquire on a hung node: got %v, want ErrNoQuorum", err)
 				case d == 0:
 					atOnce.Add(1)
 					if strings.Contains(err.Error(), "queue full") {
@@ -845,27 +712,27 @@ func TestCallsBeyondTheQueueFailAtOnce(t *testing.T) {
 				case d == 100*time.Millisecond:
 					atTimeout.Add(1)
 				default:
-					t.Errorf("TryAcquire on a hung node: took %v, want 0 or 100 ms", d)
+					s.Errorf("TryAcquire on a hung node: took %v, want 0 or 100 ms", d)
 				}
 			})
 		}
 		wg.Wait()
 		// 16,384 wait in the queue, and at most two batches of 256 are under way.
 		if n := int(busy.Load()); n < calls-16384-512 || n > calls-16384 {
-			t.Errorf("calls refused for want of room: got %d of %d, want all but 16,384 and two batches", n, calls)
+			s.Errorf("calls refused for want of room: got %d of %d, want all but 16,384 and two batches", n, calls)
 		}
-		harness.Check(t, "calls that failed at once", atOnce.Load(), busy.Load())
-		if n := c.Node(0).Connections(); n > 8 {
-			t.Errorf("connections to a hung node after %d calls: got %d, want at most 8", calls, n)
+		harness.Check(s, "calls that failed at once", atOnce.Load(), busy.Load())
+		if n := s.Node(0).Connections(); n > 8 {
+			s.Errorf("connections to a hung node after %d calls: got %d, want at most 8", calls, n)
 		}
 		if n := runtime.NumGoroutine() - before; n > 40 {
-			t.Errorf("goroutines more than before %d calls: got %d, want at most 40", calls, n)
+			s.Errorf("goroutines more than before %d calls: got %d, want at most 40", calls, n)
 		}
 		if n := seam.Peek(l).Nodes[0].Owed; n > 512 {
-			t.Errorf("owed to a node that got two batches: got %d, want at most 512", n)
+			s.Errorf("owed to a node that got two batches: got %d, want at most 512", n)
 		}
-		c.Node(0).Resume()
-		harness.CheckClean(t, c, l)
+		s.Node(0).Resume()
+		s.Clean(l)
 	})
 }
 
@@ -874,43 +741,32 @@ func TestCallsBeyondTheQueueFailAtOnce(t *testing.T) {
 func TestClientsThatRetryDoNotSendOurCommandsAgain(t *testing.T) {
 	for name, fault := range map[string]func(n *redlocktest.Node){
 		"dropped": func(n *redlocktest.Node) { n.DropReplies(1) },
-		"LOADING": func(n *redlocktest.Node) { n.Fail("LOADING Redis is loading the dataset in memory") },
+		"LOADING": faults["loading"],
 	} {
-		runStaged(t, name, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			l := lockerOn(t, redlock.Options{NodeTimeout: 2 * time.Second}, c.ClientsWith(func(o *redis.Options) {
+		runStage(t, name, 3, func(s *stage) {
+			l := s.LockerWith(redlock.Options{NodeTimeout: 2 * time.Second}, nil, harness.Nodes(s.Cluster.ClientsWith(func(o *redis.Options) {
 				o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = 0, 0, false // their defaults
-			}))
-			warmUp(t, c, l)
-			n := c.Node(2)
-			// Up to the first PING: after that we may well send it again ourselves.
-			times := func(key, w string) int {
-				words := heard(n, key)
+			})))
+			n := s.Node(2)
+			once := func(verb string, f func()) {
+				s.Helper()
+				n.Record(true)
+				fault(n)
+				f()
+				time.Sleep(3 * time.Second) // go-redis waits 8 to 512 ms before it sends again
+				words := heard(n, job)
 				if i := slices.Index(words, "ping"); i >= 0 {
-					words = words[:i]
+					words = words[:i] // after the first PING we may well send it again ourselves
 				}
-				return count(words, w)
+				harness.Check(s, verb+" commands executed or refused, of one call", count(words, verb), 1)
+				n.Fail("")
 			}
-			fault(n)
-			k := harness.Try(t, l, "acquired", time.Minute)
-			time.Sleep(3 * time.Second) // go-redis waits 8 to 512 ms before it sends again
-			harness.Check(t, "acquires executed or refused, of one TryAcquire", times("acquired", "acquire"), 1)
-			n.Fail("")
-
-			n.Record(true)
-			fault(n)
-			harness.CheckIs(t, "Extend", k.Extend(t.Context()))
-			time.Sleep(3 * time.Second)
-			harness.Check(t, "extends executed or refused, of one Extend", times("acquired", "extend"), 1)
-			n.Fail("")
-
-			n.Record(true)
-			fault(n)
-			harness.CheckIs(t, "Release", k.Release(t.Context()))
-			time.Sleep(3 * time.Second)
-			harness.Check(t, "releases executed or refused, of one Release", times("acquired", "release"), 1)
-			n.Fail("")
+			var k *redlock.Lock
+			once("acquire", func() { k = s.Take(l, time.Minute) })
+			once("extend", func() { s.Is("Extend", k.Extend(s.Ctx), nil) })
+			once("release", func() { s.Is("Release", k.Release(s.Ctx), nil) })
 			time.Sleep(20 * time.Second)
-			harness.CheckClean(t, c, l)
+			s.Clean(l)
 		})
 	}
 }
@@ -919,28 +775,22 @@ func TestClientsThatRetryDoNotSendOurCommandsAgain(t *testing.T) {
 // timeout from when they are sent; and a queue that is not served says nothing about
 // the node either.
 func TestWhatWaitsInOurOwnQueueIsNotHeldAgainstTheNode(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{NodeTimeout: 50 * time.Millisecond})
-		slow := c.Node(2)
-		slow.Record(true)
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond})
+		slow := s.Node(2)
 		slow.OnCommand(func(args []string) {
 			if harness.Verb(args) == "acquire" {
 				time.Sleep(45 * time.Millisecond) // on that connection
 			}
 		})
 		for i := range 3 { // two pipelines, and what waits behind them
-			harness.Try(t, l, "jobs/"+strconv.Itoa(i), 10*time.Second)
+			harness.Try(s, l, fmt.Sprint("jobs/", i), 10*time.Second)
 		}
 		time.Sleep(200 * time.Millisecond)
-		for _, cmd := range slow.Log() {
-			if harness.Verb(cmd.Args) == "ping" {
-				t.Errorf("a node that answers everything in 45 ms was out of use: %v", cmd)
-			}
-		}
+		harness.Check(s, "PINGs to a node that answers everything in 45 ms", count(heard(slow, ""), "ping"), 0)
 		for i := range 3 {
-			if _, there := slow.Get("jobs/" + strconv.Itoa(i)); !there {
-				t.Errorf("jobs/%d is not on it", i)
-			}
+			_, there := slow.Get(fmt.Sprint("jobs/", i))
+			harness.Check(s, fmt.Sprintf("jobs/%d is on it", i), there, true)
 		}
 	})
 }
@@ -948,8 +798,8 @@ func TestWhatWaitsInOurOwnQueueIsNotHeldAgainstTheNode(t *testing.T) {
 // A replica's votes do not count, whether it lets itself be written to or not, and it is
 // named with its master. What it stored is removed, and once promoted it votes.
 func TestAReplicaIsNamedAndItsVotesDoNotCount(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		clients := c.Clients()
+	onStage(t, 3, func(s *stage) {
+		clients := s.Cluster.Clients()
 		var promoted atomic.Bool
 		var asked atomic.Int64
 		for _, client := range clients[1:] { // a minority that remains is no quorum
@@ -966,49 +816,49 @@ func TestAReplicaIsNamedAndItsVotesDoNotCount(t *testing.T) {
 				return err
 			}))
 		}
-		l := lockerOn(t, redlock.Options{}, clients)
+		l := s.Cold(redlock.Options{}, nil, harness.Nodes(clients))
 		var err error
-		d := took(func() { _, err = l.Acquire(t.Context(), "jobs/42", time.Minute) })
-		harness.CheckIs(t, "Acquire", err, redlock.ErrNoQuorum)
-		harness.Check(t, "the replicas' votes", strings.HasSuffix(answersOf(err), " unknown unknown"), true)
+		d := took(func() { _, err = l.Acquire(s.Ctx, job, time.Minute) })
+		s.Is("Acquire", err, redlock.ErrNoQuorum)
+		harness.Check(s, "the replicas' votes", strings.HasSuffix(answersOf(err), " unknown unknown"), true)
 		if !strings.Contains(fmt.Sprint(err), "replica of 10.0.0.1:6379: pass its master") {
-			t.Errorf("got %q, want the replica and its master named", err)
+			s.Errorf("got %q, want the replica and its master named", err)
 		}
-		harness.Check(t, "Acquire waits for what time does not heal", d > time.Second, false)
-		if n, _ := l.Inspect(t.Context(), "jobs/42"); n.Nodes[1].Err == nil || n.Nodes[0].Err != nil {
-			t.Errorf("Inspect: got %v and %v, want the replica's answer refused", n.Nodes[0].Err, n.Nodes[1].Err)
+		harness.Check(s, "Acquire waits for what time does not heal", d > time.Second, false)
+		if n, _ := l.Inspect(s.Ctx, job); n.Nodes[1].Err == nil || n.Nodes[0].Err != nil {
+			s.Errorf("Inspect: got %v and %v, want the replica's answer refused", n.Nodes[0].Err, n.Nodes[1].Err)
 		}
-		harness.CheckClean(t, c, l)
+		s.Clean(l)
 
 		promoted.Store(true)
-		k := harness.Try(t, l, "jobs/42", time.Minute)
+		k := s.Take(l, time.Minute)
 		time.Sleep(time.Second)
 		before := asked.Load()
-		harness.CheckIs(t, "Extend", k.Extend(t.Context()))
-		harness.CheckIs(t, "Release", k.Release(t.Context()))
-		harness.CheckClean(t, c, l)
-		harness.Check(t, "questions to a master for its role after the first", asked.Load()-before, 0)
+		s.Is("Extend", k.Extend(s.Ctx), nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Clean(l)
+		harness.Check(s, "questions to a master for its role after the first", asked.Load()-before, 0)
 	})
 }
 
 // A wrapper of unknown kind may follow a MOVED by itself: then it passes.
 func TestMovedBehindAWrapperIsWaitedOut(t *testing.T) {
-	staged(t, 1, func(t *testing.T, c *redlocktest.Cluster) {
-		l, err := redlock.New(redlock.Options{}, hidesAll{c.Clients()[0]})
-		harness.CheckIs(t, "New", err)
+	onStage(t, 1, func(s *stage) {
+		l, err := redlock.New(redlock.Options{}, hidesAll{s.Cluster.Clients()[0]})
+		s.Is("New", err, nil)
 		defer l.Close()
-		c.Node(0).FailCommand("set", "MOVED 3999 10.0.0.3:6379")
-		time.AfterFunc(3*time.Second, func() { c.Node(0).FailCommand("set", "") })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		s.Node(0).FailCommand("set", "MOVED 3999 10.0.0.3:6379")
+		time.AfterFunc(3*time.Second, func() { s.Node(0).FailCommand("set", "") })
+		ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
 		defer cancel()
-		_, err = l.Acquire(ctx, "jobs/42", time.Minute)
-		harness.CheckIs(t, "Acquire", err, context.DeadlineExceeded, redlock.ErrNoQuorum)
+		_, err = l.Acquire(ctx, job, time.Minute)
+		harness.CheckIs(s, "Acquire", err, context.DeadlineExceeded, redlock.ErrNoQuorum)
 		if !strings.Contains(fmt.Sprint(err), "MOVED 3999 10.0.0.3:6379: a node of a Redis Cluster: pass") {
-			t.Errorf("got %q, want what to do about it", err)
+			s.Errorf("got %q, want what to do about it", err)
 		}
-		k, err := l.Acquire(t.Context(), "jobs/42", time.Minute)
-		harness.CheckIs(t, "Acquire", err)
-		harness.CheckIs(t, "Release", k.Release(t.Context()))
+		k, err := l.Acquire(s.Ctx, job, time.Minute)
+		s.Is("Acquire", err, nil)
+		s.Is("Release", k.Release(s.Ctx), nil)
 	})
 }
 
@@ -1070,162 +920,138 @@ func (p *frailPipeline) Exec(ctx context.Context) ([]redis.Cmder, error) {
 // A panic in a client's code is a failed answer of that node, which may have been sent.
 func TestAPanicOfAClientIsOneNodesFailedAnswer(t *testing.T) {
 	for _, method := range []string{"Pipeline", "BatchProcess", "before Exec", "after Exec", "Process", "Subscribe", "Receive"} {
-		runStaged(t, method, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			nodes := harness.Nodes(c.Clients())
-			bad := &frail{Client: c.Clients()[0]}
+		runStage(t, method, 3, func(s *stage) {
+			nodes := harness.Nodes(s.Cluster.Clients())
+			bad := &frail{Client: s.Cluster.Clients()[0]}
 			nodes[0] = bad
 			l, err := redlock.New(redlock.Options{}, nodes...)
-			harness.CheckIs(t, "New", err)
+			s.Is("New", err, nil)
 			defer l.Close()
-			k := harness.Try(t, l, "before", time.Minute)
+			k := harness.Try(s, l, "before", time.Minute)
 			time.Sleep(time.Second)
 
 			bad.fails.Store(&method)
-			harness.CheckIs(t, "Extend", k.Extend(t.Context()))
-			harness.CheckIs(t, "Release", k.Release(t.Context()))
-			k = harness.Try(t, l, "meanwhile", time.Minute)
+			s.Is("Extend", k.Extend(s.Ctx), nil)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			k = harness.Try(s, l, "meanwhile", time.Minute)
 			alone, err := redlock.New(redlock.Options{}, bad)
-			harness.CheckIs(t, "New", err)
+			s.Is("New", err, nil)
 			defer alone.Close()
-			if k, err := alone.TryAcquire(t.Context(), "alone", time.Minute); err == nil {
-				harness.CheckIs(t, "Release", k.Release(t.Context()))
-				harness.Check(t, method+" is no part of it", slices.Contains([]string{"Process", "Subscribe", "Receive"}, method), true)
+			if k, err := alone.TryAcquire(s.Ctx, "alone", time.Minute); err == nil {
+				s.Is("Release", k.Release(s.Ctx), nil)
+				harness.Check(s, method+" is no part of it", slices.Contains([]string{"Process", "Subscribe", "Receive"}, method), true)
 			} else {
-				harness.CheckIs(t, "TryAcquire", err, redlock.ErrNoQuorum)
-				harness.Check(t, "votes", answersOf(err), "unknown")
+				s.Is("TryAcquire", err, redlock.ErrNoQuorum)
+				harness.Check(s, "votes", answersOf(err), "unknown")
 				if text := fmt.Sprint(err); !strings.Contains(text, "client panicked: runtime error: invalid memory address") || !strings.Contains(text, ".go:") {
-					t.Errorf("got %q, want what panicked, and where", text)
+					s.Errorf("got %q, want what panicked, and where", text)
 				}
 			}
 			// A waiter, of another Locker that would have to hear the node.
 			waiter, err := redlock.New(redlock.Options{}, nodes...)
-			harness.CheckIs(t, "New", err)
+			s.Is("New", err, nil)
 			defer waiter.Close()
 			next := harness.Background(func() error {
-				k, err := waiter.Acquire(t.Context(), "meanwhile", time.Minute)
+				k, err := waiter.Acquire(s.Ctx, "meanwhile", time.Minute)
 				if err == nil {
-					err = k.Release(t.Context())
+					err = k.Release(s.Ctx)
 				}
 				return err
 			})
-			c.Node(0).Partition() // so that it is PINGed, too
+			s.Node(0).Partition() // so that it is PINGed, too
 			time.Sleep(3 * time.Second)
-			harness.CheckIs(t, "Release", k.Release(t.Context()))
-			harness.CheckIs(t, "Acquire", <-next)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Is("Acquire", <-next, nil)
 
-			c.Node(0).Heal()
+			s.Node(0).Heal()
 			bad.fails.Store(nil)
 			time.Sleep(30 * time.Second) // the pause before a subscription is tried again
-			harness.CheckClean(t, c, l, waiter)
-			harness.Check(t, "owed by the one with this node alone", seam.Peek(alone).Nodes[0].Owed, 0)
-			k = harness.Try(t, alone, "afterwards", time.Minute)
-			harness.CheckIs(t, "Release", k.Release(t.Context()))
+			s.Clean(l, waiter)
+			harness.Check(s, "owed by the one with this node alone", seam.Peek(alone).Nodes[0].Owed, 0)
+			k = harness.Try(s, alone, "afterwards", time.Minute)
+			s.Is("Release", k.Release(s.Ctx), nil)
 		})
 	}
 }
 
+// extendsFast takes a lock, and extends it more often than the last node, which is far, replies.
+func (s *stage) extendsFast(l *redlock.Locker) *redlock.Lock {
+	s.Helper()
+	k := s.Take(l, 10*time.Second)
+	s.Slow(200*time.Millisecond, 2)
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		s.Is("Extend", k.Extend(s.Ctx), nil)
+	}
+	return k
+}
+
 // One of three dies: the two others are a majority, and the lock must be kept.
 func TestExtensionsFasterThanAFarNodeAnswersDoNotLoseTheLock(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		k := harness.Try(t, l, "k", 10*time.Second)
-		held, stop := k.KeepAlive(t.Context())
+	onStage(t, 3, func(s *stage) {
+		held, stop := s.extendsFast(s.Locker(redlock.Options{})).KeepAlive(s.Ctx)
 		defer stop()
-		c.Node(2).Delay(100*time.Millisecond, 100*time.Millisecond)
-		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
-			k.Extend(t.Context())
-			time.Sleep(5 * time.Millisecond)
-		}
-		c.Node(1).Stop()
+		s.Node(1).Stop()
 		time.Sleep(30 * time.Second)
 		if held.Err() != nil {
-			t.Errorf("lost with a majority up: %v", context.Cause(held))
+			s.Errorf("lost with a majority up: %v", context.Cause(held))
 		}
 	})
 }
 
-type proxyError string
-
-func (e proxyError) Error() string { return string(e) }
-
-func (proxyError) RedisError() {}
-
 // A proxy that answers for a server whose reply it lost.
 func TestAnErrorThatNoServerSaysMayHideAnExecutedCommand(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		clients := c.Clients()
-		on := false
+	onStage(t, 3, func(s *stage) {
+		const lost = serverError("ERR upstream failure")
+		clients := s.Cluster.Clients()
 		for _, cl := range clients[1:] {
 			cl.AddHook(tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 				err := next(ctx, cmds)
-				if on && strings.EqualFold(cmds[0].Name(), "set") {
-					for _, cmd := range cmds {
-						cmd.SetErr(proxyError("ERR upstream failure"))
-					}
-					return proxyError("ERR upstream failure")
+				if !strings.EqualFold(cmds[0].Name(), "set") {
+					return err
 				}
-				return err
+				for _, cmd := range cmds {
+					cmd.SetErr(lost)
+				}
+				return lost
 			}))
 		}
-		l := lockerOn(t, redlock.Options{}, clients)
-		warmUp(t, c, l)
-		on = true
-		_, err := l.TryAcquire(t.Context(), "k", time.Minute)
-		t.Log(err)
+		l := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
+		s.Is("TryAcquire", harness.Second(l.TryAcquire(s.Ctx, job, time.Minute)), redlock.ErrNoQuorum)
 		time.Sleep(10 * time.Second)
-		for i := range 3 {
-			if v, ok := c.Node(i).Get("k"); ok {
-				t.Errorf("node %d: still %s; %v", i, v, heard(c.Node(i), "k"))
-			}
-		}
+		s.empty("ten seconds later")
 	})
 }
 
 // A far node replies well within the time that it is given, and callers try one key
 // more often than its round trip.
 func TestAttemptsFasterThanAFarNodeAnswersDoNotQueueBehindIt(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		holder := harness.Try(t, lockerOn(t, redlock.Options{}, c.Clients()), "k", time.Minute)
-		c.Node(2).Delay(100*time.Millisecond, 100*time.Millisecond)
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		holder := s.Take(s.Locker(redlock.Options{}), time.Minute)
+		s.Slow(200*time.Millisecond, 2)
 		attempts := 0
 		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); attempts++ {
-			l.TryAcquire(t.Context(), "k", 30*time.Second)
+			l.TryAcquire(s.Ctx, job, 30*time.Second)
 			time.Sleep(time.Millisecond)
 		}
-		if got := count(heard(c.Node(2), "k"), "acquire"); got > attempts/10 {
-			t.Errorf("acquires sent to the far node: got %d of %d, want one in each round trip", got, attempts)
+		if got := len(s.Told(2, "acquire")); got > attempts/10 {
+			s.Errorf("acquires sent to the far node: got %d of %d, want one in each round trip", got, attempts)
 		}
 		// Now a near node dies, and the lock is free.
-		holder.Release(t.Context())
-		c.Node(1).Stop()
+		holder.Release(s.Ctx)
+		s.Node(1).Stop()
 		time.Sleep(10 * time.Millisecond)
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
-		var err error
-		d := took(func() { _, err = l.TryAcquire(ctx, "k", 30*time.Second) })
-		harness.CheckIs(t, "TryAcquire", err)
-		if d > time.Second {
-			t.Errorf("TryAcquire took %v, want about a round trip of 200ms", d)
+		if d := took(func() { s.Take(l, 30*time.Second) }); d > time.Second {
+			s.Errorf("TryAcquire took %v, want about a round trip of 200ms", d)
 		}
 	})
 }
 
-// A lock is extended more often than a far node replies, and then released: no extension waits
-// there before the release.
+// No extension waits at the far node before the release.
 func TestExtensionsFasterThanAFarNodeAnswersDoNotOutliveTheRelease(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		k := harness.Try(t, l, "k", 10*time.Second)
-		c.Node(2).Delay(100*time.Millisecond, 100*time.Millisecond)
-		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
-			harness.CheckIs(t, "Extend", k.Extend(t.Context()))
-			time.Sleep(5 * time.Millisecond)
-		}
-		harness.CheckIs(t, "Release", k.Release(t.Context()))
+	onStage(t, 3, func(s *stage) {
+		s.Is("Release", s.extendsFast(s.Locker(redlock.Options{})).Release(s.Ctx), nil)
 		time.Sleep(2 * time.Second)
-		if v, ok := c.Node(2).Get("k"); ok {
-			t.Errorf("the far node, two seconds after Release: got %q, want nothing", v)
-		}
+		s.empty("two seconds after Release")
 	})
 }
