@@ -498,7 +498,7 @@ var mutants = []mutant{
 	{
 		name: "clean-up-forgotten", rule: "the clean-ups of a key are sent one after the other", profiles: "edges",
 		patches: []patch{{"internal/quorum/cleanup.go", "\tb.Previous = s.lasts[b.Name.Full]\n", ""}},
-		test:    "TestAReleaseWaitsForEveryRestore",
+		test:    "TestWhatTheGiverSendsWaitsForEveryRestore",
 	},
 	{
 		name: "restore-handed", rule: "the release of a lock that is handed to the next local waiter also follows the restore", why: "the fault shows only if the giver is in the Locker whose adoption fails, with a waiter behind it",
