@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
 // Redis page, Making the algorithm more reliable: "The client should only consider
@@ -17,7 +18,7 @@ import (
 // Attack 59.
 func TestAnExtensionCountsFromBeforeItsFirstRequest(t *testing.T) {
 	for _, slow := range []time.Duration{0, 300 * time.Millisecond, 900 * time.Millisecond} {
-		harness.RunStage(t, fmt.Sprintf("answers after %v", slow), 3, func(s *harness.Stage) {
+		runStage(t, fmt.Sprintf("answers after %v", slow), 3, func(s *stage) {
 			k := s.Take(s.Locker(redlock.Options{}), 10*time.Second)
 			time.Sleep(3 * time.Second)
 			s.Slow(slow, 0, 1, 2)
@@ -40,20 +41,13 @@ func TestAnExtensionCountsFromBeforeItsFirstRequest(t *testing.T) {
 
 // Attack 58.
 func TestAnExtensionThatReachesAMinorityLeavesTheOldUntil(t *testing.T) {
-	for name, fault := range map[string]func(s *harness.Stage, i int){
-		"stopped":      func(s *harness.Stage, i int) { s.Node(i).Stop() },
-		"hung":         func(s *harness.Stage, i int) { s.Node(i).Hang() },
-		"replies lost": func(s *harness.Stage, i int) { s.Node(i).LoseReplies(9) },
-		"loading":      func(s *harness.Stage, i int) { s.Node(i).Fail("LOADING Redis is loading the dataset in memory") },
-	} {
-		harness.RunStage(t, name, 5, func(s *harness.Stage) {
+	for _, name := range []string{"stopped", "hung", "replies lost", "loading"} {
+		runStage(t, name, 5, func(s *stage) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, 10*time.Second)
 			until := k.Until()
 			time.Sleep(3 * time.Second)
-			for _, i := range []int{0, 2, 4} {
-				fault(s, i)
-			}
+			s.each(faults[name], 0, 2, 4)
 			err := k.Extend(s.Ctx)
 			s.Is("Extend", err, redlock.ErrNoQuorum)
 			s.Says(err, "still held until", "3 of 5 votes needed")
@@ -61,9 +55,7 @@ func TestAnExtensionThatReachesAMinorityLeavesTheOldUntil(t *testing.T) {
 				s.Errorf("afterwards: Until %v, valid %v; want %v and true", got, k.Valid(), until)
 			}
 			s.Carry("afterwards", k.Value(), s.All()...)
-			for i := range 5 {
-				s.Mend(i)
-			}
+			s.mend()
 			s.Reconnect(l)
 			s.Is("the next Extend", k.Extend(s.Ctx), nil)
 			if !k.Until().After(until) {
@@ -80,7 +72,7 @@ func TestAnExtensionThatReachesAMinorityLeavesTheOldUntil(t *testing.T) {
 //
 // Attack 81.
 func TestAnExtensionThatIsCompleteAfterTheOldUntilIsLost(t *testing.T) {
-	harness.OnStage(t, 3, func(s *harness.Stage) {
+	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{NodeTimeout: 450 * time.Millisecond})
 		k := s.Take(l, time.Second)
 		until := k.Until()
@@ -101,7 +93,7 @@ func TestAnExtensionThatIsCompleteAfterTheOldUntilIsLost(t *testing.T) {
 		s.Clean(l)
 		s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
 	})
-	harness.RunStage(t, "though the process slept meanwhile", 3, func(s *harness.Stage) {
+	runStage(t, "though the process slept meanwhile", 3, func(s *stage) {
 		var h harness.Clocks
 		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 		k := s.Take(l, 10*time.Second)
@@ -114,7 +106,7 @@ func TestAnExtensionThatIsCompleteAfterTheOldUntilIsLost(t *testing.T) {
 
 // Attack 82.
 func TestALockThatExpiredAndWasTakenAndFreedIsLost(t *testing.T) {
-	harness.RunStage(t, "before the extension", 3, func(s *harness.Stage) {
+	runStage(t, "before the extension", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, time.Second)
 		time.Sleep(1100 * time.Millisecond)
@@ -132,7 +124,7 @@ func TestALockThatExpiredAndWasTakenAndFreedIsLost(t *testing.T) {
 		}
 		s.Carry("afterwards", "", 0, 1, 2)
 	})
-	harness.RunStage(t, "while the extension was under way", 3, func(s *harness.Stage) {
+	runStage(t, "while the extension was under way", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{NodeTimeout: 450 * time.Millisecond})
 		k := s.Take(l, time.Second)
 		time.Sleep(900 * time.Millisecond)
@@ -147,7 +139,7 @@ func TestALockThatExpiredAndWasTakenAndFreedIsLost(t *testing.T) {
 
 // Attack 60.
 func TestAnothersKeyIsNeverExtended(t *testing.T) {
-	harness.RunStage(t, "on a majority", 5, func(s *harness.Stage) {
+	runStage(t, "on a majority", 5, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, time.Minute)
 		s.Foreign(5*time.Second, 0, 2, 4)
@@ -165,7 +157,7 @@ func TestAnothersKeyIsNeverExtended(t *testing.T) {
 		}
 		s.Carry("ours is removed", "", 1, 3)
 	})
-	harness.RunStage(t, "on a minority", 5, func(s *harness.Stage) {
+	runStage(t, "on a minority", 5, func(s *stage) {
 		k := s.Take(s.Locker(redlock.Options{}), time.Minute)
 		s.Foreign(5*time.Second, 0, 4)
 		s.Is("Extend", k.Extend(s.Ctx), nil)
@@ -175,7 +167,7 @@ func TestAnothersKeyIsNeverExtended(t *testing.T) {
 			s.Errorf("the other's key has %v left, want 4s", left)
 		}
 	})
-	harness.RunStage(t, "late, after another's acquisition", 3, func(s *harness.Stage) {
+	runStage(t, "late, after another's acquisition", 3, func(s *stage) {
 		clients := s.Cluster.Clients()
 		a := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
 		b := s.Locker(redlock.Options{})
@@ -203,14 +195,14 @@ func TestAnothersKeyIsNeverExtended(t *testing.T) {
 
 // Attacks 40, 42.
 func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T) {
-	for name, forgets := range map[string]func(s *harness.Stage, i int){
-		"evicted": func(s *harness.Stage, i int) { s.Node(i).Evict(job) },
-		"restarted empty": func(s *harness.Stage, i int) {
+	for name, forgets := range map[string]func(s *stage, i int){
+		"evicted": func(s *stage, i int) { s.evict(i) },
+		"restarted empty": func(s *stage, i int) {
 			s.Node(i).Restart(false)
 			s.LoadScripts(i)
 		},
 	} {
-		harness.RunStage(t, name+": healed, and counted the next time", 5, func(s *harness.Stage) {
+		runStage(t, name+": healed, and counted the next time", 5, func(s *stage) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, 20*time.Second)
 			time.Sleep(oneTrip)
@@ -225,55 +217,46 @@ func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T)
 					s.Errorf("node %d: the key has %v left, want 20s", i, left)
 				}
 			}
-			s.Node(0).Stop()
-			s.Node(1).Stop()
+			s.each((*redlocktest.Node).Stop, 0, 1)
 			s.Is("Extend by the healed ones and one more", k.Extend(s.Ctx), nil)
 			s.Is("Release", k.Release(s.Ctx), nil)
 			s.Clean(l)
 		})
 	}
-	harness.RunStage(t, "not counted at once, and not healed, without a majority that says ours", 5, func(s *harness.Stage) {
-		l := s.Locker(redlock.Options{})
-		k := s.Take(l, 20*time.Second)
-		until := k.Until()
-		time.Sleep(oneTrip)
-		s.Node(2).Evict(job) // two say ours, one is missing
-		s.Node(3).Stop()
-		s.Node(4).Stop()
-		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
-		time.Sleep(time.Second)
-		s.Carry("afterwards", "", 2)
-		if !k.Until().Equal(until) {
-			s.Errorf("Until moved to %v, want %v", k.Until(), until)
-		}
-	})
-	harness.RunStage(t, "nor where its answer comes after the round was decided", 5, func(s *harness.Stage) {
+	for _, c := range []struct {
+		name string
+		up   int           // of five nodes, and the last of them forgot
+		far  time.Duration // that one
+		want error
+	}{
+		{"not counted at once, and not healed, without a majority that says ours", 3, 0, redlock.ErrNoQuorum},
+		{"nor where its answer comes after the round was decided", 2, 100 * time.Millisecond, redlock.ErrNoQuorum},
+		{"but where its answer comes after a majority said ours", 5, 100 * time.Millisecond, nil},
+	} {
+		runStage(t, c.name, 5, func(s *stage) {
+			k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
+			until := k.Until()
+			time.Sleep(oneTrip)
+			forgot := c.up - 1
+			s.evict(forgot)
+			for i := c.up; i < 5; i++ {
+				s.Node(i).Stop()
+			}
+			s.Slow(c.far, forgot)
+			if c.want == nil {
+				s.Lasts("Extend", 0, func() { s.Is("Extend", k.Extend(s.Ctx), nil) })
+			} else {
+				s.Is("Extend", k.Extend(s.Ctx), c.want)
+				harness.Check(s, "Until", k.Until(), until)
+			}
+			time.Sleep(2 * time.Second)
+			harness.Check(s, "the node that forgot was healed", s.Values()[forgot] == k.Value(), c.want == nil)
+		})
+	}
+	runStage(t, "another's key there is not overwritten", 3, func(s *stage) {
 		k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
 		time.Sleep(oneTrip)
-		for _, i := range []int{1, 2, 3} {
-			s.Node(i).Stop()
-		}
-		s.Node(4).Evict(job)
-		s.Slow(100*time.Millisecond, 4)
-		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
-		time.Sleep(2 * time.Second)
-		if v, ok := s.Node(4).Get(job); ok {
-			s.Errorf("node 4 was given %s though one node said ours", v)
-		}
-	})
-	harness.RunStage(t, "where its answer comes after a majority said ours", 3, func(s *harness.Stage) {
-		k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
-		time.Sleep(oneTrip)
-		s.Node(2).Evict(job)
-		s.Slow(100*time.Millisecond, 2)
-		s.Lasts("Extend", 0, func() { s.Is("Extend", k.Extend(s.Ctx), nil) })
-		time.Sleep(time.Second)
-		s.Carry("afterwards", k.Value(), 0, 1, 2)
-	})
-	harness.RunStage(t, "another's key there is not overwritten", 3, func(s *harness.Stage) {
-		k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
-		time.Sleep(oneTrip)
-		s.Node(2).Evict(job)
+		s.evict(2)
 		s.Once(2, "heal", func() { s.Foreign(time.Minute, 2) })
 		s.Is("Extend", k.Extend(s.Ctx), nil)
 		time.Sleep(time.Second)
@@ -283,140 +266,97 @@ func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T)
 
 // Attacks 40, 51.
 func TestALockThatAMajorityForgotIsLostAndNotTakenAnew(t *testing.T) {
-	harness.OnStage(t, 5, func(s *harness.Stage) {
-		l := s.Locker(redlock.Options{})
-		k := s.Take(l, 20*time.Second)
-		time.Sleep(oneTrip)
-		for _, i := range []int{0, 1, 2} {
-			s.Node(i).FlushAll()
-		}
-		err := k.Extend(s.Ctx)
-		s.Is("Extend", err, redlock.ErrLost)
-		s.Says(err, "node-a:6379 missing")
-		if k.Valid() {
-			t.Errorf("valid, want lost")
-		}
-		time.Sleep(oneTrip * 2)
-		s.Carry("afterwards", "", s.All()...)
-		s.Clean(l)
-	})
-	harness.RunStage(t, "by a restart", 5, func(s *harness.Stage) {
-		l := s.Locker(redlock.Options{})
-		k := s.Take(l, 20*time.Second)
-		for _, i := range []int{0, 1, 2} {
-			s.Node(i).Restart(false)
-		}
-		s.Reconnect(l)
-		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
-		s.Clean(l)
-	})
-	harness.RunStage(t, "by hand", 3, func(s *harness.Stage) {
-		k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
-		for i := range 3 {
-			s.Do(i, "DEL", job)
-		}
-		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
-	})
+	for name, forgets := range map[string]func(n *redlocktest.Node){
+		"flushed":   (*redlocktest.Node).FlushAll,
+		"restarted": func(n *redlocktest.Node) { n.Restart(false) },
+		"by hand":   func(n *redlocktest.Node) { n.Do("DEL", job) },
+	} {
+		runStage(t, name, 5, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			k := s.Take(l, 20*time.Second)
+			time.Sleep(oneTrip)
+			s.each(forgets, 0, 1, 2)
+			if name == "restarted" {
+				s.Reconnect(l)
+			}
+			err := k.Extend(s.Ctx)
+			s.Is("Extend", err, redlock.ErrLost)
+			s.Says(err, "node-a:6379 missing")
+			harness.Check(s, "valid", k.Valid(), false)
+			time.Sleep(oneTrip * 2)
+			s.Carry("afterwards", "", s.All()...)
+			s.Clean(l)
+		})
+	}
 }
 
 // Attacks 24, 63, 78.
 func TestALateExtensionOrHealAfterReleaseLeavesNothing(t *testing.T) {
-	harness.RunStage(t, "an extension on its way", 3, func(s *harness.Stage) {
+	heals := func(n int) func(s *stage) {
+		return func(s *stage) { harness.Check(s, "heals that the node executed", len(s.Told(2, "heal")), n) }
+	}
+	nothing := func(*stage) {}
+	for _, c := range []struct {
+		name          string
+		missing       bool // on the last node
+		before        func(s *stage)
+		between, then time.Duration // the extension and the release, and until the node is mended
+		after         func(s *stage)
+	}{
+		{"an extension that a hung node executes when it wakes", false, func(s *stage) { s.Node(2).Hang() }, 0, time.Minute, nothing},
+		{"a heal that a hung node executes when it wakes", true, func(s *stage) { s.Once(2, "heal", s.Node(2).Hang) }, oneTrip, 10 * time.Second, heals(1)},
+		{"a heal under way", true, func(s *stage) { s.Slow(200*time.Millisecond, 2) }, 250 * time.Millisecond, 0, heals(1)},
+		{"a missing that is heard of after the release", true, func(s *stage) { s.Slow(200*time.Millisecond, 2) }, 0, 2 * time.Second, heals(0)},
+	} {
+		runStage(t, c.name, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			k := s.Take(l, 20*time.Second)
+			time.Sleep(oneTrip)
+			if c.missing {
+				s.evict(2)
+			}
+			c.before(s)
+			s.Is("Extend", k.Extend(s.Ctx), nil)
+			time.Sleep(c.between)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			time.Sleep(c.then)
+			s.Clean(l)
+			c.after(s)
+		})
+	}
+	runStage(t, "an extension on its way", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 20*time.Second)
-		s.Slow(200*time.Millisecond, 0, 1, 2)
+		s.Slow(200*time.Millisecond, s.All()...)
 		done := harness.Background(func() error { return k.Extend(s.Ctx) })
 		time.Sleep(50 * time.Millisecond)
 		s.Is("Release", k.Release(s.Ctx), nil)
 		s.Is("Extend", <-done, redlock.ErrLost)
 		s.Clean(l)
 	})
-	harness.RunStage(t, "an extension that a hung node executes when it wakes", 3, func(s *harness.Stage) {
-		l := s.Locker(redlock.Options{})
-		k := s.Take(l, 20*time.Second)
-		time.Sleep(oneTrip)
-		s.Node(2).Hang()
-		s.Is("Extend", k.Extend(s.Ctx), nil)
-		s.Is("Release", k.Release(s.Ctx), nil)
-		time.Sleep(time.Minute)
-		s.Clean(l)
-	})
-	harness.RunStage(t, "a heal that a hung node executes when it wakes", 3, func(s *harness.Stage) {
-		l := s.Locker(redlock.Options{})
-		k := s.Take(l, 20*time.Second)
-		time.Sleep(oneTrip)
-		s.Node(2).Evict(job)
-		s.Once(2, "heal", s.Node(2).Hang)
-		s.Is("Extend", k.Extend(s.Ctx), nil)
-		time.Sleep(oneTrip)
-		s.Is("Release", k.Release(s.Ctx), nil)
-		time.Sleep(10 * time.Second)
-		s.Node(2).Resume()
-		s.Clean(l)
-		if got := s.Told(2, "heal"); len(got) == 0 {
-			s.Errorf("no heal was executed: the test tests nothing")
-		}
-	})
-	harness.RunStage(t, "a heal under way", 3, func(s *harness.Stage) {
-		l := s.Locker(redlock.Options{})
-		k := s.Take(l, 20*time.Second)
-		time.Sleep(oneTrip)
-		s.Node(2).Evict(job)
-		s.Slow(200*time.Millisecond, 2)
-		s.Is("Extend", k.Extend(s.Ctx), nil)
-		time.Sleep(250 * time.Millisecond) // the heal has left
-		s.Is("Release", k.Release(s.Ctx), nil)
-		s.Clean(l)
-	})
-	harness.RunStage(t, "a missing that is heard of after the release", 3, func(s *harness.Stage) {
-		l := s.Locker(redlock.Options{})
-		k := s.Take(l, 20*time.Second)
-		time.Sleep(oneTrip)
-		s.Node(2).Evict(job)
-		s.Slow(200*time.Millisecond, 2)
-		s.Is("Extend", k.Extend(s.Ctx), nil)
-		s.Is("Release", k.Release(s.Ctx), nil)
-		time.Sleep(2 * time.Second)
-		if got := s.Told(2, "heal"); len(got) > 0 {
-			s.Errorf("the node was healed after the release")
-		}
-		s.Clean(l)
-	})
 }
 
 // Attack 70.
 func TestAnExtensionRestoresTheFenceRegister(t *testing.T) {
-	harness.OnStage(t, 3, func(s *harness.Stage) {
-		l := s.Locker(redlock.Options{})
-		k := s.Take(l, 20*time.Second)
-		time.Sleep(oneTrip)
-		for i := range 3 {
-			s.Node(i).Evict(jobRegister)
-		}
-		s.Is("Extend", k.Extend(s.Ctx), nil)
-		time.Sleep(oneTrip)
-		for i := range 3 {
-			if got := s.Register(i); got != k.Fence() {
-				t.Errorf("node %d: its register stands at %d, want %d", i, got, k.Fence())
-			}
-			if left := s.Node(i).TTL(jobRegister); left < 22*time.Hour {
-				t.Errorf("node %d: its register lives for %v more, want about a day", i, left)
-			}
-		}
-	})
-	harness.RunStage(t, "and does not lower one that is above", 3, func(s *harness.Stage) {
+	onStage(t, 3, func(s *stage) {
 		k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
+		time.Sleep(oneTrip)
+		s.each(func(n *redlocktest.Node) { n.Evict(jobRegister) })
 		high := k.Fence() + 1e9
-		s.SetRegister(high, 0)
+		s.SetRegister(high, 0) // which is not lowered
 		s.Is("Extend", k.Extend(s.Ctx), nil)
-		if got := s.Register(0); got != high {
-			s.Errorf("the register stands at %d, want %d", got, high)
+		time.Sleep(oneTrip)
+		for i, want := range []int64{high, k.Fence(), k.Fence()} {
+			harness.Check(s, fmt.Sprint("register of node ", i), s.Register(i), want)
+			if left := s.Node(i).TTL(jobRegister); left < 22*time.Hour {
+				s.Errorf("node %d: its register lives for %v more, want about a day", i, left)
+			}
 		}
 	})
 }
 
 func TestAnExtensionWhoseContextEndsGoesOn(t *testing.T) {
-	harness.OnStage(t, 3, func(s *harness.Stage) {
+	onStage(t, 3, func(s *stage) {
 		k := s.Take(s.Locker(redlock.Options{}), 10*time.Second)
 		s.Slow(200*time.Millisecond, 0, 1, 2)
 		time.Sleep(time.Second)
@@ -444,9 +384,3 @@ func TestAnExtensionWhoseContextEndsGoesOn(t *testing.T) {
 		}
 	})
 }
-
-// KeepAlive.
-
-// Options.Grace.
-
-// Run.
