@@ -1,9 +1,13 @@
 package directed_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
@@ -77,4 +81,86 @@ var faults = map[string]func(n *redlocktest.Node){
 	"loading":       func(n *redlocktest.Node) { n.Fail(loading) },
 }
 
+// loading is an error that time heals.
 const loading = "LOADING Redis is loading the dataset in memory"
+
+// fairly runs f as two subtests, for Lockers without and with Options.Fair, each on a stage of its own.
+func fairly(t *testing.T, n int, f func(s *stage, fair bool)) {
+	t.Helper()
+	for _, fair := range []bool{false, true} {
+		runStage(t, fmt.Sprintf("fair=%v", fair), n, func(s *stage) { f(s, fair) })
+	}
+}
+
+// noWork and noWorkAll are what Run and RunAll call where a test is about the calls alone.
+func noWork(context.Context, *redlock.Lock) error     { return nil }
+func noWorkAll(context.Context, redlock.Locks) error { return nil }
+
+// fail has nodes reply an error to every command; "" ends that.
+func (s *stage) fail(err string, nodes ...int) {
+	for _, i := range nodes {
+		s.Node(i).Fail(err)
+	}
+}
+
+// failCommand has nodes reply an error to one command; "" ends that.
+func (s *stage) failCommand(command, err string, nodes ...int) {
+	for _, i := range nodes {
+		s.Node(i).FailCommand(command, err)
+	}
+}
+
+// hang has nodes hang until they resume.
+func (s *stage) hang(nodes ...int) {
+	for _, i := range nodes {
+		s.Node(i).Hang()
+	}
+}
+
+func (s *stage) resume(nodes ...int) {
+	for _, i := range nodes {
+		s.Node(i).Resume()
+	}
+}
+
+// evictKey removes any key from nodes.
+func (s *stage) evictKey(key string, nodes ...int) {
+	for _, i := range nodes {
+		s.Node(i).Evict(key)
+	}
+}
+
+// acquire is Acquire of the stage's lock that has to succeed.
+func (s *stage) acquire(l *redlock.Locker, ttl time.Duration) *redlock.Lock {
+	s.Helper()
+	k, err := l.Acquire(s.Ctx, job, ttl)
+	if err != nil {
+		s.Fatalf("Acquire: got %v, want the lock", err)
+	}
+	return k
+}
+
+// keep returns a context of KeepAlive, which is stopped with the test.
+func (s *stage) keep(k *redlock.Lock) context.Context {
+	held, stop := k.KeepAlive(s.Ctx)
+	s.Cleanup(stop)
+	return held
+}
+
+// isHeld fails the test unless the lock is valid, and its context of KeepAlive has not ended.
+func (s *stage) isHeld(when string, k *redlock.Lock, held context.Context) {
+	s.Helper()
+	if held.Err() != nil || !k.Valid() {
+		s.Errorf("%s: context %v, valid %v; want a lock that is held", when, context.Cause(held), k.Valid())
+	}
+}
+
+// roundOf returns the round that an error carries.
+func (s *stage) roundOf(err error) redlock.Round {
+	s.Helper()
+	var q *redlock.QuorumError
+	if !errors.As(err, &q) {
+		s.Fatalf("got %v, want a *QuorumError in it", err)
+	}
+	return q.Round
+}
