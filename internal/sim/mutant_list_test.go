@@ -356,17 +356,17 @@ var mutants = []mutant{
 			{"internal/wire/lua/adopt.lua", "if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[5]) then redis.call('PEXPIRE', KEYS[2], ARGV[6]) end\n", ""},
 			{"internal/wire/lua/restore.lua", "if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[2], ARGV[4]) end\n", ""},
 		},
-		test: "TestTheRegisterOfAFailedAdoptionHasALife",
+		test: "TestEveryRegisterIsGivenALife",
 	},
 	{
 		name: "lives-once", rule: "registers that failed attempts raise again get a ttl again", profiles: "edges",
 		patches: []patch{{"internal/lane/registers.go", "\t\tif g.again != 0 {\n", "\t\tif false {\n"}},
-		test:    "TestRegistersThatAreMadeAnewHaveALife",
+		test:    "TestEveryRegisterIsGivenALife",
 	},
 	{
 		name: "lives-at-close", rule: "Close gives a ttl to registers that failed attempts raised", why: "the fault shows only if nodes forget a register between two failed attempts that a Close follows at once",
 		patches: []patch{{"close.go", "\tl.registers.Close()\n", ""}},
-		test:    "TestRegistersThatAreMadeAnewHaveALife",
+		test:    "TestEveryRegisterIsGivenALife",
 	},
 	{
 		name: "lives-unbounded", rule: "the number of remembered registers is bounded", why: "no simulation uses thousands of keys",
@@ -410,7 +410,7 @@ var mutants = []mutant{
 			{"extend.go", "k.remaining(now)-noticeOf(k.valid, k.l.opt.Grace), k.checkLoss)", "k.remaining(now)+20*time.Millisecond, k.checkLoss)"},
 			{"extend.go", "left, lead := k.remaining(k.l.now()), leadOf(k.valid)", "left, lead := k.remaining(k.l.now())+20*time.Millisecond, leadOf(k.valid)"},
 		},
-		test: "TestTheLossIsToldNoLaterThanUntil",
+		test: "TestContextsEndGraceBeforeUntil",
 	},
 	{
 		name: "no-grace", rule: "contexts end Options.Grace before Until", profiles: "grace",

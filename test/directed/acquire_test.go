@@ -220,24 +220,6 @@ func TestHeldIsToldFromUnreachable(t *testing.T) {
 	}
 }
 
-func TestAHolderIsNamedOnlyByAMajority(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		l := s.Locker(redlock.Options{})
-		for i := range 5 {
-			s.Node(i).Set(job, fmt.Sprintf("c%d:00000000-0000-4000-8000-00000000000%d", i, i), time.Minute)
-		}
-		_, err := l.TryAcquire(s.Ctx, job, time.Second)
-		s.Is("TryAcquire", err, redlock.ErrHeld)
-		if strings.Contains(err.Error(), "held by") {
-			t.Errorf("got %v, which names a holder though each node names another", err)
-		}
-		var q *redlock.QuorumError
-		if !errors.As(err, &q) || q.Round.Holder() != "" {
-			t.Errorf("got %v, want a QuorumError whose round has no holder", err)
-		}
-	})
-}
-
 // Attacks 44, 50.
 func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 	for _, text := range []string{
@@ -252,9 +234,7 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		code, _, _ := strings.Cut(text, " ")
 		runStage(t, code, 5, func(s *stage) {
 			l := s.Locker(redlock.Options{})
-			for _, i := range []int{0, 1, 2} {
-				s.Node(i).FailCommand("set", text)
-			}
+			s.failCommand("set", text, 0, 1, 2)
 			s.Lasts("Acquire", 0, func() {
 				_, err := l.Acquire(s.Ctx, job, 10*time.Second)
 				s.Is("Acquire", err, redlock.ErrNoQuorum)
@@ -285,7 +265,7 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		}
 	})
 	for _, text := range []string{
-		"LOADING Redis is loading the dataset in memory",
+		loading,
 		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
 		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
 		"NOREPLICAS Not enough good replicas to write.",
@@ -299,16 +279,12 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		code, _, _ := strings.Cut(text, " ")
 		runStage(t, code+" is waited out", 5, func(s *stage) {
 			l := s.Locker(redlock.Options{})
-			for _, i := range []int{0, 1, 2} {
-				s.Node(i).Fail(text)
-			}
+			s.fail(text, 0, 1, 2)
 			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
 			s.Is("TryAcquire", err, redlock.ErrNoQuorum)
 			s.Says(err, "node-a:6379 "+code)
 			time.AfterFunc(2*time.Second, func() {
-				for _, i := range []int{0, 1, 2} {
-					s.Node(i).Fail("")
-				}
+				s.fail("", 0, 1, 2)
 			})
 			began := time.Now()
 			k, err := l.Acquire(s.Ctx, job, 10*time.Second)
@@ -381,63 +357,6 @@ func TestAllNodesAreNamedWithTheReasonWhenNoneCanBeReached(t *testing.T) {
 			s.Clean(l)
 		})
 	}
-}
-
-// Who cannot win must not stop others for good: two that reach disjoint minorities.
-//
-// Attacks 30, 34.
-func TestTwoThatReachDisjointMinoritiesBothGoOnAfterTheHeal(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		ca, cb := s.Cluster.Clients(), s.Cluster.Clients()
-		a := s.LockerWith(redlock.Options{}, nil, harness.Nodes(ca))
-		b := s.LockerWith(redlock.Options{}, nil, harness.Nodes(cb))
-		s.Cluster.Cut(ca[2:]...)
-		s.Cluster.Cut(cb[:3]...)
-		var wg sync.WaitGroup
-		var inside atomic.Int32
-		for _, l := range []*redlock.Locker{a, b} {
-			wg.Go(func() {
-				k, err := l.Acquire(s.Ctx, job, 2*time.Second)
-				if err != nil {
-					t.Errorf("Acquire: got %v, want the lock", err)
-					return
-				}
-				if inside.Add(1) != 1 {
-					t.Errorf("both hold the lock")
-				}
-				time.Sleep(10 * time.Millisecond)
-				inside.Add(-1)
-				k.Release(s.Ctx)
-			})
-		}
-		time.Sleep(10 * time.Second)
-		healed := time.Now()
-		s.Cluster.Mend(ca[2:]...)
-		s.Cluster.Mend(cb[:3]...)
-		wg.Wait()
-		if took := time.Since(healed); took > 4*time.Second {
-			t.Errorf("both had it %v after the heal, want within 4s", took)
-		}
-		s.Clean(a, b)
-	})
-}
-
-// The quorum is complete and the lock released while a slow node has not answered
-// its acquire: the release comes after that there.
-//
-// Attack 57.
-func TestAQuickReleaseFollowsTheAcquireOnASlowNode(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		l := s.Locker(redlock.Options{})
-		s.Slow(200*time.Millisecond, 2)
-		k := s.Take(l, 10*time.Second)
-		s.Is("Release", k.Release(s.Ctx), nil)
-		time.Sleep(time.Second)
-		if got := harness.Verbs(s.Told(2, "acquire", "release")); !slices.Equal(got, []string{"acquire", "release"}) {
-			t.Errorf("the slow node was told %v, want acquire, release", got)
-		}
-		s.Clean(l)
-	})
 }
 
 // A stopped server executes at waking what lies in its sockets: an acquire after
@@ -517,8 +436,7 @@ func TestALockIsSharedByManyGoroutines(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 16 {
 			wg.Go(func() {
-				held, stop := k.KeepAlive(s.Ctx)
-				defer stop()
+				held := s.keep(k)
 				for range 10 {
 					s.Is("Extend", k.Extend(s.Ctx), nil)
 					if !k.Valid() || time.Until(k.Until()) <= 0 || held.Err() != nil || k.Fence() == 0 || k.Key() != job {
@@ -579,8 +497,7 @@ func TestALockThatIsReturnedTooLateIsNotValid(t *testing.T) {
 		if got, want := k.Until(), began.Add(harness.ValidFor(ttl, 1)); !got.Equal(want) || k.Valid() {
 			t.Errorf("Until: got %v after the call, valid %v; want %v and false", got.Sub(began), k.Valid(), want.Sub(began))
 		}
-		held, stop := k.KeepAlive(s.Ctx)
-		defer stop()
+		held := s.keep(k)
 		s.Is("the cause of a KeepAlive context", context.Cause(held), redlock.ErrLost)
 		other := s.Take(s.Locker(redlock.Options{}), time.Minute)
 		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)

@@ -17,7 +17,7 @@ import (
 const far = 20 * time.Millisecond
 
 // carried is how many registers stand at a token or above.
-func carried(s *harness.Stage, token int64) (n int) {
+func carried(s *stage, token int64) (n int) {
 	for i := range s.Cluster.Len() {
 		if s.Register(i) >= token {
 			n++
@@ -43,9 +43,9 @@ func TestATokenThatAMajorityCarriesCostsNoFurtherRound(t *testing.T) {
 		{"a majority is, by much: the first raise tells by how much", []int{0, 1, 2}, hour, true, 2},
 		{"all are, by much", []int{0, 1, 2, 3, 4}, hour, true, 2},
 	} {
-		harness.RunStage(t, c.name, 5, func(s *harness.Stage) {
+		runStage(t, c.name, 5, func(s *stage) {
 			var seen harness.Observer
-			l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
+			l := s.Locker(redlock.Options{Trace: seen.Trace()})
 			high := harness.Micros() + c.by
 			s.SetRegister(high, c.ahead...)
 			s.Slow(far, s.All()...)
@@ -76,10 +76,10 @@ func TestATokenThatAMajorityCarriesCostsNoFurtherRound(t *testing.T) {
 	}
 }
 
-// Attack 8.
+// Attacks 8, 68.
 func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
 	for seed := range uint64(2) {
-		harness.RunStage(t, fmt.Sprintf("seed %d", seed), 5, func(s *harness.Stage) {
+		runStage(t, fmt.Sprintf("seed %d", seed), 5, func(s *stage) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			var lockers []*redlock.Locker
 			for _, skew := range []time.Duration{0, time.Hour, -time.Hour, 87600 * time.Hour, -87600 * time.Hour, time.Millisecond, -time.Second} {
@@ -87,17 +87,12 @@ func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
 			}
 			last := int64(0)
 			for i := range 25 {
-				down := random.IntN(7) // 5 and 6: none
-				if down < 5 {
-					s.Node(down).Hang()
-				}
+				down := random.Perm(5)[:random.IntN(3)]
+				s.hang(down...)
 				who := random.IntN(len(lockers))
-				k, err := lockers[who].Acquire(s.Ctx, job, 2*time.Second)
-				if err != nil {
-					s.Fatal(err)
-				}
+				k := s.acquire(lockers[who], 2*time.Second)
 				if k.Fence() <= last {
-					s.Errorf("acquisition %d, of client %d: got token %d after %d", i, who, k.Fence(), last)
+					s.Errorf("acquisition %d, of client %d, without %v: got token %d after %d", i, who, down, k.Fence(), last)
 				}
 				last = k.Fence()
 				if random.IntN(3) == 0 {
@@ -105,9 +100,7 @@ func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
 				} else {
 					k.Release(s.Ctx)
 				}
-				if down < 5 {
-					s.Node(down).Resume()
-				}
+				s.resume(down...)
 				time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
 			}
 		})
@@ -119,11 +112,11 @@ func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
 
 // Attack 67.
 func TestARaiseDoesNotCountANodeThatIsNotOursAnyMore(t *testing.T) {
-	for name, gone := range map[string]func(s *harness.Stage, i int){
-		"another took it": func(s *harness.Stage, i int) { s.Node(i).Set(job, otherValue, time.Minute) },
-		"it is gone":      func(s *harness.Stage, i int) { s.Node(i).Evict(job) },
+	for name, gone := range map[string]func(s *stage, i int){
+		"another took it": func(s *stage, i int) { s.Node(i).Set(job, otherValue, time.Minute) },
+		"it is gone":      func(s *stage, i int) { s.Node(i).Evict(job) },
 	} {
-		harness.RunStage(t, name, 3, func(s *harness.Stage) {
+		runStage(t, name, 3, func(s *stage) {
 			l := s.Locker(redlock.Options{})
 			high := harness.Micros() + 1e9
 			s.SetRegister(high, 0, 1, 2)
@@ -152,7 +145,7 @@ func TestARaiseDoesNotCountANodeThatIsNotOursAnyMore(t *testing.T) {
 //
 // Attack 67.
 func TestARaiseNeedsAMajorityThatIsOursAndMoved(t *testing.T) {
-	harness.OnStage(t, 5, func(s *harness.Stage) {
+	onStage(t, 5, func(s *stage) {
 		a := s.Locker(redlock.Options{})
 		high := harness.Micros() + 1e9
 		s.SetRegister(high, 0, 1, 2)
@@ -168,7 +161,7 @@ func TestARaiseNeedsAMajorityThatIsOursAndMoved(t *testing.T) {
 //
 // Attack 67.
 func TestARegisterThatStandsAtTheProposalDoesNotCount(t *testing.T) {
-	harness.OnStage(t, 3, func(s *harness.Stage) {
+	onStage(t, 3, func(s *stage) {
 		var h harness.Clocks
 		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 		h.Stop()
@@ -187,9 +180,9 @@ func TestARegisterThatStandsAtTheProposalDoesNotCount(t *testing.T) {
 // Attack 67.
 func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 	for name, by := range map[string]int64{"to the same token": 0, "beyond it": 5} {
-		harness.RunStage(t, name, 3, func(s *harness.Stage) {
+		runStage(t, name, 3, func(s *stage) {
 			var seen harness.Observer
-			l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
+			l := s.Locker(redlock.Options{Trace: seen.Trace()})
 			s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
 			var met atomic.Int64
 			for _, i := range []int{1, 2} {
@@ -212,9 +205,9 @@ func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 			}
 		})
 	}
-	harness.RunStage(t, "who comes between again and again fails an attempt, and the next one starts above", 3, func(s *harness.Stage) {
+	runStage(t, "who comes between again and again fails an attempt, and the next one starts above", 3, func(s *stage) {
 		var seen harness.Observer
-		l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
+		l := s.Locker(redlock.Options{Trace: seen.Trace()})
 		s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
 		for _, i := range []int{1, 2} {
 			s.On(i, "raise", func(n int, args []string) {
@@ -225,10 +218,7 @@ func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 				}
 			})
 		}
-		k, err := l.Acquire(s.Ctx, job, 10*time.Second)
-		if err != nil {
-			s.Fatal(err)
-		}
+		k := s.acquire(l, 10*time.Second)
 		harness.Check(s, "attempts", seen.Attempts(), 2)
 		harness.Check(s, "raises", seen.Count(redlock.OpRaise), 2)
 		s.Is("Release", k.Release(s.Ctx), nil)
@@ -241,7 +231,7 @@ func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 //
 // Attack 67.
 func TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired(t *testing.T) {
-	harness.OnStage(t, 3, func(s *harness.Stage) {
+	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{NodeTimeout: 450 * time.Millisecond})
 		s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
 		s.Slow(400*time.Millisecond, 0, 1, 2)
@@ -261,7 +251,7 @@ func TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired(t *testing.T) {
 		s.Says(err, "validity")
 		s.Clean(l)
 	})
-	harness.RunStage(t, "the process slept during the raise", 3, func(s *harness.Stage) {
+	runStage(t, "the process slept during the raise", 3, func(s *stage) {
 		var h harness.Clocks
 		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 		s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
@@ -270,7 +260,7 @@ func TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired(t *testing.T) {
 		s.Is("TryAcquire", err, redlock.ErrNoQuorum)
 		s.Clean(l)
 	})
-	harness.RunStage(t, "and Until counts from the acquire, not from the raise", 3, func(s *harness.Stage) {
+	runStage(t, "and Until counts from the acquire, not from the raise", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		s.SetRegister(harness.Micros()+1e9, 0, 1, 2)
 		s.Slow(400*time.Millisecond, 0, 1, 2)
@@ -284,9 +274,9 @@ func TestALockWhoseTokenIsAgreedOnAfterTheValidityIsNotAcquired(t *testing.T) {
 
 // A value on some nodes and the token on others say nothing together.
 func TestValueAndTokenAreCountedOnTheSameNodes(t *testing.T) {
-	harness.OnStage(t, 5, func(s *harness.Stage) {
+	onStage(t, 5, func(s *stage) {
 		var seen harness.Observer
-		l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
+		l := s.Locker(redlock.Options{Trace: seen.Trace()})
 		high := harness.Micros() + 1e9
 		s.SetRegister(high, 1, 2)    // ours, but ahead
 		s.Foreign(time.Minute, 3, 4) // not ours, and their registers move
@@ -301,11 +291,11 @@ func TestValueAndTokenAreCountedOnTheSameNodes(t *testing.T) {
 }
 
 func TestANodeThatDiesBetweenAcquireAndRaiseIsReplacedByASlowerOne(t *testing.T) {
-	for name, dies := range map[string]func(s *harness.Stage, i int){
-		"stops": func(s *harness.Stage, i int) { s.Node(i).Stop() },
-		"hangs": func(s *harness.Stage, i int) { s.Node(i).Hang() },
+	for name, dies := range map[string]func(s *stage, i int){
+		"stops": func(s *stage, i int) { s.Node(i).Stop() },
+		"hangs": func(s *stage, i int) { s.Node(i).Hang() },
 	} {
-		harness.RunStage(t, name, 5, func(s *harness.Stage) {
+		runStage(t, name, 5, func(s *stage) {
 			l := s.Locker(redlock.Options{})
 			high := harness.Micros() + 500 // one raise is enough
 			s.SetRegister(high, s.All()...)
@@ -343,7 +333,7 @@ func TestRegistersThatNoTokenCanBeMadeFrom(t *testing.T) {
 		{"a list", []string{"RPUSH", jobRegister, "1"}, true, "WRONGTYPE"},
 		{"a set with others", []string{"ZADD", jobRegister, "99e15", "not ours"}, false, ""},
 	} {
-		harness.RunStage(t, c.name, 5, func(s *harness.Stage) {
+		runStage(t, c.name, 5, func(s *stage) {
 			l := s.Locker(redlock.Options{})
 			for _, i := range []int{0, 1, 2} {
 				if c.name == "a fraction" {
@@ -374,7 +364,7 @@ func TestRegistersThatNoTokenCanBeMadeFrom(t *testing.T) {
 		if !c.fatal {
 			continue
 		}
-		harness.RunStage(t, c.name+" on a minority", 5, func(s *harness.Stage) {
+		runStage(t, c.name+" on a minority", 5, func(s *stage) {
 			l := s.Locker(redlock.Options{})
 			s.Do(0, c.set...)
 			s.Do(4, c.set...)
@@ -387,7 +377,7 @@ func TestRegistersThatNoTokenCanBeMadeFrom(t *testing.T) {
 			s.Is("Release", k.Release(s.Ctx), nil)
 		})
 	}
-	harness.RunStage(t, "what does not heal ends Acquire", 3, func(s *harness.Stage) {
+	runStage(t, "what does not heal ends Acquire", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		for i := range 3 {
 			s.Do(i, "SET", jobRegister, "word")
@@ -411,7 +401,7 @@ func TestClocksThatTellNoPlausibleTimeStillGiveTokens(t *testing.T) {
 		"2113":        func() time.Duration { return year(2113) },
 		"2290":        func() time.Duration { return year(2290) }, // its microseconds are above 2^53
 	} {
-		harness.RunStage(t, name, 3, func(s *harness.Stage) {
+		runStage(t, name, 3, func(s *stage) {
 			truthful := s.Locker(redlock.Options{})
 			odd := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: skew()}, s.Cluster.Nodes())
 			last := int64(0)
@@ -438,7 +428,7 @@ func TestClocksThatTellNoPlausibleTimeStillGiveTokens(t *testing.T) {
 
 // Attacks 46, 68, 69.
 func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
-	harness.OnStage(t, 5, func(s *harness.Stage) {
+	onStage(t, 5, func(s *stage) {
 		fast := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: time.Hour}, s.Cluster.Nodes())
 		slow := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: -time.Hour}, s.Cluster.Nodes())
 		last := s.Take(fast, time.Second).Fence()
@@ -449,10 +439,7 @@ func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
 		// Whichever majority answers first.
 		for _, far := range [][]int{{0, 3}, {1, 2}, {1, 4}, {2, 4}} {
 			s.Slow(50*time.Millisecond, far...)
-			k, err := slow.Acquire(s.Ctx, job, time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			k := s.acquire(slow, time.Second)
 			if k.Fence() <= last {
 				t.Errorf("with %v far: got token %d after %d", far, k.Fence(), last)
 			}
@@ -462,7 +449,7 @@ func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 	})
-	harness.RunStage(t, "where all lose them, clocks decide", 3, func(s *harness.Stage) {
+	runStage(t, "where all lose them, clocks decide", 3, func(s *stage) {
 		a := s.Locker(redlock.Options{})
 		b := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: -900 * time.Millisecond}, s.Cluster.Nodes())
 		first := s.Take(a, time.Second).Fence()
@@ -474,7 +461,7 @@ func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
 			s.Errorf("token: got %d after %d", got, first)
 		}
 	})
-	harness.RunStage(t, "where a node's clock jumps, and exclusion breaks", 3, func(s *harness.Stage) {
+	runStage(t, "where a node's clock jumps, and exclusion breaks", 3, func(s *stage) {
 		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 		first := s.Take(a, time.Minute)
 		for i := range 3 {
@@ -488,7 +475,7 @@ func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
 }
 
 func TestNothingLowersARegister(t *testing.T) {
-	harness.OnStage(t, 3, func(s *harness.Stage) {
+	onStage(t, 3, func(s *stage) {
 		high := harness.Micros() + 1e12
 		s.SetRegister(high, 0, 1, 2)
 		l := s.Locker(redlock.Options{})
@@ -512,21 +499,21 @@ func TestNothingLowersARegister(t *testing.T) {
 // A register lives about a day longer than the last word on its lock.
 func TestARegisterOutlivesTheLastWordOnItsLockByAboutADay(t *testing.T) {
 	const ttl = 10 * time.Second
-	for name, f := range map[string]func(s *harness.Stage, l *redlock.Locker){
-		"released": func(s *harness.Stage, l *redlock.Locker) { s.Take(l, ttl).Release(s.Ctx) },
-		"extended": func(s *harness.Stage, l *redlock.Locker) { s.Take(l, ttl).Extend(s.Ctx) },
-		"rolled back": func(s *harness.Stage, l *redlock.Locker) {
+	for name, f := range map[string]func(s *stage, l *redlock.Locker){
+		"released": func(s *stage, l *redlock.Locker) { s.Take(l, ttl).Release(s.Ctx) },
+		"extended": func(s *stage, l *redlock.Locker) { s.Take(l, ttl).Extend(s.Ctx) },
+		"rolled back": func(s *stage, l *redlock.Locker) {
 			s.Foreign(time.Second, 0, 1)
 			l.TryAcquire(s.Ctx, job, ttl)
 		},
-		"held for a while": func(s *harness.Stage, l *redlock.Locker) { s.Take(l, ttl); time.Sleep(1600 * time.Millisecond) },
-		"cancelled": func(s *harness.Stage, l *redlock.Locker) {
+		"held for a while": func(s *stage, l *redlock.Locker) { s.Take(l, ttl); time.Sleep(1600 * time.Millisecond) },
+		"cancelled": func(s *stage, l *redlock.Locker) {
 			ctx, cancel := context.WithTimeout(s.Ctx, 100*time.Microsecond)
 			defer cancel()
 			l.TryAcquire(ctx, job, ttl)
 		},
 	} {
-		harness.RunStage(t, name, 3, func(s *harness.Stage) {
+		runStage(t, name, 3, func(s *stage) {
 			f(s, s.Locker(redlock.Options{}))
 			time.Sleep(10 * time.Millisecond)
 			for i := range 3 {
@@ -548,9 +535,9 @@ func TestARegisterOutlivesTheLastWordOnItsLockByAboutADay(t *testing.T) {
 // each time and no more: else a hot lock would pay for the raise as long as it is hot,
 // and every raise would carry the registers farther ahead.
 func TestALeadOfTheRegistersIsNotPaidForTwice(t *testing.T) {
-	harness.OnStage(t, 3, func(s *harness.Stage) {
+	onStage(t, 3, func(s *stage) {
 		var seen harness.Observer
-		l := s.Locker(redlock.Options{Trace: redlock.Trace{Round: seen.Observe}})
+		l := s.Locker(redlock.Options{Trace: seen.Trace()})
 		high := harness.Micros() + 1e6
 		s.SetRegister(high, 0, 1, 2)
 		last := high
@@ -579,12 +566,12 @@ func TestALeadOfTheRegistersIsNotPaidForTwice(t *testing.T) {
 // are removed, as the error says, the lock is to be had, by whoever remembers them, too.
 func TestRegistersThatWereRemovedAreForgotten(t *testing.T) {
 	const top = int64(1) << 53
-	remove := func(s *harness.Stage) {
+	remove := func(s *stage) {
 		for i := range 3 {
 			s.Do(i, "DEL", jobRegister)
 		}
 	}
-	byTheClock := func(s *harness.Stage, what string, l *redlock.Locker) {
+	byTheClock := func(s *stage, what string, l *redlock.Locker) {
 		s.Helper()
 		k := s.Take(l, 30*time.Second)
 		if k.Fence() > harness.Micros() {
@@ -593,7 +580,7 @@ func TestRegistersThatWereRemovedAreForgotten(t *testing.T) {
 		s.Is("Release", k.Release(s.Ctx), nil)
 		time.Sleep(time.Second)
 	}
-	harness.RunStage(t, "a slow round near the end does not use the numbers up", 3, func(s *harness.Stage) {
+	runStage(t, "a slow round near the end does not use the numbers up", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{NodeTimeout: 5 * time.Second})
 		const room = 3_000_000
 		s.SetRegister(top-room, 0, 1, 2)
@@ -612,7 +599,7 @@ func TestRegistersThatWereRemovedAreForgotten(t *testing.T) {
 		remove(s)
 		s.Is("Release", s.Take(l, 30*time.Second).Release(s.Ctx), nil)
 	})
-	harness.RunStage(t, "the last numbers", 3, func(s *harness.Stage) {
+	runStage(t, "the last numbers", 3, func(s *stage) {
 		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 		s.SetRegister(top-8, 0, 1, 2)
 		s.Is("Release", s.Take(b, 30*time.Second).Release(s.Ctx), nil)

@@ -52,9 +52,7 @@ func TestInspectChangesNothing(t *testing.T) {
 		s.Take(l, 10*time.Second)
 		time.Sleep(oneTrip)
 		left, life := s.Node(0).TTL(job), s.Node(0).TTL(jobRegister)
-		for i := range 3 {
-			s.Node(i).Record(true)
-		}
+		s.record()
 		for range 5 {
 			l.Inspect(s.Ctx, job)
 			l.Inspect(s.Ctx, "jobs/none")

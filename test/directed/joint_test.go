@@ -211,21 +211,19 @@ func TestScriptExtends(t *testing.T) {
 
 func TestJointExtensions(t *testing.T) {
 	const ttl = 10 * time.Second
-	extendTwo := func(s *harness.Stage, a, b *redlock.Lock) (errs [2]error) {
+	extendTwo := func(s *stage, a, b *redlock.Lock) (errs [2]error) {
 		first := harness.Background(func() error { return a.Extend(s.Ctx) })
 		errs[1] = b.Extend(s.Ctx)
 		errs[0] = <-first
 		return errs
 	}
-	two := func(s *harness.Stage, l *redlock.Locker) (a, b *redlock.Lock) {
+	two := func(s *stage, l *redlock.Locker) (a, b *redlock.Lock) {
 		a, b = harness.Try(s, l, "a", ttl), harness.Try(s, l, "b", ttl)
 		time.Sleep(time.Second)
-		for i := range s.Cluster.Len() {
-			s.Node(i).Record(true)
-		}
+		s.record()
 		return a, b
 	}
-	onJoint(t, "in one script", func(s *harness.Stage, l *redlock.Locker) {
+	onJoint(t, "in one script", func(s *stage, l *redlock.Locker) {
 		a, b := two(s, l)
 		was := a.Until()
 		for _, err := range extendTwo(s, a, b) {
@@ -239,7 +237,7 @@ func TestJointExtensions(t *testing.T) {
 			s.Errorf("sent: got %q, want the joint script only", got)
 		}
 	})
-	onJoint(t, "a node that lost one of them tells so, and gets it back", func(s *harness.Stage, l *redlock.Locker) {
+	onJoint(t, "a node that lost one of them tells so, and gets it back", func(s *stage, l *redlock.Locker) {
 		a, b := two(s, l)
 		s.Node(0).Evict("a")
 		s.Node(0).Evict("{a}:fence")
@@ -256,15 +254,13 @@ func TestJointExtensions(t *testing.T) {
 			s.Errorf("its register stands at %v, want the fence, %d", got, a.Fence())
 		}
 	})
-	onJoint(t, "the registers are raised again where a node was healed, and every half hour", func(s *harness.Stage, l *redlock.Locker) {
+	onJoint(t, "the registers are raised again where a node was healed, and every half hour", func(s *stage, l *redlock.Locker) {
 		const ttl = 30 * time.Minute // the registers of a longer one are raised each time
 		a, b := harness.Try(s, l, "a", ttl), harness.Try(s, l, "b", ttl)
 		time.Sleep(time.Second)
 		again := func(what string, healed, others bool) {
 			s.Helper()
-			for i := range s.Cluster.Len() {
-				s.Node(i).Record(true)
-			}
+			s.record()
 			for _, err := range extendTwo(s, a, b) {
 				s.Is("Extend", err, nil)
 			}
@@ -295,7 +291,7 @@ func TestJointExtensions(t *testing.T) {
 		time.Sleep(15 * time.Minute)
 		again("after half an hour", true, true)
 	})
-	onJoint(t, "what is another's on a majority is lost, and the other lock is not", func(s *harness.Stage, l *redlock.Locker) {
+	onJoint(t, "what is another's on a majority is lost, and the other lock is not", func(s *stage, l *redlock.Locker) {
 		a, b := two(s, l)
 		for i := range 2 {
 			s.Node(i).Set("a", "another", time.Minute)
@@ -304,22 +300,18 @@ func TestJointExtensions(t *testing.T) {
 		s.Is("Extend of the one", errs[0], redlock.ErrLost)
 		s.Is("Extend of the other", errs[1], nil)
 	})
-	onJoint(t, "a node that refuses it is asked by the single script", func(s *harness.Stage, l *redlock.Locker) {
+	onJoint(t, "a node that refuses it is asked by the single script", func(s *stage, l *redlock.Locker) {
 		a, b := two(s, l)
-		for i := range s.Cluster.Len() {
-			s.Node(i).FailCommand("mget", "NOPERM User locks has no permissions to run the 'mget' command")
-		}
+		s.failCommand("mget", "NOPERM User locks has no permissions to run the 'mget' command", s.All()...)
 		for range 2 {
 			for _, err := range extendTwo(s, a, b) {
 				s.Is("Extend", err, nil)
 			}
 		}
 	})
-	onJoint(t, "without replies nothing is extended", func(s *harness.Stage, l *redlock.Locker) {
+	onJoint(t, "without replies nothing is extended", func(s *stage, l *redlock.Locker) {
 		a, b := two(s, l)
-		for i := range 2 {
-			s.Node(i).Hang()
-		}
+		s.hang(0, 1)
 		was := a.Until()
 		for _, err := range extendTwo(s, a, b) {
 			s.Is("Extend", err, redlock.ErrNoQuorum)
@@ -327,16 +319,14 @@ func TestJointExtensions(t *testing.T) {
 		if !a.Until().Equal(was) {
 			s.Errorf("Until moved by %v", a.Until().Sub(was))
 		}
-		for i := range 2 {
-			s.Node(i).Resume()
-		}
+		s.resume(0, 1)
 	})
 }
 
 // onJoint runs f with a Locker whose releases travel in the joint script even alone, on three nodes.
-func onJoint(t *testing.T, name string, f func(s *harness.Stage, l *redlock.Locker)) {
+func onJoint(t *testing.T, name string, f func(s *stage, l *redlock.Locker)) {
 	t.Run(name, func(t *testing.T) {
-		harness.OnStage(t, 3, func(s *harness.Stage) {
+		onStage(t, 3, func(s *stage) {
 			l := s.Locker(redlock.Options{})
 			seam.JoinFrom(l, 1)
 			f(s, l)
@@ -345,7 +335,7 @@ func onJoint(t *testing.T, name string, f func(s *harness.Stage, l *redlock.Lock
 }
 
 // takeTwo acquires two locks, and returns a function that releases both at one instant.
-func takeTwo(s *harness.Stage, l *redlock.Locker) (release func() [2]error) {
+func takeTwo(s *stage, l *redlock.Locker) (release func() [2]error) {
 	locks := [2]*redlock.Lock{harness.Try(s, l, "a", 10*time.Second), harness.Try(s, l, "b", 10*time.Second)}
 	time.Sleep(time.Millisecond)
 	return func() (errs [2]error) {
@@ -356,13 +346,13 @@ func takeTwo(s *harness.Stage, l *redlock.Locker) (release func() [2]error) {
 	}
 }
 
-func verbsOf(s *harness.Stage, i int) []string {
+func verbsOf(s *stage, i int) []string {
 	vs := harness.Verbs(s.Node(i).Log())
 	return slices.DeleteFunc(vs, func(v string) bool { return v == "info" || v == "ping" })
 }
 
 func TestJointReleases(t *testing.T) {
-	free := func(s *harness.Stage) {
+	free := func(s *stage) {
 		s.Helper()
 		for i := range s.Cluster.Len() {
 			for _, key := range []string{"a", "b"} {
@@ -372,12 +362,10 @@ func TestJointReleases(t *testing.T) {
 			}
 		}
 	}
-	record := func(s *harness.Stage) {
-		for i := range s.Cluster.Len() {
-			s.Node(i).Record(true)
-		}
+	record := func(s *stage) {
+		s.record()
 	}
-	onJoint(t, "a release in one trip", func(s *harness.Stage, l *redlock.Locker) {
+	onJoint(t, "a release in one trip", func(s *stage, l *redlock.Locker) {
 		release := takeTwo(s, l)
 		record(s)
 		for _, err := range release() {
@@ -394,7 +382,7 @@ func TestJointReleases(t *testing.T) {
 		}
 	})
 	for _, refused := range []string{"mget", "exists"} { // the single script does without
-		onJoint(t, "a node that refuses "+refused+" is asked by the single script, and by no joint one for a minute", func(s *harness.Stage, l *redlock.Locker) {
+		onJoint(t, "a node that refuses "+refused+" is asked by the single script, and by no joint one for a minute", func(s *stage, l *redlock.Locker) {
 			s.Node(1).FailCommand(refused, "NOPERM User locks has no permissions to run the '"+refused+"' command")
 			for range 2 {
 				release := takeTwo(s, l)
@@ -422,7 +410,7 @@ func TestJointReleases(t *testing.T) {
 			}
 		})
 	}
-	onJoint(t, "a node that does not know the script is sent its text, once", func(s *harness.Stage, l *redlock.Locker) {
+	onJoint(t, "a node that does not know the script is sent its text, once", func(s *stage, l *redlock.Locker) {
 		s.Do(1, "SCRIPT", "FLUSH")
 		for n := range 3 {
 			release := takeTwo(s, l)
@@ -446,11 +434,9 @@ func TestJointReleases(t *testing.T) {
 			s.Errorf("in the end: got %q, want the joint script", got)
 		}
 	})
-	onJoint(t, "what got no reply is owed", func(s *harness.Stage, l *redlock.Locker) {
+	onJoint(t, "what got no reply is owed", func(s *stage, l *redlock.Locker) {
 		release := takeTwo(s, l)
-		for i := range 2 {
-			s.Node(i).Hang()
-		}
+		s.hang(0, 1)
 		for _, err := range release() {
 			s.Is("Release", err, redlock.ErrNoQuorum)
 		}
@@ -463,10 +449,8 @@ func TestJointReleases(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		free(s)
 	})
-	onJoint(t, "an answer that no server gives is no answer, and the last", func(s *harness.Stage, l *redlock.Locker) {
-		for i := range 2 {
-			s.Node(i).FailCommand("mget", "ERR the proxy lost the reply")
-		}
+	onJoint(t, "an answer that no server gives is no answer, and the last", func(s *stage, l *redlock.Locker) {
+		s.failCommand("mget", "ERR the proxy lost the reply", 0, 1)
 		for _, err := range takeTwo(s, l)() {
 			s.Is("Release", err, redlock.ErrNoQuorum)
 		}
@@ -481,7 +465,7 @@ func TestJointReleases(t *testing.T) {
 // TestAJointReleaseGoesBeforeWhatWasQueuedEarlier: another caller's attempt that is queued while the lock is held, and leaves
 // together with the release, finds the lock free.
 func TestAJointReleaseGoesBeforeWhatWasQueuedEarlier(t *testing.T) {
-	harness.OnStage(t, 1, func(s *harness.Stage) {
+	onStage(t, 1, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		seam.JoinFrom(l, 1)
 		k := s.Take(l, 10*time.Second)
@@ -508,7 +492,7 @@ func TestOnlyPlainClientsJoin(t *testing.T) {
 		"wrapped": func(c *redis.Client) redlock.Node { return wrapper{c} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			harness.OnStage(t, 1, func(s *harness.Stage) {
+			onStage(t, 1, func(s *stage) {
 				l := s.LockerWith(redlock.Options{}, nil, []redlock.Node{wrap(s.Cluster.Clients()[0])})
 				var locks []*redlock.Lock
 				for i := range 64 {

@@ -13,8 +13,6 @@ import (
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
-	"github.com/seed-ce352c9b/redlock/internal/seam"
-	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
 // Attack 62.
@@ -24,9 +22,7 @@ func TestAKeptLockIsRenewedAtAboutAThirdOfItsTTL(t *testing.T) {
 		k := s.Take(s.Locker(redlock.Options{}), ttl)
 		held, stop := k.KeepAlive(s.Ctx)
 		time.Sleep(10 * time.Minute)
-		if held.Err() != nil || !k.Valid() {
-			t.Errorf("after ten minutes: context %v, valid %v; want a lock that is held", context.Cause(held), k.Valid())
-		}
+		s.isHeld("after ten minutes", k, held)
 		stop()
 		sent := s.Told(0, "extend")
 		pauses := make(map[time.Duration]bool)
@@ -43,84 +39,84 @@ func TestAKeptLockIsRenewedAtAboutAThirdOfItsTTL(t *testing.T) {
 	})
 }
 
-// Attack 62.
-func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
-	onStage(t, 5, func(s *stage) {
-		l := s.Locker(redlock.Options{})
-		k := s.Take(l, 9*time.Second)
-		held, stop := k.KeepAlive(s.Ctx)
-		defer stop()
-		for range 5 { // again and again, for less than two thirds of the validity
-			time.Sleep(10 * time.Second)
-			for _, i := range []int{0, 1, 2} {
-				s.Node(i).Refuse(true)
-			}
-			time.Sleep(5 * time.Second)
-			for _, i := range []int{0, 1, 2} {
-				s.Node(i).Refuse(false)
-			}
-		}
-		time.Sleep(10 * time.Second)
-		if held.Err() != nil || !k.Valid() {
-			t.Errorf("the lock was lost: %v", context.Cause(held))
-		}
-		s.Is("Release", k.Release(s.Ctx), nil)
-		s.Clean(l)
-	})
-}
-
 // The loss is told by a timer that depends on nothing that can hang.
 //
 // Attack 62.
-func TestTheLossIsToldNoLaterThanUntil(t *testing.T) {
+func TestContextsEndGraceBeforeUntil(t *testing.T) {
 	for name, fault := range map[string]func(s *stage, i int){
-		"all nodes hang":            func(s *stage, i int) { s.Node(i).Hang() },
+		"all nodes hang":            func(s *stage, i int) { s.hang(i) },
 		"all nodes are dead":        func(s *stage, i int) { s.Node(i).Stop() },
 		"all nodes are cut off":     func(s *stage, i int) { s.Node(i).Partition() },
 		"no reply arrives":          func(s *stage, i int) { s.Node(i).PartitionReplies() },
 		"every reply is lost":       func(s *stage, i int) { s.Node(i).LoseReplies(1000) },
 		"every connection is reset": func(s *stage, i int) { s.Node(i).DropReplies(1000) },
 		"an extension hangs":        func(s *stage, i int) { s.Once(i, "extend", s.Node(i).Hang) },
-		"all nodes answer errors":   func(s *stage, i int) { s.Node(i).Fail("LOADING Redis is loading the dataset in memory") },
+		"all nodes answer errors":   func(s *stage, i int) { s.fail(loading, i) },
 		"a majority hangs": func(s *stage, i int) {
 			if i > 0 {
-				s.Node(i).Hang()
+				s.hang(i)
 			}
 		},
 	} {
-		for _, ttl := range []time.Duration{50 * time.Millisecond, 9 * time.Second} {
-			runStage(t, fmt.Sprintf("%s, ttl %v", name, ttl), 3, func(s *stage) {
+		for _, c := range []struct{ ttl, grace time.Duration }{
+			{50 * time.Millisecond, 0}, {9 * time.Second, 0}, {time.Minute, time.Nanosecond}, {50 * time.Millisecond, 10 * time.Millisecond}, {9 * time.Second, 5 * time.Second},
+		} {
+			runStage(t, fmt.Sprintf("%s, ttl %v, grace %v", name, c.ttl, c.grace), 3, func(s *stage) {
 				var seen harness.Observer
-				l := s.Locker(redlock.Options{Trace: seen.Trace()})
-				k := s.Take(l, ttl)
+				l := s.Locker(redlock.Options{Grace: c.grace, Trace: seen.Trace()})
+				k := s.Take(l, c.ttl)
 				held, stop := k.KeepAlive(s.Ctx)
 				defer stop()
-				time.Sleep(ttl * 5)
-				if !k.Valid() {
-					s.Fatal("lost before anything happened")
+				time.Sleep(c.ttl * 5)
+				if got := k.Until(); time.Until(got) < c.ttl/2 {
+					s.Fatalf("Until: got %v from now, want a lock that is renewed", time.Until(got))
 				}
-				until := k.Until()
 				for i := range 3 {
 					fault(s, i)
 				}
-				at := s.Ended(held, 2*ttl)
-				// A renewal may have been answered before the fault struck.
-				if u := k.Until(); !u.Equal(until) && u.Sub(until) > ttl {
-					s.Errorf("Until moved by %v", u.Sub(until))
-				} else {
-					until = u
+				at := s.Ended(held, 2*c.ttl)
+				until := k.Until() // a renewal may have been answered before the fault struck
+				notice := max(c.grace, time.Millisecond)
+				if got := until.Sub(at); got < notice || got > notice+time.Millisecond {
+					s.Errorf("the context ended %v before Until, want %v", got, notice)
 				}
-				if early := until.Sub(at); early < 0 || early > 2*time.Millisecond {
-					s.Errorf("the loss was told %v before Until, want 0 to 1ms", early)
-				}
-				s.Is("the cause", context.Cause(held), redlock.ErrLost)
 				s.Is("the context", held.Err(), context.Canceled)
-				if k.Valid() {
-					s.Errorf("valid after the loss was told")
-				}
-				harness.Check(s, "losses observed", len(seen.Events(redlock.EventLost)), 1)
+				s.Is("the cause", context.Cause(held), redlock.ErrLost)
 				s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+				harness.Check(s, "losses observed", len(seen.Events(redlock.EventLost)), 1)
+				if c.grace < time.Millisecond { // too short to do anything in
+					harness.Check(s, "valid after the loss was told", k.Valid(), false)
+					s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
+					s.Clean(l)
+					return
+				}
+				s.Says(context.Cause(held), "not renewed", "ends at "+until.Format("15:04:05.000"))
+
+				s.Log("the lock is held until Until, and is not extended any more, whoever asks")
+				for i := range 3 {
+					s.Mend(i)
+				}
+				time.Sleep(notice / 2)
+				s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+				again, _ := k.KeepAlive(s.Ctx)
+				s.Is("the cause of another KeepAlive", context.Cause(again), redlock.ErrLost)
+				stop()
+				time.Sleep(time.Until(until) - 2*time.Millisecond)
+				if !k.Valid() || !k.Until().Equal(until) {
+					s.Errorf("right before Until: valid %v, Until moved by %v; want a lock that is held as long as before", k.Valid(), k.Until().Sub(until))
+				}
+				s.Carry("right before Until", k.Value(), 0, 1, 2)
+				time.Sleep(2 * time.Millisecond)
+				harness.Check(s, "valid at Until", k.Valid(), false)
+				harness.Check(s, "losses observed", len(seen.Events(redlock.EventLost)), 1)
 				s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
+				time.Sleep(c.ttl/10 + 2*oneTrip) // by a rollback, or by their ttl
+				s.Carry("after Until", "", 0, 1, 2)
+				for _, c := range s.Told(0, "rollback", "release") {
+					if c.At.Before(until) {
+						s.Errorf("a node was told to remove the lock %v before Until", until.Sub(c.At))
+					}
+				}
 				s.Clean(l)
 			})
 		}
@@ -133,29 +129,22 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 	tells := func(s *stage, err error, votes int, parts ...string) redlock.Round {
 		s.Helper()
 		s.Is("the loss", err, redlock.ErrLost)
-		if errors.Is(err, redlock.ErrNoQuorum) {
-			s.Errorf("got %v, which is also ErrNoQuorum: a lock that is lost is no longer held", err)
-		}
 		s.Says(err, parts...)
 		if err != nil && strings.Count(err.Error(), "lost") != 1 {
 			s.Errorf("got %q, want the word lost once", err)
 		}
-		var q *redlock.QuorumError
-		if !errors.As(err, &q) {
-			s.Fatalf("got %v, want a QuorumError", err)
+		round := s.roundOf(err)
+		if round.Op != redlock.OpLost || len(round.Votes) != votes {
+			s.Errorf("got the round %+v, want a loss with %d votes", round, votes)
 		}
-		if q.Round.Op != redlock.OpLost || len(q.Round.Votes) != votes {
-			s.Errorf("got the round %+v, want a loss with %d votes", q.Round, votes)
-		}
-		return q.Round
+		return round
 	}
 	const ended = `lost "jobs/42": its validity of 1.48s ended`
 	runStage(t, "KeepAlive, Extend, Release and Trace", 3, func(s *stage) {
 		var seen harness.Observer
 		l := s.Locker(redlock.Options{Trace: seen.Trace()})
 		k := s.Take(l, 1500*time.Millisecond)
-		held, stop := k.KeepAlive(s.Ctx)
-		defer stop()
+		held := s.keep(k)
 		s.Node(1).Refuse(true)
 		s.Node(2).Hang()
 		s.Ended(held, time.Minute)
@@ -176,8 +165,7 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 	runStage(t, "Run", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		err := l.Run(s.Ctx, job, 1500*time.Millisecond, func(ctx context.Context, lock *redlock.Lock) error {
-			s.Node(0).Hang()
-			s.Node(1).Hang()
+			s.hang(0, 1)
 			<-ctx.Done()
 			return nil
 		})
@@ -186,8 +174,7 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 	runStage(t, "without KeepAlive", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 1500*time.Millisecond)
-		s.Node(0).Fail("LOADING Redis is loading the dataset in memory")
-		s.Node(1).Fail("LOADING Redis is loading the dataset in memory")
+		s.fail(loading, 0, 1)
 		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
 		time.Sleep(2 * time.Second)
 		tells(s, k.Extend(s.Ctx), 3, ended, "the extension sent 2s before got no majority (2 of 3 votes needed; node-a:6379 LOADING")
@@ -199,11 +186,9 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 	})
 	runStage(t, "one failed before the last one that succeeded", 3, func(s *stage) {
 		k := s.Take(s.Locker(redlock.Options{}), 1500*time.Millisecond)
-		s.Node(0).Fail("LOADING Redis is loading the dataset in memory")
-		s.Node(1).Fail("LOADING Redis is loading the dataset in memory")
+		s.fail(loading, 0, 1)
 		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
-		s.Node(0).Fail("")
-		s.Node(1).Fail("")
+		s.fail("", 0, 1)
 		s.Is("Extend", k.Extend(s.Ctx), nil)
 		time.Sleep(2 * time.Second)
 		tells(s, k.Extend(s.Ctx), 0, ended)
@@ -221,12 +206,10 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 		l := s.Locker(redlock.Options{NodeTimeout: 600 * time.Millisecond})
 		k := s.Take(l, 1500*time.Millisecond)
 		time.Sleep(1200 * time.Millisecond)
-		s.Node(1).Hang()
-		s.Node(2).Hang()
+		s.hang(1, 2)
 		extend := harness.Background(func() error { return k.Extend(s.Ctx) })
 		time.Sleep(time.Millisecond)
-		held, stop := k.KeepAlive(s.Ctx)
-		defer stop()
+		held := s.keep(k)
 		s.Ended(held, time.Minute)
 		tells(s, context.Cause(held), 3, ended, "has no majority yet (2 of 3 votes needed; node-a:6379 yes", "node-b:6379 pending, node-c:6379 pending")
 		tells(s, <-extend, 3, ended)
@@ -239,17 +222,15 @@ func TestALostLockIsNotFreedBeforeUntil(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 9*time.Second)
-		held, stop := k.KeepAlive(s.Ctx)
-		defer stop()
+		held := s.keep(k)
 		for i := range 3 {
-			i := i
 			s.On(i, "rollback", func(n int, args []string) {
 				if time.Now().Before(k.Until()) {
 					t.Errorf("node %d was told to roll back %v before Until", i, time.Until(k.Until()))
 				}
 			})
-			s.Node(i).FailCommand("evalsha", "LOADING Redis is loading the dataset in memory")
-			s.Node(i).FailCommand("eval", "LOADING Redis is loading the dataset in memory")
+			s.failCommand("evalsha", loading, i)
+			s.failCommand("eval", loading, i)
 		}
 		s.Ended(held, time.Minute)
 		time.Sleep(time.Second)
@@ -264,19 +245,14 @@ func TestASuspendedMachineIsToldWithinASecondOfWaking(t *testing.T) {
 			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 			b := s.Locker(redlock.Options{})
 			k := s.Take(l, 9*time.Second)
-			held, stop := context.WithCancelCause(s.Ctx)
+			held := s.Ctx
 			if kept {
-				var end context.CancelFunc
-				held, end = k.KeepAlive(s.Ctx)
-				defer end()
+				held = s.keep(k)
 			}
-			defer stop(nil)
 			time.Sleep(2500 * time.Millisecond)
 			s.Suspend(&h, time.Hour) // no timer of ours has moved
 			woke := time.Now()
-			if k.Valid() {
-				s.Errorf("valid right after waking, though an hour has passed")
-			}
+			harness.Check(s, "valid right after waking, an hour later", k.Valid(), false)
 			if kept {
 				if at := s.Ended(held, time.Minute); at.Sub(woke) > time.Second {
 					s.Errorf("told %v after waking, want within a second", at.Sub(woke))
@@ -294,8 +270,7 @@ func TestASuspendedMachineIsToldWithinASecondOfWaking(t *testing.T) {
 		var h harness.Clocks
 		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 		k := s.Take(l, 9*time.Second)
-		held, stop := k.KeepAlive(s.Ctx)
-		defer stop()
+		held := s.keep(k)
 		for range 20 {
 			time.Sleep(4 * time.Second)
 			s.Suspend(&h, 3*time.Second)
@@ -303,8 +278,8 @@ func TestASuspendedMachineIsToldWithinASecondOfWaking(t *testing.T) {
 			if lost := held.Err() != nil; lost == k.Valid() {
 				s.Errorf("context ended: %v, valid: %v; want one or the other", lost, k.Valid())
 			}
-			if held.Err() != nil {
-				return // allowed: the nodes' clocks went on as well
+			if held.Err() != nil { // allowed: the nodes' clocks went on as well
+				return
 			}
 		}
 	})
@@ -319,36 +294,25 @@ func TestAWallClockThatIsSetDoesNotKeepALostLock(t *testing.T) {
 		held, stop := k.KeepAlive(s.Ctx)
 		time.Sleep(time.Second)
 		h.MoveWall(-24 * time.Hour)
-		if !k.Valid() {
-			s.Errorf("not valid, want a lock that is held")
-		}
+		harness.Check(s, "valid", k.Valid(), true)
 		time.Sleep(time.Minute)
-		if held.Err() != nil || !k.Valid() {
-			s.Errorf("lost: %v", context.Cause(held))
-		}
+		s.isHeld("a minute later", k, held)
 		stop()
 		until := k.Until()
 		time.Sleep(time.Until(until) - time.Microsecond)
-		if !k.Valid() {
-			s.Errorf("not valid right before Until")
-		}
+		harness.Check(s, "valid right before Until", k.Valid(), true)
 		time.Sleep(time.Microsecond)
-		if k.Valid() {
-			s.Errorf("valid at Until: the wall clock was set back, the nodes' were not")
-		}
+		harness.Check(s, "valid at Until, which the nodes' clocks have reached", k.Valid(), false)
 	})
 	runStage(t, "forward: given up", 3, func(s *stage) {
 		var h harness.Clocks
 		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 		k := s.Take(l, 9*time.Second)
-		held, stop := k.KeepAlive(s.Ctx)
-		defer stop()
+		held := s.keep(k)
 		time.Sleep(1300 * time.Millisecond)
 		h.MoveWall(24 * time.Hour)
 		set := time.Now()
-		if k.Valid() {
-			s.Errorf("valid, want given up")
-		}
+		harness.Check(s, "valid, though given up", k.Valid(), false)
 		if at := s.Ended(held, time.Minute); at.Sub(set) > time.Second {
 			s.Errorf("told after %v, want within a second", at.Sub(set))
 		}
@@ -371,9 +335,7 @@ func TestStopEndsTheRenewalAndNotTheLock(t *testing.T) {
 		if errors.Is(context.Cause(held), redlock.ErrLost) {
 			t.Errorf("the cause is ErrLost, and nothing was lost")
 		}
-		for i := range 3 {
-			s.Node(i).Record(true)
-		}
+		s.record()
 		time.Sleep(time.Until(k.Until()) - time.Microsecond)
 		if got := s.Told(0, "extend"); len(got) > 0 || !k.Valid() {
 			t.Errorf("after stop: %d renewals, valid %v; want none, and held until Until", len(got), k.Valid())
@@ -387,12 +349,9 @@ func TestStopEndsTheRenewalAndNotTheLock(t *testing.T) {
 		_, stop := k.KeepAlive(s.Ctx)
 		stop()
 		time.Sleep(8 * time.Second)
-		held, stop := k.KeepAlive(s.Ctx)
-		defer stop()
+		held := s.keep(k)
 		time.Sleep(time.Minute)
-		if held.Err() != nil || !k.Valid() {
-			s.Errorf("lost: %v", context.Cause(held))
-		}
+		s.isHeld("a minute later", k, held)
 	})
 }
 
@@ -419,11 +378,8 @@ func TestManyKeepALock(t *testing.T) {
 				t.Errorf("context %d ended: %v, want %v", i, ended, i < 9)
 			}
 		}
-		h, stop := k.KeepAlive(s.Ctx)
-		defer stop()
-		for i := range 3 {
-			s.Node(i).Hang()
-		}
+		h := s.keep(k)
+		s.hang(0, 1, 2)
 		s.Ended(h, time.Minute)
 		s.Is("the other context", held[9].Err(), context.Canceled)
 		s.Is("the cause", context.Cause(held[9]), redlock.ErrLost)
@@ -463,8 +419,7 @@ func TestAKeepAliveOfALockThatIsOverHasEnded(t *testing.T) {
 		before, stop := k.KeepAlive(s.Ctx)
 		defer stop()
 		s.Is("Release", k.Release(s.Ctx), nil)
-		after, stop := k.KeepAlive(s.Ctx)
-		defer stop()
+		after := s.keep(k)
 		for name, h := range map[string]context.Context{"before": before, "after": after} {
 			s.Is("KeepAlive "+name+" the release", h.Err(), context.Canceled)
 			if errors.Is(context.Cause(h), redlock.ErrLost) {
@@ -480,8 +435,7 @@ func TestAKeepAliveOfALockThatIsOverHasEnded(t *testing.T) {
 	runStage(t, "lost", 3, func(s *stage) {
 		k := s.Take(s.Locker(redlock.Options{}), time.Second)
 		time.Sleep(2 * time.Second)
-		held, stop := k.KeepAlive(s.Ctx)
-		defer stop()
+		held := s.keep(k)
 		s.Is("the context", held.Err(), context.Canceled)
 		s.Is("the cause", context.Cause(held), redlock.ErrLost)
 	})
@@ -492,8 +446,7 @@ func TestAKeepAliveOfALockThatIsOverHasEnded(t *testing.T) {
 		defer stop()
 		s.Is("Close", l.Close(), nil)
 		s.Is("the cause", context.Cause(before), redlock.ErrClosed)
-		after, stop := k.KeepAlive(s.Ctx)
-		defer stop()
+		after := s.keep(k)
 		if after.Err() == nil {
 			s.Errorf("KeepAlive after Close: got a context that is alive")
 		}
@@ -510,8 +463,7 @@ func TestARenewalAndAReleaseAtOnceLeaveNothing(t *testing.T) {
 			l := s.Locker(redlock.Options{})
 			s.Slow(time.Millisecond, 2)
 			k := s.Take(l, time.Second)
-			held, stop := k.KeepAlive(s.Ctx)
-			defer stop()
+			held := s.keep(k)
 			first := make(chan struct{})
 			s.Once(0, "extend", func() { close(first) })
 			<-first
@@ -520,72 +472,6 @@ func TestARenewalAndAReleaseAtOnceLeaveNothing(t *testing.T) {
 			s.Is("the context", held.Err(), context.Canceled)
 			s.Clean(l)
 		})
-	}
-}
-
-func TestContextsEndGraceBeforeUntil(t *testing.T) {
-	for name, fault := range map[string]func(s *stage, i int){
-		"all nodes hang":          func(s *stage, i int) { s.Node(i).Hang() },
-		"an extension hangs":      func(s *stage, i int) { s.Once(i, "extend", s.Node(i).Hang) },
-		"all nodes answer errors": func(s *stage, i int) { s.Node(i).Fail("LOADING Redis is loading the dataset in memory") },
-	} {
-		for ttl, grace := range map[time.Duration]time.Duration{50 * time.Millisecond: 10 * time.Millisecond, 9 * time.Second: 5 * time.Second, time.Minute: time.Nanosecond} {
-			runStage(t, fmt.Sprintf("%s, ttl %v, grace %v", name, ttl, grace), 3, func(s *stage) {
-				var seen harness.Observer
-				l := s.Locker(redlock.Options{Grace: grace, Trace: seen.Trace()})
-				k := s.Take(l, ttl)
-				held, stop := k.KeepAlive(s.Ctx)
-				defer stop()
-				time.Sleep(ttl * 5)
-				if got := k.Until(); time.Until(got) < ttl/2 {
-					s.Fatalf("Until: got %v from now, want a lock that is renewed", time.Until(got))
-				}
-				for i := range 3 {
-					fault(s, i)
-				}
-				at := s.Ended(held, 2*ttl)
-				until := k.Until() // a renewal may have been answered before the fault struck
-				notice := max(grace, time.Millisecond)
-				if got := until.Sub(at); got < notice || got > notice+time.Millisecond {
-					s.Errorf("the context ended %v before Until, want %v", got, notice)
-				}
-				s.Is("the cause", context.Cause(held), redlock.ErrLost)
-				if grace < time.Millisecond {
-					return // too short to do anything in
-				}
-				s.Says(context.Cause(held), "not renewed", "ends at "+until.Format("15:04:05.000"))
-
-				s.Log("the lock is held until Until, and is not extended any more, whoever asks")
-				for i := range 3 {
-					s.Node(i).Resume()
-					s.Node(i).Fail("")
-				}
-				time.Sleep(notice / 2)
-				s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
-				again, _ := k.KeepAlive(s.Ctx)
-				s.Is("the cause of another KeepAlive", context.Cause(again), redlock.ErrLost)
-				stop()
-				time.Sleep(time.Until(until) - 2*time.Millisecond)
-				if !k.Valid() || !k.Until().Equal(until) {
-					s.Errorf("right before Until: valid %v, Until moved by %v; want a lock that is held as long as before", k.Valid(), k.Until().Sub(until))
-				}
-				s.Carry("right before Until", k.Value(), 0, 1, 2)
-				time.Sleep(2 * time.Millisecond)
-				if k.Valid() {
-					s.Errorf("valid at Until")
-				}
-				harness.Check(s, "losses observed", len(seen.Events(redlock.EventLost)), 1)
-				s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
-				time.Sleep(2 * oneTrip)
-				s.Carry("after Until", k.Value())
-				for _, c := range s.Told(0, "rollback", "release") {
-					if c.At.Before(until) {
-						s.Errorf("a node was told to remove the lock %v before Until", until.Sub(c.At))
-					}
-				}
-				s.Clean(l)
-			})
-		}
 	}
 }
 
@@ -602,22 +488,15 @@ func TestAReleaseWithinTheGraceFreesTheLockAtOnce(t *testing.T) {
 		runStage(t, name, 3, func(s *stage) {
 			l, other := s.Locker(redlock.Options{Grace: 3 * time.Second}), s.Locker(redlock.Options{})
 			k := s.Take(l, 9*time.Second)
-			held, stop := k.KeepAlive(s.Ctx)
-			defer stop()
-			for i := range 3 {
-				s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
-			}
+			held := s.keep(k)
+			s.fail(loading, 0, 1, 2)
 			s.Ended(held, time.Minute)
 			until := k.Until()
-			for i := range 3 {
-				s.Node(i).Fail("")
-			}
+			s.fail("", 0, 1, 2)
 			time.Sleep(time.Second)
 			s.Carry("within the grace", k.Value(), 0, 1, 2)
 			release(s, l, k)
-			if k.Valid() {
-				s.Errorf("valid after %s", name)
-			}
+			harness.Check(s, "valid afterwards", k.Valid(), false)
 			if name == "LeaveUntil" {
 				time.Sleep(time.Until(until) + 2*oneTrip)
 				s.Carry("left to expire, after Until", k.Value(), 0, 1, 2)
@@ -639,19 +518,14 @@ func TestAnExtensionThatIsAnsweredWithinTheGraceChangesNothing(t *testing.T) {
 		runStage(t, name, 3, func(s *stage) {
 			l := s.Locker(redlock.Options{Grace: 5 * time.Second, NodeTimeout: 4 * time.Second})
 			k := s.Take(l, 21*time.Second)
-			held, stop := k.KeepAlive(s.Ctx)
-			defer stop()
-			for i := range 3 {
-				s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
-			}
+			held := s.keep(k)
+			s.fail(loading, 0, 1, 2)
 			until := k.Until()
 			time.Sleep(time.Until(until) - 5100*time.Millisecond)
 			if taken {
 				s.Foreign(time.Minute, 0, 1, 2)
 			}
-			for i := range 3 {
-				s.Node(i).Fail("")
-			}
+			s.fail("", 0, 1, 2)
 			s.Slow(500*time.Millisecond, 0, 1, 2)
 			err := k.Extend(s.Ctx)
 			s.Ended(held, time.Millisecond)
@@ -677,19 +551,24 @@ func TestTwoRenewalsMayFailBeforeTheGraceBegins(t *testing.T) {
 			l := s.Locker(redlock.Options{Grace: grace})
 			k := s.Take(l, 9*time.Second)
 			for i := range 3 {
-				s.Node(i).FailCommand("evalsha", "LOADING Redis is loading the dataset in memory")
-				s.On(i, "extend", func(n int, _ []string) {
-					if n == 3 {
-						s.Node(i).FailCommand("evalsha", "")
+				s.failCommand("evalsha", loading, i)
+				s.On(i, "extend", func(n int, _ []string) { // two of three fail, again and again
+					err := loading
+					if n%3 == 0 {
+						err = ""
 					}
+					s.failCommand("evalsha", err, i)
 				})
 			}
-			held, stop := k.KeepAlive(s.Ctx)
-			defer stop()
+			held := s.keep(k)
 			time.Sleep(time.Minute)
-			if held.Err() != nil || !k.Valid() {
-				s.Errorf("after two renewals failed: %v", context.Cause(held))
+			s.isHeld("though two of three renewals failed", k, held)
+			for i := range 3 {
+				s.Mend(i)
+				s.failCommand("evalsha", "", i)
 			}
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Clean(l)
 		})
 	}
 }
@@ -701,33 +580,24 @@ func TestAMachineThatWakesWithinTheGraceIsTold(t *testing.T) {
 			var h harness.Clocks
 			l := s.LockerWith(redlock.Options{Grace: 5 * time.Second}, &h, s.Cluster.Nodes())
 			k := s.Take(l, 20*time.Second)
-			held, stop := k.KeepAlive(s.Ctx)
-			defer stop()
-			for i := range 3 {
-				s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
-			}
+			held := s.keep(k)
+			s.fail(loading, 0, 1, 2)
 			if kept {
 				time.Sleep(2500 * time.Millisecond)
 				s.Suspend(&h, 14*time.Second)
 				woke := time.Now()
-				if !k.Valid() {
-					s.Errorf("not valid before Until")
-				}
+				harness.Check(s, "valid before Until", k.Valid(), true)
 				if at := s.Ended(held, time.Minute); at.Sub(woke) > time.Second {
 					s.Errorf("told %v after waking, want within a second", at.Sub(woke))
 				}
-				if !k.Valid() {
-					s.Errorf("not valid before Until, when told")
-				}
+				harness.Check(s, "valid before Until, when told", k.Valid(), true)
 			} else {
 				s.Ended(held, time.Minute)
 				s.Suspend(&h, time.Hour)
 			}
 			s.Is("the cause", context.Cause(held), redlock.ErrLost)
 			time.Sleep(4 * time.Second)
-			if k.Valid() {
-				s.Errorf("valid after Until")
-			}
+			harness.Check(s, "valid after Until", k.Valid(), false)
 			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
 		})
 	}
@@ -741,7 +611,7 @@ func TestAGraceThatLeavesNoTimeToRenewIsRefused(t *testing.T) {
 			"Acquire":    func() error { return harness.Second(l.Acquire(s.Ctx, job, 3*time.Second)) },
 			"Adopt":      func() error { return harness.Second(l.Adopt(s.Ctx, job, "me:1", 3*time.Second)) },
 			"Run": func() error {
-				return l.Run(s.Ctx, job, 3*time.Second, func(context.Context, *redlock.Lock) error { return nil })
+				return l.Run(s.Ctx, job, 3*time.Second, noWork)
 			},
 		} {
 			err := call()
@@ -756,54 +626,35 @@ func TestAGraceThatLeavesNoTimeToRenewIsRefused(t *testing.T) {
 	})
 }
 
-// Lost is final?
+// A lock that was not valid for a while, by a wall clock that was ahead, is still one that Close releases.
 func TestAWallClockSetForwardAndBackLeavesTheLockToClose(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+	onStage(t, 3, func(s *stage) {
 		var h harness.Clocks
-		l, err := harness.NewSeamed(redlock.Options{}, h.Steady, h.Wall, harness.Seed(t), c.Nodes()...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		k := harness.Try(t, l, "k", time.Minute)
+		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+		k := s.Take(l, time.Minute)
 		h.MoveWall(time.Hour)
 		time.Sleep(2 * time.Second)
-		v1 := k.Valid()
+		k.Valid()
 		h.MoveWall(-time.Hour)
-		v2 := k.Valid()
-		t.Log("valid", v1, v2, "held", seam.Peek(l).Held)
-		held, stop := k.KeepAlive(t.Context())
-		defer stop()
+		held := s.keep(k)
 		l.Close()
-		t.Log("held ctx after Close:", held.Err(), context.Cause(held))
-		if held.Err() == nil {
-			t.Error("the KeepAlive context did not end with Close")
-		}
-		for i := range 3 {
-			if _, ok := c.Node(i).Get("k"); ok {
-				t.Errorf("node %d still has the lock after Close", i)
-			}
-		}
-		<-held.Done()
-		t.Log(context.Cause(held))
+		s.Is("the context of KeepAlive after Close", held.Err(), context.Canceled)
+		s.Carry("after Close", "", 0, 1, 2)
 	})
 }
 
 // Extends that were called after one began share it, where it began after them.
 func TestConcurrentExtendsShareRounds(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		k := harness.Try(t, l, "k", 10*time.Second)
-		for i := range 3 {
-			c.Node(i).Delay(5*time.Millisecond, 5*time.Millisecond)
-		}
+	onStage(t, 3, func(s *stage) {
+		k := s.Take(s.Locker(redlock.Options{}), 10*time.Second)
+		s.Slow(10*time.Millisecond, 0, 1, 2)
 		var wg sync.WaitGroup
-		d := took(func() {
+		if d := took(func() {
 			for range 100 {
-				wg.Go(func() { harness.CheckIs(t, "Extend", k.Extend(t.Context())) })
+				wg.Go(func() { s.Is("Extend", k.Extend(s.Ctx), nil) })
 			}
 			wg.Wait()
-		})
-		if d > 40*time.Millisecond {
+		}); d > 40*time.Millisecond {
 			t.Errorf("100 Extends at once, 10 ms away: took %v, want a few rounds", d)
 		}
 	})
@@ -814,12 +665,9 @@ func TestALargeDriftLeavesTimeToRenew(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{Drift: 0.9, NodeTimeout: 100 * time.Millisecond})
 		k := s.Take(l, 10*time.Second) // valid for 998 ms
-		held, stop := k.KeepAlive(s.Ctx)
-		defer stop()
+		held := s.keep(k)
 		time.Sleep(5 * time.Second)
-		if held.Err() != nil || !k.Valid() {
-			t.Errorf("after 5s: got %v, valid %v, want the lock: nothing was in its way", context.Cause(held), k.Valid())
-		}
+		s.isHeld("after 5s", k, held)
 		s.Is("Release", k.Release(s.Ctx), nil)
 	})
 }
@@ -840,14 +688,10 @@ func TestContextsEndBeforeTheTraceIsToldOfTheRound(t *testing.T) {
 				}
 			}}})
 			k := s.Take(l, heldLong)
-			var stop func()
-			held, stop = k.KeepAlive(s.Ctx)
-			defer stop()
+			held = s.keep(k)
 			cause := context.Canceled
 			if lost {
-				for i := range 3 {
-					s.Node(i).Evict(job)
-				}
+				s.evictKey(job, 0, 1, 2)
 				cause = redlock.ErrLost
 				s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
 			} else {
@@ -855,9 +699,7 @@ func TestContextsEndBeforeTheTraceIsToldOfTheRound(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 			s.Is("the cause", context.Cause(held), cause)
-			if !told.Load() {
-				t.Error("the Trace was not told of the round")
-			}
+			harness.Check(s, "the Trace was told of the round", told.Load(), true)
 		})
 	}
 }

@@ -90,7 +90,7 @@ func TestLeadEnds(t *testing.T) {
 			})
 		})
 		time.Sleep(time.Second)
-		nested := l.Lead(s.Ctx, job, heldLong, func(ctx context.Context, _ *redlock.Lock) error { return nil }, redlock.WithWait(0))
+		nested := l.Lead(s.Ctx, job, heldLong, noWork, redlock.WithWait(0))
 		s.Is("Lead of a lock that is held, with a limit", nested, redlock.ErrHeld)
 		l.Close()
 		if err := <-done; !errors.Is(err, redlock.ErrClosed) && !errors.Is(err, redlock.ErrLost) {
@@ -176,9 +176,7 @@ func TestAWatcherIsToldOfEachLeader(t *testing.T) {
 			})
 			time.Sleep(3 * time.Second)
 			expect("the leader", name, <-starts, 10*oneTrip)
-			for i := range 3 {
-				s.Node(i).Record(true)
-			}
+			s.record()
 			time.Sleep(10 * time.Second)
 			if n := len(s.Told(0, "inspect")); n > 12 {
 				t.Errorf("a node was asked %d times in 10s", n)

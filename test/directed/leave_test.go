@@ -33,8 +33,7 @@ func TestLeaveUntilKeepsTheKeyUntilTheTime(t *testing.T) {
 				s.Node(0).SetClockRate(1.0099)
 				s.Node(1).SetClockRate(1.0099)
 				k := s.Take(l, c.ttl)
-				held, stop := k.KeepAlive(s.Ctx)
-				defer stop()
+				held := s.keep(k)
 				time.Sleep(c.work)
 				at, until := time.Now().Add(c.stay), k.Until()
 				if c.stay == 0 {
@@ -43,9 +42,7 @@ func TestLeaveUntilKeepsTheKeyUntilTheTime(t *testing.T) {
 				if c.sends == !until.Before(at) {
 					t.Fatalf("the lock is held until %v, and is to stay until %v", until, at)
 				}
-				for i := range 3 {
-					s.Node(i).Record(true)
-				}
+				s.record()
 				s.Is("LeaveUntil", k.LeaveUntil(s.Ctx, at), nil)
 				if sent := len(s.Told(0, "extend")); sent != 0 != c.sends {
 					t.Errorf("%d extensions were sent, want that %v", sent, c.sends)
@@ -84,9 +81,7 @@ func TestLeaveUntilATimeThatHasPassedReleases(t *testing.T) {
 			s.Carry("afterwards", "", s.All()...)
 		}
 		s.Is("Run whose lock was lost", l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-			for i := range 3 {
-				s.Node(i).Set(job, otherValue, time.Second)
-			}
+			s.Foreign(time.Second, 0, 1, 2)
 			s.Is("LeaveUntil", lock.LeaveUntil(ctx, time.Time{}), redlock.ErrLost)
 			return nil
 		}), redlock.ErrLost)
@@ -128,8 +123,8 @@ func TestLeaveUntilWithoutAMajoritySaysWhatIsKnown(t *testing.T) {
 		var k *redlock.Lock
 		err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 			k = lock
-			s.Node(1).Fail("LOADING Redis is loading the dataset in memory")
-			s.Node(2).Fail("LOADING Redis is loading the dataset in memory")
+			s.Node(1).Fail(loading)
+			s.Node(2).Fail(loading)
 			until := lock.Until()
 			err := lock.LeaveUntil(ctx, time.Now().Add(time.Minute))
 			s.Is("LeaveUntil", err, redlock.ErrNoQuorum)
@@ -225,13 +220,9 @@ func TestLeaveUntilOfALockThatIsLost(t *testing.T) {
 		var k *redlock.Lock
 		s.Is("Run", l.Run(s.Ctx, job, 9*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 			k = lock
-			for i := range 3 {
-				s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
-			}
+			s.fail(loading, 0, 1, 2)
 			<-ctx.Done()
-			for i := range 3 {
-				s.Node(i).Fail("")
-			}
+			s.fail("", 0, 1, 2)
 			s.Is("LeaveUntil", lock.LeaveUntil(ctx, time.Now().Add(time.Minute)), redlock.ErrLost)
 			return nil
 		}), redlock.ErrLost)
@@ -240,9 +231,7 @@ func TestLeaveUntilOfALockThatIsLost(t *testing.T) {
 		time.Sleep(time.Second)
 		s.Carry("afterwards", "", 0, 1, 2)
 		k = s.Take(l, 9*time.Second)
-		for i := range 3 {
-			s.Node(i).Evict(job)
-		}
+		s.evictKey(job, 0, 1, 2)
 		s.Is("LeaveUntil of a lock that the nodes forgot", k.LeaveUntil(s.Ctx, time.Now().Add(time.Minute)), redlock.ErrLost)
 		s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
 		s.Clean(l)

@@ -118,7 +118,7 @@ func TestAWaitThatEndsBeforeARoundSaysSo(t *testing.T) {
 func TestWithWaitZeroTriesOnce(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{MaxWaiters: 1})
-		s.Is("Run of a free lock", l.Run(s.Ctx, job, time.Second, func(context.Context, *redlock.Lock) error { return nil }, redlock.WithWait(0)), nil)
+		s.Is("Run of a free lock", l.Run(s.Ctx, job, time.Second, noWork, redlock.WithWait(0)), nil)
 		k := s.Take(s.Locker(redlock.Options{}), heldLong)
 		ctx, cancel := context.WithCancel(s.Ctx)
 		waits := harness.Background(func() error { return harness.Second(l.Acquire(ctx, job, time.Second)) })
@@ -192,7 +192,7 @@ func TestMaxWaitersBoundsTheCallersOfEachKey(t *testing.T) {
 				if i == most-1 {
 					ctx = s.Ctx
 				}
-				errs <- l.Run(ctx, job, time.Second, func(context.Context, *redlock.Lock) error { return nil })
+				errs <- l.Run(ctx, job, time.Second, noWork)
 			}()
 			synctest.Wait()
 		}
@@ -216,7 +216,7 @@ func TestMaxWaitersBoundsTheCallersOfEachKey(t *testing.T) {
 		waits := make(chan error, most)
 		for range most - 1 {
 			go func() {
-				waits <- l.Run(s.Ctx, job, time.Second, func(context.Context, *redlock.Lock) error { return nil })
+				waits <- l.Run(s.Ctx, job, time.Second, noWork)
 			}()
 		}
 		synctest.Wait()
@@ -226,7 +226,7 @@ func TestMaxWaitersBoundsTheCallersOfEachKey(t *testing.T) {
 			s.Is("a waiter", <-waits, nil)
 		}
 		s.Is("the last of the first", <-errs, nil)
-		s.Is("Run with no waiters", l.Run(s.Ctx, job, time.Second, func(context.Context, *redlock.Lock) error { return nil }), nil)
+		s.Is("Run with no waiters", l.Run(s.Ctx, job, time.Second, noWork), nil)
 		s.Clean(l)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,117 +175,89 @@ func TestKeptAliveLocksCostNoGoroutineEach(t *testing.T) {
 
 // Attack 87.
 func TestHundredClientsAtOneInstant(t *testing.T) {
-	const clients = 100
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+	onStage(t, 3, func(s *stage) {
 		var lockers []*redlock.Locker
-		for i := range clients {
-			l, err := harness.NewSeamed(redlock.Options{Name: fmt.Sprint("c", i)}, nil, nil, uint64(i), c.Nodes()...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lockers = append(lockers, l)
+		for range 100 {
+			lockers = append(lockers, s.Cold(redlock.Options{}, nil, s.Cluster.Nodes()))
 		}
-		defer func() {
-			for _, l := range lockers {
-				l.Close()
-			}
-		}()
 		var wg sync.WaitGroup
-		var mu sync.Mutex
-		var won []*redlock.Lock
+		var winners, holders atomic.Int32
 		for _, l := range lockers {
 			wg.Go(func() {
-				k, err := l.TryAcquire(t.Context(), "jobs/42", time.Minute)
+				k, err := l.TryAcquire(s.Ctx, job, time.Minute)
 				if err != nil {
-					harness.CheckIs(t, "TryAcquire by one of a hundred at one instant", err, redlock.ErrHeld)
+					s.Is("TryAcquire by one of a hundred at one instant", err, redlock.ErrHeld)
 					return
 				}
-				mu.Lock()
-				defer mu.Unlock()
-				won = append(won, k)
+				winners.Add(1)
+				time.Sleep(time.Second)
+				s.Is("Release", k.Release(s.Ctx), nil)
 			})
 		}
 		wg.Wait()
-		if len(won) > 1 {
-			t.Errorf("winners of a hundred at one instant: got %d, want at most one", len(won))
-		}
-		for _, k := range won {
-			harness.CheckIs(t, "Release", k.Release(t.Context()))
+		if got := winners.Load(); got > 1 {
+			t.Errorf("winners of a hundred at one instant: got %d, want at most one", got)
 		}
 		time.Sleep(time.Second)
 
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithCancel(s.Ctx) // when one has won
 		defer cancel()
 		began := time.Now()
-		first := time.Duration(0)
-		holders := 0
 		for _, l := range lockers {
 			wg.Go(func() {
-				k, err := l.Acquire(ctx, "jobs/43", time.Minute)
+				k, err := l.Acquire(ctx, job, time.Minute)
 				if err != nil {
-					harness.CheckIs(t, "Acquire by one of a hundred, which ended when one had won", err, context.Canceled)
+					s.Is("Acquire by one of a hundred", err, context.Canceled)
 					return
 				}
-				mu.Lock()
-				holders++
-				if first == 0 {
-					first = time.Since(began)
-					cancel() // one is enough
+				if d := time.Since(began); d > 3*time.Second {
+					t.Errorf("the first of a hundred that wait has the lock after %v, want within 3 s", d)
 				}
-				mu.Unlock()
-				defer k.Release(context.Background())
+				holders.Add(1)
+				cancel()
 				time.Sleep(time.Second)
+				s.Is("Release", k.Release(s.Ctx), nil)
 			})
 		}
 		wg.Wait()
-		if first == 0 || first > 3*time.Second {
-			t.Errorf("the first of a hundred that wait has the lock after: got %v (0: none), want within 3 s", first)
-		}
-		harness.Check(t, "holders", holders, 1)
-		harness.CheckClean(t, c, lockers...)
+		harness.Check(s, "holders", holders.Load(), 1)
+		s.Clean(lockers...)
 	})
 }
 
 // Each of two clients reaches another minority: neither wins, and once the network
 // is whole again one does, and then the other.
 //
-// Attack 30.
+// Attacks 30, 34.
 func TestClientsWithDisjointMinoritiesGoOnAfterTheHeal(t *testing.T) {
-	staged(t, 5, func(t *testing.T, c *redlocktest.Cluster) {
-		ca, cb := c.Clients(), c.Clients()
-		a, b := lockerOn(t, redlock.Options{Name: "a"}, ca), lockerOn(t, redlock.Options{Name: "b"}, cb)
-		for _, l := range []*redlock.Locker{a, b} {
-			harness.Try(t, l, "warm", time.Minute).Release(t.Context())
-			time.Sleep(10 * time.Millisecond)
-		}
-		c.Cut(ca[2:]...)
-		c.Cut(cb[:3]...)
+	onStage(t, 5, func(s *stage) {
+		ca, cb := s.Cluster.Clients(), s.Cluster.Clients()
+		a, b := s.LockerWith(redlock.Options{Name: "a"}, nil, harness.Nodes(ca)), s.LockerWith(redlock.Options{Name: "b"}, nil, harness.Nodes(cb))
+		s.Cluster.Cut(ca[2:]...)
+		s.Cluster.Cut(cb[:3]...)
+		healed := time.Now().Add(10 * time.Second)
 		var wg sync.WaitGroup
-		healed := time.Now().Add(5 * time.Second)
+		var inside atomic.Int32
 		for _, l := range []*redlock.Locker{a, b} {
 			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-				defer cancel()
-				k, err := l.Acquire(ctx, "jobs/42", 2*time.Second)
-				harness.CheckIs(t, "Acquire over a partition that heals", err)
-				if err != nil {
+				k, err := l.Acquire(s.Ctx, job, 2*time.Second)
+				if s.Is("Acquire over a partition that heals", err, nil); err != nil {
 					return
 				}
-				if time.Now().Before(healed) {
-					t.Errorf("a lock by two of five nodes: got one %v before the heal, want none", time.Until(healed))
+				if d := time.Since(healed); d < 0 || d > 4*time.Second {
+					s.Errorf("a lock %v after the heal, want one within 4 s, and none before: it would be by two of five nodes", d)
 				}
-				if d := time.Since(healed); d > 4*time.Second {
-					t.Errorf("a lock after the heal: got it after %v, want within 4 s", d)
-				}
+				harness.Check(s, "holders", inside.Add(1), 1)
 				time.Sleep(10 * time.Millisecond)
-				harness.CheckIs(t, "Release", k.Release(t.Context()))
+				inside.Add(-1)
+				s.Is("Release", k.Release(s.Ctx), nil)
 			})
 		}
 		time.Sleep(time.Until(healed))
-		c.Mend(ca[2:]...)
-		c.Mend(cb[:3]...)
+		s.Cluster.Mend(ca[2:]...)
+		s.Cluster.Mend(cb[:3]...)
 		wg.Wait()
-		harness.CheckClean(t, c, a, b)
+		s.Clean(a, b)
 	})
 }
 

@@ -61,7 +61,7 @@ func TestAPanicInACallbackLeavesNoLock(t *testing.T) {
 		{"Acquire has won", redlock.OpAcquire, false, false, func(l *redlock.Locker) { l.Acquire(ctx, job, heldLong) }},
 		{"Acquire has lost", redlock.OpAcquire, true, false, func(l *redlock.Locker) { l.Acquire(ctx, job, heldLong) }},
 		{"Run has won", redlock.OpAcquire, false, false, func(l *redlock.Locker) {
-			l.Run(ctx, job, heldLong, func(context.Context, *redlock.Lock) error { return nil })
+			l.Run(ctx, job, heldLong, noWork)
 		}},
 		{"Adopt has won", redlock.OpAdopt, true, false, func(l *redlock.Locker) { l.Adopt(ctx, job, otherValue, heldLong) }},
 		{"the token is raised by TryAcquire", redlock.OpRaise, false, true, func(l *redlock.Locker) { l.TryAcquire(ctx, job, heldLong) }},
@@ -113,9 +113,7 @@ func TestAPanicInACallbackLeavesNoLock(t *testing.T) {
 				if n := len(s.queue(0)); fair && n != 0 {
 					t.Errorf("%s, fair %v: %d stand in the queue, want none", c.name, fair, n)
 				}
-				for i := range 3 {
-					s.Node(i).Evict(job)
-				}
+				s.evictKey(job, 0, 1, 2)
 				next := s.waiter(l, heldLong)
 				next.gets(c.name+", the next call", time.Now(), time.Second)
 				s.Is("Release", next.lock.Release(s.Ctx), nil)
@@ -181,9 +179,7 @@ func TestAPanicInObserveDoesNotStopAQuestionHalfWay(t *testing.T) {
 				}
 			}}})
 			k := s.Take(l, heldLong)
-			for i := range 2 {
-				s.Node(i).Hang()
-			}
+			s.hang(0, 1)
 			k.Extend(s.Ctx)
 			time.Sleep(100 * time.Millisecond) // they are known to be down from now on
 			if !seam.Peek(l).Nodes[0].Down || !seam.Peek(l).Nodes[1].Down {
@@ -222,9 +218,7 @@ func TestAPanicInObserveDoesNotStopClose(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for i := range 2 {
-			s.Node(i).Hang()
-		}
+		s.hang(0, 1)
 		k.Extend(s.Ctx)
 		time.Sleep(100 * time.Millisecond)
 		armed.Store(true)
@@ -262,7 +256,7 @@ func TestMistakesOfTheProgramPanic(t *testing.T) {
 		}
 		ctx := t.Context()
 		var none context.Context
-		fn := func(context.Context, *redlock.Lock) error { return nil }
+		fn := noWork
 		for _, mistakes := range []struct {
 			says  string
 			calls map[string]func()

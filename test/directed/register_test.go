@@ -2,153 +2,106 @@ package directed_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
-	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
-func lifeOf(t *testing.T, c *redlocktest.Cluster, i int) {
-	t.Helper()
-	n := c.Node(i)
-	if _, ok := n.Score("{k}:fence", "f"); ok && n.TTL("{k}:fence") <= 0 {
-		t.Errorf("node %d: the register has no life: it stays for ever; heard %v", i, heard(n, "k"))
-	} else {
-		t.Logf("node %d: score %v life %v", i, ok, n.TTL("{k}:fence"))
+// registersExpire fails the test if the lock's register on any node has no ttl.
+func (s *stage) registersExpire() {
+	s.Helper()
+	for i := range s.Cluster.Len() {
+		if s.Register(i) != 0 && s.Node(i).TTL(jobRegister) <= 0 {
+			s.Errorf("node %d: the register stays for ever; the node was told %v", i, harness.Verbs(s.Told(i)))
+		}
 	}
 }
 
-// Raised where a foreign client holds the key; down when the lock is released.
-func TestARegisterRaisedBesideAForeignKeyIsOwedALife(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		c.Node(2).Set("k", "foreign", time.Minute)
-		k := harness.Try(t, l, "k", 10*time.Second)
-		time.Sleep(10 * time.Millisecond)
-		c.Node(2).Refuse(true)
-		harness.CheckIs(t, "Release", k.Release(t.Context()))
-		time.Sleep(time.Second)
-		c.Node(2).Refuse(false)
-		time.Sleep(2 * time.Minute)
-		for i := range 3 {
-			lifeOf(t, c, i)
-		}
-	})
-}
-
-// Lost by votes within a second
-func TestALostLocksRegistersHaveALife(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		c.Node(2).Set("k", "foreign", time.Minute)
-		k := harness.Try(t, l, "k", 500*time.Millisecond)
-		held, stop := k.KeepAlive(t.Context())
-		defer stop()
-		time.Sleep(10 * time.Millisecond)
-		c.Node(0).Evict("k")
-		c.Node(1).Evict("k")
-		<-held.Done()
-		time.Sleep(2 * time.Minute)
-		for i := range 3 {
-			lifeOf(t, c, i)
-		}
-	})
-}
-
-// No node is faulty but the ttl is short and a KeepAlive without answers ... expired
-func TestAnExpiredLocksRegistersHaveALife(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		c.Node(2).Set("k", "foreign", time.Minute)
-		k := harness.Try(t, l, "k", 300*time.Millisecond)
-		time.Sleep(400 * time.Millisecond)
-		harness.CheckIs(t, "Extend", k.Extend(t.Context()), redlock.ErrLost)
-		time.Sleep(2 * time.Minute)
-		for i := range 3 {
-			lifeOf(t, c, i)
-		}
-	})
-}
-
-// Earlier attempt raised it, the last did not reach the node.
-func TestTheRegistersOfEarlierAttemptsHaveALife(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{Retry: slowRetry})
-		for i := range 3 {
-			c.Node(i).Set("k", "foreign", time.Minute)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
-		defer cancel()
-		time.AfterFunc(10*time.Millisecond, func() { hangFor(t, c, l) })
-		_, err := l.Acquire(ctx, "k", 10*time.Second)
-		t.Log(err)
-		time.Sleep(time.Second)
-		c.Node(2).Resume()
-		time.Sleep(2 * time.Minute)
-		for i := range 3 {
-			lifeOf(t, c, i)
-		}
-	})
-}
-
-func slowRetry(int) time.Duration { return 200 * time.Millisecond }
-
-// hangFor: another key's call finds out.
-func hangFor(t *testing.T, c *redlocktest.Cluster, l *redlock.Locker) {
-	c.Node(2).Hang()
-	k, _ := l.TryAcquire(t.Context(), "other", 100*time.Millisecond)
-	k.Release(t.Context())
-}
-
-// An earlier attempt raised it, the winning one did not reach it.
-func TestTheRegistersOfAttemptsBeforeTheWinHaveALife(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{Retry: slowRetry})
-		for i := range 3 {
-			c.Node(i).Set("k", "foreign", 90*time.Millisecond)
-		}
-		time.AfterFunc(10*time.Millisecond, func() { hangFor(t, c, l) })
-		k, err := l.Acquire(t.Context(), "k", 10*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Second) // the look's touch, too
-		harness.CheckIs(t, "Release", k.Release(t.Context()))
-		c.Node(2).Resume()
-		time.Sleep(2 * time.Minute)
-		for i := range 3 {
-			lifeOf(t, c, i)
-		}
-	})
-}
-
-// Failed attempts beside a foreign key, and between them the nodes are flushed: the second attempt
-// makes the registers anew, within the minute in which the first one has given them a life.
-func TestRegistersThatAreMadeAnewHaveALife(t *testing.T) {
-	for name, end := range map[string]func(t *testing.T, l *redlock.Locker){
-		"in time":  func(t *testing.T, l *redlock.Locker) { time.Sleep(2 * time.Minute) },
-		"at Close": func(t *testing.T, l *redlock.Locker) { harness.CheckIs(t, "Close", l.Close()) },
-	} {
-		runStaged(t, name, 3, func(t *testing.T, c *redlocktest.Cluster) {
-			l := warmLocker(t, c, redlock.Options{})
-			for range 2 {
-				for i := range 3 {
-					c.Node(i).FlushAll()
-					c.Node(i).Set("k", "foreign", time.Hour)
-				}
-				_, err := l.TryAcquire(t.Context(), "k", 10*time.Second)
-				harness.CheckIs(t, "TryAcquire", err, redlock.ErrHeld)
-				time.Sleep(time.Second)
-			}
-			end(t, l)
+// Whatever becomes of the attempts that raised it.
+func TestEveryRegisterIsGivenALife(t *testing.T) {
+	opt := redlock.Options{Retry: func(int) time.Duration { return 200 * time.Millisecond }}
+	hangs := func(s *stage, l *redlock.Locker) { // another key's call finds out
+		s.hang(2)
+		harness.Try(s, l, "other", 100*time.Millisecond).Release(s.Ctx)
+	}
+	fail := func(s *stage, l *redlock.Locker) { // and a node is flushed before each attempt
+		for range 2 {
 			for i := range 3 {
-				if _, ok := c.Node(i).Score("{k}:fence", "f"); !ok {
-					t.Fatalf("node %d has no register: this tests nothing", i)
-				}
-				lifeOf(t, c, i)
+				s.Node(i).FlushAll()
+			}
+			s.Foreign(time.Hour, 0, 1, 2)
+			s.Is("TryAcquire", harness.Second(l.TryAcquire(s.Ctx, job, 10*time.Second)), redlock.ErrHeld)
+			time.Sleep(time.Second)
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		do    func(s *stage, l *redlock.Locker)
+		after time.Duration // the registers have a life
+	}{
+		{"raised beside a foreign key, on a node that is down when the lock is released", func(s *stage, l *redlock.Locker) {
+			s.Foreign(time.Minute, 2)
+			k := s.Take(l, 10*time.Second)
+			time.Sleep(10 * time.Millisecond)
+			s.Node(2).Refuse(true)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			time.Sleep(time.Second)
+			s.Node(2).Refuse(false)
+		}, 2 * time.Minute},
+		{"of a lock that is lost by votes within a second", func(s *stage, l *redlock.Locker) {
+			s.Foreign(time.Minute, 2)
+			held := s.keep(s.Take(l, 500*time.Millisecond))
+			time.Sleep(10 * time.Millisecond)
+			s.evictKey(job, 0, 1)
+			<-held.Done()
+		}, 2 * time.Minute},
+		{"of a lock that has expired", func(s *stage, l *redlock.Locker) {
+			s.Foreign(time.Minute, 2)
+			k := s.Take(l, 300*time.Millisecond)
+			time.Sleep(400 * time.Millisecond)
+			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+		}, 2 * time.Minute},
+		{"raised by an attempt before the last one, which did not reach the node", func(s *stage, l *redlock.Locker) {
+			s.Foreign(time.Minute, 0, 1, 2)
+			ctx, cancel := context.WithTimeout(s.Ctx, 400*time.Millisecond)
+			defer cancel()
+			time.AfterFunc(10*time.Millisecond, func() { hangs(s, l) })
+			s.Is("Acquire", harness.Second(l.Acquire(ctx, job, 10*time.Second)), context.DeadlineExceeded)
+			time.Sleep(time.Second)
+			s.resume(2)
+		}, 2 * time.Minute},
+		{"raised by an attempt before the one that won, which did not reach the node", func(s *stage, l *redlock.Locker) {
+			s.Foreign(90*time.Millisecond, 0, 1, 2)
+			time.AfterFunc(10*time.Millisecond, func() { hangs(s, l) })
+			k := s.acquire(l, 10*time.Second)
+			time.Sleep(5 * time.Second) // the look's touch, too
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.resume(2)
+		}, 2 * time.Minute},
+		// The second attempt makes the registers anew, within the minute in which the first one has given them a life.
+		{"made anew by a second failed attempt, in time", fail, 2 * time.Minute},
+		{"made anew by a second failed attempt, at Close", func(s *stage, l *redlock.Locker) {
+			fail(s, l)
+			s.Is("Close", l.Close(), nil)
+		}, 0},
+		{"of a foreign key whose adoption is cancelled", func(s *stage, l *redlock.Locker) {
+			s.Foreign(time.Minute, 0, 1, 2)
+			s.Slow(40*time.Millisecond, 0, 1, 2)
+			ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Millisecond)
+			defer cancel()
+			s.Is("Adopt", harness.Second(l.Adopt(ctx, job, otherValue, 10*time.Second)), context.DeadlineExceeded)
+			time.Sleep(time.Second)
+			s.Carry("afterwards", otherValue, 0, 1, 2)
+		}, 0},
+	} {
+		runStage(t, c.name, 3, func(s *stage) {
+			c.do(s, s.Locker(opt))
+			time.Sleep(c.after)
+			s.registersExpire()
+			if s.Register(0) == 0 {
+				s.Error("there is no register: this tests nothing")
 			}
 		})
 	}
@@ -156,48 +109,19 @@ func TestRegistersThatAreMadeAnewHaveALife(t *testing.T) {
 
 // Many attempts at a contended key do not send a life for its registers each.
 func TestContendedRegistersAreGivenALifeOnceAMinute(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		for i := range 3 {
-			c.Node(i).Set("k", "foreign", time.Hour)
-		}
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Foreign(time.Hour, 0, 1, 2)
 		const minutes = 5
 		attempts := 0
 		for began := time.Now(); time.Since(began) < minutes*time.Minute; attempts++ {
-			_, err := l.TryAcquire(t.Context(), "k", 10*time.Second)
-			harness.CheckIs(t, "TryAcquire", err, redlock.ErrHeld)
+			s.Is("TryAcquire", harness.Second(l.TryAcquire(s.Ctx, job, 10*time.Second)), redlock.ErrHeld)
 			time.Sleep(3 * time.Second)
 		}
-		touches := 0
-		for _, cmd := range c.Node(0).Log() {
-			if strings.EqualFold(cmd.Args[0], "evalsha") && cmd.Args[3] == "k" {
-				touches++
-			}
+		if lives := len(s.Told(0, "touch", "rollback")); lives == 0 || lives > minutes+2 {
+			t.Errorf("%d attempts in %d minutes sent %d lives to a node, want about one a minute", attempts, minutes, lives)
 		}
-		if touches == 0 || touches > minutes+2 {
-			t.Errorf("%d attempts in %d minutes sent %d lives to a node, want about one a minute", attempts, minutes, touches)
-		}
-		lifeOf(t, c, 0)
-	})
-}
-
-// An adoption of a foreign key that is cancelled: nobody else has ever given the register a life.
-func TestTheRegisterOfAFailedAdoptionHasALife(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		l := s.Locker(redlock.Options{})
-		s.Foreign(time.Minute, s.All()...)
-		s.Slow(40*time.Millisecond, s.All()...)
-		ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Millisecond)
-		defer cancel()
-		_, err := l.Adopt(ctx, job, otherValue, 10*time.Second)
-		s.Is("Adopt", err, context.DeadlineExceeded)
-		time.Sleep(time.Second)
-		s.Carry("afterwards", otherValue, s.All()...)
-		for i := range 3 {
-			if left := s.Node(i).TTL(jobRegister); s.Register(i) == 0 || left <= 0 {
-				t.Errorf("node %d: the register stands at %d and lives for %v, want a life", i, s.Register(i), left)
-			}
-		}
+		s.registersExpire()
 	})
 }
 

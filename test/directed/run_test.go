@@ -27,13 +27,9 @@ func TestRunWithGraceSaysThatTheLockWasLost(t *testing.T) {
 			var fnErr error
 			err := l.Run(s.Ctx, job, 9*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 				k = lock
-				for i := range 3 {
-					s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
-				}
+				s.fail(loading, 0, 1, 2)
 				fnErr = fn(ctx)
-				for i := range 3 {
-					s.Node(i).Fail("")
-				}
+				s.fail("", 0, 1, 2)
 				return fnErr
 			})
 			s.Is("Run", err, redlock.ErrLost)
@@ -68,7 +64,7 @@ func TestRunGivesWhatFnGave(t *testing.T) {
 		if k.Valid() {
 			t.Errorf("valid after Run")
 		}
-		s.Is("Run", l.Run(s.Ctx, job, time.Second, func(context.Context, *redlock.Lock) error { return nil }), nil)
+		s.Is("Run", l.Run(s.Ctx, job, time.Second, noWork), nil)
 		s.Clean(l)
 	})
 }
@@ -88,9 +84,7 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 		runStage(t, c.name, 3, func(s *stage) {
 			l := s.Locker(redlock.Options{})
 			err := l.Run(s.Ctx, job, 2*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-				for i := range 3 {
-					s.Node(i).Hang()
-				}
+				s.hang(0, 1, 2)
 				err := c.fn(ctx)
 				s.Is("the cause of fn's context", context.Cause(ctx), redlock.ErrLost)
 				return err
@@ -278,9 +272,7 @@ func TestALockIsNotReentrant(t *testing.T) {
 		}
 		refused := func(what string, ctx context.Context, fence int64) {
 			t.Helper()
-			for i := range 3 {
-				s.Node(i).Record(true)
-			}
+			s.record()
 			ctx, stop := context.WithTimeout(ctx, time.Second)
 			defer stop()
 			_, acquire := l.Acquire(ctx, job, time.Second)
@@ -327,9 +319,7 @@ func TestALockIsNotReentrant(t *testing.T) {
 		}{
 			{"released", func(lock *redlock.Lock) { s.Is("Release", lock.Release(s.Ctx), nil) }},
 			{"lost", func(lock *redlock.Lock) {
-				for i := range 3 {
-					s.Node(i).Evict(job)
-				}
+				s.evictKey(job, 0, 1, 2)
 				s.Is("Extend", lock.Extend(s.Ctx), redlock.ErrLost)
 			}},
 		} {

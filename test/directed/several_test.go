@@ -71,9 +71,7 @@ func TestTheEarliestUntilOfSeveralCounts(t *testing.T) {
 		}
 		held, stop := locks.KeepAlive(s.Ctx)
 		defer stop()
-		for i := range 3 {
-			s.Node(i).Evict("b")
-		}
+		s.evictKey("b", 0, 1, 2)
 		s.Ended(held, time.Minute)
 		s.Is("the cause", context.Cause(held), redlock.ErrLost)
 		if locks.Valid() || !locks[0].Valid() {
@@ -171,7 +169,7 @@ func TestWhatEndsAcquireAllLeavesNothing(t *testing.T) {
 			return harness.Second(l.AcquireAll(ctx, []string{"a", "b", "c"}, 10*time.Second))
 		}, []error{context.DeadlineExceeded, redlock.ErrHeld}},
 		"WithWait": {nil, func(s *stage, l *redlock.Locker) error {
-			err := l.RunAll(s.Ctx, []string{"a", "b", "c"}, 10*time.Second, func(context.Context, redlock.Locks) error { return nil }, redlock.WithWait(time.Second))
+			err := l.RunAll(s.Ctx, []string{"a", "b", "c"}, 10*time.Second, noWorkAll, redlock.WithWait(time.Second))
 			harness.CheckIsNot(s, "RunAll", err, context.DeadlineExceeded)
 			return err
 		}, []error{redlock.ErrHeld}},
@@ -413,12 +411,12 @@ func TestAcquireAllDoesNotOvertakeWaiters(t *testing.T) {
 		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 		k := harness.Try(s, other, "b", time.Minute)
 		first := harness.Background(func() error {
-			return l.Run(s.Ctx, "b", time.Minute, func(context.Context, *redlock.Lock) error { return nil })
+			return l.Run(s.Ctx, "b", time.Minute, noWork)
 		})
 		time.Sleep(time.Second)
 		before := s.attempts(0, "a") + s.attempts(0, "b")
 		all := harness.Background(func() error {
-			return l.RunAll(s.Ctx, []string{"a", "b"}, time.Minute, func(context.Context, redlock.Locks) error { return nil })
+			return l.RunAll(s.Ctx, []string{"a", "b"}, time.Minute, noWorkAll)
 		})
 		time.Sleep(time.Second)
 		if n := s.attempts(0, "a") + s.attempts(0, "b") - before; n > 0 {
@@ -507,9 +505,7 @@ func TestRunAllSaysWhichLocksWereLost(t *testing.T) {
 		}), nil)
 		for _, key := range []string{"a", "b"} {
 			err := l.RunAll(s.Ctx, []string{"a", "b"}, time.Second, func(ctx context.Context, locks redlock.Locks) error {
-				for i := range 3 {
-					s.Node(i).Evict(key)
-				}
+				s.evictKey(key, 0, 1, 2)
 				s.Ended(ctx, time.Minute)
 				return why
 			})
@@ -632,7 +628,7 @@ func TestCallersOfOneLockerDoNotRefuseEachOther(t *testing.T) {
 						for _, i := range r.Perm(keys)[:each] {
 							mine = append(mine, fmt.Sprint("key-", i))
 						}
-						if err := l.RunAll(s.Ctx, mine, 10*time.Second, func(context.Context, redlock.Locks) error { return nil }); err != nil {
+						if err := l.RunAll(s.Ctx, mine, 10*time.Second, noWorkAll); err != nil {
 							return err
 						}
 					}

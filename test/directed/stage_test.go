@@ -93,7 +93,7 @@ func fairly(t *testing.T, n int, f func(s *stage, fair bool)) {
 }
 
 // noWork and noWorkAll are what Run and RunAll call where a test is about the calls alone.
-func noWork(context.Context, *redlock.Lock) error     { return nil }
+func noWork(context.Context, *redlock.Lock) error    { return nil }
 func noWorkAll(context.Context, redlock.Locks) error { return nil }
 
 // fail has nodes reply an error to every command; "" ends that.

@@ -308,9 +308,7 @@ func TestNothingIsListenedToAfterClose(t *testing.T) {
 
 // denied has every SUBSCRIBE answered with an error.
 func (s *stage) denied(err string) {
-	for i := range s.Cluster.Len() {
-		s.Node(i).FailCommand("subscribe", err)
-	}
+	s.failCommand("subscribe", err, s.All()...)
 }
 
 // Keys come and go, and waiters too: in the end what is listened to is

@@ -135,7 +135,7 @@ func TestATracerHidesNothingOfTheCallersContext(t *testing.T) {
 			ctx, stop := context.WithTimeout(s.Ctx, time.Second)
 			defer stop()
 			s.Is("Run within Run", l.Run(ctx, job, heldLong, func(ctx context.Context, _ *redlock.Lock) error {
-				return l.Run(ctx, job, heldLong, func(context.Context, *redlock.Lock) error { return nil })
+				return l.Run(ctx, job, heldLong, noWork)
 			}), redlock.ErrNested)
 			s.Clean(l)
 		})
@@ -150,7 +150,7 @@ func TestReleasesOfSeveralLocksAreTraced(t *testing.T) {
 			return errors.Join(err, locks.Release(s.Ctx), locks.Release(s.Ctx))
 		},
 		"RunAll": func(s *stage, l *redlock.Locker) error {
-			return l.RunAll(s.Ctx, []string{"a", "b"}, heldLong, func(context.Context, redlock.Locks) error { return nil })
+			return l.RunAll(s.Ctx, []string{"a", "b"}, heldLong, noWorkAll)
 		},
 	} {
 		onStage(t, 3, func(s *stage) {
@@ -245,7 +245,7 @@ func TestAPanicInATraceLeavesNoLock(t *testing.T) {
 		"TryAcquire": func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.TryAcquire(s.Ctx, "free", heldLong) },
 		"Acquire":    func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Acquire(s.Ctx, "free", heldLong) },
 		"Run": func(s *stage, l *redlock.Locker, _ *redlock.Lock) {
-			l.Run(s.Ctx, "free", heldLong, func(context.Context, *redlock.Lock) error { return nil })
+			l.Run(s.Ctx, "free", heldLong, noWork)
 		},
 		"Adopt":   func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Adopt(s.Ctx, "free", otherValue, heldLong) },
 		"Inspect": func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Inspect(s.Ctx, job) },
@@ -371,11 +371,8 @@ func TestEvents(t *testing.T) {
 			k.Release(s.Ctx)
 		}, []redlock.EventKind{redlock.EventLeft}, nil},
 		{"renewed and lost", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
-			held, stop := s.Take(l, ttl).KeepAlive(s.Ctx)
-			defer stop()
-			for i := range 2 {
-				s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
-			}
+			held := s.keep(s.Take(l, ttl))
+			s.fail(loading, 0, 1)
 			s.Ended(held, time.Minute)
 		}, nil, func(s *stage, es []redlock.Event) {
 			at := slices.IndexFunc(es, func(e redlock.Event) bool { return e.Kind == redlock.EventLost })
@@ -391,16 +388,13 @@ func TestEvents(t *testing.T) {
 		}},
 		{"lost within the grace, and released", 3, redlock.Options{Grace: time.Second}, func(s *stage, l *redlock.Locker) {
 			k := s.Take(l, ttl)
-			held, stop := k.KeepAlive(s.Ctx)
-			defer stop()
+			held := s.keep(k)
 			for i := range 3 {
 				s.Once(i, "extend", func() {})
 				s.Node(i).FailCommand("evalsha", "ERR no")
 			}
 			s.Ended(held, time.Minute)
-			for i := range 3 {
-				s.Node(i).FailCommand("evalsha", "")
-			}
+			s.failCommand("evalsha", "", 0, 1, 2)
 			s.Is("Release", k.Release(s.Ctx), nil)
 		}, nil, func(s *stage, es []redlock.Event) {
 			if n := len(slices.DeleteFunc(es, func(e redlock.Event) bool { return e.Kind == redlock.EventRenewed })); n != 1 {

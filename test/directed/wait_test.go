@@ -62,9 +62,7 @@ func (s *stage) settled(l *redlock.Locker, ttl time.Duration, opts ...redlock.Ac
 	w := s.waiter(l, ttl, opts...)
 	time.Sleep(200 * time.Millisecond)
 	w.waits("after 200 ms")
-	for i := range s.Cluster.Len() {
-		s.Node(i).Record(true)
-	}
+	s.record()
 	return w
 }
 
@@ -228,9 +226,7 @@ func TestAReleaseBeforeTheSubscriptionIsFoundByALookAfterIt(t *testing.T) {
 			s.Node(1).OnCommand(func(args []string) {
 				if harness.Verb(args) == "subscribe" {
 					time.Sleep(700 * time.Millisecond) // pauses have become long
-					for i := range 2 {
-						s.Node(i).Evict(job)
-					}
+					s.evictKey(job, 0, 1)
 					freed <- time.Now()
 				}
 			})
@@ -268,9 +264,7 @@ func TestHearingThatBeginsDuringAQuestionHasTheNodesAskedAgain(t *testing.T) {
 			w := s.waiter(l, 5*time.Second)
 			<-cut
 			time.Sleep(5 * time.Millisecond)
-			for i := range 3 {
-				s.Node(i).Evict(job)
-			}
+			s.evictKey(job, 0, 1, 2)
 			s.Cluster.Mend(subscribers...)
 			time.Sleep(20 * time.Millisecond)
 			for i := range 3 {
@@ -326,9 +320,7 @@ func TestNothingDependsOnAnnouncements(t *testing.T) {
 	rounds := 3 * oneTrip
 	for _, m := range []mishap{
 		{"refused", func(s *stage) ([]redlock.Node, func()) {
-			for i := range 3 {
-				s.Node(i).FailCommand("subscribe", "NOPERM this user has no permissions to access one of the channels used as arguments")
-			}
+			s.failCommand("subscribe", "NOPERM this user has no permissions to access one of the channels used as arguments", 0, 1, 2)
 			return s.Cluster.Nodes(), nothing
 		}, 3 * time.Second, retryPause + rounds},
 		{"no node has announcements", func(s *stage) ([]redlock.Node, func()) {
@@ -378,9 +370,7 @@ func TestNothingDependsOnAnnouncements(t *testing.T) {
 		}, time.Second, rounds},
 		{"the holder may not publish", func(s *stage) ([]redlock.Node, func()) {
 			return s.Cluster.Nodes(), func() {
-				for i := range 3 {
-					s.Node(i).FailCommand("publish", "NOPERM this user has no permissions to access one of the channels used as arguments")
-				}
+				s.failCommand("publish", "NOPERM this user has no permissions to access one of the channels used as arguments", 0, 1, 2)
 			}
 		}, 3 * time.Second, pollPause + rounds},
 	} {
@@ -423,9 +413,7 @@ func TestALostSubscriptionIsFollowedByALook(t *testing.T) {
 		}
 		time.Sleep(2 * time.Millisecond)
 		freed = time.Now()
-		for i := range 3 {
-			s.Node(i).Evict(job)
-		}
+		s.evictKey(job, 0, 1, 2)
 		s.Cluster.Mend(subscribers...) // what was held arrives, and is heard
 		w.gets("freed while deaf", freed, 5*time.Millisecond)
 	})
@@ -521,9 +509,7 @@ func TestAForeignHolderIsFoundGoneWithinThePause(t *testing.T) {
 			w := s.settled(s.Locker(opt), time.Second)
 			time.Sleep(5*time.Second + pause/3)
 			gone := time.Now()
-			for i := range 3 {
-				s.Node(i).Evict(job)
-			}
+			s.evictKey(job, 0, 1, 2)
 			w.gets("gone", gone, pause+3*oneTrip)
 		})
 	}
@@ -1211,9 +1197,7 @@ func TestNothingIsToldOfALockThatNobodyCouldAskFor(t *testing.T) {
 		s.Foreign(time.Second, s.All()...)
 		s.settled(l, heldLong).gives(redlock.ErrHeld)
 		time.Sleep(2 * time.Second)
-		for i := range 3 {
-			s.Node(i).Hang()
-		}
+		s.hang(0, 1, 2)
 		s.waiter(l, heldLong)
 		time.Sleep(time.Millisecond)
 		second := s.waiter(l, heldLong)
@@ -1230,9 +1214,7 @@ func TestNothingIsToldOfALockThatNobodyCouldAskFor(t *testing.T) {
 func TestEveryCallerOfALineIsToldThatThereIsNoQuorum(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
-		for i := range 2 {
-			s.Node(i).Fail("LOADING Redis is loading the dataset in memory")
-		}
+		s.fail(loading, 0, 1)
 		s.waiter(l, heldLong)
 		time.Sleep(time.Second)
 		second := s.waiter(l, heldLong)
