@@ -732,7 +732,7 @@ var mutants = []mutant{
 	{
 		name: "wait-is-deadline", rule: "the error after WithWait's limit is the verdict of the last round, without a context error", why: "no judge looks at the text of errors",
 		patches: []patch{{"round.go", "if context.Cause(ctx) == errWaited {", "if false {"}},
-		test:    "TestEveryWaiterIsToldTheHolderWhenItsLimitHasPassed",
+		test:    "TestEveryCallerOfALineIsToldWhatTheLeaderSaw",
 	},
 	{
 		name: "wait-limits-work", rule: "WithWait does not limit the work of Run", why: "no profile works for longer than it waits",

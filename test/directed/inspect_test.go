@@ -194,6 +194,26 @@ func TestInspectOfForeignKeys(t *testing.T) {
 	})
 }
 
+// A foreign client's empty string is a lock, and so is a ttl without measure.
+func TestInspectOfStrangeStrings(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		for _, c := range []struct {
+			value, ms string
+			least     time.Duration
+		}{{"", "60000", 59 * time.Second}, {"x", "9000000000000", 24 * time.Hour}} {
+			for i := range 3 {
+				s.Do(i, "SET", job, c.value, "PX", c.ms)
+			}
+			got, err := l.Inspect(s.Ctx, job)
+			s.Is("Inspect", err, nil)
+			if !got.Held || got.Value != c.value || got.Left < c.least {
+				t.Errorf("%q for %s ms: got %+v, want held for %v or more", c.value, c.ms, got, c.least)
+			}
+		}
+	})
+}
+
 func TestAnInspectionThatIsCancelledReturnsAtOnce(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
@@ -216,60 +236,58 @@ func TestAnInspectionThatIsCancelledReturnsAtOnce(t *testing.T) {
 // Nothing that we print may have it.
 func TestValuesOfOtherClientsAreNotTold(t *testing.T) {
 	const secret = "c2VjcmV0LXRva2Vu"
-	for _, fair := range []bool{false, true} {
-		onStage(t, 3, func(s *stage) {
-			var printed []string
-			var mu sync.Mutex
-			note := func(v any) {
-				mu.Lock()
-				defer mu.Unlock()
-				printed = append(printed, fmt.Sprintf("%v %+v", v, v))
-			}
-			l := s.Locker(redlock.Options{Fair: fair, Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) { note(r) }}})
-			for i := range 3 {
-				s.Node(i).Set(job, secret, time.Hour)
-				s.Do(i, "ZADD", jobQueue, fmt.Sprint(s.Node(i).Now().UnixMicro()), secret+"-waits")
-				s.Do(i, "ZADD", jobQueue, endOf(s.Node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits!")
-			}
-			st, err := l.Inspect(s.Ctx, job)
-			s.Is("Inspect", err, nil)
-			note(st)
-			if !st.Held || st.Value != secret || st.Holder != "" || st.Nodes[0].Value != secret {
-				s.Errorf("got %+v, want it held, by the raw value, and without a label", st)
-			}
-			if !slices.Equal(st.Queue, []string{""}) {
-				s.Errorf("queue: got %q, want one without a label", st.Queue)
-			}
-			_, err = l.TryAcquire(s.Ctx, job, time.Second)
-			s.Is("TryAcquire", err, redlock.ErrHeld)
-			s.Says(err, "held by another client (")
+	fairly(t, 3, func(s *stage, fair bool) {
+		var printed []string
+		var mu sync.Mutex
+		note := func(v any) {
+			mu.Lock()
+			defer mu.Unlock()
+			printed = append(printed, fmt.Sprintf("%v %+v", v, v))
+		}
+		l := s.Locker(redlock.Options{Fair: fair, Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) { note(r) }}})
+		for i := range 3 {
+			s.Node(i).Set(job, secret, time.Hour)
+			s.Do(i, "ZADD", jobQueue, fmt.Sprint(s.Node(i).Now().UnixMicro()), secret+"-waits")
+			s.Do(i, "ZADD", jobQueue, endOf(s.Node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits!")
+		}
+		st, err := l.Inspect(s.Ctx, job)
+		s.Is("Inspect", err, nil)
+		note(st)
+		if !st.Held || st.Value != secret || st.Holder != "" || st.Nodes[0].Value != secret {
+			s.Errorf("got %+v, want it held, by the raw value, and without a label", st)
+		}
+		if !slices.Equal(st.Queue, []string{""}) {
+			s.Errorf("queue: got %q, want one without a label", st.Queue)
+		}
+		_, err = l.TryAcquire(s.Ctx, job, time.Second)
+		s.Is("TryAcquire", err, redlock.ErrHeld)
+		s.Says(err, "held by another client (")
+		note(err)
+		var q *redlock.QuorumError
+		if !errors.As(err, &q) || q.Round.Holder() != secret {
+			s.Errorf("got the holder %q, want the raw value for programs", q.Round.Holder())
+		}
+		ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
+		defer cancel()
+		_, err = l.Acquire(ctx, job, time.Second)
+		s.Is("Acquire", err, context.DeadlineExceeded)
+		s.Says(err, "held by another client (")
+		note(err)
+		for i := range 3 { // free, but for those who queue
+			s.Do(i, "DEL", job)
+			s.Do(i, "ZADD", jobQueue, "1", secret+"-waits")
+			s.Do(i, "ZADD", jobQueue, endOf(s.Node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits!")
+		}
+		if _, err = l.TryAcquire(s.Ctx, job, time.Second); fair {
+			s.Says(err, "queued behind another client")
 			note(err)
-			var q *redlock.QuorumError
-			if !errors.As(err, &q) || q.Round.Holder() != secret {
-				s.Errorf("got the holder %q, want the raw value for programs", q.Round.Holder())
+		}
+		for _, text := range printed {
+			if strings.Contains(text, secret) {
+				s.Errorf("fair=%v: the value is in %s", fair, text)
 			}
-			ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
-			defer cancel()
-			_, err = l.Acquire(ctx, job, time.Second)
-			s.Is("Acquire", err, context.DeadlineExceeded)
-			s.Says(err, "held by another client (")
-			note(err)
-			for i := range 3 { // free, but for those who queue
-				s.Do(i, "DEL", job)
-				s.Do(i, "ZADD", jobQueue, "1", secret+"-waits")
-				s.Do(i, "ZADD", jobQueue, endOf(s.Node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits!")
-			}
-			if _, err = l.TryAcquire(s.Ctx, job, time.Second); fair {
-				s.Says(err, "queued behind another client")
-				note(err)
-			}
-			for _, text := range printed {
-				if strings.Contains(text, secret) {
-					s.Errorf("fair=%v: the value is in %s", fair, text)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // A key without a ttl never becomes free by itself: whoever waits for it is told.

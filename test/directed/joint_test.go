@@ -1,6 +1,7 @@
 package directed_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -211,11 +212,9 @@ func TestScriptExtends(t *testing.T) {
 
 func TestJointExtensions(t *testing.T) {
 	const ttl = 10 * time.Second
-	extendTwo := func(s *stage, a, b *redlock.Lock) (errs [2]error) {
-		first := harness.Background(func() error { return a.Extend(s.Ctx) })
-		errs[1] = b.Extend(s.Ctx)
-		errs[0] = <-first
-		return errs
+	extend := func(s *stage, a, b *redlock.Lock, want error) {
+		s.Helper()
+		s.both("Extend", a.Extend, b.Extend, want)
 	}
 	two := func(s *stage, l *redlock.Locker) (a, b *redlock.Lock) {
 		a, b = harness.Try(s, l, "a", ttl), harness.Try(s, l, "b", ttl)
@@ -226,9 +225,7 @@ func TestJointExtensions(t *testing.T) {
 	onJoint(t, "in one script", func(s *stage, l *redlock.Locker) {
 		a, b := two(s, l)
 		was := a.Until()
-		for _, err := range extendTwo(s, a, b) {
-			s.Is("Extend", err, nil)
-		}
+		extend(s, a, b, nil)
 		time.Sleep(time.Millisecond)
 		if got := a.Until().Sub(was); got < time.Second {
 			s.Errorf("Until moved by %v, want a second", got)
@@ -242,9 +239,7 @@ func TestJointExtensions(t *testing.T) {
 		s.Node(0).Evict("a")
 		s.Node(0).Evict("{a}:fence")
 		for range 2 {
-			for _, err := range extendTwo(s, a, b) {
-				s.Is("Extend", err, nil)
-			}
+			extend(s, a, b, nil)
 			time.Sleep(time.Second)
 		}
 		if got, _ := s.Node(0).Get("a"); got != a.Value() {
@@ -261,9 +256,7 @@ func TestJointExtensions(t *testing.T) {
 		again := func(what string, healed, others bool) {
 			s.Helper()
 			s.record()
-			for _, err := range extendTwo(s, a, b) {
-				s.Is("Extend", err, nil)
-			}
+			extend(s, a, b, nil)
 			time.Sleep(time.Second)
 			for i, want := range []bool{healed, others} {
 				raised := slices.ContainsFunc(s.Node(i).Log(), func(c redlocktest.Command) bool {
@@ -296,26 +289,22 @@ func TestJointExtensions(t *testing.T) {
 		for i := range 2 {
 			s.Node(i).Set("a", "another", time.Minute)
 		}
-		errs := extendTwo(s, a, b)
-		s.Is("Extend of the one", errs[0], redlock.ErrLost)
-		s.Is("Extend of the other", errs[1], nil)
+		lost := harness.Background(func() error { return a.Extend(s.Ctx) })
+		s.Is("Extend of the other", b.Extend(s.Ctx), nil)
+		s.Is("Extend of the one", <-lost, redlock.ErrLost)
 	})
 	onJoint(t, "a node that refuses it is asked by the single script", func(s *stage, l *redlock.Locker) {
 		a, b := two(s, l)
 		s.failCommand("mget", "NOPERM User locks has no permissions to run the 'mget' command", s.All()...)
 		for range 2 {
-			for _, err := range extendTwo(s, a, b) {
-				s.Is("Extend", err, nil)
-			}
+			extend(s, a, b, nil)
 		}
 	})
 	onJoint(t, "without replies nothing is extended", func(s *stage, l *redlock.Locker) {
 		a, b := two(s, l)
 		s.hang(0, 1)
 		was := a.Until()
-		for _, err := range extendTwo(s, a, b) {
-			s.Is("Extend", err, redlock.ErrNoQuorum)
-		}
+		extend(s, a, b, redlock.ErrNoQuorum)
 		if !a.Until().Equal(was) {
 			s.Errorf("Until moved by %v", a.Until().Sub(was))
 		}
@@ -323,26 +312,32 @@ func TestJointExtensions(t *testing.T) {
 	})
 }
 
+// both calls the methods of two locks at one instant, and fails the test unless their errors are want.
+func (s *stage) both(what string, first, second func(ctx context.Context) error, want error) {
+	s.Helper()
+	other := harness.Background(func() error { return first(s.Ctx) })
+	s.Is(what, second(s.Ctx), want)
+	s.Is(what, <-other, want)
+}
+
 // onJoint runs f with a Locker whose releases travel in the joint script even alone, on three nodes.
 func onJoint(t *testing.T, name string, f func(s *stage, l *redlock.Locker)) {
-	t.Run(name, func(t *testing.T) {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			seam.JoinFrom(l, 1)
-			f(s, l)
-		})
+	runStage(t, name, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		seam.JoinFrom(l, 1)
+		f(s, l)
 	})
 }
 
-// takeTwo acquires two locks, and returns a function that releases both at one instant.
-func takeTwo(s *stage, l *redlock.Locker) (release func() [2]error) {
-	locks := [2]*redlock.Lock{harness.Try(s, l, "a", 10*time.Second), harness.Try(s, l, "b", 10*time.Second)}
+// takeTwo acquires two locks, begins the records anew, and returns a function that releases both at one instant.
+func (s *stage) takeTwo(l *redlock.Locker) (release func(want error)) {
+	a, b := harness.Try(s, l, "a", 10*time.Second), harness.Try(s, l, "b", 10*time.Second)
 	time.Sleep(time.Millisecond)
-	return func() (errs [2]error) {
-		first := harness.Background(func() error { return locks[0].Release(s.Ctx) })
-		errs[1] = locks[1].Release(s.Ctx)
-		errs[0] = <-first
-		return errs
+	s.record()
+	return func(want error) {
+		s.Helper()
+		s.both("Release", a.Release, b.Release, want)
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -362,16 +357,8 @@ func TestJointReleases(t *testing.T) {
 			}
 		}
 	}
-	record := func(s *stage) {
-		s.record()
-	}
 	onJoint(t, "a release in one trip", func(s *stage, l *redlock.Locker) {
-		release := takeTwo(s, l)
-		record(s)
-		for _, err := range release() {
-			s.Is("Release", err, nil)
-		}
-		time.Sleep(time.Millisecond)
+		s.takeTwo(l)(nil)
 		free(s)
 		for i := range 3 {
 			for _, v := range verbsOf(s, i) {
@@ -385,12 +372,7 @@ func TestJointReleases(t *testing.T) {
 		onJoint(t, "a node that refuses "+refused+" is asked by the single script, and by no joint one for a minute", func(s *stage, l *redlock.Locker) {
 			s.Node(1).FailCommand(refused, "NOPERM User locks has no permissions to run the '"+refused+"' command")
 			for range 2 {
-				release := takeTwo(s, l)
-				record(s)
-				for _, err := range release() {
-					s.Is("Release", err, nil)
-				}
-				time.Sleep(time.Millisecond)
+				s.takeTwo(l)(nil)
 				free(s)
 			}
 			if got := verbsOf(s, 1); slices.Contains(got, "releases") || !slices.Contains(got, "release") {
@@ -401,10 +383,7 @@ func TestJointReleases(t *testing.T) {
 			}
 			s.Node(1).FailCommand(refused, "")
 			time.Sleep(time.Minute)
-			release := takeTwo(s, l)
-			record(s)
-			release()
-			time.Sleep(time.Millisecond)
+			s.takeTwo(l)(nil)
 			if got := verbsOf(s, 1); !slices.Contains(got, "releases") {
 				s.Errorf("after a minute: got %q, want the joint script", got)
 			}
@@ -413,12 +392,7 @@ func TestJointReleases(t *testing.T) {
 	onJoint(t, "a node that does not know the script is sent its text, once", func(s *stage, l *redlock.Locker) {
 		s.Do(1, "SCRIPT", "FLUSH")
 		for n := range 3 {
-			release := takeTwo(s, l)
-			record(s)
-			for _, err := range release() {
-				s.Is("Release", err, nil)
-			}
-			time.Sleep(time.Millisecond)
+			s.takeTwo(l)(nil)
 			free(s)
 			texts := 0
 			for _, c := range s.Node(1).Log() {
@@ -435,11 +409,9 @@ func TestJointReleases(t *testing.T) {
 		}
 	})
 	onJoint(t, "what got no reply is owed", func(s *stage, l *redlock.Locker) {
-		release := takeTwo(s, l)
+		release := s.takeTwo(l)
 		s.hang(0, 1)
-		for _, err := range release() {
-			s.Is("Release", err, redlock.ErrNoQuorum)
-		}
+		release(redlock.ErrNoQuorum)
 		for i := range 2 {
 			if got := seam.Peek(l).Nodes[i].Owed; got != 2 {
 				s.Errorf("owed to node %d: got %d, want 2", i, got)
@@ -451,14 +423,10 @@ func TestJointReleases(t *testing.T) {
 	})
 	onJoint(t, "an answer that no server gives is no answer, and the last", func(s *stage, l *redlock.Locker) {
 		s.failCommand("mget", "ERR the proxy lost the reply", 0, 1)
-		for _, err := range takeTwo(s, l)() {
-			s.Is("Release", err, redlock.ErrNoQuorum)
-		}
+		s.takeTwo(l)(redlock.ErrNoQuorum)
 		time.Sleep(2 * time.Minute)
 		free(s)
-		for _, err := range takeTwo(s, l)() {
-			s.Is("Release, the second time", err, nil)
-		}
+		s.takeTwo(l)(nil)
 	})
 }
 
@@ -491,25 +459,23 @@ func TestOnlyPlainClientsJoin(t *testing.T) {
 		"plain":   func(c *redis.Client) redlock.Node { return c },
 		"wrapped": func(c *redis.Client) redlock.Node { return wrapper{c} },
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, 1, func(s *stage) {
-				l := s.LockerWith(redlock.Options{}, nil, []redlock.Node{wrap(s.Cluster.Clients()[0])})
-				var locks []*redlock.Lock
-				for i := range 64 {
-					locks = append(locks, harness.Try(s, l, fmt.Sprint("jobs/", i), 10*time.Second))
-				}
-				s.Node(0).Record(true)
-				var released []<-chan error
-				for _, k := range locks {
-					released = append(released, harness.Background(func() error { return k.Release(s.Ctx) }))
-				}
-				for _, err := range released {
-					s.Is("Release", <-err, nil)
-				}
-				if got, want := slices.Contains(harness.Verbs(s.Node(0).Log()), "releases"), name == "plain"; got != want {
-					s.Errorf("a joint script was sent: got %v, want %v", got, want)
-				}
-			})
+		runStage(t, name, 1, func(s *stage) {
+			l := s.LockerWith(redlock.Options{}, nil, []redlock.Node{wrap(s.Cluster.Clients()[0])})
+			var locks []*redlock.Lock
+			for i := range 64 {
+				locks = append(locks, harness.Try(s, l, fmt.Sprint("jobs/", i), 10*time.Second))
+			}
+			s.Node(0).Record(true)
+			var released []<-chan error
+			for _, k := range locks {
+				released = append(released, harness.Background(func() error { return k.Release(s.Ctx) }))
+			}
+			for _, err := range released {
+				s.Is("Release", <-err, nil)
+			}
+			if got, want := slices.Contains(harness.Verbs(s.Node(0).Log()), "releases"), name == "plain"; got != want {
+				s.Errorf("a joint script was sent: got %v, want %v", got, want)
+			}
 		})
 	}
 }

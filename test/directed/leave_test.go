@@ -27,45 +27,43 @@ func TestLeaveUntilKeepsTheKeyUntilTheTime(t *testing.T) {
 		"within the ttl, renewed":     {10 * time.Second, time.Minute, time.Second, false},
 		"for almost as long as it is": {10 * time.Second, 0, 23 * 24 * time.Hour, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				l := s.Locker(redlock.Options{})
-				s.Node(0).SetClockRate(1.0099)
-				s.Node(1).SetClockRate(1.0099)
-				k := s.Take(l, c.ttl)
-				held := s.keep(k)
-				time.Sleep(c.work)
-				at, until := time.Now().Add(c.stay), k.Until()
-				if c.stay == 0 {
-					at = until
+		runStage(t, name, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			s.Node(0).SetClockRate(1.0099)
+			s.Node(1).SetClockRate(1.0099)
+			k := s.Take(l, c.ttl)
+			held := s.keep(k)
+			time.Sleep(c.work)
+			at, until := time.Now().Add(c.stay), k.Until()
+			if c.stay == 0 {
+				at = until
+			}
+			if c.sends == !until.Before(at) {
+				s.Fatalf("the lock is held until %v, and is to stay until %v", until, at)
+			}
+			s.record()
+			s.Is("LeaveUntil", k.LeaveUntil(s.Ctx, at), nil)
+			if sent := len(s.Told(0, "extend")); sent != 0 != c.sends {
+				s.Errorf("%d extensions were sent, want that %v", sent, c.sends)
+			}
+			if held.Err() == nil || k.Valid() || k.Until().Before(at) {
+				s.Errorf("got a context that ends with %v, valid %v, until %v, want the lock given up, and a key until %v", held.Err(), k.Valid(), k.Until(), at)
+			}
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Is("LeaveUntil again", k.LeaveUntil(s.Ctx, at), nil)
+			s.Is("LeaveUntil of later, again", k.LeaveUntil(s.Ctx, k.Until().Add(time.Second)), redlock.ErrLost)
+			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+			s.Is("Close", l.Close(), nil)
+			stays := k.Until()
+			time.Sleep(time.Until(stays))
+			s.Carry("at the end", k.Value(), 0, 1, 2)
+			time.Sleep(max(c.stay, c.ttl)/25 + 5*time.Millisecond)
+			s.Carry("afterwards", k.Value())
+			for i := range 3 {
+				if life := s.Node(i).TTL(jobRegister); life <= 0 {
+					s.Errorf("the register of node %d has no ttl, want about a day", i)
 				}
-				if c.sends == !until.Before(at) {
-					t.Fatalf("the lock is held until %v, and is to stay until %v", until, at)
-				}
-				s.record()
-				s.Is("LeaveUntil", k.LeaveUntil(s.Ctx, at), nil)
-				if sent := len(s.Told(0, "extend")); sent != 0 != c.sends {
-					t.Errorf("%d extensions were sent, want that %v", sent, c.sends)
-				}
-				if held.Err() == nil || k.Valid() || k.Until().Before(at) {
-					t.Errorf("got a context that ends with %v, valid %v, until %v, want the lock given up, and a key until %v", held.Err(), k.Valid(), k.Until(), at)
-				}
-				s.Is("Release", k.Release(s.Ctx), nil)
-				s.Is("LeaveUntil again", k.LeaveUntil(s.Ctx, at), nil)
-				s.Is("LeaveUntil of later, again", k.LeaveUntil(s.Ctx, k.Until().Add(time.Second)), redlock.ErrLost)
-				s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
-				s.Is("Close", l.Close(), nil)
-				stays := k.Until()
-				time.Sleep(time.Until(stays))
-				s.Carry("at the end", k.Value(), 0, 1, 2)
-				time.Sleep(max(c.stay, c.ttl)/25 + 5*time.Millisecond)
-				s.Carry("afterwards", k.Value())
-				for i := range 3 {
-					if life := s.Node(i).TTL(jobRegister); life <= 0 {
-						t.Errorf("the register of node %d has no ttl, want about a day", i)
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -99,19 +97,17 @@ func TestLeaveUntilATimeBeyondTheLongestTTLIsRefused(t *testing.T) {
 		"a thousand years": {redlock.Options{}, 1<<63 - 1, "more than 576h0m0s"},
 		"the guard":        {redlock.Options{RestartGuard: time.Minute}, time.Minute, "RestartGuard"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				l := s.Locker(c.opt)
-				time.Sleep(2 * time.Minute) // the nodes' quarantine
-				k := s.Take(l, 10*time.Second)
-				err := k.LeaveUntil(s.Ctx, time.Now().Add(c.stays))
-				s.Says(err, `leave "jobs/42" until `, "still held", c.says)
-				if !k.Valid() || len(s.Told(0, "extend")) > 0 {
-					t.Errorf("valid: got %v, extensions: %v, want the lock as it was", k.Valid(), s.Told(0, "extend"))
-				}
-				s.Is("Release", k.Release(s.Ctx), nil)
-				s.Carry("afterwards", "", 0, 1, 2)
-			})
+		runStage(t, name, 3, func(s *stage) {
+			l := s.Locker(c.opt)
+			time.Sleep(2 * time.Minute) // the nodes' quarantine
+			k := s.Take(l, 10*time.Second)
+			err := k.LeaveUntil(s.Ctx, time.Now().Add(c.stays))
+			s.Says(err, `leave "jobs/42" until `, "still held", c.says)
+			if !k.Valid() || len(s.Told(0, "extend")) > 0 {
+				s.Errorf("valid: got %v, extensions: %v, want the lock as it was", k.Valid(), s.Told(0, "extend"))
+			}
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Carry("afterwards", "", 0, 1, 2)
 		})
 	}
 }
@@ -146,30 +142,28 @@ func TestLeaveUntilWithoutAMajoritySaysWhatIsKnown(t *testing.T) {
 
 func TestLeaveUntilAndTheEndOfItsContext(t *testing.T) {
 	for name, before := range map[string]bool{"before the call": true, "during the call": false} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				l := s.Locker(redlock.Options{})
-				s.Slow(20*time.Millisecond, 0, 1, 2)
-				ctx, cancel := context.WithCancel(s.Ctx)
-				at := time.Now().Add(time.Minute)
-				var k *redlock.Lock
-				err := l.Run(ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-					k = lock
-					if before {
-						cancel()
-					} else {
-						time.AfterFunc(10*time.Millisecond, cancel)
-					}
-					return lock.LeaveUntil(ctx, at)
-				})
+		runStage(t, name, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			s.Slow(20*time.Millisecond, 0, 1, 2)
+			ctx, cancel := context.WithCancel(s.Ctx)
+			at := time.Now().Add(time.Minute)
+			var k *redlock.Lock
+			err := l.Run(ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				k = lock
 				if before {
-					s.Is("Run", err, nil)
+					cancel()
 				} else {
-					s.Is("Run", err, context.Canceled)
+					time.AfterFunc(10*time.Millisecond, cancel)
 				}
-				time.Sleep(time.Until(at))
-				s.Carry("at the time", k.Value(), 0, 1, 2)
+				return lock.LeaveUntil(ctx, at)
 			})
+			if before {
+				s.Is("Run", err, nil)
+			} else {
+				s.Is("Run", err, context.Canceled)
+			}
+			time.Sleep(time.Until(at))
+			s.Carry("at the time", k.Value(), 0, 1, 2)
 		})
 	}
 }
@@ -255,40 +249,38 @@ func TestOncePerIntervalRunsAtEveryTick(t *testing.T) {
 		"two and a half":              {interval * 5 / 2, ticks / 3},
 		"ends between two schedulers": {interval + 15*time.Millisecond, ticks * 3 / 4}, // each run begins 30 ms later in its tick, until a tick has passed
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				var runs, running atomic.Int32
-				begin := time.Now().Add(time.Second)
-				done := make(chan error, 3*ticks)
-				for i := range 3 {
-					l := s.Locker(redlock.Options{})
-					for n := range ticks {
-						tick := begin.Add(time.Duration(n) * interval)
-						go func() {
-							time.Sleep(time.Until(tick) + time.Duration((i+n)%3)*30*time.Millisecond)
-							err := l.Run(s.Ctx, job, 400*time.Millisecond, func(ctx context.Context, lock *redlock.Lock) error {
-								if running.Add(1) > 1 {
-									t.Error("two jobs are running at once")
-								}
-								runs.Add(1)
-								time.Sleep(c.took)
-								running.Add(-1)
-								return lock.LeaveUntil(ctx, tick.Add(interval/2))
-							}, redlock.WithWait(0))
-							if errors.Is(err, redlock.ErrHeld) {
-								err = nil
+		runStage(t, name, 3, func(s *stage) {
+			var runs, running atomic.Int32
+			begin := time.Now().Add(time.Second)
+			done := make(chan error, 3*ticks)
+			for i := range 3 {
+				l := s.Locker(redlock.Options{})
+				for n := range ticks {
+					tick := begin.Add(time.Duration(n) * interval)
+					go func() {
+						time.Sleep(time.Until(tick) + time.Duration((i+n)%3)*30*time.Millisecond)
+						err := l.Run(s.Ctx, job, 400*time.Millisecond, func(ctx context.Context, lock *redlock.Lock) error {
+							if running.Add(1) > 1 {
+								s.Error("two jobs are running at once")
 							}
-							done <- err
-						}()
-					}
+							runs.Add(1)
+							time.Sleep(c.took)
+							running.Add(-1)
+							return lock.LeaveUntil(ctx, tick.Add(interval/2))
+						}, redlock.WithWait(0))
+						if errors.Is(err, redlock.ErrHeld) {
+							err = nil
+						}
+						done <- err
+					}()
 				}
-				for range 3 * ticks {
-					s.Is("Run", <-done, nil)
-				}
-				if got := int(runs.Load()); got != c.runs {
-					t.Errorf("%d runs at %d ticks, want %d", got, ticks, c.runs)
-				}
-			})
+			}
+			for range 3 * ticks {
+				s.Is("Run", <-done, nil)
+			}
+			if got := int(runs.Load()); got != c.runs {
+				s.Errorf("%d runs at %d ticks, want %d", got, ticks, c.runs)
+			}
 		})
 	}
 }

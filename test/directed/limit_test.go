@@ -12,55 +12,16 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 )
 
-// waitedInVain fails the test unless err is the *QuorumError of a wait by WithWait, and of nothing else.
-func waitedInVain(s *stage, err, want error) (q *redlock.QuorumError) {
+// waitedInVain fails the test unless err is the *QuorumError of a wait by WithWait, and of nothing else. It returns its round.
+func waitedInVain(s *stage, err, want error) redlock.Round {
 	s.Helper()
 	s.Is("the error", err, want)
 	harness.CheckIsNot(s, "the error", err, context.DeadlineExceeded, context.Canceled)
-	if !errors.As(err, &q) {
-		s.Fatalf("got %v, want a *QuorumError", err)
+	round := s.roundOf(err)
+	if len(round.Votes) != s.Cluster.Len() || round.Op != redlock.OpAcquire || round.Key != job {
+		s.Errorf("got the round %+v, want one vote of each node about %q", round, job)
 	}
-	if len(q.Round.Votes) != s.Cluster.Len() || q.Round.Op != redlock.OpAcquire || q.Round.Key != job {
-		s.Errorf("got the round %+v, want one vote of each node about %q", q.Round, job)
-	}
-	return q
-}
-
-func TestEveryWaiterIsToldTheHolderWhenItsLimitHasPassed(t *testing.T) {
-	const callers, limit = 50, 200 * time.Millisecond
-	for _, fair := range []bool{false, true} {
-		onStage(t, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{Fair: fair})
-			k := s.Take(s.Locker(redlock.Options{Name: "the-holder"}), heldLong)
-			errs := make(chan error, callers)
-			began := time.Now()
-			for i := range callers {
-				go func() {
-					if i%2 == 0 {
-						_, err := l.Acquire(s.Ctx, job, heldLong, redlock.WithWait(limit))
-						errs <- err
-						return
-					}
-					errs <- l.Run(s.Ctx, job, heldLong, func(context.Context, *redlock.Lock) error {
-						t.Error("fn was called")
-						return nil
-					}, redlock.WithWait(limit))
-				}()
-			}
-			for range callers {
-				q := waitedInVain(s, <-errs, redlock.ErrHeld)
-				if q.Round.Holder() != k.Value() {
-					t.Errorf("got the holder %q, want that of the lock", q.Round.Holder())
-				}
-				s.Says(q, "held by the-holder, waited 200ms, ")
-			}
-			if d := time.Since(began); d != limit {
-				t.Errorf("the callers returned after %v, want %v", d, limit)
-			}
-			s.Is("Release", k.Release(s.Ctx), nil)
-			s.Clean(l)
-		})
-	}
+	return round
 }
 
 // The limit is that of the wait, and not of the work.
@@ -96,16 +57,17 @@ func TestAWaitThatEndsBeforeARoundSaysSo(t *testing.T) {
 		}
 		asked := 0
 		for i, limit := range limits {
-			q := waitedInVain(s, <-errs[i], redlock.ErrNoQuorum)
-			for _, v := range q.Round.Votes {
+			err := <-errs[i]
+			round := waitedInVain(s, err, redlock.ErrNoQuorum)
+			for _, v := range round.Votes {
 				if v.Answer != redlock.Pending || v.Node == "" {
 					t.Errorf("got the vote %+v, want one of a node that had not replied", v)
 				}
 			}
-			if q.Round.Attempt == 1 {
+			if round.Attempt == 1 {
 				asked++
 			}
-			s.Says(q, "waited "+limit.String()+", ", " pending")
+			s.Says(err, "waited "+limit.String()+", ", " pending")
 		}
 		if asked != 1 {
 			t.Errorf("%d callers had asked, want one", asked)
@@ -125,8 +87,8 @@ func TestWithWaitZeroTriesOnce(t *testing.T) {
 		synctest.Wait()
 		s.Lasts("Acquire", 0, func() {
 			_, err := l.Acquire(s.Ctx, job, time.Second, redlock.WithWait(0))
-			if q := waitedInVain(s, err, redlock.ErrHeld); q.Round.Holder() != k.Value() || q.Round.Attempt != 1 {
-				t.Errorf("got the round %+v, want one attempt of its own", q.Round)
+			if round := waitedInVain(s, err, redlock.ErrHeld); round.Holder() != k.Value() || round.Attempt != 1 {
+				t.Errorf("got the round %+v, want one attempt of its own", round)
 			}
 		})
 		cancel()
@@ -215,9 +177,7 @@ func TestMaxWaitersBoundsTheCallersOfEachKey(t *testing.T) {
 		}
 		waits := make(chan error, most)
 		for range most - 1 {
-			go func() {
-				waits <- l.Run(s.Ctx, job, time.Second, noWork)
-			}()
+			go func() { waits <- l.Run(s.Ctx, job, time.Second, noWork) }()
 		}
 		synctest.Wait()
 		refused("after two have left and two have come")

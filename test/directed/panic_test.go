@@ -2,7 +2,7 @@ package directed_test
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,29 +14,6 @@ import (
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
-func TestAPanicInObserveDoesNotStopTheRollback(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		boom := false
-		l := warmLocker(t, c, redlock.Options{Trace: redlock.Trace{Round: func(_ context.Context, _ redlock.Round) {
-			if boom {
-				boom = false
-				panic("boom")
-			}
-		}}})
-		c.Node(1).Set("k", "x", time.Minute)
-		c.Node(2).Set("k", "x", time.Minute)
-		func() {
-			defer func() { t.Log("recovered:", recover()) }()
-			boom = true
-			l.TryAcquire(t.Context(), "k", time.Minute)
-		}()
-		time.Sleep(2 * time.Second)
-		if v, ok := c.Node(0).Get("k"); ok {
-			t.Errorf("a panic in Observe left %s behind", v)
-		}
-	})
-}
-
 // panics reports whether f does.
 func panics(f func()) (did bool) {
 	defer func() { did = recover() != nil }()
@@ -44,122 +21,110 @@ func panics(f func()) (did bool) {
 	return
 }
 
+// A trap is a panic of a callback, once it is armed, and only once.
+type trap struct{ armed atomic.Bool }
+
+func (p *trap) spring() {
+	if p.armed.CompareAndSwap(true, false) {
+		panic("the caller's own")
+	}
+}
+
+// at returns options whose Trace.Round panics at an operation; 0: whose Retry does.
+func (p *trap) at(op redlock.Op) redlock.Options {
+	spring := func(now redlock.Op) {
+		if now == op {
+			p.spring()
+		}
+	}
+	return redlock.Options{
+		Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) { spring(r.Op) }},
+		Retry: func(int) time.Duration { spring(0); return 10 * time.Millisecond },
+	}
+}
+
 // A callback panics on the goroutine of a caller that recovers, as a server's handler does.
 // The caller has no lock then, so there is none; and the Locker goes on.
 func TestAPanicInACallbackLeavesNoLock(t *testing.T) {
-	const retry = redlock.Op(0)
 	ctx := context.Background()
+	tries := func(l *redlock.Locker) { l.TryAcquire(ctx, job, heldLong) }
+	waits := func(l *redlock.Locker) { l.Acquire(ctx, job, heldLong) }
 	for _, c := range []struct {
 		name  string
-		at    redlock.Op // the round whose Observe panics; retry: Options.Retry
-		held  bool       // by another, whom the caller waits for
+		at    redlock.Op // the round whose callback panics; 0: Options.Retry
+		held  []int      // by another, for whom the caller waits
 		ahead bool       // registers are ahead of our clock
 		call  func(l *redlock.Locker)
 	}{
-		{"TryAcquire has won", redlock.OpAcquire, false, false, func(l *redlock.Locker) { l.TryAcquire(ctx, job, heldLong) }},
-		{"TryAcquire has lost", redlock.OpAcquire, true, false, func(l *redlock.Locker) { l.TryAcquire(ctx, job, heldLong) }},
-		{"Acquire has won", redlock.OpAcquire, false, false, func(l *redlock.Locker) { l.Acquire(ctx, job, heldLong) }},
-		{"Acquire has lost", redlock.OpAcquire, true, false, func(l *redlock.Locker) { l.Acquire(ctx, job, heldLong) }},
-		{"Run has won", redlock.OpAcquire, false, false, func(l *redlock.Locker) {
-			l.Run(ctx, job, heldLong, noWork)
-		}},
-		{"Adopt has won", redlock.OpAdopt, true, false, func(l *redlock.Locker) { l.Adopt(ctx, job, otherValue, heldLong) }},
-		{"the token is raised by TryAcquire", redlock.OpRaise, false, true, func(l *redlock.Locker) { l.TryAcquire(ctx, job, heldLong) }},
-		{"the token is raised by Acquire", redlock.OpRaise, false, true, func(l *redlock.Locker) { l.Acquire(ctx, job, heldLong) }},
-		{"Acquire looks", redlock.OpLook, true, false, func(l *redlock.Locker) { l.Acquire(ctx, job, heldLong) }},
-		{"Acquire pauses", retry, true, false, func(l *redlock.Locker) { l.Acquire(ctx, job, heldLong) }},
+		{"TryAcquire has won", redlock.OpAcquire, nil, false, tries},
+		{"TryAcquire has lost", redlock.OpAcquire, []int{0, 1, 2}, false, tries},
+		{"TryAcquire has lost, and has to roll back", redlock.OpAcquire, []int{1, 2}, false, tries},
+		{"Acquire has won", redlock.OpAcquire, nil, false, waits},
+		{"Acquire has lost", redlock.OpAcquire, []int{0, 1, 2}, false, waits},
+		{"Run has won", redlock.OpAcquire, nil, false, func(l *redlock.Locker) { l.Run(ctx, job, heldLong, noWork) }},
+		{"Adopt has won", redlock.OpAdopt, []int{0, 1, 2}, false, func(l *redlock.Locker) { l.Adopt(ctx, job, otherValue, heldLong) }},
+		{"the token is raised by TryAcquire", redlock.OpRaise, nil, true, tries},
+		{"the token is raised by Acquire", redlock.OpRaise, nil, true, waits},
+		{"Acquire looks", redlock.OpLook, []int{0, 1, 2}, false, waits},
+		{"Acquire pauses", 0, []int{0, 1, 2}, false, waits},
 	} {
-		for _, fair := range []bool{false, true} {
-			if fair && c.at == redlock.OpLook {
-				continue // its waiters try, and do not look
-			}
-			onStage(t, 3, func(s *stage) {
-				var armed atomic.Bool
-				boom := func(op redlock.Op) {
-					if op == c.at && armed.CompareAndSwap(true, false) {
-						panic("the caller's own")
-					}
+		t.Run(c.name, func(t *testing.T) {
+			fairly(t, 3, func(s *stage, fair bool) {
+				if fair && c.at == redlock.OpLook {
+					return // its waiters try, and do not look
 				}
-				l := s.Locker(redlock.Options{
-					Fair:  fair,
-					Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) { boom(r.Op) }},
-					Retry: func(int) time.Duration { boom(retry); return 10 * time.Millisecond },
-				})
-				if c.held {
-					s.Foreign(time.Minute, s.All()...)
-				}
+				var p trap
+				opt := p.at(c.at)
+				opt.Fair = fair
+				l := s.Locker(opt)
+				s.Foreign(time.Minute, c.held...)
 				if c.ahead {
-					for i := range 3 {
-						s.Do(i, "ZADD", jobRegister, fmt.Sprint(time.Now().Add(time.Hour).UnixMicro()), "f")
-					}
+					s.SetRegister(time.Now().Add(time.Hour).UnixMicro(), s.All()...)
 				}
-				armed.Store(true)
-				if !panics(func() { c.call(l) }) {
-					t.Fatalf("%s, fair %v: no panic, want it to go on to the caller", c.name, fair)
-				}
+				p.armed.Store(true)
+				harness.Check(s, "the panic goes on to the caller", panics(func() { c.call(l) }), true)
 				time.Sleep(promptly)
-				want := ""
-				if c.held {
-					want = otherValue
+				s.Carry("after the panic", otherValue, c.held...)
+				s.Carry("after the panic", "", slices.DeleteFunc(s.All(), func(i int) bool { return slices.Contains(c.held, i) })...)
+				harness.Check(s, "locks that the Locker holds", seam.Peek(l).Held, 0)
+				if fair {
+					harness.Check(s, "waiters in the queue", len(s.queue(0)), 0)
 				}
-				for i, v := range s.Values() {
-					if v != want {
-						t.Errorf("%s, fair %v: node %d has %q, want %q", c.name, fair, i, v, want)
-					}
-				}
-				if n := seam.Peek(l).Held; n != 0 {
-					t.Errorf("%s, fair %v: the Locker holds %d locks, want none", c.name, fair, n)
-				}
-				if n := len(s.queue(0)); fair && n != 0 {
-					t.Errorf("%s, fair %v: %d stand in the queue, want none", c.name, fair, n)
-				}
-				s.evictKey(job, 0, 1, 2)
+				s.evictKey(job, s.All()...)
 				next := s.waiter(l, heldLong)
-				next.gets(c.name+", the next call", time.Now(), time.Second)
+				next.gets("the next call", time.Now(), time.Second)
 				s.Is("Release", next.lock.Release(s.Ctx), nil)
 				s.Clean(l)
-				began := time.Now()
-				s.Is("Close", l.Close(), nil)
-				if d := time.Since(began); d > promptly {
-					t.Errorf("%s, fair %v: Close took %v, want it to wait for nobody", c.name, fair, d)
+				if d := took(func() { s.Is("Close", l.Close(), nil) }); d > promptly {
+					s.Errorf("Close took %v, want it to wait for nobody", d)
 				}
 			})
-		}
+		})
 	}
 }
 
 // Who stands behind a caller whose callback panics goes on at once.
 func TestAPanicInACallbackDoesNotStopTheLine(t *testing.T) {
-	for _, at := range []redlock.Op{redlock.OpAcquire, redlock.OpLook, redlock.Op(0)} {
-		onStage(t, 3, func(s *stage) {
-			var armed atomic.Bool
-			boom := func(op redlock.Op) {
-				if op == at && armed.CompareAndSwap(true, false) {
-					panic("the caller's own")
-				}
-			}
-			l := s.Locker(redlock.Options{
-				Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) { boom(r.Op) }},
-				Retry: func(int) time.Duration { boom(0); return 10 * time.Millisecond },
-			})
+	for _, at := range []redlock.Op{redlock.OpAcquire, redlock.OpLook, 0} {
+		runStage(t, at.String(), 3, func(s *stage) {
+			var p trap
+			l := s.Locker(p.at(at))
 			k := s.Take(s.Locker(redlock.Options{}), heldLong)
 			first := make(chan bool)
 			go func() { first <- panics(func() { l.Acquire(s.Ctx, job, heldLong) }) }()
 			time.Sleep(200 * time.Millisecond)
 			second := s.waiter(l, heldLong)
 			time.Sleep(200 * time.Millisecond)
-			armed.Store(true)
+			p.armed.Store(true)
 			var released time.Time
 			if at == redlock.OpAcquire { // the others happen while it is held
 				released = s.quietly(k)
 			}
-			if !<-first {
-				t.Errorf("%v: no panic, want it to go on to the caller", at)
-			}
+			harness.Check(s, "the panic goes on to the caller", <-first, true)
 			if at != redlock.OpAcquire {
 				released = s.quietly(k)
 			}
-			second.gets(fmt.Sprintf("behind a panic at %v", at), released, promptly)
+			second.gets("behind the panic", released, promptly)
 			s.Is("Release", second.lock.Release(s.Ctx), nil)
 			s.Clean(l)
 		})
@@ -171,68 +136,51 @@ func TestAPanicInACallbackDoesNotStopTheLine(t *testing.T) {
 // nor any other caller from its vote.
 func TestAPanicInObserveDoesNotStopAQuestionHalfWay(t *testing.T) {
 	for _, at := range []redlock.Op{redlock.OpRelease, redlock.OpExtend} {
-		onStage(t, 3, func(s *stage) {
-			var armed atomic.Bool
-			l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) {
-				if r.Op == at && armed.CompareAndSwap(true, false) {
-					panic("the caller's own")
-				}
-			}}})
+		runStage(t, at.String(), 3, func(s *stage) {
+			var p trap
+			l := s.Locker(p.at(at))
 			k := s.Take(l, heldLong)
-			s.hang(0, 1)
-			k.Extend(s.Ctx)
-			time.Sleep(100 * time.Millisecond) // they are known to be down from now on
-			if !seam.Peek(l).Nodes[0].Down || !seam.Peek(l).Nodes[1].Down {
-				t.Fatal("the stopped nodes are not down")
+			s.knownToHang(l, k)
+			p.armed.Store(true)
+			if at == redlock.OpExtend {
+				harness.Check(s, "Extend panics", panics(func() { k.Extend(s.Ctx) }), true)
 			}
-			armed.Store(true)
-			if at == redlock.OpExtend && !panics(func() { k.Extend(s.Ctx) }) {
-				t.Error("Extend: no panic, want it to go on to the caller")
-			}
-			if did := panics(func() { k.Release(s.Ctx) }); did != (at == redlock.OpRelease) {
-				t.Errorf("Release after a panic at %v: it panics: %v", at, did)
-			}
+			harness.Check(s, "Release panics", panics(func() { k.Release(s.Ctx) }), at == redlock.OpRelease)
 			time.Sleep(promptly)
 			if v, _ := s.Node(2).Get(job); v != "" {
-				t.Errorf("the third node still holds %s after a panic at %v", v, at)
+				s.Errorf("the third node still holds %s", v)
 			}
 			s.Clean(l)
 		})
 	}
 }
 
+// knownToHang has two of three nodes hang, and the lock's Locker know it.
+func (s *stage) knownToHang(l *redlock.Locker, k *redlock.Lock) {
+	s.hang(0, 1)
+	k.Extend(s.Ctx)
+	time.Sleep(2 * time.Second)
+	if !seam.Peek(l).Nodes[0].Down || !seam.Peek(l).Nodes[1].Down {
+		s.Fatal("the stopped nodes are not down")
+	}
+}
+
 // Nor does it keep Close from releasing the other locks, and from ending what is ours.
 func TestAPanicInObserveDoesNotStopClose(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		var armed atomic.Bool
-		l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond, Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) {
-			if r.Op == redlock.OpRelease && armed.CompareAndSwap(true, false) {
-				panic("the caller's own")
-			}
-		}}})
-		keys := []string{"a", "b", "c"}
-		var k *redlock.Lock
-		for _, key := range keys {
-			var err error
-			if k, err = l.TryAcquire(s.Ctx, key, heldLong); err != nil {
-				t.Fatal(err)
+		var p trap
+		l := s.Locker(p.at(redlock.OpRelease))
+		locks, err := l.AcquireAll(s.Ctx, []string{"a", "b", "c"}, heldLong)
+		s.Is("AcquireAll", err, nil)
+		s.knownToHang(l, locks[0])
+		p.armed.Store(true)
+		harness.Check(s, "Close panics", panics(func() { l.Close() }), true)
+		for _, k := range locks {
+			if v, _ := s.Node(2).Get(k.Key()); v != "" {
+				t.Errorf("the third node still holds %s after Close", k.Key())
 			}
 		}
-		s.hang(0, 1)
-		k.Extend(s.Ctx)
-		time.Sleep(100 * time.Millisecond)
-		armed.Store(true)
-		if !panics(func() { l.Close() }) {
-			t.Error("Close: no panic, want it to go on to the caller")
-		}
-		for _, key := range keys {
-			if v, _ := s.Node(2).Get(key); v != "" {
-				t.Errorf("the third node still holds %s after Close", key)
-			}
-		}
-		if n := seam.Peek(l).Held; n != 0 {
-			t.Errorf("the Locker holds %d locks, want none", n)
-		}
+		harness.Check(s, "locks that the Locker holds", seam.Peek(l).Held, 0)
 		s.Is("a second Close", l.Close(), redlock.ErrClosed)
 	})
 }

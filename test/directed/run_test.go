@@ -12,37 +12,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
-	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
-
-func TestRunWithGraceSaysThatTheLockWasLost(t *testing.T) {
-	why := errors.New("fn's own")
-	for name, fn := range map[string]func(ctx context.Context) error{
-		"fn gives an error of its own": func(ctx context.Context) error { <-ctx.Done(); return why },
-		"fn ends well":                 func(ctx context.Context) error { <-ctx.Done(); return nil },
-	} {
-		runStage(t, name, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{Grace: 3 * time.Second})
-			var k *redlock.Lock
-			var fnErr error
-			err := l.Run(s.Ctx, job, 9*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-				k = lock
-				s.fail(loading, 0, 1, 2)
-				fnErr = fn(ctx)
-				s.fail("", 0, 1, 2)
-				return fnErr
-			})
-			s.Is("Run", err, redlock.ErrLost)
-			if !errors.Is(err, fnErr) && fnErr != nil {
-				s.Errorf("Run: got %v, want fn's error in it", err)
-			}
-			if left := time.Until(k.Until()); left < 2*time.Second {
-				s.Errorf("Run returned %v before Until, want it not to wait", left)
-			}
-			s.Carry("after Run", k.Value())
-		})
-	}
-}
 
 func TestRunGivesWhatFnGave(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
@@ -72,28 +42,40 @@ func TestRunGivesWhatFnGave(t *testing.T) {
 // Attack 85.
 func TestRunSaysThatTheLockWasLost(t *testing.T) {
 	why := errors.New("fn's own")
-	for _, c := range []struct {
-		name string
+	for name, c := range map[string]struct {
 		fn   func(ctx context.Context) error
 		want []error
 	}{
-		{"fn minds its context", func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, []error{redlock.ErrLost}},
-		{"fn gives an error of its own", func(ctx context.Context) error { <-ctx.Done(); return why }, []error{redlock.ErrLost, why}},
-		{"fn does not look", func(ctx context.Context) error { time.Sleep(time.Minute); return nil }, []error{redlock.ErrLost}},
+		"fn minds its context":         {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, []error{redlock.ErrLost}},
+		"fn gives an error of its own": {func(ctx context.Context) error { <-ctx.Done(); return why }, []error{redlock.ErrLost, why}},
+		"fn ends well":                 {func(ctx context.Context) error { <-ctx.Done(); return nil }, []error{redlock.ErrLost}},
+		"fn does not look":             {func(ctx context.Context) error { time.Sleep(time.Minute); return nil }, []error{redlock.ErrLost}},
 	} {
-		runStage(t, c.name, 3, func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			err := l.Run(s.Ctx, job, 2*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-				s.hang(0, 1, 2)
-				err := c.fn(ctx)
-				s.Is("the cause of fn's context", context.Cause(ctx), redlock.ErrLost)
-				return err
+		for _, grace := range []time.Duration{0, 3 * time.Second} {
+			runStage(t, fmt.Sprintf("%s, grace %v", name, grace), 3, func(s *stage) {
+				l := s.Locker(redlock.Options{Grace: grace})
+				var k *redlock.Lock
+				harness.CheckIs(s, "Run", l.Run(s.Ctx, job, 9*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+					k = lock
+					if grace == 0 {
+						s.hang(0, 1, 2)
+					} else {
+						s.fail(loading, 0, 1, 2)
+					}
+					err := c.fn(ctx)
+					s.Is("the cause of fn's context", context.Cause(ctx), redlock.ErrLost)
+					s.fail("", 0, 1, 2)
+					return err
+				}), c.want...)
+				if name != "fn does not look" && grace > 0 {
+					if left := time.Until(k.Until()); left < 2*time.Second {
+						s.Errorf("Run returned %v before Until, want it not to wait", left)
+					}
+					s.Carry("after Run", k.Value())
+				}
+				s.Clean(l)
 			})
-			for _, want := range c.want {
-				s.Is("Run", err, want)
-			}
-			s.Clean(l)
-		})
+		}
 	}
 	runStage(t, "found out by the release", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
@@ -101,8 +83,7 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 			s.Foreign(time.Minute, 0, 1, 2)
 			return why
 		})
-		s.Is("Run", err, redlock.ErrLost)
-		s.Is("Run", err, why)
+		harness.CheckIs(s, "Run", err, redlock.ErrLost, why)
 		s.Carry("the other's", otherValue, 0, 1, 2)
 	})
 	runStage(t, "fn returns between the loss and its being told", 3, func(s *stage) {
@@ -117,8 +98,7 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 	runStage(t, "a release that too few answer is no loss", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-			s.Node(0).Hang()
-			s.Node(1).Hang()
+			s.hang(0, 1)
 			return nil
 		})
 		s.Is("Run", err, nil)
@@ -133,43 +113,39 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 			s.Errorf("fn was called")
 			return nil
 		})
-		s.Is("Run", err, context.DeadlineExceeded)
-		s.Is("Run", err, redlock.ErrHeld)
+		harness.CheckIs(s, "Run", err, context.DeadlineExceeded, redlock.ErrHeld)
 	})
 }
 
 // What may happen once per interval: fn leaves the lock to expire, and that is how it ends.
 func TestRunOfALockThatFnLeavesToExpire(t *testing.T) {
 	why := errors.New("fn's own")
-	for _, c := range []struct {
-		name string
-		fn   func(lock *redlock.Lock) error
+	for name, c := range map[string]struct {
+		fn   func(ctx context.Context, lock *redlock.Lock) error
 		want error
 	}{
-		{"at its end", func(lock *redlock.Lock) error { lock.LeaveUntil(context.Background(), lock.Until()); return nil }, nil},
-		{"and fails", func(lock *redlock.Lock) error { lock.LeaveUntil(context.Background(), lock.Until()); return why }, why},
-		{"and goes on beyond Until", func(lock *redlock.Lock) error {
-			lock.LeaveUntil(context.Background(), lock.Until())
+		"at its end": {func(ctx context.Context, lock *redlock.Lock) error { return lock.LeaveUntil(ctx, lock.Until()) }, nil},
+		"and fails":  {func(ctx context.Context, lock *redlock.Lock) error { lock.LeaveUntil(ctx, lock.Until()); return why }, why},
+		"and goes on beyond Until": {func(ctx context.Context, lock *redlock.Lock) error {
+			lock.LeaveUntil(ctx, lock.Until())
 			time.Sleep(time.Minute)
 			return nil
 		}, nil},
-		{"but releases it before", func(lock *redlock.Lock) error {
-			lock.Release(context.Background())
-			lock.LeaveUntil(context.Background(), lock.Until())
+		"but releases it before": {func(ctx context.Context, lock *redlock.Lock) error {
+			lock.Release(ctx)
+			lock.LeaveUntil(ctx, lock.Until())
 			return nil
 		}, redlock.ErrLost},
 	} {
-		runStage(t, c.name, 3, func(s *stage) {
+		runStage(t, name, 3, func(s *stage) {
 			l := s.Locker(redlock.Options{})
-			var value string
-			began := time.Now()
-			err := l.Run(s.Ctx, job, 10*time.Second, func(_ context.Context, lock *redlock.Lock) error {
-				value = lock.Value()
-				return c.fn(lock)
-			})
-			s.Is("Run", err, c.want)
-			if c.want == nil && time.Since(began) < 9*time.Second {
-				s.Carry("left to expire", value, s.All()...)
+			var k *redlock.Lock
+			s.Is("Run", l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
+				k = lock
+				return c.fn(ctx, lock)
+			}), c.want)
+			if name == "at its end" || name == "and fails" {
+				s.Carry("left to expire", k.Value(), s.All()...)
 			}
 		})
 	}
@@ -201,9 +177,7 @@ func TestRunReleasesWhenFnPanicsOrExits(t *testing.T) {
 		l := s.Locker(redlock.Options{})
 		var fnCtx context.Context
 		func() {
-			defer func() {
-				harness.Check(t, "recovered", recover(), "fn's own")
-			}()
+			defer func() { harness.Check(t, "recovered", recover(), "fn's own") }()
 			l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 				fnCtx = ctx
 				panic("fn's own")
@@ -218,10 +192,7 @@ func TestRunReleasesWhenFnPanicsOrExits(t *testing.T) {
 		l := s.Locker(redlock.Options{})
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-				runtime.Goexit()
-				return nil
-			})
+			l.Run(s.Ctx, job, 10*time.Second, func(context.Context, *redlock.Lock) error { runtime.Goexit(); return nil })
 		})
 		wg.Wait()
 		s.Clean(l)
@@ -249,8 +220,7 @@ func TestRunWaitsForItsReleaseOnce(t *testing.T) {
 			ctx, cancel := context.WithCancel(s.Ctx)
 			var returned time.Time
 			s.Is(name, run(ctx, l, func() {
-				s.Node(0).Hang()
-				s.Node(1).Hang()
+				s.hang(0, 1)
 				returned = time.Now()
 				time.AfterFunc(limit, cancel)
 			}), nil)
@@ -266,10 +236,7 @@ func TestRunWaitsForItsReleaseOnce(t *testing.T) {
 func TestALockIsNotReentrant(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
-		under := func(context.Context, *redlock.Lock) error {
-			t.Error("the inner fn is called")
-			return nil
-		}
+		under := func(context.Context, *redlock.Lock) error { t.Error("the inner fn is called"); return nil }
 		refused := func(what string, ctx context.Context, fence int64) {
 			t.Helper()
 			s.record()
@@ -364,12 +331,9 @@ func TestRunWithAContextThatEndsReleasesAllTheSame(t *testing.T) {
 }
 
 func TestALockThatFnGivesUpItselfWasNotHeldToTheEnd(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		err := l.Run(t.Context(), "k", time.Minute, func(ctx context.Context, lock *redlock.Lock) error { return lock.Release(ctx) })
-		harness.CheckIs(t, "Run", err, redlock.ErrLost)
-		if err != nil && !strings.Contains(err.Error(), "released before") {
-			t.Errorf("got %v, want it to say why", err)
-		}
+	onStage(t, 3, func(s *stage) {
+		err := s.Locker(redlock.Options{}).Run(s.Ctx, job, time.Minute, func(ctx context.Context, lock *redlock.Lock) error { return lock.Release(ctx) })
+		s.Is("Run", err, redlock.ErrLost)
+		s.Says(err, "released before")
 	})
 }

@@ -15,57 +15,55 @@ import (
 // At most k hold a slot, all different ones, and everybody gets one.
 func TestAtMostKHoldASlot(t *testing.T) {
 	for _, k := range []int{1, 2, 5} {
-		t.Run(fmt.Sprint(k), func(t *testing.T) {
-			onStage(t, 3, func(s *stage) {
-				const workers, runs = 12, 5
-				lockers := []*redlock.Locker{s.Locker(redlock.Options{}), s.Locker(redlock.Options{})}
-				holds := make(chan int, k) // slots that are held
-				used := make([]chan bool, k)
-				for i := range used {
-					used[i] = make(chan bool, 1)
-				}
-				errs := make(chan error, workers)
-				for w := range workers {
-					go func() {
-						errs <- func() error {
-							for range runs {
-								lock, slot, err := lockers[w%2].AcquireSlot(s.Ctx, job, k, 10*time.Second)
-								if err != nil {
-									return err
-								}
-								select {
-								case holds <- slot:
-								default:
-									return errors.New("more than k hold a slot")
-								}
-								select {
-								case used[slot] <- true:
-								default:
-									return fmt.Errorf("slot %d is held twice", slot)
-								}
-								if want := fmt.Sprint(job, "#", slot); lock.Key() != want {
-									return fmt.Errorf("got the key %q, want %q", lock.Key(), want)
-								}
-								time.Sleep(3 * time.Millisecond)
-								<-used[slot]
-								<-holds
-								if err := lock.Release(s.Ctx); err != nil {
-									return err
-								}
+		runStage(t, fmt.Sprint(k), 3, func(s *stage) {
+			const workers, runs = 12, 5
+			lockers := []*redlock.Locker{s.Locker(redlock.Options{}), s.Locker(redlock.Options{})}
+			holds := make(chan int, k) // slots that are held
+			used := make([]chan bool, k)
+			for i := range used {
+				used[i] = make(chan bool, 1)
+			}
+			errs := make(chan error, workers)
+			for w := range workers {
+				go func() {
+					errs <- func() error {
+						for range runs {
+							lock, slot, err := lockers[w%2].AcquireSlot(s.Ctx, job, k, 10*time.Second)
+							if err != nil {
+								return err
 							}
-							return nil
-						}()
+							select {
+							case holds <- slot:
+							default:
+								return errors.New("more than k hold a slot")
+							}
+							select {
+							case used[slot] <- true:
+							default:
+								return fmt.Errorf("slot %d is held twice", slot)
+							}
+							if want := fmt.Sprint(job, "#", slot); lock.Key() != want {
+								return fmt.Errorf("got the key %q, want %q", lock.Key(), want)
+							}
+							time.Sleep(3 * time.Millisecond)
+							<-used[slot]
+							<-holds
+							if err := lock.Release(s.Ctx); err != nil {
+								return err
+							}
+						}
+						return nil
 					}()
-				}
-				for range workers {
-					s.Is("a worker", <-errs, nil)
-				}
-				time.Sleep(time.Second)
-				if keys := s.locked(); len(keys) > 0 {
-					t.Errorf("afterwards the nodes have %v", keys)
-				}
-				s.Clean(lockers...)
-			})
+				}()
+			}
+			for range workers {
+				s.Is("a worker", <-errs, nil)
+			}
+			time.Sleep(time.Second)
+			if keys := s.locked(); len(keys) > 0 {
+				s.Errorf("afterwards the nodes have %v", keys)
+			}
+			s.Clean(lockers...)
 		})
 	}
 }

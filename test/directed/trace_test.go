@@ -18,9 +18,30 @@ import (
 
 type spanKey struct{}
 
-// spans is a Trace that notes what it is called with, below the span of the context.
-func spans(note func(text string)) redlock.Trace {
+// notes are what a Trace was called with.
+type notes struct {
+	mu   sync.Mutex
+	text []string
+}
+
+// sorted returns the notes that have all of a text, in alphabetical order: a round of a lock is reported by the goroutine
+// that decides it.
+func (n *notes) sorted(part string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	got := slices.DeleteFunc(slices.Clone(n.text), func(s string) bool { return !strings.Contains(s, part) || s == " asks rollback" })
+	slices.Sort(got)
+	return strings.Join(got, "\n")
+}
+
+// trace returns a Trace that notes what it is called with, below the span of the context.
+func (n *notes) trace() redlock.Trace {
 	span := func(ctx context.Context) string { s, _ := ctx.Value(spanKey{}).(string); return s }
+	note := func(text string) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.text = append(n.text, text)
+	}
 	return redlock.Trace{
 		Start: func(ctx context.Context, call redlock.Call) context.Context {
 			return context.WithValue(ctx, spanKey{}, span(ctx)+"/"+call.Method)
@@ -35,13 +56,8 @@ func spans(note func(text string)) redlock.Trace {
 // Every round belongs to the call that asked for it, and every call that begins ends.
 func TestATraceFollowsEveryCall(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		var mu sync.Mutex
-		var got []string
-		l := s.Cold(redlock.Options{Trace: spans(func(text string) {
-			mu.Lock()
-			defer mu.Unlock()
-			got = append(got, text)
-		})}, nil, s.Cluster.Nodes())
+		var got notes
+		l := s.Cold(redlock.Options{Trace: got.trace()}, nil, s.Cluster.Nodes())
 		err := l.Run(s.Ctx, job, heldLong, func(ctx context.Context, k *redlock.Lock) error {
 			s.Is("Extend", k.Extend(ctx), nil)
 			_, err := l.TryAcquire(context.Background(), job, heldLong)
@@ -58,14 +74,8 @@ func TestATraceFollowsEveryCall(t *testing.T) {
 			"/Run/Release asks release", "/Run/Release ends Release true", "/Run ends Run true",
 			"/Inspect asks inspect", "/Inspect ends Inspect true",
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		got = slices.DeleteFunc(got, func(s string) bool { return s == " asks rollback" })
-		slices.Sort(got) // a round of a lock is reported by the goroutine that decides it
 		slices.Sort(want)
-		if !slices.Equal(got, want) {
-			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
+		harness.Check(s, "calls and rounds", got.sorted(""), strings.Join(want, "\n"))
 	})
 }
 
@@ -154,24 +164,12 @@ func TestReleasesOfSeveralLocksAreTraced(t *testing.T) {
 		},
 	} {
 		onStage(t, 3, func(s *stage) {
-			var mu sync.Mutex
-			var got []string
-			l := s.Cold(redlock.Options{Trace: spans(func(text string) {
-				mu.Lock()
-				defer mu.Unlock()
-				if strings.Contains(text, "elease") {
-					got = append(got, text)
-				}
-			})}, nil, s.Cluster.Nodes())
+			var got notes
+			l := s.Cold(redlock.Options{Trace: got.trace()}, nil, s.Cluster.Nodes())
 			s.Is(name, release(s, l), nil)
 			time.Sleep(time.Second)
-			mu.Lock()
-			defer mu.Unlock()
-			slices.Sort(got)
-			want := []string{"/Release asks release", "/Release asks release", "/Release ends Release true", "/Release ends Release true"}
-			if !slices.Equal(got, want) {
-				t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
-			}
+			want := strings.Repeat("/Release asks release\n", 2) + "/Release ends Release true\n/Release ends Release true"
+			harness.Check(s, name, strings.ReplaceAll(got.sorted("elease"), "/RunAll/", "/"), want)
 		})
 	}
 }
@@ -179,37 +177,34 @@ func TestReleasesOfSeveralLocksAreTraced(t *testing.T) {
 // A panic in Start or End of one lock's release keeps no other lock from being released, and every call that began ends.
 func TestAPanicInATraceReleasesAllLocks(t *testing.T) {
 	for _, at := range []string{"Start", "End"} {
-		onStage(t, 3, func(s *stage) {
-			began, ended, armed := 0, 0, at
-			boom := func(what string) {
-				if armed == what {
-					armed = ""
-					panic("the caller's own")
-				}
-			}
+		runStage(t, at, 3, func(s *stage) {
+			var p trap
+			began, ended := 0, 0
 			l := s.Locker(redlock.Options{Trace: redlock.Trace{
 				Start: func(ctx context.Context, c redlock.Call) context.Context {
 					if c.Method == "Release" {
-						boom("Start")
+						if at == "Start" {
+							p.spring()
+						}
 						began++
 					}
 					return ctx
 				},
 				End: func(_ context.Context, c redlock.Call, _ error) {
 					if c.Method == "Release" {
-						ended++
-						boom("End")
+						if ended++; at == "End" {
+							p.spring()
+						}
 					}
 				},
 			}})
 			locks, err := l.AcquireAll(s.Ctx, []string{"a", "b", "c"}, heldLong)
 			s.Is("AcquireAll", err, nil)
-			if !panics(func() { locks.Release(s.Ctx) }) {
-				t.Fatalf("%s: no panic, want it to go on to the caller", at)
-			}
+			p.armed.Store(true)
+			harness.Check(s, "the panic goes on to the caller", panics(func() { locks.Release(s.Ctx) }), true)
 			time.Sleep(time.Second)
 			if keys := s.locked(); len(keys) > 0 || began != ended || ended < 2 {
-				t.Errorf("%s: %d calls began, %d ended, and the nodes have %v", at, began, ended, keys)
+				s.Errorf("%d calls began, %d ended, and the nodes have %v", began, ended, keys)
 			}
 			s.Clean(l)
 		})
@@ -241,83 +236,69 @@ func TestATracerNeitherEndsNorProlongsACall(t *testing.T) {
 
 // A call that a panic in Start or End ends leaves nothing, and the Locker goes on.
 func TestAPanicInATraceLeavesNoLock(t *testing.T) {
-	calls := map[string]func(s *stage, l *redlock.Locker, k *redlock.Lock){
-		"TryAcquire": func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.TryAcquire(s.Ctx, "free", heldLong) },
-		"Acquire":    func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Acquire(s.Ctx, "free", heldLong) },
-		"Run": func(s *stage, l *redlock.Locker, _ *redlock.Lock) {
-			l.Run(s.Ctx, "free", heldLong, noWork)
-		},
-		"Adopt":   func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Adopt(s.Ctx, "free", otherValue, heldLong) },
-		"Inspect": func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Inspect(s.Ctx, job) },
-		"Extend":  func(s *stage, _ *redlock.Locker, k *redlock.Lock) { k.Extend(s.Ctx) },
-		"Release": func(s *stage, _ *redlock.Locker, k *redlock.Lock) { k.Release(s.Ctx) },
-		"LeaveUntil": func(s *stage, _ *redlock.Locker, k *redlock.Lock) {
-			k.LeaveUntil(s.Ctx, time.Now().Add(-time.Second))
-		},
-	}
-	for method, call := range calls {
+	for method, c := range map[string]struct {
+		round redlock.Op // that the call itself tells; 0: none
+		call  func(s *stage, l *redlock.Locker, k *redlock.Lock)
+	}{
+		"TryAcquire": {redlock.OpAcquire, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.TryAcquire(s.Ctx, "free", heldLong) }},
+		"Acquire":    {redlock.OpAcquire, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Acquire(s.Ctx, "free", heldLong) }},
+		"Run":        {0, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Run(s.Ctx, "free", heldLong, noWork) }},
+		"Adopt":      {redlock.OpAdopt, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Adopt(s.Ctx, "free", otherValue, heldLong) }},
+		"Inspect":    {redlock.OpInspect, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Inspect(s.Ctx, job) }},
+		"Extend":     {0, func(s *stage, _ *redlock.Locker, k *redlock.Lock) { k.Extend(s.Ctx) }},
+		"Release":    {0, func(s *stage, _ *redlock.Locker, k *redlock.Lock) { k.Release(s.Ctx) }},
+		"LeaveUntil": {0, func(s *stage, _ *redlock.Locker, k *redlock.Lock) { k.LeaveUntil(s.Ctx, time.Now().Add(-time.Second)) }},
+	} {
 		for _, at := range []string{"Start", "Round", "End"} {
-			onStage(t, 3, func(s *stage) {
-				armed, ended := "", error(nil)
+			if at == "Round" && c.round == 0 {
+				continue // these are observed elsewhere
+			}
+			runStage(t, at+" in "+method, 3, func(s *stage) {
+				var p trap
+				var ended error
 				var l *redlock.Locker
-				boom := func(what, method string) {
-					if !seam.Unlocked(l) {
-						t.Errorf("%s of %s runs under a mutex", what, method)
+				spring := func(what, of string) {
+					if l != nil && !seam.Unlocked(l) {
+						s.Errorf("%s of %s runs under a mutex", what, of)
 					}
-					if armed == what+method {
-						armed = ""
-						panic("the caller's own")
+					if what == at && of == method {
+						p.spring()
 					}
 				}
 				l = s.Locker(redlock.Options{Trace: redlock.Trace{
-					Start: func(ctx context.Context, c redlock.Call) context.Context {
-						if l != nil {
-							boom("Start", c.Method)
-						}
-						return ctx
-					},
-					End: func(_ context.Context, c redlock.Call, err error) {
-						if l != nil {
-							ended = err
-							boom("End", c.Method)
-						}
-					},
+					Start: func(ctx context.Context, c redlock.Call) context.Context { spring("Start", c.Method); return ctx },
+					End:   func(_ context.Context, c redlock.Call, err error) { ended = err; spring("End", c.Method) },
 					Round: func(_ context.Context, r redlock.Round) {
-						if want := map[string]redlock.Op{"TryAcquire": redlock.OpAcquire, "Acquire": redlock.OpAcquire, "Adopt": redlock.OpAdopt, "Inspect": redlock.OpInspect}; l != nil && r.Op == want[method] {
-							boom("Round", method)
+						if r.Op == c.round {
+							spring("Round", method)
 						}
 					},
 				}})
 				k := s.Take(l, heldLong)
+				want := ""
 				if method == "Adopt" {
 					for i := range 3 {
 						s.Node(i).Set("free", otherValue, heldLong)
 					}
+					if at != "End" {
+						want = otherValue
+					}
 				}
-				if armed = at + method; at == "Round" && (method == "Extend" || method == "Release" || method == "LeaveUntil" || method == "Run") {
-					return // these are observed elsewhere
-				}
-				if !panics(func() { call(s, l, k) }) {
-					t.Fatalf("%s in %s: no panic, want it to go on to the caller", at, method)
-				}
-				if at == "Round" && !errors.Is(ended, redlock.ErrPanicked) {
-					t.Errorf("End of %s after a panic: got %v, want ErrPanicked", method, ended)
+				p.armed.Store(true)
+				harness.Check(s, "the panic goes on to the caller", panics(func() { c.call(s, l, k) }), true)
+				if at == "Round" {
+					s.Is("End after a panic", ended, redlock.ErrPanicked)
 				}
 				time.Sleep(time.Second)
-				want := ""
-				if method == "Adopt" && at != "End" {
-					want = otherValue
-				}
 				for i := range 3 {
-					if got, _ := s.Node(i).Get("free"); got != want {
-						t.Errorf("%s in %s: node %d has %q, want %q", at, method, i, got, want)
-					}
-					s.Node(i).Evict("free")
-					// The caller may not look at the lock again.
-					if _, held := s.Node(i).Get(job); held && method == "Release" {
-						t.Errorf("%s in %s: node %d still has the lock", at, method, i)
+					got, _ := s.Node(i).Get("free")
+					harness.Check(s, fmt.Sprint("the value on node ", i), got, want)
+					if method == "Release" { // the caller may not look at the lock again
+						_, held := s.Node(i).Get(job)
+						harness.Check(s, fmt.Sprint("the lock is on node ", i), held, false)
 					}
 				}
+				s.evictKey("free", 0, 1, 2)
 				s.Is("Release", k.Release(s.Ctx), nil)
 				s.Clean(l)
 			})
@@ -330,13 +311,12 @@ func TestEvents(t *testing.T) {
 	const ttl = 3 * time.Second
 	for _, c := range []struct {
 		name  string
-		nodes int
 		opt   redlock.Options
 		do    func(s *stage, l *redlock.Locker)
 		want  []redlock.EventKind
 		check func(s *stage, es []redlock.Event)
 	}{
-		{"released", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
+		{"released", redlock.Options{}, func(s *stage, l *redlock.Locker) {
 			k := s.Take(l, ttl)
 			time.Sleep(time.Second)
 			s.Is("Extend", k.Extend(s.Ctx), nil)
@@ -350,11 +330,11 @@ func TestEvents(t *testing.T) {
 			s.Is("renewed", es[0].Err, nil)
 			s.Is("released", es[1].Err, nil)
 		}},
-		{"released by Close", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
+		{"released by Close", redlock.Options{}, func(s *stage, l *redlock.Locker) {
 			s.Take(l, ttl)
 			l.Close()
 		}, []redlock.EventKind{redlock.EventReleased}, nil},
-		{"released too late", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
+		{"released too late", redlock.Options{}, func(s *stage, l *redlock.Locker) {
 			k := s.Take(l, ttl)
 			time.Sleep(2 * ttl)
 			s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
@@ -365,12 +345,12 @@ func TestEvents(t *testing.T) {
 				s.Errorf("left: got %v, want nothing", es[0].Left)
 			}
 		}},
-		{"left", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
+		{"left", redlock.Options{}, func(s *stage, l *redlock.Locker) {
 			k := s.Take(l, ttl)
 			k.LeaveUntil(s.Ctx, k.Until())
 			k.Release(s.Ctx)
 		}, []redlock.EventKind{redlock.EventLeft}, nil},
-		{"renewed and lost", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
+		{"renewed and lost", redlock.Options{}, func(s *stage, l *redlock.Locker) {
 			held := s.keep(s.Take(l, ttl))
 			s.fail(loading, 0, 1)
 			s.Ended(held, time.Minute)
@@ -386,7 +366,7 @@ func TestEvents(t *testing.T) {
 				s.Is("a renewal", e.Err, redlock.ErrNoQuorum)
 			}
 		}},
-		{"lost within the grace, and released", 3, redlock.Options{Grace: time.Second}, func(s *stage, l *redlock.Locker) {
+		{"lost within the grace, and released", redlock.Options{Grace: time.Second}, func(s *stage, l *redlock.Locker) {
 			k := s.Take(l, ttl)
 			held := s.keep(k)
 			for i := range 3 {
@@ -401,7 +381,7 @@ func TestEvents(t *testing.T) {
 				s.Errorf("ends of the lock: got %d, want 1", n)
 			}
 		}},
-		{"healed", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
+		{"healed", redlock.Options{}, func(s *stage, l *redlock.Locker) {
 			k := s.Take(l, ttl)
 			s.Node(1).Evict(job)
 			s.Is("Extend", k.Extend(s.Ctx), nil)
@@ -409,7 +389,7 @@ func TestEvents(t *testing.T) {
 		}, []redlock.EventKind{redlock.EventRenewed, redlock.EventHealed}, func(s *stage, es []redlock.Event) {
 			harness.Check(s, "the node", es[1].Node, s.Node(1).Addr())
 		}},
-		{"a node is down, and up again", 3, redlock.Options{}, func(s *stage, l *redlock.Locker) {
+		{"a node is down, and up again", redlock.Options{}, func(s *stage, l *redlock.Locker) {
 			s.Node(2).Hang()
 			k := s.Take(l, heldLong)
 			time.Sleep(5 * time.Second)
@@ -424,7 +404,7 @@ func TestEvents(t *testing.T) {
 				s.Errorf("down for %v, want some 4s", d)
 			}
 		}},
-		{"a node is quarantined", 3, redlock.Options{RestartGuard: 10 * time.Second}, func(s *stage, l *redlock.Locker) {
+		{"a node is quarantined", redlock.Options{RestartGuard: 10 * time.Second}, func(s *stage, l *redlock.Locker) {
 			leave(s, s.Take(l, ttl))
 			s.Node(0).Restart(false)
 			s.Reconnect(l)
@@ -448,34 +428,32 @@ func TestEvents(t *testing.T) {
 			}
 		}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			onStage(t, c.nodes, func(s *stage) {
-				var seen harness.Observer
-				c.opt.Trace = seen.Trace()
-				var l *redlock.Locker
-				c.opt.Trace.Event = func(e redlock.Event) {
-					if l != nil && !seam.Unlocked(l) {
-						t.Errorf("%v is told under a mutex", e.Kind)
-					}
-					seen.Trace().Event(e)
+		runStage(t, c.name, 3, func(s *stage) {
+			var seen harness.Observer
+			c.opt.Trace = seen.Trace()
+			var l *redlock.Locker
+			c.opt.Trace.Event = func(e redlock.Event) {
+				if l != nil && !seam.Unlocked(l) {
+					s.Errorf("%v is told under a mutex", e.Kind)
 				}
-				l = s.Locker(c.opt)
-				c.do(s, l)
-				time.Sleep(10 * time.Millisecond)
-				es := seen.Events()
-				var kinds []redlock.EventKind
-				for _, e := range es {
-					if kinds = append(kinds, e.Kind); e.Kind != redlock.EventHealed && (e.Lock == nil) == (e.Node == "") {
-						t.Errorf("%v: got the lock %v and the node %q, want one of them", e.Kind, e.Lock, e.Node)
-					}
+				seen.Trace().Event(e)
+			}
+			l = s.Locker(c.opt)
+			c.do(s, l)
+			time.Sleep(10 * time.Millisecond)
+			es := seen.Events()
+			var kinds []redlock.EventKind
+			for _, e := range es {
+				if kinds = append(kinds, e.Kind); e.Kind != redlock.EventHealed && (e.Lock == nil) == (e.Node == "") {
+					s.Errorf("%v: got the lock %v and the node %q, want one of them", e.Kind, e.Lock, e.Node)
 				}
-				if c.want != nil && !slices.Equal(kinds, c.want) {
-					t.Fatalf("got %v, want %v", kinds, c.want)
-				}
-				if c.check != nil {
-					c.check(s, es)
-				}
-			})
+			}
+			if c.want != nil && !slices.Equal(kinds, c.want) {
+				s.Fatalf("got %v, want %v", kinds, c.want)
+			}
+			if c.check != nil {
+				c.check(s, es)
+			}
 		})
 	}
 }
