@@ -103,11 +103,7 @@ func TestZeroOptionsMeanTheDefaults(t *testing.T) {
 }
 
 func TestLabelsAreChecked(t *testing.T) {
-	l, err := New(Options{}, newNode(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l := mustNew(t, Options{}, newNode(t))
 	for _, c := range []struct {
 		name, label string
 		says        []string // empty: accepted
@@ -136,25 +132,24 @@ func TestLabelsAreChecked(t *testing.T) {
 
 func TestWhatCannotBeAskedIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	n := &deafNode{}
-	l, err := New(Options{}, n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	for _, ttl := range []time.Duration{0, -time.Second, 1, time.Millisecond, expiryGrain, wire.MaxTTL + 1, math.MaxInt64, math.MinInt64} {
-		if k, err := l.TryAcquire(t.Context(), "k", ttl); k != nil || err == nil || errors.Is(err, ErrNoQuorum) {
-			t.Errorf("ttl %v: got %v, %v", ttl, k, err)
+	l := mustNew(t, Options{}, n)
+	refused := func(what any, k *Lock, err error) {
+		t.Helper()
+		if k != nil || err == nil || errors.Is(err, ErrNoQuorum) {
+			t.Errorf("%v: got %v, %v; want an error that is no failed round", what, k, err)
 		}
+	}
+	for _, ttl := range []time.Duration{0, -time.Second, 1, time.Millisecond, expiryGrain, wire.MaxTTL + 1, math.MaxInt64, math.MinInt64} {
+		k, err := l.TryAcquire(t.Context(), "k", ttl)
+		refused(ttl, k, err)
 	}
 	for _, key := range []string{"", "{a}:fence", strings.Repeat("k", wire.MaxKeyBytes+1)} {
-		if k, err := l.Acquire(t.Context(), key, time.Second); k != nil || err == nil || errors.Is(err, ErrNoQuorum) {
-			t.Errorf("key %q: got %v, %v", wire.Clip(key), k, err)
-		}
+		k, err := l.Acquire(t.Context(), key, time.Second)
+		refused("key "+wire.Clip(key), k, err)
 	}
 	for _, value := range []string{"", strings.Repeat("v", wire.MaxKeyBytes+1)} {
-		if k, err := l.Adopt(t.Context(), "k", value, time.Second); k != nil || err == nil || errors.Is(err, ErrNoQuorum) {
-			t.Errorf("value %q: got %v, %v", wire.Clip(value), k, err)
-		}
+		k, err := l.Adopt(t.Context(), "k", value, time.Second)
+		refused("value "+wire.Clip(value), k, err)
 	}
 	if n.used {
 		t.Errorf("the node was asked")
@@ -170,10 +165,21 @@ func (n *deafNode) Pipeline() redis.Pipeliner                  { n.used = true; 
 var errDeaf = errors.New("deaf")
 
 // newNode is a client that never dials.
-func newNode(t *testing.T) *redis.Client {
+func newNode(t testing.TB) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { c.Close() })
 	return c
+}
+
+// mustNew returns a Locker that is closed with the test.
+func mustNew(t testing.TB, opt Options, nodes ...Node) *Locker {
+	t.Helper()
+	l, err := New(opt, nodes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
 }
 
 // An oddNode is a Node by value whose field cannot be compared.
@@ -210,23 +216,10 @@ func TestNodesThatMakeNoQuorumAreRefused(t *testing.T) {
 			says(t, err, c.says...)
 		})
 	}
-	t.Run("but 64 are accepted, and two clients of one address", func(t *testing.T) {
-		for _, nodes := range [][]Node{many[:maxNodes], {a, b}, {a}} {
-			l, err := New(Options{}, nodes...)
-			if err != nil {
-				t.Errorf("%d nodes: %v", len(nodes), err)
-				continue
-			}
-			l.Close()
-		}
-	})
-	t.Run("nodes that cannot be compared do not make New panic", func(t *testing.T) {
-		l, err := New(Options{}, oddNode{a, []int{1}}, oddNode{b, []int{1}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Close()
-	})
+	// But 64 are accepted, two clients of one address, and nodes that cannot be compared.
+	for _, nodes := range [][]Node{many[:maxNodes], {a, b}, {a}, {oddNode{a, []int{1}}, oddNode{b, []int{1}}}} {
+		mustNew(t, Options{}, nodes...)
+	}
 }
 
 func TestOpenReadsEveryFormOfAddress(t *testing.T) {
@@ -331,20 +324,15 @@ func TestOneAddressTwiceIsRefused(t *testing.T) {
 		{":7", "localhost:7"},
 		{"unix:///a", "unix:///a"},
 		{"redis://h", "redis://h:6379"},
+		{"h:1", "redis://h:1"},
+		{":7", "redis://localhost:7"},
 	} {
-		l, err := Open(Options{}, urls...)
-		if l != nil {
-			l.Close()
-		}
-		says(t, err, "nodes 1 and", "every master once")
-	}
-	for _, urls := range [][]string{{"h:1", "redis://h:1"}, {":7", "redis://localhost:7"}} {
 		t.Run(strings.Join(urls, " and "), func(t *testing.T) {
 			l, err := Open(Options{}, urls...)
 			if l != nil {
 				l.Close()
 			}
-			says(t, err, "nodes 1 and 2", "every master once")
+			says(t, err, fmt.Sprint("nodes 1 and ", len(urls)), "every master once")
 		})
 	}
 }
@@ -360,12 +348,7 @@ var passwordURLs = []struct {
 	{"http://user:hunter2@h:1", []string{"hunter2"}},
 	{"redis://user:hun@ter2@h:1?nonsense=1", []string{"hun@", "ter2"}},
 	{"user:hunter2@h:1", []string{"hunter2"}},
-}
-
-var leakyURLs = []struct {
-	url    string
-	secret []string
-}{
+	// Parts of those that are no valid URL.
 	{"redis://user:hunter2#xyzzy@h:1", []string{"hunter2", "xyzzy"}},
 	{"redis://user:hunter2/xyzzy@h:1", []string{"hunter2", "xyzzy"}},
 	{"redis://user:1234/xyzzy@h:1", []string{"1234", "xyzzy"}},
@@ -381,33 +364,23 @@ var leakyURLs = []struct {
 	{"hunter2@h:1", []string{"hunter2"}},    // accepted: then it is the node's name in every error
 }
 
-func checkNoPassword(t *testing.T, url string, secret []string) {
-	t.Helper()
-	o, err := clientOptions(url, 0)
-	text := fmt.Sprint(err)
-	if err == nil {
-		text = o.Addr // as errors call the node
-	}
-	for _, s := range secret {
-		if strings.Contains(text, s) {
-			t.Errorf("%q: %q is shown in %q", url, s, text)
-		}
-	}
-}
-
 func TestPasswordsAreNeverShown(t *testing.T) {
 	for _, c := range passwordURLs {
-		checkNoPassword(t, c.url, c.secret)
+		o, err := clientOptions(c.url, 0)
+		text := fmt.Sprint(err)
+		if err == nil {
+			text = o.Addr // as errors call the node
+		}
+		for _, s := range c.secret {
+			if strings.Contains(text, s) {
+				t.Errorf("%q: %q is shown in %q", c.url, s, text)
+			}
+		}
 	}
 	_, err := Open(Options{}, "redis://user:hunter2@h:1", "redis://user:hunter2@h:1")
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("one address twice: %v", err)
 	}
-	t.Run("nor parts of those that are no valid URL", func(t *testing.T) {
-		for _, c := range leakyURLs {
-			checkNoPassword(t, c.url, c.secret)
-		}
-	})
 }
 
 func TestOpenClosesWhatItMade(t *testing.T) {
@@ -503,17 +476,13 @@ func TestWrappedClientsAreRecognised(t *testing.T) {
 		{"a wrapper of no interface", &aroundAny{}, wire.KindUnknown, "node1", false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l, err := New(Options{}, c.node)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
+			l := mustNew(t, Options{}, c.node)
 			ln := l.lanes[0]
 			heard, _ := l.queues.Subscription(0)
 			if ln.Kind != c.kind || ln.Name != c.address || ln.Direct != c.direct || heard != c.heard {
 				t.Errorf("got kind %d, name %s, direct %v, heard %v; want %d, %s, %v, %v", ln.Kind, ln.Name, ln.Direct, heard, c.kind, c.address, c.direct, c.heard)
 			}
-			_, err = l.newAcquireCall(OpAcquire, "a{b", time.Second, nil)
+			_, err := l.newAcquireCall(OpAcquire, "a{b", time.Second, nil)
 			if split := c.kind == wire.KindRing || c.kind == wire.KindUnknown; split {
 				says(t, err, "a{b", "{tag}", "Ring", "node 1 ("+c.address+")")
 			} else if err != nil {
@@ -625,11 +594,7 @@ func FuzzStatus(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		const nodes = 3
 		d := &wiretest.Feed{Bytes: b}
-		l, err := New(Options{}, &deafNode{}, &deafNode{}, &deafNode{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		l := mustNew(t, Options{}, &deafNode{}, &deafNode{}, &deafNode{})
 		name, _ := wire.NameKey("", "jobs/42")
 		q := []wire.Question{
 			wire.InspectQuestion(name), wire.LookQuestion(name),
@@ -675,11 +640,7 @@ func FuzzStatus(f *testing.F) {
 
 // Announcements on a channel that nobody waits on are ignored.
 func TestAnUnknownChannelIsIgnored(t *testing.T) {
-	l, err := New(Options{}, &deafNode{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l := mustNew(t, Options{}, &deafNode{})
 	l.queues.Announced(0, "x", "1 a")
 	l.queues.Subscribed(0, "x", true)
 	if n, _ := l.queues.Size(); n != 0 {
@@ -691,10 +652,7 @@ func TestAnUnknownChannelIsIgnored(t *testing.T) {
 // error of that call has the last round of the head before it, and the call has none.
 func TestCloseBeforeTheFirstAttemptOfANewHead(t *testing.T) {
 	for _, fair := range []bool{false, true} {
-		l, err := New(Options{Fair: fair}, &deafNode{}, &deafNode{}, &deafNode{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := mustNew(t, Options{Fair: fair}, &deafNode{}, &deafNode{}, &deafNode{})
 		e, err := l.newAcquireCall(OpAcquire, "jobs/42", time.Second, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -326,20 +326,14 @@ func jointLocks(args []any) (locks int, joint bool) {
 	return len(args) - keys - 4, ok
 }
 
-func yesLocker(b *testing.B, nodes int) *Locker {
+func yesLocker(t testing.TB, nodes int) *Locker {
 	var all []Node
 	for range nodes {
-		c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		c := newNode(t)
 		c.AddHook(yesHook{})
-		b.Cleanup(func() { c.Close() })
 		all = append(all, c)
 	}
-	l, err := New(Options{}, all...)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { l.Close() })
-	return l
+	return mustNew(t, Options{}, all...)
 }
 
 // BenchmarkInnerCycle is acquire and release, and what they wait for is only us.
@@ -382,15 +376,7 @@ func BenchmarkInnerValue(b *testing.B) {
 // take a lock. The runtime reads the setting when it starts, so another process has to.
 func TestFIPS(t *testing.T) {
 	if os.Getenv("REDLOCK_FIPS_CHILD") != "" {
-		c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-		c.AddHook(yesHook{})
-		defer c.Close()
-		l, err := New(Options{}, c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		k, err := l.TryAcquire(t.Context(), "jobs/42", time.Minute)
+		k, err := yesLocker(t, 1).TryAcquire(t.Context(), "jobs/42", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
