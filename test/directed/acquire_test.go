@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
-	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
 // Attack 14.
@@ -24,20 +23,17 @@ func TestACallWithAContextThatIsOverSendsNothing(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(s.Ctx)
 		cancel(why)
 		for name, call := range map[string]func() error{
-			"TryAcquire": func() error { _, err := l.TryAcquire(ctx, job, time.Second); return err },
-			"Acquire":    func() error { _, err := l.Acquire(ctx, job, time.Second); return err },
-			"Adopt":      func() error { _, err := l.Adopt(ctx, job, "x", time.Second); return err },
-			"Inspect":    func() error { _, err := l.Inspect(ctx, job); return err },
+			"TryAcquire": func() error { return harness.Second(l.TryAcquire(ctx, job, time.Second)) },
+			"Acquire":    func() error { return harness.Second(l.Acquire(ctx, job, time.Second)) },
+			"Adopt":      func() error { return harness.Second(l.Adopt(ctx, job, "x", time.Second)) },
+			"Inspect":    func() error { return harness.Second(l.Inspect(ctx, job)) },
 			"Run": func() error {
 				return l.Run(ctx, job, time.Second, func(context.Context, *redlock.Lock) error { t.Error("fn was called"); return nil })
 			},
 		} {
 			err := call()
-			s.Is(name, err, context.Canceled)
-			s.Is(name, err, why)
-			if errors.Is(err, redlock.ErrNoQuorum) {
-				t.Errorf("%s: got %v, which is ErrNoQuorum, though nobody was asked", name, err)
-			}
+			harness.CheckIs(t, name, err, context.Canceled, why)
+			harness.CheckIsNot(t, name, err, redlock.ErrNoQuorum) // nobody was asked
 		}
 		time.Sleep(time.Second)
 		for i := range 3 {
@@ -50,34 +46,35 @@ func TestACallWithAContextThatIsOverSendsNothing(t *testing.T) {
 
 // Attack 15.
 func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T) {
+	exactly := func(s *stage, want time.Duration, call func() (*redlock.Lock, error)) error {
+		s.Helper()
+		began := time.Now()
+		k, err := call()
+		harness.Check(s, "time of the call", time.Since(began), want)
+		if k != nil {
+			s.Errorf("a lock and an error")
+		}
+		return err
+	}
 	for _, name := range []string{"TryAcquire", "Acquire"} {
 		runStage(t, name, 5, func(s *stage) {
 			l := s.Locker(redlock.Options{})
 			s.Slow(100*time.Millisecond, 1, 2, 3)
-			s.Node(4).Hang()
+			s.hang(4)
 			ctx, cancel := context.WithCancel(s.Ctx)
 			time.AfterFunc(20*time.Millisecond, cancel)
-			call := l.TryAcquire
-			if name == "Acquire" {
-				call = l.Acquire
-			}
-			began := time.Now()
-			k, err := call(ctx, job, 10*time.Second)
-			if took := time.Since(began); took != 20*time.Millisecond {
-				s.Errorf("it returned after %v, want 20ms, when it was cancelled", took)
-			}
-			if k != nil {
-				s.Errorf("a lock and an error")
-			}
-			s.Is(name, err, context.Canceled)
-			s.Is(name, err, redlock.ErrNoQuorum)
+			err := exactly(s, 20*time.Millisecond, func() (*redlock.Lock, error) {
+				if name == "Acquire" {
+					return l.Acquire(ctx, job, 10*time.Second)
+				}
+				return l.TryAcquire(ctx, job, 10*time.Second)
+			})
+			harness.CheckIs(s, name, err, context.Canceled, redlock.ErrNoQuorum)
+			harness.CheckIsNot(s, name, err, context.DeadlineExceeded)
 			s.Says(err, "context canceled", "3 of 5 votes needed", "node-a:6379 yes", "node-b:6379 pending", "node-e:6379 pending")
-			if errors.Is(err, context.DeadlineExceeded) {
-				s.Errorf("got %v, which is a deadline's error, too", err)
-			}
 			time.Sleep(2 * time.Second)
 			s.Carry("when the slow ones had answered", "", 0, 1, 2, 3, 4)
-			s.Node(4).Resume()
+			s.resume(4)
 			s.Clean(l)
 		})
 	}
@@ -86,11 +83,7 @@ func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T
 		s.Slow(200*time.Millisecond, 0, 1, 2)
 		ctx, cancel := context.WithTimeout(s.Ctx, 50*time.Millisecond)
 		defer cancel()
-		began := time.Now()
-		_, err := l.TryAcquire(ctx, job, 10*time.Second)
-		if took := time.Since(began); took != 50*time.Millisecond {
-			s.Errorf("it returned after %v, want 50ms", took)
-		}
+		err := exactly(s, 50*time.Millisecond, func() (*redlock.Lock, error) { return l.TryAcquire(ctx, job, 10*time.Second) })
 		s.Is("TryAcquire", err, context.DeadlineExceeded)
 		s.Clean(l)
 	})
@@ -99,13 +92,8 @@ func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T
 		s.Foreign(time.Hour, 0, 1, 2)
 		ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Minute)
 		defer cancel()
-		began := time.Now()
-		_, err := l.Acquire(ctx, job, 10*time.Second)
-		if took := time.Since(began); took != 10*time.Minute {
-			s.Errorf("it returned after %v, want 10m", took)
-		}
-		s.Is("Acquire", err, context.DeadlineExceeded)
-		s.Is("Acquire", err, redlock.ErrHeld)
+		err := exactly(s, 10*time.Minute, func() (*redlock.Lock, error) { return l.Acquire(ctx, job, 10*time.Second) })
+		harness.CheckIs(s, "Acquire", err, context.DeadlineExceeded, redlock.ErrHeld)
 		s.Says(err, "held by other", "2 of 3 votes needed", "attempt 1")
 	})
 	runStage(t, "during the raise of the token", 3, func(s *stage) {
@@ -158,65 +146,42 @@ func TestAContextThatEndsWhenTheQuorumIsCompleteGivesALockOrARollback(t *testing
 // Held tells that waiting is of use; dead nodes must not hide it, nor noes hide an
 // outage. y: free, n: another's, d: down, h: hung.
 func TestHeldIsToldFromUnreachable(t *testing.T) {
-	for _, c := range []struct {
-		nodes string
-		want  error
-		took  time.Duration
-		tie   bool // nobody has a majority
-	}{
-		{"nnnnn", redlock.ErrHeld, 0, false},
-		{"nnndd", redlock.ErrHeld, 0, false},
-		{"ddnnn", redlock.ErrHeld, 0, false},
-		{"nnnhh", redlock.ErrHeld, 0, false},
-		{"nnnyy", redlock.ErrHeld, 0, false},
-		{"nnddd", redlock.ErrNoQuorum, 0, false},
-		{"nyydd", redlock.ErrNoQuorum, 0, false},
-		{"yyddd", redlock.ErrNoQuorum, 0, false},
-		{"ddddd", redlock.ErrNoQuorum, 0, false},
-		{"nnhhh", redlock.ErrNoQuorum, time.Second, false},
-		{"yyhhh", redlock.ErrNoQuorum, time.Second, false},
-		{"hhhhh", redlock.ErrNoQuorum, time.Second, false},
-		{"yyynn", nil, 0, false},
-		{"yyydd", nil, 0, false},
-		{"yyyhh", nil, 0, false},
-		{"nyyyh", nil, 0, false},
-		{"nn", redlock.ErrHeld, 0, false},
-		{"ny", redlock.ErrHeld, 0, true},
-		{"nnyy", redlock.ErrHeld, 0, true},
-		{"ddyy", redlock.ErrNoQuorum, 0, false},
-		{"nh", redlock.ErrHeld, 0, false},
-		{"nnhh", redlock.ErrHeld, 0, false},
-		{"nnnhhh", redlock.ErrHeld, 0, false},
-		{"n", redlock.ErrHeld, 0, false},
-		{"d", redlock.ErrNoQuorum, 0, false},
+	for want, all := range map[error]string{
+		redlock.ErrHeld:     "nnnnn nnndd ddnnn nnnhh nnnyy nn ny nnyy nh nnhh nnnhhh n",
+		redlock.ErrNoQuorum: "nnddd nyydd yyddd ddddd nnhhh yyhhh hhhhh ddyy d",
+		nil:                 "yyynn yyydd yyyhh nyyyh",
 	} {
-		runStage(t, c.nodes, len(c.nodes), func(s *stage) {
-			l := s.Locker(redlock.Options{})
-			for i, f := range c.nodes {
-				switch f {
-				case 'n':
-					s.Foreign(time.Minute, i)
-				case 'd':
-					s.Node(i).Stop()
-				case 'h':
-					s.Node(i).Hang()
+		for _, nodes := range strings.Fields(all) {
+			runStage(t, nodes, len(nodes), func(s *stage) {
+				l := s.Locker(redlock.Options{})
+				for i, f := range nodes {
+					switch f {
+					case 'n':
+						s.Foreign(time.Minute, i)
+					case 'd':
+						s.Node(i).Stop()
+					case 'h':
+						s.hang(i)
+					}
 				}
-			}
-			began := time.Now()
-			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-			took := time.Since(began)
-			s.Is("TryAcquire", err, c.want)
-			if c.want == redlock.ErrHeld && len(c.nodes)%2 == 1 {
-				s.Says(err, "held by other")
-			}
-			longest := c.took + oneTrip
-			if c.tie {
-				longest += 50 * time.Millisecond // it is tried again a few times
-			}
-			if took < c.took || took > longest {
-				s.Errorf("it took %v, want %v to %v", took, c.took, longest)
-			}
-		})
+				least, most := time.Duration(0), oneTrip
+				switch nodes {
+				case "nnhhh", "yyhhh", "hhhhh": // the hung nodes decide
+					least, most = time.Second, time.Second+oneTrip
+				case "ny", "nnyy": // a tie, which is tried again a few times
+					most += 50 * time.Millisecond
+				}
+				began := time.Now()
+				_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
+				if d := time.Since(began); d < least || d > most {
+					s.Errorf("it took %v, want %v to %v", d, least, most)
+				}
+				s.Is("TryAcquire", err, want)
+				if want == redlock.ErrHeld && len(nodes)%2 == 1 {
+					s.Says(err, "held by other")
+				}
+			})
+		}
 	}
 }
 
@@ -244,25 +209,17 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		})
 		runStage(t, code+" on a minority", 5, func(s *stage) {
 			l := s.Locker(redlock.Options{})
-			s.Node(0).FailCommand("set", text)
-			s.Node(4).FailCommand("set", text)
-			k, err := l.Acquire(s.Ctx, job, 10*time.Second)
-			s.Is("Acquire", err, nil)
-			s.Is("Release", k.Release(s.Ctx), nil)
+			s.failCommand("set", text, 0, 4)
+			s.Is("Release", s.acquire(l, 10*time.Second).Release(s.Ctx), nil)
 			s.Clean(l)
 		})
 	}
 	runStage(t, "two of them and one that is down, which may come back", 5, func(s *stage) {
 		l := s.Locker(redlock.Options{})
-		s.Node(0).FailCommand("set", "READONLY You can't write against a read only replica.")
-		s.Node(1).FailCommand("set", "READONLY You can't write against a read only replica.")
+		s.failCommand("set", "READONLY You can't write against a read only replica.", 0, 1)
 		s.Node(2).Stop()
 		time.AfterFunc(3*time.Second, s.Node(2).Start)
-		k, err := l.Acquire(s.Ctx, job, 10*time.Second)
-		s.Is("Acquire", err, nil)
-		if k != nil {
-			s.Is("Release", k.Release(s.Ctx), nil)
-		}
+		s.Is("Release", s.acquire(l, 10*time.Second).Release(s.Ctx), nil)
 	})
 	for _, text := range []string{
 		loading,
@@ -283,9 +240,7 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
 			s.Is("TryAcquire", err, redlock.ErrNoQuorum)
 			s.Says(err, "node-a:6379 "+code)
-			time.AfterFunc(2*time.Second, func() {
-				s.fail("", 0, 1, 2)
-			})
+			time.AfterFunc(2*time.Second, func() { s.fail("", 0, 1, 2) })
 			began := time.Now()
 			k := s.acquire(l, 10*time.Second)
 			if took := time.Since(began); took < 2*time.Second || took > 2500*time.Millisecond {
@@ -340,9 +295,7 @@ func TestAllNodesAreNamedWithTheReasonWhenNoneCanBeReached(t *testing.T) {
 				_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
 				s.Is("TryAcquire", err, redlock.ErrNoQuorum)
 				s.Says(err, "node-a:6379", "node-b:6379", "node-c:6379", f.says)
-				if errors.Is(err, context.DeadlineExceeded) {
-					s.Errorf("got %v, which is a context's error, and no context ended", err)
-				}
+				harness.CheckIsNot(s, "TryAcquire", err, context.DeadlineExceeded)
 			})
 			for i := range 3 {
 				s.Node(i).Refuse(false)
@@ -532,16 +485,13 @@ func TestGrantsThatComeAfterTheVerdictAreAReserve(t *testing.T) {
 
 // TryAcquire that gives up in the pause after a tie does not say that ctx ended it.
 func TestAContextThatEndsInThePauseAfterATieIsTold(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		c.Node(0).Set("k", "x", time.Minute)
-		c.Node(1).Set("k", "y", time.Minute)
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Millisecond)
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Node(0).Set(job, "x", time.Minute)
+		s.Node(1).Set(job, "y", time.Minute)
+		ctx, cancel := context.WithTimeout(s.Ctx, 4*time.Millisecond) // the pause is at least 5
 		defer cancel()
-		_, err := l.TryAcquire(ctx, "k", time.Minute)
-		if ctx.Err() != nil && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want the context's error", err)
-		}
+		harness.CheckIs(t, "TryAcquire", harness.Second(l.TryAcquire(ctx, job, time.Minute)), context.DeadlineExceeded)
 	})
 }
 
@@ -568,11 +518,7 @@ func TestAnAttemptGoesAfterEveryRollback(t *testing.T) {
 		for i := range 3 {
 			s.Node(i).Delay(0, 0)
 		}
-		k, err := l.TryAcquire(s.Ctx, job, 20*time.Second)
-		s.Is("TryAcquire", err, nil)
-		if err == nil {
-			s.Is("Release", k.Release(s.Ctx), nil)
-		}
+		s.Is("Release", s.Take(l, 20*time.Second).Release(s.Ctx), nil)
 		s.Clean(l)
 	})
 }
@@ -589,11 +535,7 @@ func TestATieIsTriedAgain(t *testing.T) {
 	runStage(t, "until it is had", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		tie(s, 4*time.Millisecond) // the pause is at least 5
-		k, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
-		if err != nil {
-			s.Fatalf("TryAcquire: got %v, want the lock: its contenders are gone at the second attempt", err)
-		}
-		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Is("Release", s.Take(l, 10*time.Second).Release(s.Ctx), nil)
 		s.Clean(l)
 	})
 	for _, c := range []struct {
@@ -609,13 +551,7 @@ func TestATieIsTriedAgain(t *testing.T) {
 			c.put(s)
 			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
 			s.Is("TryAcquire", err, redlock.ErrHeld)
-			var q *redlock.QuorumError
-			if !errors.As(err, &q) {
-				s.Fatalf("got %v, want a QuorumError", err)
-			}
-			if got := q.Round.Attempt; got != c.attempts {
-				s.Errorf("got %d attempts, want %d: %v", got, c.attempts, err)
-			}
+			harness.Check(s, "attempts", s.roundOf(err).Attempt, c.attempts)
 		})
 	}
 }

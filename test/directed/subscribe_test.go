@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,11 +24,9 @@ func (s *stage) subscriptions(i int) (channels int) {
 
 // A dialled counts the connections of clients that are made by hand.
 type dialled struct {
-	mu     sync.Mutex
-	n      int
-	live   int // those whose ctx was not over
-	refuse bool
-	cutOff time.Duration // a connection lives that long
+	n, live atomic.Int64 // all dials, and those whose ctx had not ended
+	refuse  atomic.Bool
+	cutOff  atomic.Int64 // a connection lives that long, in nanoseconds
 }
 
 // earsBy gives nodes whose subscribers dial through d.
@@ -38,18 +36,14 @@ func (s *stage) earsBy(d *dialled) (nodes []redlock.Node) {
 		n := s.Node(i)
 		opt := *c.Options()
 		opt.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			d.mu.Lock()
-			d.n++
-			if ctx.Err() == nil {
-				d.live++
+			if d.n.Add(1); ctx.Err() == nil {
+				d.live.Add(1)
 			}
-			refuse, cutOff := d.refuse, d.cutOff
-			d.mu.Unlock()
-			if refuse {
+			if d.refuse.Load() {
 				return nil, &net.OpError{Op: "dial", Err: fmt.Errorf("connection refused")}
 			}
 			conn, err := n.Dial(ctx)
-			if err == nil && cutOff > 0 {
+			if cutOff := time.Duration(d.cutOff.Load()); err == nil && cutOff > 0 {
 				time.AfterFunc(cutOff, func() { conn.Close() })
 			}
 			return conn, err
@@ -61,19 +55,6 @@ func (s *stage) earsBy(d *dialled) (nodes []redlock.Node) {
 	return nodes
 }
 
-func (d *dialled) count() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.n
-}
-
-// calls is how many dials were meant.
-func (d *dialled) calls() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.live
-}
-
 func TestOneConnectionPerNodeHearsForAllKeysAndWaiters(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		var d dialled
@@ -83,21 +64,15 @@ func TestOneConnectionPerNodeHearsForAllKeysAndWaiters(t *testing.T) {
 		var ws []*waiting
 		for i := range 20 {
 			key := fmt.Sprint("jobs/", i)
-			k, err := holder.TryAcquire(s.Ctx, key, heldLong)
-			s.Is("TryAcquire", err, nil)
-			locks = append(locks, k)
+			locks = append(locks, harness.Try(s, holder, key, heldLong))
 			for range 3 {
 				ws = append(ws, s.waiterOf(l, key, heldLong))
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
-		harness.Check(s, "connections to hear by", d.count(), 3)
-		for i := range 3 {
-			if got := seam.Peek(l).Nodes[i].Subscribed; got != 20 {
-				s.Errorf("node %d: %d channels are heard, want 20", i, got)
-			}
-		}
+		harness.Check(s, "connections to hear by", int(d.n.Load()), 3)
+		s.channels("while all wait", l, 20)
 		for i, k := range locks {
 			released := time.Now()
 			k.Release(s.Ctx)
@@ -139,7 +114,7 @@ func TestASubscriptionLingersIsUsedAgainAndClosed(t *testing.T) {
 			w.gives(context.Canceled)
 			time.Sleep(lingers / 2)
 		}
-		harness.Check(s, "connections over five waits", d.count(), 3)
+		harness.Check(s, "connections over five waits", int(d.n.Load()), 3)
 		before := s.Node(1).Connections()
 		time.Sleep(2*lingers + time.Second)
 		harness.Check(s, "subscriptions long after the last waiter left", s.subscriptions(1), 0)
@@ -150,7 +125,7 @@ func TestASubscriptionLingersIsUsedAgainAndClosed(t *testing.T) {
 			s.Errorf("kept: %d lines, %d and %d channels, want none", seam.Peek(l).Queues, seam.Peek(l).Nodes[0].Subscribed, seam.Peek(l).Channels)
 		}
 		w = s.settled(l, heldLong)
-		harness.Check(s, "connections after the next waiter came", d.count(), 6)
+		harness.Check(s, "connections after the next waiter came", int(d.n.Load()), 6)
 		w.gives(context.Canceled)
 	})
 }
@@ -160,7 +135,7 @@ func TestAChannelIsUnsubscribedWhereOthersStay(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		for i := range 3 {
-			s.Node(i).Set(job, otherValue, heldLong)
+			s.Foreign(heldLong, i)
 			s.Node(i).Set("jobs/43", otherValue, heldLong)
 		}
 		stays := s.waiterOf(l, "jobs/43", heldLong)
@@ -216,8 +191,8 @@ func TestAQuietLinkIsPingedAndAHalfOpenOneGivenUp(t *testing.T) {
 // Attack 88.
 func TestDialsForASubscriptionAreBounded(t *testing.T) {
 	for what, f := range map[string]func(s *stage, d *dialled){
-		"refused":               func(_ *stage, d *dialled) { d.refuse = true },
-		"made only to be cut":   func(_ *stage, d *dialled) { d.cutOff = time.Millisecond },
+		"refused":               func(_ *stage, d *dialled) { d.refuse.Store(true) },
+		"made only to be cut":   func(_ *stage, d *dialled) { d.cutOff.Store(int64(time.Millisecond)) },
 		"no permission":         func(s *stage, _ *dialled) { s.denied("NOPERM no channels") },
 		"too many clients":      func(s *stage, _ *dialled) { s.denied("ERR max number of clients reached") },
 		"a node without PUBSUB": func(s *stage, _ *dialled) { s.denied("ERR unknown command 'subscribe'") },
@@ -230,18 +205,17 @@ func TestDialsForASubscriptionAreBounded(t *testing.T) {
 			w := s.waiter(l, heldLong)
 			time.Sleep(time.Minute)
 			w.waits("for a minute")
-			got := d.count() / 3
+			got := int(d.n.Load()) / 3
 			s.Logf("%d dials", got)
 			if most := 4 * 60; got > most { // go-redis dials a few times where we dial once
 				s.Errorf("dials to a node in a minute: got %d, want at most %d", got, most)
 			}
-			if refused := what == "no permission" || what == "a node without PUBSUB"; refused && d.calls() > 3*3 {
-				s.Errorf("dials in a minute to nodes that said no: got %d, want one in half a minute to each", d.calls())
+			if refused := what == "no permission" || what == "a node without PUBSUB"; refused && int(d.live.Load()) > 3*3 {
+				s.Errorf("dials in a minute to nodes that said no: got %d, want one in half a minute to each", int(d.live.Load()))
 			}
 			// Once it is allowed, it is heard again: at the latest after a refusal's pause.
-			d.mu.Lock()
-			d.refuse, d.cutOff = false, 0
-			d.mu.Unlock()
+			d.refuse.Store(false)
+			d.cutOff.Store(0)
 			s.denied("")
 			bound := 2 * time.Second
 			if what == "no permission" || what == "a node without PUBSUB" {
@@ -263,12 +237,13 @@ func TestOnlyWeDialForASubscriptionThatBroke(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		s.Foreign(heldLong, s.All()...)
 		const lives, wait = 3 * time.Second, 31 * time.Second
-		d := dialled{cutOff: lives}
+		var d dialled
+		d.cutOff.Store(int64(lives))
 		l := s.LockerWith(redlock.Options{}, nil, s.earsBy(&d))
 		w := s.waiter(l, heldLong)
 		time.Sleep(wait)
 		w.waits("for half a minute")
-		if got, most := d.calls(), 3*int(1+wait/lives); got > most || got < most/2 {
+		if got, most := int(d.live.Load()), 3*int(1+wait/lives); got > most || got < most/2 {
 			s.Errorf("dials for connections that live for %v, in %v: got %d, want one each time, %d", lives, wait, got, most)
 		}
 		w.gives(context.Canceled)
@@ -295,20 +270,23 @@ func TestNothingIsListenedToAfterClose(t *testing.T) {
 			s.Error("Acquire: got a lock of a Locker that is closed")
 		}
 		time.Sleep(time.Second)
-		if got := d.count(); got > 0 {
+		if got := int(d.n.Load()); got > 0 {
 			s.Errorf("dials for subscriptions after Close: got %d, want none", got)
 		}
-		for i := range 3 {
-			if got := s.subscriptions(i); got > 0 {
-				s.Errorf("node %d: %d channels are subscribed to after Close", i, got)
-			}
-		}
+		s.channels("after Close", l, 0)
 	})
 }
 
 // denied has every SUBSCRIBE answered with an error.
-func (s *stage) denied(err string) {
-	s.failCommand("subscribe", err, s.All()...)
+func (s *stage) denied(err string) { s.failCommand("subscribe", err, s.All()...) }
+
+// channels fails the test unless the Locker hears as many channels of each node, and somebody subscribes to them there.
+func (s *stage) channels(what string, l *redlock.Locker, want int) {
+	s.Helper()
+	for i := range s.Cluster.Len() {
+		harness.Check(s, fmt.Sprintf("%s: channels of node %d that are heard", what, i), seam.Peek(l).Nodes[i].Subscribed, want)
+		harness.Check(s, fmt.Sprintf("%s: channels of node %d that are subscribed to", what, i), s.subscriptions(i), want)
+	}
 }
 
 // Keys come and go, and waiters too: in the end what is listened to is
@@ -342,26 +320,13 @@ func TestListeningFollowsTheWaitersInAllOrders(t *testing.T) {
 				wait["a"] = s.waiterOf(l, "a", heldLong)
 			}
 			time.Sleep(3*lingers + time.Second)
-			for i := range 3 {
-				if got := seam.Peek(l).Nodes[i].Subscribed; got != len(wait) {
-					s.Errorf("node %d: %d channels are heard, want %d", i, got, len(wait))
-				}
-				if got := s.subscriptions(i); got != len(wait) {
-					s.Errorf("node %d: %d channels are subscribed to, want %d", i, got, len(wait))
-				}
-			}
+			s.channels("while some wait", l, len(wait))
 			for _, w := range wait {
 				w.gives(context.Canceled)
 			}
 			time.Sleep(3*lingers + time.Second)
-			if got := seam.Peek(l).Queues; got != 0 {
-				s.Errorf("%d lines are left", got)
-			}
-			for i := range 3 {
-				if got := s.subscriptions(i); got != 0 {
-					s.Errorf("node %d: %d channels are subscribed to, want none", i, got)
-				}
-			}
+			harness.Check(s, "lines that are left", seam.Peek(l).Queues, 0)
+			s.channels("in the end", l, 0)
 		})
 	}
 }
@@ -399,9 +364,7 @@ func TestAnAnnouncementIsForOneKey(t *testing.T) {
 		var ws []*waiting
 		keys := []string{"a", "{a}b", "a{b", "b"}
 		for _, key := range keys {
-			k, err := holder.TryAcquire(s.Ctx, key, heldLong)
-			s.Is("TryAcquire", err, nil)
-			locks = append(locks, k)
+			locks = append(locks, harness.Try(s, holder, key, heldLong))
 			ws = append(ws, s.waiterOf(l, key, heldLong))
 		}
 		time.Sleep(time.Second)
