@@ -2,11 +2,9 @@ package directed_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,10 +17,7 @@ import (
 func TestInspectTellsWhoHoldsTheLock(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		a, b := s.Locker(redlock.Options{Name: "web-1"}), s.Locker(redlock.Options{})
-		k, err := a.TryAcquire(s.Ctx, job, 10*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := s.Take(a, 10*time.Second)
 		time.Sleep(4 * time.Second)
 		st, err := b.Inspect(s.Ctx, job)
 		s.Is("Inspect", err, nil)
@@ -101,10 +96,9 @@ func TestInspectOfWhatIsFree(t *testing.T) {
 func TestInspectSaysHeldOnlyOfAMajority(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		l := s.Locker(redlock.Options{})
-		s.Node(0).Set(job, "x", time.Minute)
-		s.Node(1).Set(job, "x", time.Minute)
-		s.Node(2).Set(job, "y", time.Minute)
-		s.Node(3).Set(job, "y", time.Minute)
+		for i, value := range []string{"x", "x", "y", "y"} {
+			s.Node(i).Set(job, value, time.Minute)
+		}
 		st, err := l.Inspect(s.Ctx, job)
 		s.Is("Inspect", err, nil)
 		if st.Held || st.Value != "" || st.Left != 0 {
@@ -220,15 +214,11 @@ func TestAnInspectionThatIsCancelledReturnsAtOnce(t *testing.T) {
 		s.Slow(200*time.Millisecond, 0, 1, 2)
 		ctx, cancel := context.WithTimeout(s.Ctx, 50*time.Millisecond)
 		defer cancel()
-		began := time.Now()
-		_, err := l.Inspect(ctx, job)
-		s.Is("Inspect", err, context.DeadlineExceeded)
-		if took := time.Since(began); took != 50*time.Millisecond {
-			t.Errorf("it returned after %v, want 50ms", took)
-		}
+		harness.Check(s, "time of Inspect", took(func() {
+			s.Is("Inspect", harness.Second(l.Inspect(ctx, job)), context.DeadlineExceeded)
+		}), 50*time.Millisecond)
 		l.Close()
-		_, err = l.Inspect(s.Ctx, job)
-		s.Is("Inspect after Close", err, redlock.ErrClosed)
+		s.Is("Inspect after Close", harness.Second(l.Inspect(s.Ctx, job)), redlock.ErrClosed)
 	})
 }
 
@@ -237,19 +227,22 @@ func TestAnInspectionThatIsCancelledReturnsAtOnce(t *testing.T) {
 func TestValuesOfOtherClientsAreNotTold(t *testing.T) {
 	const secret = "c2VjcmV0LXRva2Vu"
 	fairly(t, 3, func(s *stage, fair bool) {
-		var printed []string
-		var mu sync.Mutex
 		note := func(v any) {
-			mu.Lock()
-			defer mu.Unlock()
-			printed = append(printed, fmt.Sprintf("%v %+v", v, v))
+			if text := fmt.Sprintf("%v %+v", v, v); strings.Contains(text, secret) {
+				s.Errorf("the value is in %s", text)
+			}
+		}
+		queues := func(ticket string) { // another client of this library, whose value is the secret
+			for i := range 3 {
+				s.Do(i, "ZADD", jobQueue, ticket, secret+"-waits")
+				s.Do(i, "ZADD", jobQueue, endOf(s.Node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits!")
+			}
 		}
 		l := s.Locker(redlock.Options{Fair: fair, Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) { note(r) }}})
 		for i := range 3 {
 			s.Node(i).Set(job, secret, time.Hour)
-			s.Do(i, "ZADD", jobQueue, fmt.Sprint(s.Node(i).Now().UnixMicro()), secret+"-waits")
-			s.Do(i, "ZADD", jobQueue, endOf(s.Node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits!")
 		}
+		queues(fmt.Sprint(s.Node(0).Now().UnixMicro()))
 		st, err := l.Inspect(s.Ctx, job)
 		s.Is("Inspect", err, nil)
 		note(st)
@@ -263,29 +256,18 @@ func TestValuesOfOtherClientsAreNotTold(t *testing.T) {
 		s.Is("TryAcquire", err, redlock.ErrHeld)
 		s.Says(err, "held by another client (")
 		note(err)
-		var q *redlock.QuorumError
-		if !errors.As(err, &q) || q.Round.Holder() != secret {
-			s.Errorf("got the holder %q, want the raw value for programs", q.Round.Holder())
-		}
+		harness.Check(s, "the holder, as programs get it", s.roundOf(err).Holder(), secret)
 		ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
 		defer cancel()
 		_, err = l.Acquire(ctx, job, time.Second)
 		s.Is("Acquire", err, context.DeadlineExceeded)
 		s.Says(err, "held by another client (")
 		note(err)
-		for i := range 3 { // free, but for those who queue
-			s.Do(i, "DEL", job)
-			s.Do(i, "ZADD", jobQueue, "1", secret+"-waits")
-			s.Do(i, "ZADD", jobQueue, endOf(s.Node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits!")
-		}
+		s.evict(job, 0, 1, 2) // free, but for those who queue
+		queues("1")
 		if _, err = l.TryAcquire(s.Ctx, job, time.Second); fair {
 			s.Says(err, "queued behind another client")
 			note(err)
-		}
-		for _, text := range printed {
-			if strings.Contains(text, secret) {
-				s.Errorf("fair=%v: the value is in %s", fair, text)
-			}
 		}
 	})
 }
@@ -303,8 +285,8 @@ func TestAKeyWithoutTTLIsToldAsSuch(t *testing.T) {
 		{"on fewer", []time.Duration{0, 0, time.Hour, time.Hour, time.Hour}, false},
 		{"on none", []time.Duration{time.Hour, time.Hour, time.Hour, time.Hour, time.Hour}, false},
 	} {
-		for _, fair := range []bool{false, true} {
-			runStage(t, fmt.Sprintf("%s, fair=%v", c.name, fair), 5, func(s *stage) {
+		t.Run(c.name, func(t *testing.T) {
+			fairly(t, 5, func(s *stage, fair bool) {
 				l := s.Locker(redlock.Options{Fair: fair})
 				for i, ttl := range c.ttls {
 					s.Node(i).Set(job, "customer json", ttl)
@@ -323,7 +305,7 @@ func TestAKeyWithoutTTLIsToldAsSuch(t *testing.T) {
 					s.Errorf("got %v with %v left, want -1 and %q: %v", st, st.Left, told, c.want)
 				}
 			})
-		}
+		})
 	}
 	runStage(t, "and not any more when it has one", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})

@@ -3,6 +3,7 @@ package directed_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -15,52 +16,51 @@ import (
 
 // Leaders that resign take turns: whoever resigned does not win again while others wait.
 func TestALeaderThatResignsLetsOthersWin(t *testing.T) {
-	t.Run("subscribed", func(t *testing.T) { resigns(t, func(n redlock.Node) redlock.Node { return n }) })
-	t.Run("polling", func(t *testing.T) { resigns(t, func(n redlock.Node) redlock.Node { return mute{n} }) })
-}
-
-func resigns(t *testing.T, wrap func(redlock.Node) redlock.Node) {
-	onStage(t, 3, func(s *stage) {
-		ctx, cancel := context.WithCancel(s.Ctx)
-		var mu sync.Mutex
-		var terms []int64
-		var leaders []int
-		var all sync.WaitGroup
-		for i := range 3 {
-			nodes := s.Cluster.Nodes()
-			for i, n := range nodes {
-				nodes[i] = wrap(n)
-			}
-			l := s.LockerWith(redlock.Options{}, nil, nodes)
-			all.Go(func() {
-				err := l.Lead(ctx, job, heldLong, func(ctx context.Context, lock *redlock.Lock) error {
-					defer time.Sleep(600 * time.Millisecond) // all others are back by then
-					mu.Lock()
-					defer mu.Unlock()
-					terms, leaders = append(terms, lock.Fence()), append(leaders, i)
-					if !lock.Valid() || ctx.Err() != nil {
-						t.Error("a term began without the lock")
+	for _, subscribed := range []bool{true, false} {
+		runStage(t, fmt.Sprintf("subscribed=%v", subscribed), 3, func(s *stage) {
+			ctx, cancel := context.WithCancel(s.Ctx)
+			var mu sync.Mutex
+			var terms []int64
+			var leaders []int
+			var all sync.WaitGroup
+			for i := range 3 {
+				nodes := s.Cluster.Nodes()
+				for i, n := range nodes {
+					if !subscribed {
+						nodes[i] = mute{n}
 					}
-					return nil
+				}
+				l := s.LockerWith(redlock.Options{}, nil, nodes)
+				all.Go(func() {
+					err := l.Lead(ctx, job, heldLong, func(ctx context.Context, lock *redlock.Lock) error {
+						defer time.Sleep(600 * time.Millisecond) // all others are back by then
+						mu.Lock()
+						defer mu.Unlock()
+						terms, leaders = append(terms, lock.Fence()), append(leaders, i)
+						if !lock.Valid() || ctx.Err() != nil {
+							s.Error("a term began without the lock")
+						}
+						return nil
+					})
+					harness.CheckIs(s, "Lead", err, context.Canceled)
 				})
-				harness.CheckIs(t, "Lead", err, context.Canceled)
-			})
-		}
-		time.Sleep(time.Minute)
-		cancel()
-		all.Wait()
-		if len(terms) < 60 {
-			t.Errorf("%d terms in a minute, want that nobody waits for long", len(terms))
-		}
-		for i := range terms[1:] {
-			if terms[i] >= terms[i+1] {
-				t.Errorf("terms: got %d and then %d, want them to grow", terms[i], terms[i+1])
 			}
-			if leaders[i] == leaders[i+1] {
-				t.Errorf("terms %d and %d of the same leader, want another between them", i, i+1)
+			time.Sleep(time.Minute)
+			cancel()
+			all.Wait()
+			if len(terms) < 60 {
+				s.Errorf("%d terms in a minute, want that nobody waits for long", len(terms))
 			}
-		}
-	})
+			for i := range terms[1:] {
+				if terms[i] >= terms[i+1] {
+					s.Errorf("terms: got %d and then %d, want them to grow", terms[i], terms[i+1])
+				}
+				if leaders[i] == leaders[i+1] {
+					s.Errorf("terms %d and %d of the same leader, want another between them", i, i+1)
+				}
+			}
+		})
+	}
 }
 
 // What ends Lead, and what does not.
@@ -73,10 +73,7 @@ func TestLeadEnds(t *testing.T) {
 			if terms++; terms > 1 {
 				return errMine
 			}
-			for i := range 3 {
-				s.Node(i).Evict(job)
-				s.Node(i).Set(job, otherValue, time.Second)
-			}
+			s.Foreign(time.Second, 0, 1, 2)
 			<-ctx.Done()
 			return ctx.Err() // the loss does not end Lead, whatever fn returns
 		})
@@ -84,10 +81,7 @@ func TestLeadEnds(t *testing.T) {
 		harness.Check(t, "terms", terms, 2)
 		s.Clean(l)
 		done := harness.Background(func() error {
-			return l.Lead(s.Ctx, job, heldLong, func(ctx context.Context, _ *redlock.Lock) error {
-				<-ctx.Done()
-				return nil
-			})
+			return l.Lead(s.Ctx, job, heldLong, func(ctx context.Context, _ *redlock.Lock) error { <-ctx.Done(); return nil })
 		})
 		time.Sleep(time.Second)
 		nested := l.Lead(s.Ctx, job, heldLong, noWork, redlock.WithWait(0))
@@ -97,11 +91,7 @@ func TestLeadEnds(t *testing.T) {
 			t.Errorf("Lead on a Locker that is closed: got %v, want ErrClosed", err)
 		}
 		time.Sleep(time.Second)
-		for i, v := range s.Values() {
-			if v != "" {
-				t.Errorf("after Close node %d has %q, want nothing", i, v)
-			}
-		}
+		s.Carry("after Close", "", 0, 1, 2)
 	})
 }
 

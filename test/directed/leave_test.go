@@ -119,8 +119,7 @@ func TestLeaveUntilWithoutAMajoritySaysWhatIsKnown(t *testing.T) {
 		var k *redlock.Lock
 		err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 			k = lock
-			s.Node(1).Fail(loading)
-			s.Node(2).Fail(loading)
+			s.fail(loading, 1, 2)
 			until := lock.Until()
 			err := lock.LeaveUntil(ctx, time.Now().Add(time.Minute))
 			s.Is("LeaveUntil", err, redlock.ErrNoQuorum)
@@ -128,8 +127,7 @@ func TestLeaveUntilWithoutAMajoritySaysWhatIsKnown(t *testing.T) {
 			if ctx.Err() == nil || lock.Valid() || !lock.Until().Equal(until) {
 				t.Errorf("got ctx %v, valid %v, until %v, want the lock given up, and the Until that it had: %v", ctx.Err(), lock.Valid(), lock.Until(), until)
 			}
-			s.Node(1).Fail("")
-			s.Node(2).Fail("")
+			s.fail("", 1, 2)
 			return err
 		})
 		s.Is("Run", err, redlock.ErrNoQuorum)
@@ -141,8 +139,8 @@ func TestLeaveUntilWithoutAMajoritySaysWhatIsKnown(t *testing.T) {
 }
 
 func TestLeaveUntilAndTheEndOfItsContext(t *testing.T) {
-	for name, before := range map[string]bool{"before the call": true, "during the call": false} {
-		runStage(t, name, 3, func(s *stage) {
+	for after, want := range map[time.Duration]error{0: nil, 10 * time.Millisecond: context.Canceled} { // before the call, and during it
+		runStage(t, after.String(), 3, func(s *stage) {
 			l := s.Locker(redlock.Options{})
 			s.Slow(20*time.Millisecond, 0, 1, 2)
 			ctx, cancel := context.WithCancel(s.Ctx)
@@ -150,18 +148,13 @@ func TestLeaveUntilAndTheEndOfItsContext(t *testing.T) {
 			var k *redlock.Lock
 			err := l.Run(ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 				k = lock
-				if before {
-					cancel()
-				} else {
-					time.AfterFunc(10*time.Millisecond, cancel)
+				time.AfterFunc(after, cancel)
+				if after == 0 {
+					<-ctx.Done()
 				}
 				return lock.LeaveUntil(ctx, at)
 			})
-			if before {
-				s.Is("Run", err, nil)
-			} else {
-				s.Is("Run", err, context.Canceled)
-			}
+			s.Is("Run", err, want)
 			time.Sleep(time.Until(at))
 			s.Carry("at the time", k.Value(), 0, 1, 2)
 		})

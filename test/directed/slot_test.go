@@ -2,9 +2,9 @@ package directed_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,47 +18,32 @@ func TestAtMostKHoldASlot(t *testing.T) {
 		runStage(t, fmt.Sprint(k), 3, func(s *stage) {
 			const workers, runs = 12, 5
 			lockers := []*redlock.Locker{s.Locker(redlock.Options{}), s.Locker(redlock.Options{})}
-			holds := make(chan int, k) // slots that are held
-			used := make([]chan bool, k)
-			for i := range used {
-				used[i] = make(chan bool, 1)
-			}
-			errs := make(chan error, workers)
+			var mu sync.Mutex
+			held := make(map[int]bool)
+			var all sync.WaitGroup
 			for w := range workers {
-				go func() {
-					errs <- func() error {
-						for range runs {
-							lock, slot, err := lockers[w%2].AcquireSlot(s.Ctx, job, k, 10*time.Second)
-							if err != nil {
-								return err
-							}
-							select {
-							case holds <- slot:
-							default:
-								return errors.New("more than k hold a slot")
-							}
-							select {
-							case used[slot] <- true:
-							default:
-								return fmt.Errorf("slot %d is held twice", slot)
-							}
-							if want := fmt.Sprint(job, "#", slot); lock.Key() != want {
-								return fmt.Errorf("got the key %q, want %q", lock.Key(), want)
-							}
-							time.Sleep(3 * time.Millisecond)
-							<-used[slot]
-							<-holds
-							if err := lock.Release(s.Ctx); err != nil {
-								return err
-							}
+				all.Go(func() {
+					for range runs {
+						lock, slot, err := lockers[w%2].AcquireSlot(s.Ctx, job, k, 10*time.Second)
+						if s.Is("AcquireSlot", err, nil); err != nil {
+							return
 						}
-						return nil
-					}()
-				}()
+						harness.Check(s, "the key", lock.Key(), fmt.Sprint(job, "#", slot))
+						mu.Lock()
+						if held[slot] || len(held) == k {
+							s.Errorf("got slot %d, and slots %v are held", slot, held)
+						}
+						held[slot] = true
+						mu.Unlock()
+						time.Sleep(3 * time.Millisecond)
+						mu.Lock()
+						delete(held, slot)
+						mu.Unlock()
+						s.Is("Release", lock.Release(s.Ctx), nil)
+					}
+				})
 			}
-			for range workers {
-				s.Is("a worker", <-errs, nil)
-			}
+			all.Wait()
 			time.Sleep(time.Second)
 			if keys := s.locked(); len(keys) > 0 {
 				s.Errorf("afterwards the nodes have %v", keys)
@@ -99,10 +84,7 @@ func TestASlotIsFoundAndWaitedFor(t *testing.T) {
 			}
 			held[slot] = lock
 		}
-		done := harness.Background(func() error {
-			_, _, err := other.AcquireSlot(s.Ctx, job, k, time.Hour)
-			return err
-		})
+		done := harness.Background(func() error { _, _, err := other.AcquireSlot(s.Ctx, job, k, time.Hour); return err })
 		time.Sleep(time.Second)
 		s.Is("Close", other.Close(), nil)
 		harness.CheckIs(s, "AcquireSlot that Close ends", <-done, redlock.ErrClosed)
@@ -140,23 +122,11 @@ func TestASlotWhoseCallEndsBeforeItKnowsAllIsToldTheHolder(t *testing.T) {
 // A callback's panic reaches the caller, and nothing is left.
 func TestAPanicWhileASlotIsWaitedForReachesTheCaller(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		tries := 0
-		l := s.Locker(redlock.Options{Retry: func(int) time.Duration {
-			if tries++; tries > 2 {
-				panic("the user's own")
-			}
-			return time.Second
-		}})
-		other := s.Locker(redlock.Options{})
+		var p trap
+		l, other := s.Locker(p.at(0)), s.Locker(redlock.Options{})
 		k := harness.Try(s, other, job+"#0", time.Minute)
-		func() {
-			defer func() {
-				if got := recover(); got != "the user's own" {
-					t.Errorf("recovered: got %v, want the callback's panic", got)
-				}
-			}()
-			l.AcquireSlot(s.Ctx, job, 1, time.Second)
-		}()
+		time.AfterFunc(2*time.Second, func() { p.armed.Store(true) })
+		harness.Check(s, "AcquireSlot panics", panics(func() { l.AcquireSlot(s.Ctx, job, 1, time.Second) }), true)
 		time.Sleep(time.Second)
 		s.Is("Release", k.Release(s.Ctx), nil)
 		s.Clean(l, other)
@@ -176,9 +146,7 @@ func TestOneOfTwoSlotsThatComeFreeTogetherIsKept(t *testing.T) {
 				got <- k
 			}()
 			time.Sleep(3 * time.Second)
-			released := harness.Background(func() error { return b.Release(s.Ctx) })
-			s.Is("Release", a.Release(s.Ctx), nil)
-			s.Is("Release", <-released, nil)
+			s.both("Release", b.Release, a.Release, nil)
 			k := <-got
 			time.Sleep(time.Second)
 			if keys := s.locked(); !slices.Equal(keys, []string{k.Key()}) {
@@ -207,9 +175,7 @@ func TestASlotWithinASlot(t *testing.T) {
 				t.Errorf("got slot %d and the key %q, want a slot that is not held, and %q", slot, lock.Key(), want)
 			}
 			held[slot] = lock
-			var stop context.CancelFunc
-			ctx, stop = lock.KeepAlive(ctx)
-			defer stop()
+			ctx, _ = lock.KeepAlive(ctx)
 		}
 		_, _, err := l.AcquireSlot(ctx, job, k, heldLong)
 		s.Is("AcquireSlot within all slots", err, redlock.ErrNested)
