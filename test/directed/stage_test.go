@@ -140,6 +140,13 @@ func (s *stage) acquire(l *redlock.Locker, ttl time.Duration) *redlock.Lock {
 	return k
 }
 
+// timeout returns a context that ends after d, or with the test.
+func (s *stage) timeout(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(s.Ctx, d)
+	s.Cleanup(cancel)
+	return ctx
+}
+
 // keep returns a context of KeepAlive, which is stopped with the test.
 func (s *stage) keep(k *redlock.Lock) context.Context {
 	held, stop := k.KeepAlive(s.Ctx)
