@@ -81,8 +81,7 @@ func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T
 	runStage(t, "by its deadline", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		s.Slow(200*time.Millisecond, 0, 1, 2)
-		ctx, cancel := context.WithTimeout(s.Ctx, 50*time.Millisecond)
-		defer cancel()
+		ctx := s.timeout(50 * time.Millisecond)
 		err := exactly(s, 50*time.Millisecond, func() (*redlock.Lock, error) { return l.TryAcquire(ctx, job, 10*time.Second) })
 		s.Is("TryAcquire", err, context.DeadlineExceeded)
 		s.Clean(l)
@@ -90,8 +89,7 @@ func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T
 	runStage(t, "between two attempts", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{Retry: func(int) time.Duration { return time.Hour }})
 		s.Foreign(time.Hour, 0, 1, 2)
-		ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Minute)
-		defer cancel()
+		ctx := s.timeout(10 * time.Minute)
 		err := exactly(s, 10*time.Minute, func() (*redlock.Lock, error) { return l.Acquire(ctx, job, 10*time.Second) })
 		harness.CheckIs(s, "Acquire", err, context.DeadlineExceeded, redlock.ErrHeld)
 		s.Says(err, "held by other", "2 of 3 votes needed", "attempt 1")
@@ -123,8 +121,7 @@ func TestAContextThatEndsWhenTheQuorumIsCompleteGivesALockOrARollback(t *testing
 		t.Run(fmt.Sprintf("off by %v", off), func(t *testing.T) {
 			onStage(t, 3, func(s *stage) { // the same run again
 				l := s.Locker(redlock.Options{})
-				ctx, cancel := context.WithTimeout(s.Ctx, exactly+off)
-				defer cancel()
+				ctx := s.timeout(exactly + off)
 				k, err := l.TryAcquire(ctx, job, 10*time.Second)
 				switch {
 				case (k == nil) == (err == nil):
@@ -489,8 +486,7 @@ func TestAContextThatEndsInThePauseAfterATieIsTold(t *testing.T) {
 		l := s.Locker(redlock.Options{})
 		s.Node(0).Set(job, "x", time.Minute)
 		s.Node(1).Set(job, "y", time.Minute)
-		ctx, cancel := context.WithTimeout(s.Ctx, 4*time.Millisecond) // the pause is at least 5
-		defer cancel()
+		ctx := s.timeout(4 * time.Millisecond) // the pause is at least 5
 		harness.CheckIs(t, "TryAcquire", harness.Second(l.TryAcquire(ctx, job, time.Minute)), context.DeadlineExceeded)
 	})
 }
@@ -506,8 +502,7 @@ func TestAnAttemptGoesAfterEveryRollback(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Millisecond)
-				defer cancel()
+				ctx := s.timeout(10 * time.Millisecond)
 				_, err := l.TryAcquire(ctx, job, 20*time.Second)
 				s.Is("TryAcquire", err, context.DeadlineExceeded)
 			})

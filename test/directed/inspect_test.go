@@ -14,13 +14,20 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 )
 
+// inspect is Inspect of the stage's lock, to which a majority has to reply.
+func (s *stage) inspect(l *redlock.Locker) redlock.Status {
+	s.Helper()
+	st, err := l.Inspect(s.Ctx, job)
+	s.Is("Inspect", err, nil)
+	return st
+}
+
 func TestInspectTellsWhoHoldsTheLock(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		a, b := s.Locker(redlock.Options{Name: "web-1"}), s.Locker(redlock.Options{})
 		k := s.Take(a, 10*time.Second)
 		time.Sleep(4 * time.Second)
-		st, err := b.Inspect(s.Ctx, job)
-		s.Is("Inspect", err, nil)
+		st := s.inspect(b)
 		if !st.Held || st.Key != job || st.Value != k.Value() || st.Holder != "web-1" || st.Fence != k.Fence() {
 			t.Errorf("got %+v, want held by web-1 with %s and %d", st, k.Value(), k.Fence())
 		}
@@ -72,16 +79,14 @@ func TestInspectChangesNothing(t *testing.T) {
 func TestInspectOfWhatIsFree(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
-		st, err := l.Inspect(s.Ctx, job)
-		s.Is("Inspect", err, nil)
+		st := s.inspect(l)
 		if st.Held || st.Value != "" || st.Holder != "" || st.Left != 0 || st.Fence != 0 {
 			t.Errorf("never held: got %+v, want nothing", st)
 		}
 		k := s.Take(l, time.Second)
 		k.Release(s.Ctx)
 		time.Sleep(time.Second)
-		st, err = l.Inspect(s.Ctx, job)
-		s.Is("Inspect", err, nil)
+		st = s.inspect(l)
 		if st.Held || st.Value != "" || st.Left != 0 || st.Fence != k.Fence() {
 			t.Errorf("released: got %+v, want nothing but the register at %d", st, k.Fence())
 		}
@@ -99,8 +104,7 @@ func TestInspectSaysHeldOnlyOfAMajority(t *testing.T) {
 		for i, value := range []string{"x", "x", "y", "y"} {
 			s.Node(i).Set(job, value, time.Minute)
 		}
-		st, err := l.Inspect(s.Ctx, job)
-		s.Is("Inspect", err, nil)
+		st := s.inspect(l)
 		if st.Held || st.Value != "" || st.Left != 0 {
 			t.Errorf("two and two: got %+v, want not held", st)
 		}
@@ -108,8 +112,7 @@ func TestInspectSaysHeldOnlyOfAMajority(t *testing.T) {
 			t.Errorf("nodes: got %+v", st.Nodes)
 		}
 		s.Node(4).Set(job, "y", time.Minute)
-		st, err = l.Inspect(s.Ctx, job)
-		s.Is("Inspect", err, nil)
+		st = s.inspect(l)
 		if !st.Held || st.Value != "y" || st.Holder != "" {
 			t.Errorf("three hold y: got %+v, want held by y, which has no label", st)
 		}
@@ -134,8 +137,7 @@ func TestLeftIsUntilNoMajorityIsLeft(t *testing.T) {
 			for i, ttl := range c.ttls {
 				s.Node(i).Set(job, otherValue, ttl)
 			}
-			st, err := l.Inspect(s.Ctx, job)
-			s.Is("Inspect", err, nil)
+			st := s.inspect(l)
 			if !st.Held || st.Left > c.want || c.want > 0 && st.Left < c.want-5*time.Millisecond || c.want < 0 && st.Left != c.want {
 				s.Errorf("held %v, left: got %v, want %v", st.Held, st.Left, c.want)
 			}
@@ -212,8 +214,7 @@ func TestAnInspectionThatIsCancelledReturnsAtOnce(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		s.Slow(200*time.Millisecond, 0, 1, 2)
-		ctx, cancel := context.WithTimeout(s.Ctx, 50*time.Millisecond)
-		defer cancel()
+		ctx := s.timeout(50 * time.Millisecond)
 		harness.Check(s, "time of Inspect", took(func() {
 			s.Is("Inspect", harness.Second(l.Inspect(ctx, job)), context.DeadlineExceeded)
 		}), 50*time.Millisecond)
@@ -243,8 +244,7 @@ func TestValuesOfOtherClientsAreNotTold(t *testing.T) {
 			s.Node(i).Set(job, secret, time.Hour)
 		}
 		queues(fmt.Sprint(s.Node(0).Now().UnixMicro()))
-		st, err := l.Inspect(s.Ctx, job)
-		s.Is("Inspect", err, nil)
+		st := s.inspect(l)
 		note(st)
 		if !st.Held || st.Value != secret || st.Holder != "" || st.Nodes[0].Value != secret {
 			s.Errorf("got %+v, want it held, by the raw value, and without a label", st)
@@ -252,18 +252,17 @@ func TestValuesOfOtherClientsAreNotTold(t *testing.T) {
 		if !slices.Equal(st.Queue, []string{""}) {
 			s.Errorf("queue: got %q, want one without a label", st.Queue)
 		}
-		_, err = l.TryAcquire(s.Ctx, job, time.Second)
+		_, err := l.TryAcquire(s.Ctx, job, time.Second)
 		s.Is("TryAcquire", err, redlock.ErrHeld)
 		s.Says(err, "held by another client (")
 		note(err)
 		harness.Check(s, "the holder, as programs get it", s.roundOf(err).Holder(), secret)
-		ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
-		defer cancel()
+		ctx := s.timeout(time.Second)
 		_, err = l.Acquire(ctx, job, time.Second)
 		s.Is("Acquire", err, context.DeadlineExceeded)
 		s.Says(err, "held by another client (")
 		note(err)
-		s.evict(job, 0, 1, 2) // free, but for those who queue
+		s.evictKey(job, 0, 1, 2) // free, but for those who queue
 		queues("1")
 		if _, err = l.TryAcquire(s.Ctx, job, time.Second); fair {
 			s.Says(err, "queued behind another client")
@@ -291,16 +290,14 @@ func TestAKeyWithoutTTLIsToldAsSuch(t *testing.T) {
 				for i, ttl := range c.ttls {
 					s.Node(i).Set(job, "customer json", ttl)
 				}
-				ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
-				defer cancel()
+				ctx := s.timeout(time.Second)
 				_, err := l.Acquire(ctx, job, time.Second)
 				s.Is("Acquire", err, redlock.ErrHeld)
 				some := c.ttls[0] == 0 && c.ttls[4] != 0 // which of them a look hears first is chance
 				if got := strings.Contains(err.Error(), "held by another client, "+told+" ("); got != c.want && !some {
 					s.Errorf("got %v, want it to say %q: %v", err, told, c.want)
 				}
-				st, err := l.Inspect(s.Ctx, job)
-				s.Is("Inspect", err, nil)
+				st := s.inspect(l)
 				if (st.Left == -1) != c.want || strings.Contains(strings.Split(st.String(), " (")[0], told) != c.want {
 					s.Errorf("got %v with %v left, want -1 and %q: %v", st, st.Left, told, c.want)
 				}

@@ -111,8 +111,7 @@ func TestALeaderThatReleasesTheLockItselfHasResigned(t *testing.T) {
 			t.Errorf("%d terms in 3s, want a pause of 250 to 500ms after each", terms)
 		}
 		errMine := errors.New("mine")
-		ctx, cancel = context.WithTimeout(s.Ctx, time.Second)
-		defer cancel()
+		ctx = s.timeout(time.Second)
 		err = l.Lead(ctx, job, heldLong, func(ctx context.Context, lock *redlock.Lock) error {
 			defer lock.Release(ctx)
 			return errMine

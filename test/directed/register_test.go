@@ -65,8 +65,7 @@ func TestEveryRegisterIsGivenALife(t *testing.T) {
 		}, 2 * time.Minute},
 		{"raised by an attempt before the last one, which did not reach the node", func(s *stage, l *redlock.Locker) {
 			s.Foreign(time.Minute, 0, 1, 2)
-			ctx, cancel := context.WithTimeout(s.Ctx, 400*time.Millisecond)
-			defer cancel()
+			ctx := s.timeout(400 * time.Millisecond)
 			time.AfterFunc(10*time.Millisecond, func() { hangs(s, l) })
 			s.Is("Acquire", harness.Second(l.Acquire(ctx, job, 10*time.Second)), context.DeadlineExceeded)
 			time.Sleep(time.Second)
@@ -89,8 +88,7 @@ func TestEveryRegisterIsGivenALife(t *testing.T) {
 		{"of a foreign key whose adoption is cancelled", func(s *stage, l *redlock.Locker) {
 			s.Foreign(time.Minute, 0, 1, 2)
 			s.Slow(40*time.Millisecond, 0, 1, 2)
-			ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Millisecond)
-			defer cancel()
+			ctx := s.timeout(10 * time.Millisecond)
 			s.Is("Adopt", harness.Second(l.Adopt(ctx, job, otherValue, 10*time.Second)), context.DeadlineExceeded)
 			time.Sleep(time.Second)
 			s.Carry("afterwards", otherValue, 0, 1, 2)

@@ -107,8 +107,7 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 	runStage(t, "not acquired: fn is not called", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		s.Foreign(time.Hour, 0, 1, 2)
-		ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
-		defer cancel()
+		ctx := s.timeout(time.Second)
 		err := l.Run(ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 			s.Errorf("fn was called")
 			return nil

@@ -6,17 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
-	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
 // locked returns the keys of the locks that are on any node.
@@ -169,8 +165,7 @@ func TestWhatEndsAcquireAllLeavesNothing(t *testing.T) {
 		want []error
 	}{
 		"ctx": {redlock.Options{}, func(s *stage, l *redlock.Locker) error {
-			ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
-			defer cancel()
+			ctx := s.timeout(time.Second)
 			return all(ctx, l)
 		}, []error{context.DeadlineExceeded, redlock.ErrHeld}},
 		"WithWait": {redlock.Options{}, func(s *stage, l *redlock.Locker) error {
@@ -184,8 +179,7 @@ func TestWhatEndsAcquireAllLeavesNothing(t *testing.T) {
 			return all(s.Ctx, l)
 		}, []error{redlock.ErrClosed, redlock.ErrHeld}},
 		"MaxWaiters": {redlock.Options{MaxWaiters: 1}, func(s *stage, l *redlock.Locker) error {
-			ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
-			defer cancel()
+			ctx := s.timeout(time.Second)
 			first := harness.Background(func() error { return harness.Second(l.Acquire(ctx, "b", time.Second)) })
 			synctest.Wait()
 			defer func() { <-first }()
@@ -225,148 +219,6 @@ func TestWhatEndsAcquireAllLeavesNothing(t *testing.T) {
 			s.Clean(other)
 		})
 	}
-}
-
-// A wanter is a caller of the property test below.
-type wanter struct {
-	kind    string
-	locker  int
-	keys    []int
-	start   time.Duration
-	hold    time.Duration
-	runs    int
-	givesUp time.Duration // 0: never
-}
-
-// Callers that want some keys at once, in any order, beside callers that nest Acquire, all in one order, and callers that give
-// up: nobody waits for ever, no two hold a key at once, and whoever asks for several gets all or none.
-func TestAcquireAllBesideNestedAcquireInAnyOrder(t *testing.T) {
-	defer harness.Checks(60, 600)()
-	rapid.Check(t, func(rt *rapid.T) {
-		nodes := rapid.SampledFrom([]int{1, 3}).Draw(rt, "nodes")
-		fair := rapid.SliceOfN(rapid.Bool(), 1, 3).Draw(rt, "fair")
-		order := rapid.Permutation([]int{0, 1, 2, 3, 4}[:rapid.IntRange(2, 5).Draw(rt, "keys")]).Draw(rt, "the order of those that nest")
-		seed := rapid.Uint64().Draw(rt, "seed")
-		wanters := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) wanter {
-			w := wanter{
-				kind: rapid.SampledFrom([]string{"all", "nest", "nest two", "all, or gives up"}).Draw(t, "kind"), locker: rapid.IntRange(0, len(fair)-1).Draw(t, "locker"),
-				keys: rapid.Permutation(order).Draw(t, "keys")[:rapid.IntRange(1, len(order)).Draw(t, "number")], runs: rapid.IntRange(1, 4).Draw(t, "runs"),
-				start: time.Duration(rapid.IntRange(0, 5000).Draw(t, "start")) * time.Microsecond, hold: time.Duration(rapid.IntRange(0, 5).Draw(t, "hold")) * time.Millisecond,
-			}
-			switch w.kind {
-			case "nest", "nest two":
-				slices.SortFunc(w.keys, func(a, b int) int { return slices.Index(order, a) - slices.Index(order, b) })
-			case "all, or gives up":
-				w.givesUp = time.Duration(rapid.IntRange(1, 20_000).Draw(t, "patience")) * time.Microsecond
-			}
-			return w
-		}), 2, 8).Draw(rt, "callers")
-		var wrong []string
-		redlocktest.BubbleFunc(t, func() { wrong = want(t, nodes, fair, seed, wanters) })
-		if len(wrong) > 0 {
-			rt.Fatal(strings.Join(wrong, "\n"))
-		}
-	})
-}
-
-// want runs the callers, and returns what went wrong.
-func want(t *testing.T, nodes int, fair []bool, seed uint64, wanters []wanter) (wrong []string) {
-	c := redlocktest.New(t, nodes)
-	var lockers []*redlock.Locker
-	for i := range fair {
-		l, err := harness.NewSeamed(redlock.Options{Fair: fair[i]}, nil, nil, seed+uint64(i), c.Nodes()...)
-		if err != nil {
-			return []string{err.Error()}
-		}
-		defer l.Close()
-		lockers = append(lockers, l)
-	}
-	var mu sync.Mutex
-	say := func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		wrong = append(wrong, fmt.Sprintf(format, args...))
-	}
-	holders := make(map[int]int) // the callers, by key
-	work := func(i int, w wanter, valid func() bool) {
-		mu.Lock()
-		for _, key := range w.keys {
-			if other, held := holders[key]; held {
-				wrong = append(wrong, fmt.Sprintf("callers %d and %d hold key %d at once", other, i, key))
-			}
-			holders[key] = i
-		}
-		mu.Unlock()
-		time.Sleep(w.hold)
-		if !valid() {
-			say("caller %d has lost a lock", i)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for _, key := range w.keys {
-			delete(holders, key)
-		}
-	}
-	var all sync.WaitGroup
-	for i, w := range wanters {
-		all.Go(func() {
-			time.Sleep(w.start)
-			for range w.runs {
-				patience := 10 * time.Minute
-				if w.givesUp > 0 {
-					patience = w.givesUp
-				}
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
-				err := w.want(ctx, lockers[w.locker], func(valid func() bool) { work(i, w, valid) })
-				cancel()
-				if err != nil && (w.givesUp == 0 || !errors.Is(err, context.DeadlineExceeded)) {
-					say("caller %d: %v", i, err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	time.Sleep(2 * time.Second)
-	for i := range nodes {
-		if keys := harness.LocksOn(c.Node(i)); len(keys) > 0 {
-			say("afterwards node %d has %v", i, keys)
-		}
-	}
-	return wrong
-}
-
-// want acquires the caller's keys in its way, calls fn and releases them.
-func (w wanter) want(ctx context.Context, l *redlock.Locker, fn func(valid func() bool)) error {
-	const ttl = 10 * time.Second
-	var names []string
-	for _, key := range w.keys {
-		names = append(names, fmt.Sprint("key-", key))
-	}
-	switch w.kind {
-	case "nest":
-		return nest(ctx, l, names, func() { fn(func() bool { return true }) })
-	case "nest two": // all keys of the second call come after those of the first
-		first, second := names[:len(names)/2+len(names)%2], names[len(names)/2+len(names)%2:]
-		return l.RunAll(ctx, first, ttl, func(ctx context.Context, locks redlock.Locks) error {
-			return nest(ctx, l, second, func() { fn(locks.Valid) })
-		})
-	}
-	return l.RunAll(ctx, names, ttl, func(_ context.Context, locks redlock.Locks) error {
-		if len(locks) != len(names) {
-			return fmt.Errorf("got %d locks, want %d", len(locks), len(names))
-		}
-		fn(locks.Valid)
-		return nil
-	})
-}
-
-// nest acquires one key within the other.
-func nest(ctx context.Context, l *redlock.Locker, keys []string, fn func()) error {
-	if len(keys) == 0 {
-		fn()
-		return nil
-	}
-	return l.Run(ctx, keys[0], 10*time.Second, func(ctx context.Context, _ *redlock.Lock) error { return nest(ctx, l, keys[1:], fn) })
 }
 
 // On every node the keys come in one order, however the caller names them: of two callers that meet there one gets all.
@@ -429,8 +281,7 @@ func TestAcquireAllDoesNotWakeItself(t *testing.T) {
 		l := s.Locker(redlock.Options{})
 		s.Node(0).Set("b", otherValue, time.Minute)
 		s.Node(1).Hang()
-		ctx, cancel := context.WithTimeout(s.Ctx, 10*time.Second)
-		defer cancel()
+		ctx := s.timeout(10 * time.Second)
 		_, err := l.AcquireAll(ctx, []string{"a", "b"}, 10*time.Second)
 		s.Is("AcquireAll", err, context.DeadlineExceeded)
 		if n := s.attempts(2, "b"); n < 10 || n > 100 {

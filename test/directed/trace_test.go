@@ -220,8 +220,7 @@ func TestATracerNeitherEndsNorProlongsACall(t *testing.T) {
 			l := s.Locker(redlock.Options{Trace: redlock.Trace{Start: func(context.Context, redlock.Call) context.Context { return traced }}})
 			k := s.Take(l, heldLong)
 			s.Is(name+": Extend", k.Extend(s.Ctx), nil)
-			ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
-			defer cancel()
+			ctx := s.timeout(time.Second)
 			s.Lasts(name+": Acquire", time.Second, func() {
 				_, err := l.Acquire(ctx, job, heldLong)
 				harness.CheckIs(t, name+": Acquire", err, context.DeadlineExceeded, redlock.ErrHeld)

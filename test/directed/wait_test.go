@@ -432,44 +432,32 @@ func TestAHolderThatExtendsIsWaitedFor(t *testing.T) {
 	})
 }
 
+// Nobody announces that a foreign key is gone. A look finds it, and in turn the next refresh of our place.
+//
 // Attack 50.
-func TestAForeignKeyWithoutEndIsWaitedForUntilItIsGone(t *testing.T) {
-	fairly(t, 3, func(s *stage, fair bool) {
-		for i := range 3 {
-			s.Node(i).Set(job, "by hand", 0)
-		}
-		l := s.Locker(redlock.Options{Fair: fair})
-		w := s.settled(l, time.Second)
-		time.Sleep(time.Minute)
-		w.waits("while it is there")
-		gone := time.Now()
-		s.evictKey(job, 0, 2)
-		// Nobody announces it. In turn, it is found by the next refresh of our place.
-		bound := retryPause
-		if fair {
-			bound = time.Second
-		}
-		w.gets("gone", gone, bound+3*oneTrip)
-	})
-}
-
 func TestAForeignHolderIsFoundGoneWithinThePause(t *testing.T) {
-	for _, pause := range []time.Duration{0, 30 * time.Millisecond, 2 * time.Second} {
+	every := func(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
+	for _, c := range []struct {
+		opt   redlock.Options
+		ttl   time.Duration // 0: none
+		bound time.Duration
+	}{
+		{redlock.Options{}, 0, retryPause},
+		{redlock.Options{Fair: true}, 0, time.Second},
+		{redlock.Options{}, heldLong, retryPause},
+		{redlock.Options{Retry: every(30 * time.Millisecond)}, heldLong, 30 * time.Millisecond},
+		{redlock.Options{Retry: every(2 * time.Second)}, heldLong, 2 * time.Second},
+	} {
 		onStage(t, 3, func(s *stage) {
-			opt := redlock.Options{}
-			if pause > 0 {
-				opt.Retry = func(int) time.Duration { return pause }
-			} else {
-				pause = retryPause
-			}
 			for i := range 3 {
-				s.Node(i).Set(job, "82e7cf91a7ef4fb7", heldLong) // as other libraries' values look
+				s.Node(i).Set(job, "82e7cf91a7ef4fb7", c.ttl) // as other libraries' values look
 			}
-			w := s.settled(s.Locker(opt), time.Second)
-			time.Sleep(5*time.Second + pause/3)
+			w := s.settled(s.Locker(c.opt), time.Second)
+			time.Sleep(time.Minute + c.bound/3)
+			w.waits("while it is there")
 			gone := time.Now()
-			s.evictKey(job, 0, 1, 2)
-			w.gets("gone", gone, pause+3*oneTrip)
+			s.evictKey(job, 0, 2)
+			w.gets("gone", gone, c.bound+3*oneTrip)
 		})
 	}
 }
@@ -1026,8 +1014,7 @@ func TestEveryCallerOfALineIsToldWhatTheLeaderSaw(t *testing.T) {
 				var seen harness.Observer
 				l := s.Locker(redlock.Options{Fair: fair, Trace: seen.Trace()})
 				k := s.Take(s.Locker(redlock.Options{Name: "the-holder"}), heldLong)
-				ctx, cancel := context.WithTimeout(s.Ctx, patience)
-				defer cancel()
+				ctx := s.timeout(patience)
 				opts, says := []redlock.AcquireOption(nil), []string{"deadline exceeded after 1s", "held by the-holder (2 of 3 votes needed; "}
 				if limit == "WithWait" {
 					ctx, opts, says = s.Ctx, []redlock.AcquireOption{redlock.WithWait(patience)}, []string{"held by the-holder, waited 1s, "}
@@ -1172,8 +1159,7 @@ func TestAnAttemptThatIsTakenBackWakesThoseThatItRefused(t *testing.T) {
 		l, other := s.Locker(redlock.Options{}), s.listens()
 		s.SetRegister(time.Now().Add(time.Hour).UnixMicro(), 0, 1, 2) // so that the attempt has to raise
 		s.Slow(20*time.Millisecond, 0, 1, 2)
-		ctx, cancel := context.WithTimeout(s.Ctx, 38*time.Millisecond)
-		defer cancel()
+		ctx := s.timeout(38 * time.Millisecond)
 		failed := harness.Background(func() error { return harness.Second(l.TryAcquire(ctx, job, heldLong)) })
 		time.Sleep(5 * time.Millisecond)
 		w := s.waiter(other, heldLong)
