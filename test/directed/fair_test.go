@@ -148,9 +148,7 @@ func TestAWallClockThatIsSetDuringTheWaitChangesNoTurn(t *testing.T) {
 			a1.gives(context.Canceled)
 			time.Sleep(time.Second)
 			for _, w := range []*waiting{b1, a2, c1} {
-				released := time.Now()
-				s.Is("Release", k.Release(s.Ctx), nil)
-				w.gets("in turn", released, 20*time.Millisecond)
+				w.follows(k, "in turn", 20*time.Millisecond)
 				k = w.lock
 			}
 		})
@@ -212,16 +210,12 @@ func TestWhoIsCutOffFromAMajorityHoldsNobodyUp(t *testing.T) {
 		s.Cluster.Cut(clients[1:4]...)
 		time.Sleep(10 * time.Second)
 		s.queued("meanwhile", "next")
-		released := time.Now()
-		s.Is("Release", k.Release(s.Ctx), nil)
-		next.gets("behind one that cannot win", released, 4*oneTrip)
+		next.follows(k, "behind one that cannot win", 4*oneTrip)
 		// Once it reaches them again it has its old place.
 		last := s.settled(s.fair("last"), heldLong)
 		s.Cluster.Mend(clients...)
 		time.Sleep(8 * time.Second)
-		released = time.Now()
-		s.Is("Release", next.lock.Release(s.Ctx), nil)
-		w.gets("back", released, 4*oneTrip)
+		w.follows(next.lock, "back", 4*oneTrip)
 		last.waits("behind one that came earlier")
 	})
 }
@@ -301,13 +295,10 @@ func TestFairAndUnfairExcludeEachOther(t *testing.T) {
 			}
 		}
 		w := s.settled(unfair, heldLong)
-		released := time.Now()
-		s.Is("Release", k.Release(s.Ctx), nil)
-		w.gets("without turns", released, 3*oneTrip)
+		w.follows(k, "without turns", 3*oneTrip)
 		wf := s.settled(fair, heldLong)
-		released = time.Now()
-		s.Is("Release", w.lock.Release(s.Ctx), nil)
-		wf.passes("in turn", released, 3*oneTrip)
+		wf.follows(w.lock, "in turn", 3*oneTrip)
+		s.Is("Release", wf.lock.Release(s.Ctx), nil)
 		for i := range 3 {
 			s.Do(i, "SET", job, "by hand", "NX", "PX", "3000")
 		}

@@ -97,20 +97,29 @@ func TestACallerThatGivesUpAfterAQuietRollbackWakesThoseThatItRefused(t *testing
 	}
 }
 
-// The attempt that was handed over has no majority, and nobody else has one. The waiter gives up before it has an entry in
-// the nodes' queues.
+// givesUpAfter hands a lock to a waiter that has no entry in the nodes' queues yet, in vain because of what hinders it, and the
+// waiter gives up after a while. Another Locker's has the lock at once.
+func givesUpAfter(t *testing.T, after time.Duration, hinder, mend func(s *stage)) {
+	t.Helper()
+	onStage(t, 3, func(s *stage) {
+		k, next := s.lucky(s.Locker(redlock.Options{}))
+		other := s.waiter(s.Locker(redlock.Options{}), heldLong)
+		time.Sleep(3 * time.Millisecond)
+		hinder(s)
+		released := s.quietly(k)
+		time.Sleep(after)
+		mend(s)
+		other.passes(fmt.Sprint("given up after ", after), s.givesUp(next, released), promptly)
+	})
+}
+
+// The attempt that was handed over has no majority, and nobody else has one.
 func TestAHandOverInVainGoesToOthersIfTheWaiterGivesUp(t *testing.T) {
+	refuse := func(err string) func(s *stage) {
+		return func(s *stage) { s.each(func(n *redlocktest.Node) { n.FailCommand("set", err) }, 0, 1) }
+	}
 	for after := time.Duration(0); after < 4*oneTrip; after += oneTrip / 4 {
-		onStage(t, 3, func(s *stage) {
-			k, next := s.lucky(s.Locker(redlock.Options{}))
-			other := s.waiter(s.Locker(redlock.Options{}), heldLong)
-			time.Sleep(3 * time.Millisecond)
-			s.each(func(n *redlocktest.Node) { n.FailCommand("set", "LOADING Redis is loading the dataset in memory") }, 0, 1)
-			released := s.quietly(k)
-			time.Sleep(after)
-			s.each(func(n *redlocktest.Node) { n.FailCommand("set", "") }, 0, 1)
-			other.passes(fmt.Sprint("given up after ", after), s.givesUp(next, released), promptly)
-		})
+		givesUpAfter(t, after, refuse(loading), refuse(""))
 	}
 }
 
@@ -118,10 +127,7 @@ func TestAHandOverInVainGoesToOthersIfTheWaiterGivesUp(t *testing.T) {
 // before the release is executed.
 func TestAHandOverThatOvertakesGoesToOthersIfTheWaiterGivesUp(t *testing.T) {
 	for after := oneTrip / 2; after < 4*oneTrip; after += oneTrip / 2 {
-		onStage(t, 3, func(s *stage) {
-			k, next := s.lucky(s.Locker(redlock.Options{}))
-			other := s.waiter(s.Locker(redlock.Options{}), heldLong)
-			time.Sleep(3 * time.Millisecond)
+		givesUpAfter(t, after, func(s *stage) {
 			for i := range 3 {
 				s.Do(i, "SCRIPT", "FLUSH") // so that the release is sent twice
 				s.On(i, "release", func(n int, _ []string) {
@@ -130,10 +136,7 @@ func TestAHandOverThatOvertakesGoesToOthersIfTheWaiterGivesUp(t *testing.T) {
 					}
 				})
 			}
-			released := s.quietly(k)
-			time.Sleep(after)
-			other.passes(fmt.Sprint("given up after ", after), s.givesUp(next, released), promptly)
-		})
+		}, func(*stage) {})
 	}
 }
 

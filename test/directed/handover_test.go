@@ -28,6 +28,14 @@ func (s *stage) quietly(k *redlock.Lock) time.Time {
 	return time.Now()
 }
 
+// follows releases a lock, and is gets from then on.
+func (w *waiting) follows(k *redlock.Lock, what string, limit time.Duration) {
+	w.Helper()
+	released := time.Now()
+	w.Is("Release", k.Release(w.Ctx), nil)
+	w.gets(what, released, limit)
+}
+
 // passes is gets, and the release of what was acquired.
 func (w *waiting) passes(what string, from time.Time, limit time.Duration) (took time.Duration) {
 	w.Helper()
@@ -527,9 +535,8 @@ func TestAnAttemptThatOvertakesTheReleaseIsRepeatedAfterIt(t *testing.T) {
 					}
 				})
 			}
-			released := time.Now()
-			s.Is("Release", k.Release(s.Ctx), nil)
-			next.passes("a release that came late", released, late+4*oneTrip)
+			next.follows(k, "a release that came late", late+4*oneTrip)
+			s.Is("Release", next.lock.Release(s.Ctx), nil)
 			s.untraced(l)
 		})
 	}
@@ -861,9 +868,7 @@ func TestNothingIsHandedOnOnceCloseHasBegun(t *testing.T) {
 		s.record()
 		closed := harness.Background(l.Close)
 		time.Sleep(time.Millisecond)
-		released := time.Now()
-		s.Is("Release", k.Release(s.Ctx), nil)
-		other.gets("released during Close", released, promptly)
+		other.follows(k, "released during Close", promptly)
 		s.Is("Close", <-closed, nil)
 		<-next.ended
 		harness.CheckIs(s.T, "the waiter", next.err, redlock.ErrClosed)
