@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -158,13 +159,10 @@ func newRedsync(addrs []string, opts ...redsync.Option) *contender {
 		},
 		release: func(ctx context.Context, held any) error {
 			ok, err := held.(*redsync.Mutex).UnlockContext(ctx)
-			switch {
-			case ok: // err has the errors of a minority
+			if ok { // err has the errors of a minority
 				return nil
-			case err == nil:
-				return errors.New("not unlocked")
 			}
-			return err
+			return cmp.Or(err, errors.New("not unlocked"))
 		},
 		close: func() { closeClients(clients) },
 	}

@@ -22,7 +22,7 @@ func (p place) String() string {
 	if p[0] == p[4] {
 		return fmt.Sprint(p[0])
 	}
-	return strings.Join(texts(p[:]), ", ")
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(p[:]), " ", ", "), "[]")
 }
 
 // third is the round trip that a majority of five takes.

@@ -41,12 +41,9 @@ func faults(ctx context.Context, b *bench) {
 	refusing, hanging, far, second := extra[0], extra[1], extra[2], extra[3]
 	slow := newLink(far.Addr(), 50*time.Millisecond)
 	defer slow.Close()
-	with := func(name string, n int, others ...string) condition {
-		return condition{name, slices.Concat(b.addrs[:n], others)}
-	}
 	conds := []condition{
-		with(allUp, 5), with(oneDead, 4, refusing.Addr()), with(oneHung, 4, hanging.Addr()), with(oneSlow, 4, slow.Addr()),
-		with(twoDead, 3, second.Addr(), refusing.Addr()),
+		{allUp, b.addrs}, {oneDead, b.with(4, refusing)}, {oneHung, b.with(4, hanging)},
+		{oneSlow, append(b.with(4), slow.Addr())}, {twoDead, b.with(3, second, refusing)},
 	}
 	onset(ctx, b, conds[:3], []strike{{nothing, nothing}, {refusing.Kill, refusing.Restart}, {hanging.Stop, hanging.Cont}})
 	check(errors.Join(refusing.Kill(), second.Kill(), hanging.Stop()))

@@ -39,11 +39,11 @@ type pipe struct {
 
 // A request is what one node is asked: a question of the library, or one plain command.
 type request struct {
-	count  *count
-	q      *wire.Question
-	plain  []any
-	joined bool // in one script with other releases of the batch, as the library sends them
-	cmds   [2]wire.Command
+	count   *count
+	q       *wire.Question
+	plain   []any
+	cmds    [2]wire.Command
+	decides *wire.Command // the first of cmds, or that of all releases of the batch, as the library sends them
 }
 
 // A count counts replies and closes done with the one that decides.
@@ -94,53 +94,45 @@ func (p *pipe) sendLoop() {
 		batch = append(batch[:0], p.queue[:n]...)
 		p.queue = p.queue[:copy(p.queue, p.queue[n:])]
 		p.mu.Unlock()
-		var releases *wire.Command
-		joint.Reset()
-		cmds = cmds[:0]
-		if joinReleases(batch, &joint) {
-			releases = joint.Command(false)
-			cmds = append(cmds, releases)
-		}
+		cmds = joinReleases(cmds[:0], batch, &joint)
 		for _, r := range batch {
 			cmds = r.append(cmds)
 		}
 		pipeline.BatchProcess(ctx, cmds...)
 		pipeline.Exec(ctx)
 		for _, r := range batch {
-			if r.joined {
-				r.count.vote(releases.Err())
-			} else {
-				r.count.vote(r.cmds[0].Err())
-			}
+			r.count.vote(r.decides.Err())
 		}
 	}
 }
 
-// joinReleases puts the releases of a batch into one script if there are at least two.
-func joinReleases(batch []*request, joint *wire.Joint) bool {
-	n := 0
+// joinReleases appends one command for all releases of a batch if there are at least two.
+func joinReleases(cmds []redis.Cmder, batch []*request, joint *wire.Joint) []redis.Cmder {
+	joins := func(r *request) bool { return r.q != nil && r.q.Joins() }
+	joint.Reset()
 	for _, r := range batch {
-		if r.q != nil && r.q.Joins() {
-			n++
-		}
-	}
-	if n < 2 {
-		return false
-	}
-	for _, r := range batch {
-		if r.q != nil && r.q.Joins() {
-			r.joined = true
+		if joins(r) {
 			joint.Add(r.q, false)
 		}
 	}
-	return true
-}
-
-// append appends the request's own commands.
-func (r *request) append(cmds []redis.Cmder) []redis.Cmder {
-	if r.joined {
+	if joint.Len() < 2 {
 		return cmds
 	}
+	releases := joint.Command(false)
+	for _, r := range batch {
+		if joins(r) {
+			r.decides = releases
+		}
+	}
+	return append(cmds, releases)
+}
+
+// append appends the request's own commands, unless it shares one.
+func (r *request) append(cmds []redis.Cmder) []redis.Cmder {
+	if r.decides != nil {
+		return cmds
+	}
+	r.decides = &r.cmds[0]
 	for j := range r.cmds {
 		args := r.plain
 		if r.q != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -32,7 +33,6 @@ func held(ctx context.Context, b *bench) {
 // A holder holds many locks of one Locker.
 type holder struct {
 	b               *bench
-	locker          *redlock.Locker
 	locks           []holding
 	renewed, failed atomic.Int64 // renewals
 	start           time.Time    // before the first lock was acquired
@@ -83,9 +83,9 @@ func (h *holder) each(f func(i int, l *holding) error) int {
 	return int(failed.Load())
 }
 
-func (h *holder) acquire(ctx context.Context) (refused int) {
+func (h *holder) acquire(ctx context.Context, locker *redlock.Locker) (refused int) {
 	return h.each(func(i int, l *holding) (err error) {
-		if l.lock, err = h.locker.TryAcquire(ctx, heldKey(i), h.b.heldTTL); err == nil {
+		if l.lock, err = locker.TryAcquire(ctx, heldKey(i), h.b.heldTTL); err == nil {
 			l.held, l.stop = l.lock.KeepAlive(ctx)
 		}
 		return err
@@ -143,14 +143,13 @@ func holdAll(ctx context.Context, b *bench, n int) {
 	h := &holder{b: b, locks: make([]holding, n), start: time.Now()}
 	l, done := newLocker(redlock.Options{Trace: redlock.Trace{Round: h.observe}}, b.addrs)
 	defer done()
-	h.locker = l
 	// Connections and buffers belong to the Locker and not to a lock.
 	load{c: lockerContender(l, nil), g: 64}.runFor(ctx, 100*time.Millisecond)
 	before := readMemory()
 
 	b.progress("acquiring %d", n)
 	var refused, failed int
-	acquired := b.meter.measure(ctx, func() { refused = h.acquire(ctx) })
+	acquired := b.meter.measure(ctx, func() { refused = h.acquire(ctx, l) })
 	each := readMemory().since(before, n)
 	held := b.meter.measure(ctx, func() { h.hold(ctx) })
 	renewals, lost := float64(h.renewed.Load()), h.lost()
@@ -204,11 +203,8 @@ func keysLeft(ctx context.Context, clients []*redis.Client, n int) (left float64
 func heldTables(r *report) []table {
 	cases := r.cases("held", mHeldHeap)
 	metrics := r.names("held", "", func(s *series) string { return s.Metric })
+	formats := map[string]string{mHeldPerLock: "%.2f", mHeldBusiest: "%.2f"}
 	return []table{grid("held", "Locks under KeepAlive on five nodes", "locks held", metrics, cases, func(m, n string) string {
-		format := "%.0f"
-		if m == mHeldPerLock || m == mHeldBusiest {
-			format = "%.2f"
-		}
-		return r.find("held", nameOurs, n, m).cell(format)
+		return r.find("held", nameOurs, n, m).cell(cmp.Or(formats[m], "%.0f"))
 	})}
 }

@@ -216,6 +216,11 @@ func (b *bench) flush(ctx context.Context) {
 	check(errors.Join(errs...))
 }
 
+// with returns the addresses of the first n servers and of others.
+func (b *bench) with(n int, others ...*realredis.Server) []string {
+	return slices.Concat(b.addrs[:n], addrs(others))
+}
+
 // progress prints to stderr what is being measured, so that stdout has only tables.
 func (b *bench) progress(format string, args ...any) {
 	b.doing = fmt.Sprintf(format, args...)

@@ -92,13 +92,14 @@ func (s *series) cell(format string) string {
 // spread formats the median, the minimum and the maximum, as in "1.23 (1.10–1.31)".
 func (s *series) spread(format string) string {
 	text := s.cell(format)
-	if len(s.Reps) > 1 {
-		least, most := fmt.Sprintf(format, slices.Min(s.Reps)), fmt.Sprintf(format, slices.Max(s.Reps))
-		if least != most {
-			return text + " (" + least + "–" + most + ")"
-		}
+	if len(s.Reps) == 0 {
+		return text
 	}
-	return text
+	least, most := fmt.Sprintf(format, slices.Min(s.Reps)), fmt.Sprintf(format, slices.Max(s.Reps))
+	if least == most {
+		return text
+	}
+	return text + " (" + least + "–" + most + ")"
 }
 
 // A report holds what was measured, and on which machine.

@@ -36,16 +36,15 @@ func handover(ctx context.Context, b *bench) {
 	defer closeServers(extra)
 	dead, hung := extra[0], extra[1]
 	check(errors.Join(dead.Kill(), hung.Stop()))
-	with := func(fifth *realredis.Server) []string { return append(slices.Clone(b.addrs[:4]), fifth.Addr()) }
 	cases := []struct {
 		name, contender string
 		addrs           []string
 	}{
 		{nameOurs, nameOurs, b.addrs},
 		{nameFair, nameFair, b.addrs},
-		{"redlock, one dead", nameOurs, with(dead)},
-		{"redlock, one hung", nameOurs, with(hung)},
-		{"redlock, fair, one hung", nameFair, with(hung)},
+		{"redlock, one dead", nameOurs, b.with(4, dead)},
+		{"redlock, one hung", nameOurs, b.with(4, hung)},
+		{"redlock, fair, one hung", nameFair, b.with(4, hung)},
 		{nameUnsubscribed, nameUnsubscribed, b.addrs},
 		{nameRedsync, nameRedsync, b.addrs},
 		{nameLock, nameLock, b.addrs},
@@ -156,14 +155,19 @@ func longestRun(holds []hold) (longest int) {
 }
 
 func waitingTables(r *report) []table {
-	crowds := grid("waiting-crowd", "Contenders in processes that want one key all the time and hold it for 1 ms (most/least: holds of the contender that had most, by those of the one that had least)",
-		"contenders in processes", r.cases(crowdSection, mHandovers), crowdColumns(), func(size, col string) string {
-			who, metric, _ := strings.Cut(col, ": ")
-			format := "%.0f"
-			if metric == mMostLeast {
-				format = "%.1f"
+	var cols []string
+	for _, who := range []string{nameOurs, nameFair, nameRedsync} {
+		for _, metric := range []string{mHandovers, mMostLeast, mLongestRun, mExecuted} {
+			if who != nameRedsync || metric == mHandovers || metric == mLongestRun {
+				cols = append(cols, who+": "+metric)
 			}
-			return r.find(crowdSection, who, size, metric).cell(format)
+		}
+	}
+	formats := map[string]string{mMostLeast: "%.1f"}
+	crowds := grid("waiting-crowd", "Contenders in processes that want one key all the time and hold it for 1 ms (most/least: holds of the contender that had most, by those of the one that had least)",
+		"contenders in processes", r.cases(crowdSection, mHandovers), cols, func(size, col string) string {
+			who, metric, _ := strings.Cut(col, ": ")
+			return r.find(crowdSection, who, size, metric).cell(cmp.Or(formats[metric], "%.0f"))
 		})
 	handovers := table{"waiting-handover", "From the call of Release to the next holder's return from Acquire, with 8 waiting processes, in round trips of a bare quorum", [][]string{{"", "p50", "p99", "most", "round trip, ms", "handovers"}}}
 	for _, c := range r.subjects(handoverSection, "p50") {
@@ -173,17 +177,6 @@ func waitingTables(r *report) []table {
 		handovers.rows = append(handovers.rows, []string{c, cell("p50", "%.1f"), cell("p99", "%.1f"), cell("most", "%.0f"), cell("raw ms", "%.2f"), cell("n", "%.0f")})
 	}
 	return []table{crowds, handovers}
-}
-
-func crowdColumns() (cols []string) {
-	for _, who := range []string{nameOurs, nameFair, nameRedsync} {
-		for _, metric := range []string{mHandovers, mMostLeast, mLongestRun, mExecuted} {
-			if who != nameRedsync || metric == mHandovers || metric == mLongestRun {
-				cols = append(cols, who+": "+metric)
-			}
-		}
-	}
-	return cols
 }
 
 // waitingTargets judges the worst of all sizes.

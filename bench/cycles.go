@@ -19,7 +19,7 @@ func throughput(ctx context.Context, b *bench) {
 func throughputTables(r *report) []table {
 	find := func(c, g, metric string) *series { return r.find("throughput", c, g, metric) }
 	cs := r.subjects("throughput", mRate)
-	gs := texts(throughputGoroutines)
+	gs := r.cases("throughput", mRate)
 	// Unlike the rates, the CPU time of a cycle does not depend on the number of cores.
 	cpu := []string{"client, 1 goroutine", "client, 64", "client, 1024", "servers, 1 goroutine", "servers, 64", "servers, 1024"}
 	return []table{
@@ -33,17 +33,46 @@ func throughputTables(r *report) []table {
 	}
 }
 
-// texts returns the elements as text.
-func texts[T any](s []T) (texts []string) {
-	for _, v := range s {
-		texts = append(texts, fmt.Sprint(v))
-	}
-	return texts
-}
-
 // latency measures one caller alone.
 func latency(ctx context.Context, b *bench) {
 	cs := contenders(b.addrs, nameFloor, nameOurFloor, nameOurs, nameRedsync, nameFailFast, nameLock, nameBare)
 	defer closeAll(cs)
 	b.blocks(ctx, "latency", b.latencyBlocks, 50, b.groups(ctx, cs, []int{1}, strconv.Itoa, 0)[0])
+}
+
+var allocGoroutines = []int{1, 64}
+
+const (
+	mAllocs   = "allocations"
+	mBytes    = "bytes allocated"
+	mExecuted = "commands executed by a node" // including those that scripts call
+)
+
+// allocs counts what one cycle uses: allocations of the whole process, including background work, bytes on the wire, and
+// commands.
+func allocs(ctx context.Context, b *bench) {
+	cs := contenders(b.addrs)
+	defer closeAll(cs)
+	const reps = 3 // the counts hardly vary
+	for rep := range reps {
+		b.progress("repetition %d of %d", rep+1, reps)
+		for _, c := range rotate(cs, rep) {
+			for _, g := range allocGoroutines {
+				l := load{c: c, g: g, untimed: true}
+				l.runCycles(ctx, 20)
+				var t *timing
+				used := b.meter.measure(ctx, func() { t = l.runCycles(ctx, b.cycles/g) })
+				n, nodes := float64(t.done), float64(len(b.addrs))
+				if strings.HasSuffix(c.name, "one node") {
+					nodes = 1
+				}
+				b.report.enter("allocs", c.name, fmt.Sprint(g), values{
+					{mAllocs, used.allocs / n}, {mBytes, used.bytes / n},
+					{"bytes to a node", used.servers.in / n / nodes}, {"bytes from a node", used.servers.out / n / nodes},
+					{mExecuted, used.servers.calls / n / nodes},
+					{mClientCPU, us(used.client) / n}, {mServersCPU, us(used.servers.cpu) / n}, {mFailed, float64(t.failed)},
+				})
+			}
+		}
+	}
 }
