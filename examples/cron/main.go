@@ -10,7 +10,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
@@ -67,28 +66,18 @@ func main() {
 // schedule has three schedulers tick for a number of intervals, 30 ms apart.
 func schedule(ctx context.Context, env *setup.Env, interval time.Duration, intervals int, run func(ctx context.Context, scheduler string) error) error {
 	begin := time.Now().Truncate(interval).Add(interval)
-	lockers, err := env.Lockers("scheduler", 3)
-	if err != nil {
-		return err
-	}
-	var wg sync.WaitGroup
-	errs := make([]error, len(lockers))
-	for i, l := range lockers {
+	lockers := env.Lockers("scheduler", 3)
+	return errors.Join(setup.AtOnce(len(lockers), func(i int) (failed error) {
 		name := fmt.Sprint("scheduler-", i+1)
-		wg.Go(func() {
-			for n := range intervals {
-				tick := begin.Add(time.Duration(n) * interval)
-				if time.Since(tick) > interval/4 {
-					continue // it has passed during the last run
-				}
-				time.Sleep(time.Until(tick) + time.Duration(i)*30*time.Millisecond)
-				_, err := once(ctx, l, env.DB, "report", interval, tick, func(ctx context.Context) error { return run(ctx, name) })
-				if err != nil {
-					errs[i] = err
-				}
+		for n := range intervals {
+			tick := begin.Add(time.Duration(n) * interval)
+			if time.Since(tick) > interval/4 {
+				continue // it has passed during the last run
 			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+			time.Sleep(time.Until(tick) + time.Duration(i)*30*time.Millisecond)
+			_, err := once(ctx, lockers[i], env.DB, "report", interval, tick, func(ctx context.Context) error { return run(ctx, name) })
+			failed = errors.Join(failed, err)
+		}
+		return failed
+	})...)
 }

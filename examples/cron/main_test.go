@@ -44,11 +44,8 @@ func TestOnceThoughTheSchedulerEnds(t *testing.T) {
 	tick := time.Now()
 	runs := 0
 	for n := range 2 {
-		l, err := env.Locker("test")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = once(t.Context(), l, env.DB, "report", time.Hour, tick.Add(time.Duration(n)*time.Hour), func(context.Context) error { runs++; return nil })
+		l := env.Locker("test")
+		_, err := once(t.Context(), l, env.DB, "report", time.Hour, tick.Add(time.Duration(n)*time.Hour), func(context.Context) error { runs++; return nil })
 		l.Close()
 		if err != nil {
 			t.Fatal(err)
@@ -63,10 +60,7 @@ func TestOnceThoughTheSchedulerEnds(t *testing.T) {
 // remembers the run.
 func TestOnceThoughTheLockIsGone(t *testing.T) {
 	env := setup.Test(t, schema)
-	l, err := env.Locker("test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := env.Locker("test")
 	tick := time.Now()
 	runs := 0
 	for range 2 {

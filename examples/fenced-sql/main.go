@@ -38,15 +38,7 @@ func setPrice(ctx context.Context, db *sql.DB, sku string, cents int, fence int6
 func main() { setup.Main(schema, run) }
 
 func run(ctx context.Context, env *setup.Env) error {
-	slow, err := env.Locker("slow")
-	if err != nil {
-		return err
-	}
-	quick, err := env.Locker("quick")
-	if err != nil {
-		return err
-	}
-
+	slow, quick := env.Locker("slow"), env.Locker("quick")
 	first, err := slow.Acquire(ctx, "prices/sku-1", 300*time.Millisecond)
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
@@ -88,21 +87,13 @@ func main() {
 
 // sale sends the buyers to two web servers and counts the orders.
 func sale(ctx context.Context, env *setup.Env, buyers int) (sold, left int, err error) {
-	servers, err := env.Lockers("web", 2)
-	if err != nil {
-		return 0, 0, err
-	}
-	var wg sync.WaitGroup
-	errs := make([]error, buyers)
-	for i := range buyers {
-		wg.Go(func() {
-			buyer := fmt.Sprint("buyer-", i)
-			errs[i] = buy(ctx, servers[i%2], env.DB, "sku-1", buyer)
-			fmt.Println(buyer, outcome(errs[i]))
-		})
-	}
-	wg.Wait()
-	for _, e := range errs {
+	servers := env.Lockers("web", 2)
+	for _, e := range setup.AtOnce(buyers, func(i int) error {
+		buyer := fmt.Sprint("buyer-", i)
+		err := buy(ctx, servers[i%2], env.DB, "sku-1", buyer)
+		fmt.Println(buyer, outcome(err))
+		return err
+	}) {
 		if e != nil && !errors.Is(e, errSoldOut) {
 			return 0, 0, e
 		}

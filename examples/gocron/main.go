@@ -59,12 +59,8 @@ func schedule(l *redlock.Locker, name string, begin time.Time, interval time.Dur
 
 func main() {
 	setup.Main("", func(ctx context.Context, env *setup.Env) error {
-		lockers, err := env.Lockers("scheduler", 3)
-		if err != nil {
-			return err
-		}
 		begin := time.Now().Add(time.Second)
-		for i, l := range lockers {
+		for i, l := range env.Lockers("scheduler", 3) {
 			s, err := schedule(l, "report", begin.Add(time.Duration(i)*30*time.Millisecond), 500*time.Millisecond, func() {
 				fmt.Printf("%s report sent by scheduler-%d\n", time.Now().Format("15:04:05.000"), i+1)
 			})

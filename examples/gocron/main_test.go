@@ -21,10 +21,7 @@ func TestRunsAreTicks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			lockers, err := setup.Test(t, "").Lockers("scheduler", 3)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lockers := setup.Test(t, "").Lockers("scheduler", 3)
 			var runs atomic.Int32
 			begin := time.Now().Add(interval)
 			for i, l := range lockers {

@@ -60,12 +60,8 @@ func (s *server) handler() http.Handler {
 
 func main() {
 	setup.Main("SELECT 1", func(ctx context.Context, env *setup.Env) error {
-		l, err := env.Locker("shop")
-		if err != nil {
-			return err
-		}
 		begun := make(chan bool)
-		s := &server{locker: l, charge: func(ctx context.Context, order string, fence int64) error {
+		s := &server{locker: env.Locker("shop"), charge: func(ctx context.Context, order string, fence int64) error {
 			close(begun)
 			time.Sleep(time.Second)
 			return ctx.Err()

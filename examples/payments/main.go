@@ -8,7 +8,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
@@ -111,19 +110,10 @@ func main() {
 
 // payAll requests six payments of 30 at once, each of them twice.
 func payAll(ctx context.Context, env *setup.Env, send provider) (booked, balance int, err error) {
-	workers, err := env.Lockers("worker", 2)
-	if err != nil {
-		return 0, 0, err
-	}
-	var wg sync.WaitGroup
-	errs := make([]error, 12)
-	for i := range errs {
-		wg.Go(func() {
-			errs[i] = pay(ctx, workers[i%2], env.DB, send, "acc-7", fmt.Sprint("pay-", i/2), 30)
-		})
-	}
-	wg.Wait()
-	for _, e := range errs {
+	workers := env.Lockers("worker", 2)
+	for _, e := range setup.AtOnce(12, func(i int) error {
+		return pay(ctx, workers[i%2], env.DB, send, "acc-7", fmt.Sprint("pay-", i/2), 30)
+	}) {
 		if e != nil && !errors.Is(e, errFunds) {
 			return 0, 0, e
 		}

@@ -42,11 +42,8 @@ func TestPaysOnceEachAndNotMoreThanThereIs(t *testing.T) {
 // booked, and pay returns errFenced.
 func TestLateHolderDoesNotBook(t *testing.T) {
 	env := setup.Test(t, schema)
-	l, err := env.Locker("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = pay(t.Context(), l, env.DB, func(ctx context.Context, _ string, _ int) error {
+	l := env.Locker("test")
+	err := pay(t.Context(), l, env.DB, func(ctx context.Context, _ string, _ int) error {
 		s, err := l.Inspect(ctx, "account/acc-7")
 		if err != nil {
 			return err

@@ -8,7 +8,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
@@ -107,25 +106,18 @@ func main() { setup.Main(schema, schedule) }
 
 // schedule runs two replicas. Each ends after it has bound three pods.
 func schedule(ctx context.Context, env *setup.Env) error {
-	lockers, err := env.Lockers("scheduler", 2)
-	if err != nil {
-		return err
-	}
-	var wg sync.WaitGroup
-	errs := make([]error, len(lockers))
-	for i, l := range lockers {
+	lockers := env.Lockers("scheduler", 2)
+	return errors.Join(setup.AtOnce(len(lockers), func(i int) error {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		left := 3
-		r := &replica{name: fmt.Sprint("scheduler-", i+1), l: l, db: env.DB}
+		r := &replica{name: fmt.Sprint("scheduler-", i+1), l: lockers[i], db: env.DB}
 		r.bound = func(_ context.Context, pod string) {
 			fmt.Println(r.name, "bound", pod)
 			if left--; left == 0 {
 				stop() // it is shut down, and its lock released: the other leads at once
 			}
 		}
-		wg.Go(func() { errs[i] = r.run(ctx) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+		return r.run(ctx)
+	})...)
 }

@@ -25,10 +25,7 @@ func TestEveryPodIsBoundInTwoTerms(t *testing.T) {
 // first one binds when it goes on is refused.
 func TestAFormerLeaderBindsNothing(t *testing.T) {
 	env := setup.Test(t, schema)
-	lockers, err := env.Lockers("scheduler", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lockers := env.Lockers("scheduler", 2)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	paused, goOn := make(chan struct{}), make(chan struct{})

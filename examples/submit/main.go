@@ -8,7 +8,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
@@ -92,18 +91,12 @@ func main() {
 
 // click sends one form to two web servers at once, and then once more.
 func click(ctx context.Context, env *setup.Env, work func(ctx context.Context) (string, error)) error {
-	servers, err := env.Lockers("web", 2)
-	if err != nil {
+	servers := env.Lockers("web", 2)
+	setup.AtOnce(len(servers), func(i int) error {
+		receipt, err := submit(ctx, servers[i], env.DB, "form-9", work)
+		fmt.Printf("web-%d: %q %v\n", i+1, receipt, err)
 		return err
-	}
-	var wg sync.WaitGroup
-	for i, l := range servers {
-		wg.Go(func() {
-			receipt, err := submit(ctx, l, env.DB, "form-9", work)
-			fmt.Printf("web-%d: %q %v\n", i+1, receipt, err)
-		})
-	}
-	wg.Wait()
+	})
 	receipt, err := submit(ctx, servers[1], env.DB, "form-9", work)
 	fmt.Printf("later: %q %v\n", receipt, err)
 	return err

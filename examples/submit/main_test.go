@@ -5,13 +5,12 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/examples/internal/setup"
 )
 
 func TestWorkedOnOnce(t *testing.T) {
 	env := setup.Test(t, schema)
-	a, b := open(t, env), open(t, env)
+	a, b := env.Locker("test"), env.Locker("test")
 	worked := 0
 	work := func(ctx context.Context) (string, error) {
 		worked++
@@ -33,7 +32,7 @@ func TestWorkedOnOnce(t *testing.T) {
 
 func TestFailedWorkIsTriedAgain(t *testing.T) {
 	env := setup.Test(t, schema)
-	l := open(t, env)
+	l := env.Locker("test")
 	broken := errors.New("broken")
 	if _, err := submit(t.Context(), l, env.DB, "form-9", func(context.Context) (string, error) { return "", broken }); !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)
@@ -47,7 +46,7 @@ func TestFailedWorkIsTriedAgain(t *testing.T) {
 // A holder that slept past the lock while it worked cannot store a receipt.
 func TestLateHolderDoesNotFinish(t *testing.T) {
 	env := setup.Test(t, schema)
-	l := open(t, env)
+	l := env.Locker("test")
 	_, err := submit(t.Context(), l, env.DB, "form-9", func(ctx context.Context) (string, error) {
 		s, err := l.Inspect(ctx, "submit/form-9")
 		if err != nil {
@@ -59,13 +58,4 @@ func TestLateHolderDoesNotFinish(t *testing.T) {
 	if !errors.Is(err, errFenced) {
 		t.Errorf("got %v, want %v", err, errFenced)
 	}
-}
-
-func open(t *testing.T, env *setup.Env) *redlock.Locker {
-	t.Helper()
-	l, err := env.Locker("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/alicebob/miniredis/v2"
 	_ "modernc.org/sqlite"
@@ -20,81 +22,80 @@ type Env struct {
 	DB   *sql.DB // SQLite in memory
 	urls []string
 	ends []func()
+	fail func(...any) // ends the program or the test
 }
 
-// New returns an environment whose database has the schema. The masters are those of $REDLOCK_NODES, separated by commas;
-// if it is empty, New starts three in this process.
-func New(schema string) (*Env, error) {
-	e := new(Env)
-	if err := e.start(schema); err != nil {
-		e.Close()
-		return nil, err
-	}
-	return e, nil
-}
-
-func (e *Env) start(schema string) (err error) {
+// open returns an environment whose database has the schema. The masters are those of $REDLOCK_NODES, separated by commas;
+// if it is empty, open starts three in this process.
+func open(schema string, fail func(...any)) *Env {
+	e := &Env{fail: fail}
 	if list := os.Getenv("REDLOCK_NODES"); list != "" {
 		e.urls = strings.Split(list, ",")
 	} else {
 		for range 3 {
 			m := miniredis.NewMiniRedis()
 			m.ClockTTL(true) // keys expire as time passes
-			if err := m.Start(); err != nil {
-				return err
-			}
+			e.check(m.Start())
 			e.ends = append(e.ends, m.Close)
 			e.urls = append(e.urls, m.Addr())
 		}
 	}
-	if e.DB, err = sql.Open("sqlite", ":memory:"); err != nil {
-		return err
-	}
+	var err error
+	e.DB, err = sql.Open("sqlite", ":memory:")
+	e.check(err)
 	e.ends = append(e.ends, func() { e.DB.Close() })
 	e.DB.SetMaxOpenConns(1) // each connection would have a database of its own
 	_, err = e.DB.Exec(schema)
-	return err
+	e.check(err)
+	return e
 }
 
-// Locker returns a Locker over the masters. It stands for a process of its own and lives until Close.
-func (e *Env) Locker(name string) (*redlock.Locker, error) {
-	l, err := redlock.Open(redlock.Options{Name: name}, e.urls...)
-	if err == nil {
-		e.ends = append(e.ends, func() { l.Close() })
+func (e *Env) check(err error) {
+	if err != nil {
+		e.close()
+		e.fail(err)
 	}
-	return l, err
+}
+
+func (e *Env) close() {
+	for _, end := range slices.Backward(e.ends) {
+		end()
+	}
+	e.ends = nil
+}
+
+// Locker returns a Locker over the masters. It stands for a process of its own and lives as long as the environment.
+func (e *Env) Locker(name string) *redlock.Locker {
+	l, err := redlock.Open(redlock.Options{Name: name}, e.urls...)
+	e.check(err)
+	e.ends = append(e.ends, func() { l.Close() })
+	return l
 }
 
 // Lockers returns n Lockers whose names are numbered from 1.
-func (e *Env) Lockers(name string, n int) ([]*redlock.Locker, error) {
-	lockers := make([]*redlock.Locker, n)
-	for i := range lockers {
-		var err error
-		if lockers[i], err = e.Locker(fmt.Sprint(name, "-", i+1)); err != nil {
-			return nil, err
-		}
+func (e *Env) Lockers(name string, n int) (lockers []*redlock.Locker) {
+	for i := range n {
+		lockers = append(lockers, e.Locker(fmt.Sprint(name, "-", i+1)))
 	}
-	return lockers, nil
+	return lockers
 }
 
-// Close ends all parts of the environment.
-func (e *Env) Close() {
-	for i := len(e.ends) - 1; i >= 0; i-- {
-		e.ends[i]()
+// AtOnce calls f for 0 to n-1, each in a goroutine of its own, and returns their errors.
+func AtOnce(n int, f func(i int) error) []error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = f(i) })
 	}
+	wg.Wait()
+	return errs
 }
 
 // Main runs an example and exits the program if it fails.
 func Main(schema string, run func(context.Context, *Env) error) {
-	e, err := New(schema)
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = run(context.Background(), e)
-	e.Close()
-	if err != nil {
-		log.Fatal(err)
-	}
+	e := open(schema, log.Fatal)
+	e.check(run(context.Background(), e))
+	e.close()
 }
 
 // Test returns an environment that is closed at the end of the test.
@@ -104,10 +105,7 @@ func Test(t interface {
 	Cleanup(func())
 }, schema string) *Env {
 	t.Helper()
-	e, err := New(schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
+	e := open(schema, t.Fatal)
+	t.Cleanup(e.close)
 	return e
 }
