@@ -31,17 +31,7 @@ func FuzzNameKey(f *testing.F) {
 			}
 			return
 		}
-		if k.Full != prefix+key || k.Key != key {
-			t.Fatalf("%q: got %+v", prefix+key, k)
-		}
-		for _, s := range siblings(k) {
-			if clusterSlot(s) != clusterSlot(k.Full) {
-				t.Errorf("%q is in another slot than %q", s, k.Full)
-			}
-			if !reserved(s) {
-				t.Errorf("%q beside %q would be accepted as a key", s, k.Full)
-			}
-		}
+		checkNames(t, k, prefix, key)
 		// The names tell the key, so no other key has them.
 		stem, ok := strings.CutSuffix(k.args.fence.(string), fenceSuffix)
 		back := strings.TrimSuffix(strings.TrimPrefix(stem, "{"), "}")

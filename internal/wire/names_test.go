@@ -3,7 +3,6 @@ package wire
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -106,25 +105,34 @@ func TestATagIsKnownForEverySlot(t *testing.T) {
 	}
 }
 
+type checker interface{ Errorf(string, ...any) }
+
+// checkNames states what holds of the names of every key: they are in its slot, and none of them is accepted as a key.
+func checkNames(t checker, k *LockKey, prefix, key string) {
+	if k.Full != prefix+key || k.Key != key {
+		t.Errorf("%q is stored under %q and shown as %q", Clip(prefix+key), Clip(k.Full), Clip(k.Key))
+	}
+	want := clusterSlot(k.Full)
+	if got := slotOf(k.Full); got != want {
+		t.Errorf("%q: its own slot: got %d, want %d", Clip(k.Full), got, want)
+	}
+	for _, s := range siblings(k) {
+		if got := clusterSlot(s); got != want {
+			t.Errorf("%q: slot of %q: got %d, want %d", Clip(k.Full), Clip(s), got, want)
+		}
+		if _, err := NameKey("", s); err == nil || !reserved(s) {
+			t.Errorf("%q, a name beside %q, is accepted as a key", Clip(s), Clip(k.Full))
+		}
+	}
+}
+
 // Attack 92.
 func TestTheNamesOfALockAreInItsHashSlot(t *testing.T) {
-	check := func(t interface{ Errorf(string, ...any) }, prefix, key string) {
-		k, err := NameKey(prefix, key)
-		if err != nil {
+	check := func(t checker, prefix, key string) {
+		if k, err := NameKey(prefix, key); err != nil {
 			t.Errorf("%q is refused: %v", Clip(prefix+key), err)
-			return
-		}
-		if k.Full != prefix+key || k.Key != key {
-			t.Errorf("%q is stored under %q and shown as %q", Clip(prefix+key), Clip(k.Full), Clip(k.Key))
-		}
-		want := clusterSlot(k.Full)
-		if got := slotOf(k.Full); got != want {
-			t.Errorf("%q: its own slot: got %d, want %d", Clip(k.Full), got, want)
-		}
-		for _, s := range siblings(k) {
-			if got := clusterSlot(s); got != want {
-				t.Errorf("%q: slot of %q: got %d, want %d", Clip(k.Full), Clip(s), got, want)
-			}
+		} else {
+			checkNames(t, k, prefix, key)
 		}
 	}
 	for _, key := range someKeys {
@@ -175,7 +183,10 @@ func TestPlainKeysHaveReadableNamesBesideThem(t *testing.T) {
 
 func TestNoTwoKeysShareAName(t *testing.T) {
 	owner := make(map[string]string) // of each name, the key
-	claim := func(t interface{ Fatalf(string, ...any) }, owner map[string]string, key string) {
+	claim := func(t interface {
+		checker
+		Fatalf(string, ...any)
+	}, owner map[string]string, key string) {
 		k, err := NameKey("", key)
 		if err != nil {
 			return
@@ -186,11 +197,7 @@ func TestNoTwoKeysShareAName(t *testing.T) {
 			}
 			owner[s] = key
 		}
-		for _, s := range siblings(k) {
-			if _, err := NameKey("", s); err == nil {
-				t.Fatalf("%q, a name beside %q, is accepted as a key", Clip(s), Clip(key))
-			}
-		}
+		checkNames(t, k, "", key)
 	}
 	for _, key := range someKeys {
 		claim(t, owner, key)
@@ -250,15 +257,6 @@ func TestAKeyOf64KiBIsTheLongest(t *testing.T) {
 	for _, prefix := range []string{"", "p", strings.Repeat("p", MaxKeyBytes-1)} {
 		if _, err := NameKey(prefix, strings.Repeat("k", MaxKeyBytes-len(prefix))); err != nil {
 			t.Errorf("%d bytes of prefix, 64 KiB in all: %v", len(prefix), err)
-		}
-	}
-}
-
-func TestSlotsAgreeWithTheTwin(t *testing.T) {
-	for i := range 20000 {
-		key := strconv.Itoa(i * 7919)
-		if got, want := slotOf(key), clusterSlot(key); got != want {
-			t.Fatalf("slot of %q: got %d, want %d", key, got, want)
 		}
 	}
 }

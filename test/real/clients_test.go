@@ -3,17 +3,13 @@ package real_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	crand "crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -196,11 +192,7 @@ func TestRealRingTokens(t *testing.T) {
 	}
 	ring := redis.NewRing(&redis.RingOptions{Addrs: addrs})
 	defer ring.Close()
-	ahead, err := harness.NewSeamed(redlock.Options{}, nil, func() time.Time { return time.Now().Add(time.Hour) }, harness.Seed(t), ring)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ahead.Close()
+	ahead := realSeamed(t, redlock.Options{}, realAhead(time.Hour), ring)
 	l := realNew(t, redlock.Options{}, ring)
 	for _, key := range append(slices.Clone(realKeys), "b}c", "c}d", "d}e", "x{}y", "{}{a}") {
 		if !oneShard(key) {
@@ -213,10 +205,7 @@ func TestRealRingTokens(t *testing.T) {
 				by = l
 			}
 			k := realAcquire(t, by, key, time.Minute)
-			if k.Fence() <= last {
-				t.Errorf("key %.20q: token %d after %d", key, k.Fence(), last)
-			}
-			last = k.Fence()
+			last = realGrows(t, last, k)
 			realRelease(t, k)
 		}
 	}
@@ -269,25 +258,14 @@ func TestRealUnixSockets(t *testing.T) {
 func TestRealTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	https := httptest.NewTLSServer(nil) // for its certificate, which is for 127.0.0.1
+	https.Close()
+	cert := https.TLS.Certificates[0]
+	keyDER, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(crand.Reader, cert, cert, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]})
 	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 	write := func(name string, b []byte) string {
 		path := filepath.Join(dir, name)
@@ -315,7 +293,7 @@ func TestRealTLS(t *testing.T) {
 		addrs = append(addrs, fmt.Sprintf("127.0.0.1:%d", port))
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(certPEM)
+	roots.AddCert(https.Certificate())
 	var nodes []redlock.Node
 	var insecure, strict, wrong []string
 	for i, a := range addrs {
@@ -407,12 +385,9 @@ func TestRealBeforeRedis7(t *testing.T) {
 	a, b := realOpen(t, redlock.Options{Name: "a"}, urls...), realOpen(t, redlock.Options{Name: "b"}, urls...)
 	new7 := r.open(t, redlock.Options{Name: "new"})
 	var last int64
-	for i := range 20 {
+	for range 20 {
 		k := realAcquire(t, a, "job", time.Minute)
-		if k.Fence() <= last {
-			t.Errorf("try %d: token %d after %d", i, k.Fence(), last)
-		}
-		last = k.Fence()
+		last = realGrows(t, last, k)
 		for _, l := range []*redlock.Locker{a, b, new7} {
 			_, err := l.TryAcquire(ctx, "job", time.Minute)
 			realIs(t, "second holder", err, redlock.ErrHeld)

@@ -88,16 +88,6 @@ func realTour(t *testing.T, a, b *redlock.Locker, key string, limit time.Duratio
 	}
 }
 
-func TestRealHealthy(t *testing.T) {
-	r := realStart(t, 5)
-	a, b := r.open(t, redlock.Options{Name: "a"}), r.open(t, redlock.Options{Name: "b"})
-	for i := range 5 {
-		realTour(t, a, b, fmt.Sprintf("job/%d", i), time.Second)
-	}
-	r.clean(t, 2*time.Second)
-	r.mortal(t, 10*time.Second)
-}
-
 // Attack 36.
 func TestRealMinorityDoesNotMatter(t *testing.T) {
 	t.Parallel()
@@ -122,6 +112,8 @@ func TestRealMinorityDoesNotMatter(t *testing.T) {
 			opt := func(name string) redlock.Options { return redlock.Options{Name: name, NodeTimeout: nodeTimeout} }
 			a, b := r.open(t, opt("a")), r.open(t, opt("b"))
 			realTour(t, a, b, "before", time.Second)
+			r.clean(t, 2*time.Second)
+			r.mortal(t, 10*time.Second)
 			held := realAcquire(t, a, "held", time.Minute)
 			for n := 1; n <= 2; n++ {
 				tt.fault(r, n)

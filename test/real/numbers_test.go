@@ -14,9 +14,9 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 )
 
-func realSeamed(t testing.TB, r *realNodes, opt redlock.Options, wall func() time.Time) *redlock.Locker {
+func realSeamed(t testing.TB, opt redlock.Options, wall func() time.Time, nodes ...redlock.Node) *redlock.Locker {
 	t.Helper()
-	l, err := harness.NewSeamed(opt, nil, wall, harness.Seed(t), r.nodes()...)
+	l, err := harness.NewSeamed(opt, nil, wall, harness.Seed(t), nodes...)
 	return realLocker(t, l, err)
 }
 
@@ -43,7 +43,7 @@ func (r *realNodes) register(t testing.TB, name string) (scores []int64) {
 func TestRealExactTokens(t *testing.T) {
 	r := realStart(t, 5)
 	l := r.open(t, redlock.Options{})
-	ahead := realSeamed(t, r, redlock.Options{}, realAhead(time.Hour))
+	ahead := realSeamed(t, redlock.Options{}, realAhead(time.Hour), r.nodes()...)
 	check := func(what string, k *redlock.Lock) {
 		t.Helper()
 		n := 0
@@ -70,21 +70,16 @@ func TestRealExactTokens(t *testing.T) {
 	realRelease(t, k)
 	k = realAcquire(t, ahead, "job", time.Minute)
 	check("by a clock that is ahead", k)
-	before := k.Fence()
+	last := k.Fence()
 	k, err = l.Adopt(t.Context(), "job", k.Value(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k.Fence() <= before {
-		t.Errorf("adopted with %d after %d", k.Fence(), before)
-	}
+	last = realGrows(t, last, k)
 	check("raised for an adoption", k)
 	realRelease(t, k)
-	before = k.Fence()
 	k = realAcquire(t, l, "job", time.Minute)
-	if k.Fence() <= before {
-		t.Errorf("acquired with %d after %d", k.Fence(), before)
-	}
+	realGrows(t, last, k)
 	check("raised", k)
 	// An extension stores the exact token where it was lost.
 	r.do(t, []int{0, 1, 2, 3}, "del", "{job}:fence")
@@ -149,10 +144,7 @@ func TestRealStrangeRegisters(t *testing.T) {
 					t.Errorf("on a minority: %v", err)
 					break
 				}
-				if k.Fence() <= last || k.Fence() >= 1<<53-1 {
-					t.Errorf("token %d after %d", k.Fence(), last)
-				}
-				last = k.Fence()
+				last = realGrows(t, last, k)
 				if err := k.Extend(ctx); err != nil {
 					t.Errorf("Extend: %v", err)
 				}
@@ -173,9 +165,7 @@ func TestRealStrangeRegisters(t *testing.T) {
 			case err != nil:
 				t.Errorf("on a majority: %v", err)
 			default:
-				if k.Fence() <= tt.over || k.Fence() >= 1<<53-1 {
-					t.Errorf("token %d, want more than %d", k.Fence(), tt.over)
-				}
+				realGrows(t, tt.over, k)
 				realRelease(t, k)
 			}
 			realUntil(t, 2*time.Second, "rest", func() bool { return realAtRest(l, 5) })
@@ -231,19 +221,16 @@ func TestRealClocks(t *testing.T) {
 		{"a year slow", realAhead(-year)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			odd := realSeamed(t, r, redlock.Options{Name: "odd"}, tt.wall)
+			odd := realSeamed(t, redlock.Options{Name: "odd"}, tt.wall, r.nodes()...)
 			l := r.open(t, redlock.Options{Name: "right"})
 			key := "job/" + tt.name
 			var last int64
 			for i, by := range []*redlock.Locker{odd, odd, l, odd, l, l, odd, odd} {
 				k := realAcquire(t, by, key, time.Minute)
-				if k.Fence() <= last {
-					t.Errorf("step %d: token %d after %d", i, k.Fence(), last)
-				}
+				last = realGrows(t, last, k)
 				if k.Fence() > time.Now().Add(time.Hour).UnixMicro() {
 					t.Errorf("step %d: token %d is far ahead of time", i, k.Fence())
 				}
-				last = k.Fence()
 				if !k.Valid() {
 					t.Errorf("step %d: not valid", i)
 				}
@@ -374,10 +361,7 @@ func TestRealOtherLibraries(t *testing.T) {
 			t.Errorf("they gave back %d of 5", n)
 		}
 		k := realAcquire(t, l, "job", time.Minute)
-		if k.Fence() <= last {
-			t.Errorf("token %d after %d", k.Fence(), last)
-		}
-		last = k.Fence()
+		last = realGrows(t, last, k)
 		if n := take(theirs); n > 2 {
 			t.Errorf("they got %d of 5 of a held lock", n)
 		}

@@ -316,6 +316,15 @@ func realExtend(t testing.TB, what string, k *redlock.Lock) {
 	}
 }
 
+// realGrows fails the test unless a lock's token is above last, and one that can still grow. It returns the token.
+func realGrows(t testing.TB, last int64, k *redlock.Lock) int64 {
+	t.Helper()
+	if k.Fence() <= last || k.Fence() >= 1<<53-1 {
+		t.Errorf("%.20q: token %d after %d", k.Key(), k.Fence(), last)
+	}
+	return k.Fence()
+}
+
 // realAgain repeats a call for as long as too few nodes answer it.
 func realAgain(f func() error) (err error) {
 	realWait(10*time.Second, func() bool { err = f(); return !errors.Is(err, redlock.ErrNoQuorum) })
