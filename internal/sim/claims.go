@@ -62,8 +62,7 @@ func (w *world) carried(k *holding) {
 	}
 	n := 0
 	for i := range w.c.Len() {
-		node := w.c.Node(i)
-		if v, _ := node.Get(w.s.keyName(k.Key)); v == k.Value && float64(node.TTL(w.s.keyName(k.Key))) >= float64(left)*w.s.rate(i) {
+		if s := w.stored(i, k.Key); s.value == k.Value && float64(s.left) >= float64(left)*w.s.rate(i) {
 			n++
 		}
 	}

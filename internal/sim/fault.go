@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -205,7 +204,7 @@ func (w *world) dropRequests(node, count int) {
 
 // saveEverySecond saves the nodes' data to their disks, from which Revert restores it.
 func (w *world) saveEverySecond() {
-	if !slices.ContainsFunc(w.s.Faults, func(f Fault) bool { return f.Do == Revert }) {
+	if !w.s.strikes(Revert) {
 		return
 	}
 	for i := range w.c.Len() {

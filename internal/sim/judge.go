@@ -104,12 +104,9 @@ func fences(h *History) (bad []Violation) {
 
 // lostRegister reports whether a register of the key was lost during the acquisition of the claim.
 func (h *History) lostRegister(c *Claim) bool {
-	for _, l := range h.Losses {
-		if l.Register && l.Key == c.Key && l.At >= c.Start && l.At <= c.Got {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.Losses, func(l Loss) bool {
+		return l.Register && l.Key == c.Key && l.At >= c.Start && l.At <= c.Got
+	})
 }
 
 // store judges what a store that checks fences sees: it accepts the writes of holders, and every fence belongs to one holder.

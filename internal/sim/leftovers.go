@@ -46,13 +46,11 @@ const queueLife = 15 * time.Second
 // settled returns how long after the last fault everything that can be reached is cleaned up. This includes a second check for
 // late commands, a half-open connection (go-redis gives it up after 2 s), and the second that go-redis waits between two dials.
 func (w *world) settled() time.Duration {
-	for _, f := range w.s.Faults {
-		switch f.Do {
-		case Loading, ReadOnly, OOM: // a clean-up that was answered by an error is repeated after up to 16 s
-			return 25 * time.Second
-		case Deny: // the same; but in these profiles a storm is so short that the pause is 8 s at most
-			return 15 * time.Second
-		}
+	switch {
+	case w.s.strikes(Loading, ReadOnly, OOM): // a clean-up that was answered by an error is repeated after up to 16 s
+		return 25 * time.Second
+	case w.s.strikes(Deny): // the same; but in these profiles a storm is so short that the pause is 8 s at most
+		return 15 * time.Second
 	}
 	return 6 * time.Second
 }
@@ -113,13 +111,8 @@ func (w *world) mayStay(value string) bool {
 	if at, gone := w.closedAt[labelOf(value)]; gone && !w.cleansUp(at) {
 		return true
 	}
-	for _, f := range w.s.Faults {
-		if f.Do == Revert {
-			return true
-		}
-	}
 	k := w.live[value]
-	return k != nil && (k.Why == "left to expire" || k.edge.torn) || w.foreignValues[value]
+	return w.s.strikes(Revert) || k != nil && (k.Why == "left to expire" || k.edge.torn) || w.foreignValues[value]
 }
 
 // mayLackTTL reports whether registers without a ttl are allowed. This is documented for a process that ended without a
@@ -127,10 +120,5 @@ func (w *world) mayStay(value string) bool {
 func (w *world) mayLackTTL() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, f := range w.s.Faults {
-		if f.Do == Revert {
-			return true
-		}
-	}
-	return len(w.closedAt) > 0
+	return w.s.strikes(Revert) || len(w.closedAt) > 0
 }

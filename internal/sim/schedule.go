@@ -266,6 +266,11 @@ func (s *Schedule) longest() time.Duration {
 	return ttl
 }
 
+// strikes reports whether the schedule has a fault of one of these kinds.
+func (s *Schedule) strikes(kinds ...Strike) bool {
+	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return slices.Contains(kinds, f.Do) })
+}
+
 func (s *Schedule) prompt() bool       { return len(s.FaultyNodes) > 0 }
 func (s *Schedule) healthy(n int) bool { return !slices.Contains(s.FaultyNodes, n) }
 func (s *Schedule) rate(n int) float64 {

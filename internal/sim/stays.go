@@ -162,7 +162,7 @@ func (d *taskRun) releaseAndJudge(k *holding) {
 func (w *world) released(k *holding, called instant, err error) {
 	now, has := w.now(), 0
 	for i := range w.c.Len() {
-		if v, _ := w.c.Node(i).Get(w.s.keyName(k.Key)); v == k.Value {
+		if w.stored(i, k.Key).value == k.Value {
 			has++
 		}
 	}
