@@ -795,7 +795,7 @@ func TestSameSeedSameHistory(t *testing.T) {
 			t.Fatalf("node %d saw only %d commands", i, len(log))
 		}
 	}
-	for range 5 {
+	for range 2 {
 		again := history(t, 7)
 		for i := range first {
 			for j := range min(len(first[i]), len(again[i])) {
