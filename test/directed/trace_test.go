@@ -266,7 +266,12 @@ func TestAPanicInATraceLeavesNoLock(t *testing.T) {
 				}
 				l = s.Locker(redlock.Options{Trace: redlock.Trace{
 					Start: func(ctx context.Context, c redlock.Call) context.Context { spring("Start", c.Method); return ctx },
-					End:   func(_ context.Context, c redlock.Call, err error) { ended = err; spring("End", c.Method) },
+					End: func(_ context.Context, c redlock.Call, err error) {
+						if l != nil { // earlier calls are concurrent
+							ended = err
+						}
+						spring("End", c.Method)
+					},
 					Round: func(_ context.Context, r redlock.Round) {
 						if r.Op == c.round {
 							spring("Round", method)
