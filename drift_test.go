@@ -355,23 +355,19 @@ func TestARenewalThatFailedIsTriedAgainInAQuarterOfWhatIsLeft(t *testing.T) {
 	}
 }
 
+// By the grace or the lead, whichever is more.
 func TestTheLossIsToldALittleBeforeUntil(t *testing.T) {
-	for valid, want := range map[time.Duration]time.Duration{
-		0:                     0,
-		time.Millisecond:      50 * time.Microsecond,
-		20 * time.Millisecond: time.Millisecond,
-		time.Hour:             time.Millisecond,
+	for _, c := range []struct{ valid, grace, want time.Duration }{
+		{0, 0, 0},
+		{time.Millisecond, 0, 50 * time.Microsecond},
+		{20 * time.Millisecond, 0, time.Millisecond},
+		{time.Hour, 0, time.Millisecond},
+		{time.Minute, 1, time.Millisecond},
+		{time.Minute, time.Millisecond, time.Millisecond},
+		{time.Minute, time.Second, time.Second},
 	} {
-		if got := leadOf(valid); got != want {
-			t.Errorf("leadOf(%v): got %v, want %v", valid, got, want)
-		}
-	}
-}
-
-func TestContextsEndByTheGraceOrTheLeadWhicheverIsMore(t *testing.T) {
-	for grace, want := range map[time.Duration]time.Duration{0: time.Millisecond, 1: time.Millisecond, time.Millisecond: time.Millisecond, time.Second: time.Second} {
-		if got := noticeOf(time.Minute, grace); got != want {
-			t.Errorf("noticeOf(1m, %v): got %v, want %v", grace, got, want)
+		if got := noticeOf(c.valid, c.grace); got != c.want {
+			t.Errorf("noticeOf(%v, %v): got %v, want %v", c.valid, c.grace, got, c.want)
 		}
 	}
 }

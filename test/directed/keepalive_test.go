@@ -171,37 +171,37 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 		})
 		tells(s, err, 3, ended, "got no majority (2 of 3 votes needed; node-a:6379 down: timeout", "node-b:6379 down: timeout")
 	})
-	runStage(t, "without KeepAlive", 3, func(s *stage) {
-		l := s.Locker(redlock.Options{})
-		k := s.Take(l, 1500*time.Millisecond)
-		s.fail(loading, 0, 1)
-		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
-		time.Sleep(2 * time.Second)
-		tells(s, k.Extend(s.Ctx), 3, ended, "the extension sent 2s before got no majority (2 of 3 votes needed; node-a:6379 LOADING")
-	})
-	runStage(t, "no extension failed", 3, func(s *stage) {
-		k := s.Take(s.Locker(redlock.Options{}), 1500*time.Millisecond)
-		time.Sleep(2 * time.Second)
-		tells(s, k.Extend(s.Ctx), 0, ended)
-	})
-	runStage(t, "one failed before the last one that succeeded", 3, func(s *stage) {
-		k := s.Take(s.Locker(redlock.Options{}), 1500*time.Millisecond)
-		s.fail(loading, 0, 1)
-		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
-		s.fail("", 0, 1)
-		s.Is("Extend", k.Extend(s.Ctx), nil)
-		time.Sleep(2 * time.Second)
-		tells(s, k.Extend(s.Ctx), 0, ended)
-	})
-	runStage(t, "answered too late", 3, func(s *stage) {
-		l := s.Locker(redlock.Options{NodeTimeout: 600 * time.Millisecond})
-		k := s.Take(l, 1500*time.Millisecond)
-		time.Sleep(1400 * time.Millisecond)
-		for i := range 3 {
-			s.Node(i).Delay(0, 400*time.Millisecond)
-		}
-		tells(s, k.Extend(s.Ctx), 3, ended, "the extension sent 400ms before was answered too late (2 of 3 votes needed; node-a:6379 ", "yes 400ms")
-	})
+	for name, c := range map[string]struct {
+		fails func(s *stage, k *redlock.Lock) // before the Extend that finds the loss
+		votes int
+		says  []string
+	}{
+		"without KeepAlive": {func(s *stage, k *redlock.Lock) {
+			s.fail(loading, 0, 1)
+			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
+			time.Sleep(2 * time.Second)
+		}, 3, []string{"the extension sent 2s before got no majority (2 of 3 votes needed; node-a:6379 LOADING"}},
+		"no extension failed": {func(*stage, *redlock.Lock) { time.Sleep(2 * time.Second) }, 0, nil},
+		"one failed before the last one that succeeded": {func(s *stage, k *redlock.Lock) {
+			s.fail(loading, 0, 1)
+			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
+			s.fail("", 0, 1)
+			s.Is("Extend", k.Extend(s.Ctx), nil)
+			time.Sleep(2 * time.Second)
+		}, 0, nil},
+		"answered too late": {func(s *stage, k *redlock.Lock) {
+			time.Sleep(1400 * time.Millisecond)
+			for i := range 3 {
+				s.Node(i).Delay(0, 400*time.Millisecond)
+			}
+		}, 3, []string{"the extension sent 400ms before was answered too late (2 of 3 votes needed; node-a:6379 ", "yes 400ms"}},
+	} {
+		runStage(t, name, 3, func(s *stage) {
+			k := s.Take(s.Locker(redlock.Options{NodeTimeout: 600 * time.Millisecond}), 1500*time.Millisecond)
+			c.fails(s, k)
+			tells(s, k.Extend(s.Ctx), c.votes, append(c.says, ended)...)
+		})
+	}
 	runStage(t, "not answered yet", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{NodeTimeout: 600 * time.Millisecond})
 		k := s.Take(l, 1500*time.Millisecond)
