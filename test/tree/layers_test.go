@@ -22,14 +22,15 @@ const (
 // Imports point one way: wire <- lane <- quorum <- queue <- root,
 // wire <- pubsub <- queue, wire <- wait <- queue; clock stands below quorum.
 var layers = map[string][]string{
-	".":               nil, // not checked: the root stands on top
-	"internal/wire":   {},
-	"internal/lane":   {"internal/wire"},
-	"internal/pubsub": {"internal/wire"},
-	"internal/wait":   {"internal/wire"},
-	"internal/clock":  {},
-	"internal/quorum": {"internal/wire", "internal/lane", "internal/clock"},
-	"internal/queue":  {"internal/wire", "internal/lane", "internal/clock", "internal/quorum", "internal/pubsub", "internal/wait"},
+	".":                nil, // not checked: the root stands on top
+	"internal/wire":    {},
+	"internal/lane":    {"internal/wire"},
+	"internal/pubsub":  {"internal/wire"},
+	"internal/wait":    {"internal/wire"},
+	"internal/clock":   {},
+	"internal/address": {"internal/wire"},
+	"internal/quorum":  {"internal/wire", "internal/lane", "internal/clock"},
+	"internal/queue":   {"internal/wire", "internal/lane", "internal/clock", "internal/quorum", "internal/pubsub", "internal/wait"},
 }
 
 // commandWords are the names of the Redis commands that the library sends. Outside of
