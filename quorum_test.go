@@ -4,8 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/seed-ce352c9b/redlock/internal/clock"
-	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
@@ -311,29 +309,6 @@ func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 			t.Errorf("missing: %v, before Until: %v, asked before Until: %v, again: %v: got %v, want %v", c.missing, c.inTime, c.asked, c.again, got, c.want)
 		}
 	}
-	// The meaning is that of the instant at which the vote came, and stays.
-	for means, want := range map[wire.Answer]ownership{wire.Yes: stillOurs, wire.No: ownershipLost, wire.Unknown: inconclusive} {
-		l := &Locker{lanes: make([]*lane.Lane, 3)}
-		b := l.newQuorumCall(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, clock.Real(), func(quorum.Tally) bool { return false })
-		b.CountAs = func(bool) wire.Answer { return means }
-		for i := range 2 {
-			b.Calls[i].Reply = wire.Reply{Answer: wire.No, Missing: true, Err: wire.ErrMissing}
-			b.Vote(&b.Calls[i])
-		}
-		b.Calls[2].Reply = wire.Reply{Answer: wire.Unknown}
-		b.Vote(&b.Calls[2])
-		if got, _, _ := b.Result(); ownershipOf(got) != want {
-			t.Errorf("two of three are missing, which counts as %v: got %+v, %d; want %d", means, got, ownershipOf(got), want)
-		}
-		_, gone, ok := b.Answered(0)
-		if !ok || gone != means {
-			t.Errorf("what a missing vote counted as: got %v, %v; want %v, true", gone, ok, means)
-		}
-		again := l.newQuorumCall(OpRelease, &wire.LockKey{}, wire.Question{Kind: wire.AskRelease}, clock.Real(), func(quorum.Tally) bool { return false })
-		again.CountAs = func(bool) wire.Answer { t.Error("asked anew what it means"); return wire.No }
-		again.Calls[0].Reply, again.Calls[0].CountedAs = b.Calls[0].Reply, gone
-		again.Vote(&again.Calls[0])
-	}
 }
 
 func TestARaiseCountsOnlyRegistersThatMoved(t *testing.T) {
@@ -347,50 +322,6 @@ func TestARaiseCountsOnlyRegistersThatMoved(t *testing.T) {
 		want := only(outcomes(votes, allCasts[1:], final), pending)
 		if got := raised(tallyOf(votes)); got != want {
 			t.Fatalf("%v: got %v, want %v", votes, got, want)
-		}
-	})
-}
-
-func TestABallotCountsEachVoteByWhatItSays(t *testing.T) {
-	soft, hard := wire.NewNodeError("LOADING", nil), wire.NewNodeError("WRONGTYPE", nil)
-	hard.Transient = false
-	for _, c := range []struct {
-		name string
-		rep  wire.Reply
-		want quorum.Tally
-		hard int
-	}{
-		{"yes", wire.Reply{Answer: wire.Yes}, quorum.Tally{Yes: 1}, 0},
-		{"yes with the register moved", wire.Reply{Answer: wire.Yes, Fenced: true}, quorum.Tally{Yes: 1, Fenced: 1}, 0},
-		{"no", wire.Reply{Answer: wire.No}, quorum.Tally{No: 1}, 0},
-		{"no that claims a moved register", wire.Reply{Answer: wire.No, Fenced: true}, quorum.Tally{No: 1}, 0},
-		{"missing", wire.Reply{Answer: wire.No, Missing: true, Err: wire.ErrMissing}, quorum.Tally{Missing: 1}, 0},
-		{"unknown", wire.Reply{Answer: wire.Unknown, Err: soft}, quorum.Tally{Unknown: 1}, 0},
-		{"unknown that does not heal", wire.Reply{Answer: wire.Unknown, Err: hard}, quorum.Tally{Unknown: 1}, 1},
-		{"unknown without a reason", wire.Reply{Answer: wire.Unknown}, quorum.Tally{Unknown: 1}, 0},
-		{"no answer at all", wire.Reply{}, quorum.Tally{Unknown: 1}, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			l := &Locker{lanes: make([]*lane.Lane, 3)}
-			b := l.newQuorumCall(OpAcquire, &wire.LockKey{}, wire.Question{Kind: wire.AskAcquire}, clock.Real(), acquireDecided)
-			b.Calls[1].Reply = c.rep
-			b.Vote(&b.Calls[1])
-			got, gotHard, _ := b.Result()
-			c.want.N, c.want.Need = 3, 2
-			if got != c.want || gotHard != c.hard {
-				t.Errorf("got %+v and %d that do not heal, want %+v and %d", got, gotHard, c.want, c.hard)
-			}
-		})
-	}
-	t.Run("and keeps the highest register met", func(t *testing.T) {
-		l := &Locker{lanes: make([]*lane.Lane, 3)}
-		b := l.newQuorumCall(OpRaise, &wire.LockKey{}, wire.Question{Kind: wire.AskRaise}, clock.Real(), raiseDecided)
-		for i, score := range []int64{5, 9, 7} {
-			b.Calls[i].Reply = wire.Reply{Answer: wire.Yes, Score: score}
-			b.Vote(&b.Calls[i])
-		}
-		if _, _, score := b.Result(); score != 9 {
-			t.Errorf("got %d, want 9", score)
 		}
 	})
 }
