@@ -14,23 +14,24 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// An acquireCall is one call of TryAcquire, Acquire or Adopt, with all its attempts.
+// An acquireCall is one call of TryAcquire, Acquire or Adopt, with all its attempts. The small
+// fields stand together: each call allocates one.
 type acquireCall struct {
 	// What was asked for; it does not change.
-	op    Op
 	name  *wire.LockKey
 	ttl   time.Duration
 	began clock.Instant
 	acquireOptions
+	op Op
 
 	// Progress. All below is used by the caller's goroutine alone, but for waiter, which
 	// the queues' mu guards.
-	attempt   int
-	looks     int          // while waiting
-	ahead     int          // callers before this one when it joined the queue
+	permanent bool         // the errors of the last attempt do not heal with time
+	looks     int32        // while waiting
+	ahead     int32        // callers before this one when it joined the queue
+	attempt   int          // the number of the last one
 	waiter    queue.Waiter // in the queue; only Acquire uses it
 	seen      int64        // the highest fence register seen
-	permanent bool         // the errors of the last attempt do not heal with time
 	last      *QuorumError // the result of the last decided round
 
 	// What the attempts may have left on the nodes.

@@ -155,7 +155,7 @@ func (c *tracedCall) end(k *Lock, e *acquireCall, err error) {
 	call := c.call
 	call.Took = time.Since(call.Start)
 	if e != nil {
-		call.Ahead, call.Attempts, call.Looks = e.ahead, e.attempt, e.looks
+		call.Ahead, call.Attempts, call.Looks = int(e.ahead), e.attempt, int(e.looks)
 	}
 	returned := false
 	if k != nil {

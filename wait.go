@@ -46,7 +46,7 @@ func (l *Locker) join(e *acquireCall) (err error) {
 	if !ok {
 		return tooManyWaiters(e, l.opt.MaxWaiters)
 	}
-	e.ahead = ahead
+	e.ahead = int32(ahead)
 	return nil
 }
 
@@ -278,7 +278,7 @@ func (l *Locker) longestPause(e *acquireCall) time.Duration {
 	if retry == nil {
 		retry = defaultRetry
 	}
-	return max(retry(e.attempt+e.looks), time.Millisecond)
+	return max(retry(e.attempt+int(e.looks)), time.Millisecond)
 }
 
 // askTurn returns the question of one attempt with Options.Fair. An attempt without an entry

@@ -73,11 +73,11 @@ func (w *Queues) Question(m *Waiter, glance bool) wire.Question {
 	r := m.queue
 	now := time.Now()
 	if !r.plan.Hears() || glance && r.queued && now.Sub(r.placed) < freshFor {
-		return wire.LookQuestion(m.name)
+		return wire.LookQuestion(r.name)
 	}
 	behind := r.behind || !r.queued
 	r.queued, r.behind, r.placed, r.prolonged = true, false, now, now
-	return wire.WaitQuestion(m.name, r.entry, behind)
+	return wire.WaitQuestion(r.name, r.entry, behind)
 }
 
 // leave returns the question that removes the entry from the nodes' queues. Needs w.mu.

@@ -110,7 +110,6 @@ func (r *queue) holds(now time.Time) bool { return r.held != "" && now.Before(r.
 type Waiter struct {
 	Wake chan struct{} // received from after Next, which makes it
 
-	name       *wire.LockKey
 	label      string
 	ttl        time.Duration
 	queue      *queue
@@ -184,7 +183,7 @@ func (w *Queues) Close() (ended func()) {
 func (w *Queues) Join(m *Waiter, name *wire.LockKey, label string, ttl time.Duration, began time.Time) (ahead int, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m.name, m.label, m.ttl, m.met = name, label, ttl, wait.NewCaller(began)
+	m.label, m.ttl, m.met = label, ttl, wait.NewCaller(began)
 	r := w.queues[name.Full]
 	if r != nil && w.cfg.MaxWaiters > 0 && r.n >= w.cfg.MaxWaiters {
 		return 0, false
