@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -102,6 +103,17 @@ func help(args []string) int {
 func complain(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "redlock: "+format+"\n", args...)
 }
+
+// flagNames are the flags that set the options which errors of package redlock name.
+var flagNames = strings.NewReplacer(
+	"Options.Grace", "-grace",
+	"usable Grace", "usable -grace",
+	"Options.RestartGuard", "-guard",
+	"take a shorter ttl and KeepAlive, or a longer guard for all clients", "take a shorter -ttl, or a longer -guard for all clients",
+)
+
+// complainOf prints an error of package redlock.
+func complainOf(err error) { fmt.Fprintln(os.Stderr, flagNames.Replace(err.Error())) }
 
 // newFlags returns a flag set that prints nothing itself: badFlags reports its errors.
 func newFlags(name string) *flag.FlagSet {

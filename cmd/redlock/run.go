@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -29,7 +28,7 @@ func run(args []string) int {
 	}
 	locker, err := redlock.Open(redlock.Options{RestartGuard: c.guard, Grace: max(c.grace, killLead(c.ttl))}, c.nodes...)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		complainOf(err)
 		return exitUsage
 	}
 	defer locker.Close()
@@ -105,7 +104,7 @@ func (c runConfig) acquire(locker *redlock.Locker, signals <-chan os.Signal) (*r
 		}
 		return nil, exitSignal + signalNumber(sig)
 	case err != nil:
-		fmt.Fprintln(os.Stderr, err)
+		complainOf(err)
 		return nil, exitStatusOf(err)
 	}
 	return lock, 0
@@ -208,7 +207,7 @@ func (c runConfig) hold(lock *redlock.Lock, path string, signals chan os.Signal)
 		complain("run: the lock %q was lost before the command ended: %v", c.key, err)
 		return exitLost
 	case err != nil: // the command ran entirely under the lock
-		fmt.Fprintln(os.Stderr, err)
+		complainOf(err)
 	}
 	return status
 }

@@ -338,6 +338,8 @@ func TestUsage(t *testing.T) {
 		{"run -nodes a:1,a:1 k -- true", 64, "both at a:1"},
 		{"run -nodes a k -- true", 64, `"a"`},
 		{"run -nodes 127.0.0.1:1 -ttl 1ms k -- true", 64, "ttl 1ms"},
+		{"run -nodes 127.0.0.1:1 -ttl 10s -grace 20s k -- true", 64, "redlock: -grace 20s leaves"},
+		{"run -nodes 127.0.0.1:1 -ttl 10s -guard 5s k -- true", 64, "more than -guard, 5s"},
 		{"run -nodes 127.0.0.1:1 -try k -- true", 69, "refused"},
 		{"run -nodes 127.0.0.1:1 -wait 50ms k -- true", 69, "refused"},
 		{"demo -workers 99", 64, "workers"},
