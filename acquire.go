@@ -227,7 +227,7 @@ func (l *Locker) triesAgain(ctx context.Context, e *acquireCall, err error) bool
 
 // try makes an attempt, or claims one that was handed over to this call.
 func (l *Locker) try(ctx context.Context, e *acquireCall) (*Lock, error) {
-	b, proposal := l.queues.Claim(&e.waiter, false)
+	b, proposal := l.queues.Claim(&e.waiter)
 	if b == nil {
 		return l.attempt(ctx, e)
 	}
@@ -242,7 +242,7 @@ func (l *Locker) try(ctx context.Context, e *acquireCall) (*Lock, error) {
 // the nodes reply. They are notified if it gives up before its next attempt has shown more.
 func (l *Locker) takeBack(e *acquireCall, b *quorum.Call, again bool) wire.Question {
 	t, _, _ := b.Result()
-	switch had := t.Yes >= t.Need || acquisitionOf(t) == acquirePending; {
+	switch had := t.Yes >= t.Need() || acquisitionOf(t) == acquirePending; {
 	case had && !again:
 		return wire.ReleaseQuestion(e.name, b.Question.Value, e.ttl, wire.ToAll)
 	case had:
@@ -291,7 +291,7 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 	// On each node after the clean-up of the attempt before, whose key would otherwise
 	// be in the way.
 	e.call = b
-	b.Send(l.cleanups.Last(e.name), l.queues.Dequeue(&e.waiter))
+	b.Send(l.cleanups.Last(e.name), l.queues.Removing(&e.waiter))
 	return l.claim(ctx, e, b, proposal, func(again bool) wire.Question { return l.takeBack(e, b, again) })
 }
 
@@ -354,7 +354,7 @@ func (l *Locker) decide(ctx context.Context, e *acquireCall, b *quorum.Call, pro
 	if err = l.await(ctx, e, b); err == nil {
 		t, hard, score := b.Result()
 		e.seen = max(e.seen, score, proposal)
-		e.permanent = t.N-hard < t.Need
+		e.permanent = t.N-hard < t.Need()
 		switch acquisitionOf(t) {
 		case acquireFenced:
 		case acquireUnfenced:
@@ -390,7 +390,7 @@ func (l *Locker) keep(ctx context.Context, e *acquireCall, b *quorum.Call, token
 // it abandons the call and returns the error.
 func (l *Locker) await(ctx context.Context, e *acquireCall, b *quorum.Call) error {
 	select {
-	case <-b.Done:
+	case <-b.Done():
 		return nil
 	case <-ctx.Done():
 	case <-l.closing:

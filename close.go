@@ -95,7 +95,7 @@ func (l *Locker) shutDown(held []*Lock, released []*quorum.Call, limit *time.Tim
 			continue // it had ended before
 		}
 		select {
-		case <-b.Done:
+		case <-b.Done():
 		case <-limit.C:
 			limit.Reset(0)
 		}

@@ -114,16 +114,16 @@ func (l *Locker) Inspect(ctx context.Context, key string) (status Status, err er
 	if err := l.servers.Duplicates(); err != nil {
 		return s, err
 	}
-	if t, _, _ := b.Result(); t.Yes < t.Need {
+	if t, _, _ := b.Result(); t.Yes < t.Need() {
 		return s, l.notAcquired(e, b, ErrNoQuorum, "")
 	}
 	return s, nil
 }
 
-// status returns what the replies to an inspection say.
+// statusOf returns what the replies to an inspection say.
 func statusOf(b *quorum.Call) Status {
 	s := Status{Key: b.Name.Key, Round: roundOf(b)}
-	b.Read(func(calls []lane.Call, t quorum.Tally, _ time.Duration) { s.fill(calls, t.Need) })
+	b.Read(func(calls []lane.Call, t quorum.Tally, _ time.Duration) { s.fill(calls, t.Need()) })
 	return s
 }
 

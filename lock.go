@@ -154,7 +154,7 @@ func (l *Locker) hold(e *acquireCall, b, last *quorum.Call, token int64, valid t
 // follow makes b the last question about the lock. Needs k.mu.
 func (k *Lock) follow(b *quorum.Call) {
 	k.last = nil
-	if b.Bind((*lockCalls)(k)) {
+	if b.Bind((*callOwner)(k)) {
 		k.last = b
 		return
 	}
@@ -167,11 +167,11 @@ func (k *Lock) note(b *quorum.Call) {
 	k.left.Join(b.Left())
 }
 
-// A lockCalls is a Lock as its quorum calls know it.
-type lockCalls Lock
+// A callOwner is a Lock as its quorum calls know it.
+type callOwner Lock
 
-// forget drops a quorum call whose calls are all finished.
-func (c *lockCalls) Forget(b *quorum.Call) {
+// Forget drops a quorum call whose calls are all finished.
+func (c *callOwner) Forget(b *quorum.Call) {
 	k := (*Lock)(c)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -181,8 +181,8 @@ func (c *lockCalls) Forget(b *quorum.Call) {
 	}
 }
 
-// healed reports that a node has got the value back.
-func (c *lockCalls) Healed(h *lane.Call) {
+// Healed reports that the value is stored again on a node.
+func (c *callOwner) Healed(h *lane.Call) {
 	k := (*Lock)(c)
 	k.l.event(Event{Kind: EventHealed, Lock: k, Node: h.Lane.Name})
 }

@@ -6,12 +6,10 @@ import (
 )
 
 // This file is the arithmetic of a quorum: no clock, no network, no goroutine.
-// Package wire decides what a reply means, call.go who votes and when.
+// Package wire decides what a reply means, internal/quorum who votes and when.
 
-// majority returns N/2+1, so that any two winners share a node. N is always the
-// configured number of nodes, never the number that answered: counting the reachable
-// ones would let both sides of a partition win.
-func majority(n int) int { return n/2 + 1 }
+// majority returns how many of n nodes are a majority.
+func majority(n int) int { return quorum.Majority(n) }
 
 // A verdict is the result of the votes cast so far. Its zero value is none of the
 // three, so that a missing verdict is not mistaken for one.
@@ -51,7 +49,7 @@ func decide(n, yes, against int) verdict {
 
 // refused reports whether the noes alone rule out a majority: whatever the silent
 // nodes would have voted, another holder is in the way.
-func refused(t quorum.Tally) bool { return t.N-t.No < t.Need }
+func refused(t quorum.Tally) bool { return t.N-t.No < t.Need() }
 
 // An acquisition has four results, not two: a majority may store the value without
 // agreeing on the fencing token.
@@ -72,18 +70,18 @@ const (
 // majority of the live nodes, so a minority is still not waited for.
 func acquisitionOf(t quorum.Tally) acquisition {
 	switch {
-	case t.Fenced >= t.Need:
+	case t.Fenced >= t.Need():
 		return acquireFenced
-	case t.Yes >= t.Need:
+	case t.Yes >= t.Need():
 		// Open votes might still bring the token. They are not waited for: a majority has
 		// replied, so all others may be dead.
 		return acquireUnfenced
 	}
 	gone := t.No + t.Missing // only an adoption counts missing: it needs a held lock
 	switch {
-	case t.N-gone < t.Need:
+	case t.N-gone < t.Need():
 		return acquireHeld
-	case decide(t.N, t.Yes, gone+t.Unknown) == lost && t.N-gone-t.Open() >= t.Need:
+	case decide(t.N, t.Yes, gone+t.Unknown) == lost && t.N-gone-t.Open() >= t.Need():
 		return acquireNoQuorum
 	}
 	return acquirePending
@@ -100,16 +98,17 @@ const (
 	inconclusive               // too few replied; the lock is held until its old Until
 )
 
+// ownershipOf returns the result of an extension or a release by its votes so far.
 func ownershipOf(t quorum.Tally) ownership {
 	gone := t.No + t.Missing
 	switch {
-	case t.Yes >= t.Need:
+	case t.Yes >= t.Need():
 		return stillOurs
-	case t.N-gone < t.Need:
+	case t.N-gone < t.Need():
 		return ownershipLost
 	case t.Open() == 0:
 		return inconclusive
-	case decide(t.N, t.Yes, gone+t.Unknown) == lost && t.N-gone-t.Open() >= t.Need:
+	case decide(t.N, t.Yes, gone+t.Unknown) == lost && t.N-gone-t.Open() >= t.Need():
 		return inconclusive // the open votes allow neither
 	}
 	return ownershipPending

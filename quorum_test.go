@@ -37,7 +37,7 @@ func (c cast) String() string {
 
 // tallyOf counts votes as a quorum call does.
 func tallyOf(votes []cast) quorum.Tally {
-	t := quorum.Tally{N: len(votes), Need: majority(len(votes))}
+	t := quorum.Tally{N: len(votes)}
 	for _, c := range votes {
 		switch c {
 		case castYes:

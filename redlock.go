@@ -115,7 +115,7 @@ func newLocker(opt Options, nodes []Node, now clock.Clock, rand *source) (*Locke
 // the question's ttl; a question without one gets its Patience from the caller.
 func (l *Locker) newQuorumCall(op Op, name *wire.LockKey, q wire.Question, start clock.Instant, decided func(quorum.Tally) bool) *quorum.Call {
 	q.Patience = l.patience(q.TTL)
-	return quorum.New(l.lanes, majority(len(l.lanes)), uint8(op), name, q, start, decided)
+	return quorum.New(l.lanes, uint8(op), name, q, start, decided)
 }
 
 // admit comes first in every call. It panics for programming errors, and returns

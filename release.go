@@ -90,9 +90,9 @@ func (r *releaseCall) wait() {
 		ended = r.ctx.Done()
 	}
 	select {
-	case <-r.asked.Done:
+	case <-r.asked.Done():
 	case <-ended:
-		if !isDone(r.asked.Done) {
+		if !isDone(r.asked.Done()) {
 			r.err = r.k.l.ended(r.ctx, &acquireCall{op: OpRelease, name: r.k.name, began: r.asked.Start, attempt: 1, last: &QuorumError{Round: roundOf(r.asked), Err: ErrNoQuorum}})
 			return
 		}
@@ -218,7 +218,7 @@ func (k *Lock) released(b *quorum.Call) error {
 	switch ownershipOf(t) {
 	case stillOurs:
 		k.state, k.result = stateReleased, nil
-		k.l.queues.Released(b, k.value, k.quiet)
+		k.l.queues.Released(b, k.quiet)
 	case ownershipLost:
 		k.state, k.result = stateReleased, &QuorumError{Round: roundOf(b), Err: ErrLost}
 	default:

@@ -122,7 +122,7 @@ type Round struct {
 // roundOf returns the Round of a quorum call with the votes so far.
 func roundOf(b *quorum.Call) (r Round) {
 	b.Read(func(calls []lane.Call, t quorum.Tally, took time.Duration) {
-		r = Round{Op: Op(b.Op), Key: b.Name.Key, Need: t.Need, Start: b.Start.At, Took: took, Votes: make([]Vote, len(calls))}
+		r = Round{Op: Op(b.Op), Key: b.Name.Key, Need: t.Need(), Start: b.Start.At, Took: took, Votes: make([]Vote, len(calls))}
 		for i := range calls {
 			c := &calls[i]
 			v := &r.Votes[i]

@@ -266,7 +266,7 @@ func (a *acquireAll) waitAt(ctx context.Context, e *acquireCall, refused error) 
 			return e, err
 		}
 		tried := l.now()
-		b, proposal := l.queues.Claim(&e.waiter, false)
+		b, proposal := l.queues.Claim(&e.waiter)
 		at, err := a.attempt(ctx, e, b, proposal)
 		switch {
 		case err == nil:
@@ -347,7 +347,7 @@ func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quoru
 func (a *acquireAll) send(asked []*quorum.Call, handed *quorum.Call) {
 	before := make([][]*quorum.Call, len(asked))
 	for n, e := range a.calls {
-		before[n] = []*quorum.Call{a.l.cleanups.Last(e.name), a.l.queues.Dequeue(&e.waiter)}
+		before[n] = []*quorum.Call{a.l.cleanups.Last(e.name), a.l.queues.Removing(&e.waiter)}
 	}
 	lane.Each(0, len(a.l.lanes), func(i int) {
 		var calls []*lane.Call

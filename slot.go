@@ -140,7 +140,7 @@ func (s *slots) free(ctx context.Context, tried *acquireCall) (free []bool, err 
 			return nil, err
 		}
 		t, _, _ := b.Result()
-		free[i] = t.Yes >= t.Need
+		free[i] = t.Yes >= t.Need()
 		l.observe(ctx, b, s.calls[i])
 	}
 	return free, nil

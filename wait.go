@@ -55,7 +55,7 @@ func (l *Locker) join(e *acquireCall) (err error) {
 // caller is marked as gone here; an attempt that was handed to it by then and not claimed is
 // undone here.
 func (l *Locker) leaveQueue(e *acquireCall, won bool) {
-	handed, _ := l.queues.Claim(&e.waiter, true)
+	handed := l.queues.GiveUp(&e.waiter)
 	defer func() { // also if the user's Trace panics at what decline sends
 		if handed != nil || !won {
 			l.expireRegisters(e)
@@ -97,8 +97,8 @@ func (l *Locker) refused(ctx context.Context, e *acquireCall, err error) {
 // release b of a lock, or returns nil. n says whom the release notifies.
 func (l *Locker) handOver(k *Lock, b *quorum.Call) (next *quorum.Call, n wire.Notice) {
 	seen := max(k.fence, l.registerAhead(k.name)) // it takes the Locker's mu, which comes before that of the queues
-	left := k.ttl - l.now().Since(k.start)
-	return l.queues.HandOver(b, k.value, left, func(m *queue.Waiter) (*quorum.Call, int64) {
+	left := k.ttl - b.Start.Since(k.start)
+	return l.queues.HandOver(b, left, func(m *queue.Waiter) (*quorum.Call, int64) {
 		start := l.now()
 		proposal := propose(start, seen)
 		if proposal == 0 {
@@ -187,13 +187,13 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall, glance bool) er
 	if err := l.usable(ctx, e); err != nil {
 		return err
 	}
-	e.looks++
+	e.looks = max(e.looks, e.looks+1) // which wraps after years of looks
 	b := l.newQuorumCall(OpLook, e.name, l.queues.Question(&e.waiter, glance), l.now(), lookDecided)
 	b.Question.Patience = l.patience(e.ttl)
 	if b.Question.Kind == wire.AskWait {
 		l.queues.Entering(&e.waiter, b)
 	}
-	b.Send(l.queues.Dequeue(&e.waiter))
+	b.Send(l.queues.Removing(&e.waiter))
 	if err := l.await(ctx, e, b); err != nil {
 		return err
 	}
@@ -201,7 +201,10 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall, glance bool) er
 	if refused(t) {
 		l.stillHeld(e, b)
 	}
-	l.queues.Looked(&e.waiter, b, refused(t), t.Yes >= t.Need, l.longestPause(e))
+	l.queues.Looked(&e.waiter, &wait.Looked{
+		Start: b.Start.At, Held: refused(t), Free: t.Yes >= t.Need(), FreeIn: queue.FreeIn(b),
+		Longest: l.longestPause(e), Standing: queue.Standing(b),
+	})
 	l.observe(ctx, b, e)
 	return nil
 }
@@ -232,7 +235,7 @@ func endless(b *quorum.Call) (yes bool) {
 				n++
 			}
 		}
-		yes = t.N-n < t.Need
+		yes = t.N-n < t.Need()
 	})
 	return yes
 }
@@ -244,7 +247,7 @@ func (l *Locker) tried(ctx context.Context, e *acquireCall, k *Lock, err error) 
 	var q *QuorumError
 	switch {
 	case k != nil:
-		l.queues.Won(&e.waiter, e.call, k.start)
+		l.queues.Won(&e.waiter, e.call)
 		return
 	case ctx.Err() != nil || e.permanent || !errors.As(err, &q):
 		return
@@ -287,7 +290,7 @@ func (l *Locker) askTurn(e *acquireCall, value string, proposal int64) wire.Ques
 	entry := ""
 	queued, ticket := e.waiter.Place()
 	if queued {
-		entry = l.queues.Entry(&e.waiter)
+		entry = l.queues.Enqueue(&e.waiter)
 	}
 	return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, entry, ticket, queued && l.queues.Prolongs(&e.waiter, e.attempt))
 }
@@ -295,5 +298,5 @@ func (l *Locker) askTurn(e *acquireCall, value string, proposal int64) wire.Ques
 // turnDecided waits for the replies of a majority, also where fewer noes rule a yes out, as half
 // of an even number does: only a majority shows a standing.
 func turnDecided(t quorum.Tally) bool {
-	return acquireDecided(t) && (t.Yes+t.No >= t.Need || t.Open() == 0)
+	return acquireDecided(t) && (t.Yes+t.No >= t.Need() || t.Open() == 0)
 }

@@ -17,8 +17,9 @@ const (
 	prolongEvery = 4 * time.Second
 )
 
-// Entry returns the name of the entry in the nodes' queues for a question that queues it.
-func (w *Queues) Entry(m *Waiter) string {
+// Enqueue returns the name of the entry in the nodes' queues for a question, about to be sent,
+// that queues it.
+func (w *Queues) Enqueue(m *Waiter) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m.queue.queued = true
@@ -42,8 +43,9 @@ func (w *Queues) Entering(m *Waiter, b *quorum.Call) {
 	}
 }
 
-// Dequeue returns the question after which one that queues the entry is sent, or nil.
-func (w *Queues) Dequeue(m *Waiter) *quorum.Call {
+// Removing returns the last question that removes the entry, or nil. One that queues the entry
+// is sent after it.
+func (w *Queues) Removing(m *Waiter) *quorum.Call {
 	if m.queue == nil { // the caller does not wait, and need not lock a mutex
 		return nil
 	}
@@ -84,7 +86,8 @@ func (w *Queues) Question(m *Waiter, glance bool) wire.Question {
 func (w *Queues) leave(r *queue) *quorum.Call {
 	r.queued = false
 	r.dequeue = w.cfg.Removal(r.name, r.entry, r.ttl)
-	r.dequeue.Previous, r.enters = r.enters, nil
+	r.dequeue.Follow(r.enters)
+	r.enters = nil
 	return r.dequeue
 }
 

@@ -22,13 +22,14 @@ const comesBack = 5 * time.Millisecond
 // attempt: if the attempt overtakes the release, or another client gets in between, the
 // attempt fails.
 //
-// value is the lock's, and left how much of its ttl is left. attempt returns the attempt for
-// the leader and the token that it proposes, or nil if there is none.
+// left is how much of the lock's ttl is left. attempt returns the attempt for the leader and
+// the token that it proposes, or nil if there is none; it is called with the queues' mutex held.
 //
 // n says whom the release notifies. If it is for everybody, our entry in the nodes' queues
 // moves to their end, behind those who waited longer, or is removed if nobody here waits or
 // is about to come back.
-func (w *Queues) HandOver(b *quorum.Call, value string, left time.Duration, attempt func(m *Waiter) (*quorum.Call, int64)) (next *quorum.Call, n wire.Notice) {
+func (w *Queues) HandOver(b *quorum.Call, left time.Duration, attempt func(m *Waiter) (*quorum.Call, int64)) (next *quorum.Call, n wire.Notice) {
+	value := b.Question.Value
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.queues[b.Name.Full]
@@ -101,7 +102,8 @@ func (w *Queues) notice(r *queue, value string, b *quorum.Call) wire.Notice {
 // Released notes that a lock of this Locker was released by b, and whether a waiter of another
 // one was notified. If not, the leader tries. It also does where the release was quiet because
 // the lock was handed on, but the attempt had already failed: it had overtaken the release.
-func (w *Queues) Released(b *quorum.Call, value string, quiet bool) {
+func (w *Queues) Released(b *quorum.Call, quiet bool) {
+	value := b.Question.Value
 	told, took := b.Told()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,12 +150,22 @@ func (w *Queues) WakeLeader(name *wire.LockKey) {
 }
 
 // Claim takes the attempt that was handed to a waiter, and the token that it proposes. It
-// returns nil if there is none. With last, nothing is handed to the waiter any more.
-func (w *Queues) Claim(m *Waiter, last bool) (*quorum.Call, int64) {
+// returns nil if there is none.
+func (w *Queues) Claim(m *Waiter) (*quorum.Call, int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m.gone = m.gone || last
 	b := m.attempt
 	m.attempt = nil
 	return b, m.proposal
+}
+
+// GiveUp marks a waiter to which nothing is handed any more. It returns the attempt that was
+// handed to it and not claimed, or nil.
+func (w *Queues) GiveUp(m *Waiter) *quorum.Call {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m.gone = true
+	b := m.attempt
+	m.attempt = nil
+	return b
 }

@@ -3,7 +3,6 @@ package queue
 import (
 	"time"
 
-	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
@@ -32,18 +31,15 @@ func (w *Queues) Next(m *Waiter) (wait.Act, time.Duration) {
 	return act, pause
 }
 
-// Looked tells the plan what a look showed. longest is the longest pause before the next one.
-func (w *Queues) Looked(m *Waiter, b *quorum.Call, held, free bool, longest time.Duration) {
+// Looked tells the plan what a look showed.
+func (w *Queues) Looked(m *Waiter, look *wait.Looked) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := m.queue
-	if held || r.plan.Contended() {
+	if look.Held || r.plan.Contended() {
 		w.listen(r) // a leader that follows one that won looks before it has tried
 	}
-	r.plan.Looked(&wait.Looked{
-		Start: b.Start.At, Held: held, Free: free, FreeIn: FreeIn(b),
-		Longest: longest, Standing: Standing(b),
-	}, time.Now())
+	r.plan.Looked(look, time.Now())
 }
 
 // Refused tells the queue of a caller that has just joined it that an attempt outside of the
@@ -59,9 +55,8 @@ func (w *Queues) Refused(m *Waiter) (alone bool) {
 	return alone
 }
 
-// Won tells the queue that its leader has acquired the lock by b; start is when the validity
-// began.
-func (w *Queues) Won(m *Waiter, b *quorum.Call, start clock.Instant) {
+// Won tells the queue that its leader has acquired the lock by b.
+func (w *Queues) Won(m *Waiter, b *quorum.Call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := m.queue
@@ -71,7 +66,7 @@ func (w *Queues) Won(m *Waiter, b *quorum.Call, start clock.Instant) {
 		r.winner = b
 	}
 	now := time.Now()
-	r.plan.Won(start.At, now)
+	r.plan.Won(b.Start.At, now)
 	r.behind = true
 	r.result, r.wonBy = nil, b
 	r.held, r.heldUntil = b.Question.Value, now.Add(m.ttl)
@@ -94,14 +89,14 @@ func (w *Queues) Lost(m *Waiter, lost *wait.Lost) {
 
 // FreeIn returns after how long a majority of the nodes may be free.
 func FreeIn(b *quorum.Call) (d time.Duration) {
-	b.Read(func(calls []lane.Call, t quorum.Tally, _ time.Duration) { d = wait.FreeIn(t.Need, replies(calls)) })
+	b.Read(func(calls []lane.Call, t quorum.Tally, _ time.Duration) { d = wait.FreeIn(t.Need(), replies(calls)) })
 	return d
 }
 
 // Standing returns what the round showed of its caller's entry in the nodes' queues.
 func Standing(b *quorum.Call) (s wait.Standing) {
 	b.Read(func(calls []lane.Call, t quorum.Tally, took time.Duration) {
-		s = wait.NewStanding(t.Need, replies(calls), b.Start.At, took)
+		s = wait.NewStanding(t.Need(), replies(calls), b.Start.At, took)
 	})
 	return s
 }

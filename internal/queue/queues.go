@@ -25,8 +25,8 @@ import (
 // another comes soon. Halved, more waits begin by subscribing.
 const linger = 10 * time.Second
 
-// A Config is what the queues need to know of their Locker. Its functions may be called with
-// a mutex held, unless they say otherwise.
+// A Config is what the queues need to know of their Locker. All its functions but Send are
+// called with the queues' mutex held: they must call neither the Queues nor a lock's methods.
 type Config struct {
 	Lanes      []*lane.Lane
 	Rules      wait.Rules
@@ -105,8 +105,8 @@ func (r *queue) wake(yes bool) {
 // holds reports whether a caller of the queue holds the lock, as far as is known.
 func (r *queue) holds(now time.Time) bool { return r.held != "" && now.Before(r.heldUntil) }
 
-// A Waiter is one caller's place in a local queue. Its zero value has not joined one. All
-// fields but Wake are guarded by Queues.mu.
+// A Waiter is one caller's place in a local queue. Its zero value has not joined one. Its
+// fields are guarded by Queues.mu, but for Wake, and for what is constant once it has joined.
 type Waiter struct {
 	Wake chan struct{} // received from after Next, which makes it
 

@@ -29,7 +29,7 @@ const most = 4 // MaxWaiters
 var handOvers int // of the whole test
 
 func ask() *quorum.Call {
-	return quorum.New(nil, 1, 0, &wire.LockKey{Full: "k"}, wire.Question{}, clock.Real(), func(quorum.Tally) bool { return false })
+	return quorum.New(nil, 0, &wire.LockKey{Full: "k"}, wire.Question{Value: "value"}, clock.Real(), func(quorum.Tally) bool { return false })
 }
 
 func newLine(t rapid.TB) *line {
@@ -60,7 +60,7 @@ func (q *line) join() {
 // leave takes a caller out that gives up, as Acquire does.
 func (q *line) leave(i int) {
 	m := q.callers[i]
-	b, _ := q.w.Claim(m, true)
+	b := q.w.GiveUp(m)
 	if i == 0 && b != q.handed || i > 0 && b != nil {
 		q.t.Fatalf("caller %d of %d gives up: it was handed %p, want %p for the first", i, len(q.callers), b, q.handed)
 	}
@@ -86,7 +86,7 @@ func (q *line) try() {
 		return
 	}
 	m := q.callers[0]
-	b, _ := q.w.Claim(m, false)
+	b, _ := q.w.Claim(m)
 	if b != q.handed {
 		q.t.Fatalf("the first caller claims %p, want %p", b, q.handed)
 	}
@@ -97,7 +97,7 @@ func (q *line) try() {
 
 func (q *line) release() {
 	b := ask()
-	next, n := q.w.HandOver(b, "value", 0, func(m *Waiter) (*quorum.Call, int64) {
+	next, n := q.w.HandOver(b, 0, func(m *Waiter) (*quorum.Call, int64) {
 		if m != q.callers[0] {
 			q.t.Fatalf("the lock is handed to a caller that is not the first")
 		}
@@ -178,7 +178,7 @@ func TestAllCallersKnowWhatTheLeaderSaw(t *testing.T) {
 		t.Fatalf("the second caller knows %+v, want %v", k, saw)
 	}
 	b := ask()
-	q.w.Won(q.callers[0], b, clock.Real())
+	q.w.Won(q.callers[0], b)
 	if k := q.w.Known(q.callers[1], 100); k.Result != nil || k.WonBy != b {
 		t.Fatalf("after the first has won the second knows %+v, want the round", k)
 	}

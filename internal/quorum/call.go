@@ -1,8 +1,8 @@
 // Package quorum asks all nodes one question, counts their votes, and keeps clean-ups in order.
 //
 // A Call has one lane.Call per node. The layer above says by a pure function of the Tally when
-// the question is decided, and what follows; it knows locks, tokens and validity, and this
-// package does not. Cleanups order what undoes an attempt or releases a lock: on each node
+// the question is decided, and what follows; it knows when a lock is valid and which token it
+// has. Cleanups order what undoes an attempt or releases a lock: on each node
 // before the next attempt.
 package quorum
 
@@ -15,17 +15,23 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// A Tally counts the votes of one round. A node votes at most once; the nodes that
-// have not voted yet are N minus all others.
+// Majority returns N/2+1, so that any two winners share a node. N is always the
+// configured number of nodes, never the number that answered: counting the reachable
+// ones would let both sides of a partition win.
+func Majority(n int) int { return n/2 + 1 }
+
+// A Tally counts the votes of one round. A node votes at most once.
 type Tally struct {
 	N       int // configured nodes
-	Need    int // of these, those that make a majority
 	Yes     int // the node stores our value
 	Fenced  int // of these, its register moved to the proposed token
 	No      int // it stores another value
 	Missing int // it stores none (extend, release, adopt)
 	Unknown int // no reply, or an error: it may have agreed
 }
+
+// Need returns how many of the nodes are a majority.
+func (t Tally) Need() int { return Majority(t.N) }
 
 // Open returns how many nodes have not voted yet.
 func (t Tally) Open() int { return t.N - t.Yes - t.No - t.Missing - t.Unknown }
@@ -35,7 +41,7 @@ func (t Tally) Open() int { return t.N - t.Yes - t.No - t.Missing - t.Unknown }
 // goroutine of the deciding vote runs what follows from it.
 type Call struct {
 	// The question, and what follows from votes. Set before it is sent and constant from then
-	// on; Send alone resets Previous. There is exactly one call per node.
+	// on; Send alone resets previous. There is exactly one call per node.
 	Op       uint8 // what the question is for, as the layer above numbers it
 	Name     *wire.LockKey
 	Question wire.Question
@@ -50,8 +56,8 @@ type Call struct {
 	CountAs func(missing bool) wire.Answer
 
 	LastForLock bool      // the last question about a lock: a node whose register may have been raised counts as one that may hold the value
-	cleanups    *Cleanups // later questions for the key follow it; they remember it until then. nil: it is no clean-up
-	Previous    *Call     // the clean-up of the key that it follows, or what queued the entry that it removes; nil if there is none, or once it is sent
+	cleanups    *Cleanups // remember the call until it is finished, and later questions for the key follow it; nil if it is no clean-up
+	previous    *Call     // the clean-up of the key that it follows, or what queued the entry that it removes; nil if there is none, or once it is sent
 
 	Then func()             // called once, by the deciding vote, with no lock held
 	Late func(c *lane.Call) // called for each later vote
@@ -67,25 +73,24 @@ type Call struct {
 	// or the caller gives up; took does not change after that, and later votes are late.
 	over bool
 	took time.Duration
-	Done chan struct{} // closed when over is set
+	done chan struct{} // closed when over is set
 
 	// The end of the calls. Guarded by mu. open only falls to 0 once, since a heal begins
 	// while the call that it follows is open; then the lock and the clean-ups forget b.
-	open int  // unfinished calls, heals included
-	lock Lock // whose last quorum call this is
+	open  int   // unfinished calls, heals included
+	owner Owner // whose last quorum call this is
 }
 
-// A Lock is told what becomes of its last Call. No mutex is held then.
-type Lock interface {
+// An Owner is a lock, which is told what becomes of its last Call. No mutex is held then.
+type Owner interface {
 	Forget(b *Call)      // all calls of b are finished
 	Healed(c *lane.Call) // the value is stored again on the node of c
 }
 
-// New makes a quorum call that is not sent yet. need is how many of the nodes are a
-// majority. op is for the layer above alone.
-func New(lanes []*lane.Lane, need int, op uint8, name *wire.LockKey, q wire.Question, start clock.Instant, decided func(Tally) bool) *Call {
-	b := &Call{Op: op, Name: name, Question: q, Start: start, decided: decided, open: len(lanes), Done: make(chan struct{})}
-	b.tally.N, b.tally.Need = len(lanes), need
+// New makes a quorum call that is not sent yet. op is for the layer above alone.
+func New(lanes []*lane.Lane, op uint8, name *wire.LockKey, q wire.Question, start clock.Instant, decided func(Tally) bool) *Call {
+	b := &Call{Op: op, Name: name, Question: q, Start: start, decided: decided, open: len(lanes), done: make(chan struct{})}
+	b.tally.N = len(lanes)
 	b.Calls = make([]lane.Call, len(lanes))
 	for i := range b.Calls {
 		c := &b.Calls[i]
@@ -100,6 +105,9 @@ func (b *Call) SetQuestion(q wire.Question) {
 	b.Question = q
 }
 
+// Follow has the call go to each node after prev, which may be nil. It is called before Send.
+func (b *Call) Follow(prev *Call) { b.previous = prev }
+
 // Send sends the question to all nodes. On each node it follows the last calls of the
 // quorum calls before, if there are any. The caller must hold no lock that a vote takes.
 func (b *Call) Send(before ...*Call) { b.SendRelease(nil, nil, before...) }
@@ -108,8 +116,8 @@ func (b *Call) Send(before ...*Call) { b.SendRelease(nil, nil, before...) }
 // one, are not asked again. The question of next, if there is one, goes right behind on
 // each node.
 func (b *Call) SendRelease(earlier, next *Call, before ...*Call) {
-	previous := b.Previous
-	b.Previous = nil // a chain of quorum calls that keep the previous one would never be freed
+	previous := b.previous
+	b.previous = nil // a chain of quorum calls that keep the previous one would never be freed
 	lane.Each(0, len(b.Calls), func(i int) {
 		c := &b.Calls[i]
 		if earlier != nil {
@@ -146,7 +154,7 @@ func (b *Call) Answered(i int) (rep wire.Reply, gone wire.Answer, ok bool) {
 func (b *Call) MayHeal(c *lane.Call) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return c.Voted && c.Reply.Missing && b.tally.Yes >= b.tally.Need
+	return c.Voted && c.Reply.Missing && b.tally.Yes >= b.tally.Need()
 }
 
 // LastCall returns the call that the next call to node i has to follow.
@@ -245,7 +253,7 @@ func (b *Call) Unclear() (silent, late int) {
 // healed reports a finished heal.
 func (b *Call) healed(c *lane.Call) {
 	b.mu.Lock()
-	k := b.lock
+	k := b.owner
 	b.mu.Unlock()
 	defer b.callDone()
 	if k != nil && c.Reply.Answer == wire.Yes {
@@ -257,7 +265,7 @@ func (b *Call) healed(c *lane.Call) {
 func (b *Call) callDone() {
 	b.mu.Lock()
 	b.open--
-	empty, lock := b.open == 0, b.lock
+	empty, lock := b.open == 0, b.owner
 	b.mu.Unlock()
 	if !empty {
 		return
@@ -271,13 +279,13 @@ func (b *Call) callDone() {
 }
 
 // Bind makes b the last quorum call of the lock. It returns false if b is finished.
-func (b *Call) Bind(k Lock) bool {
+func (b *Call) Bind(k Owner) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open == 0 {
 		return false
 	}
-	b.lock = k
+	b.owner = k
 	return true
 }
 
@@ -300,7 +308,7 @@ func (b *Call) Heal(c *lane.Call) *lane.Call {
 func (b *Call) conclude() {
 	b.over = true
 	b.took = time.Since(b.Start.At)
-	close(b.Done)
+	close(b.done)
 }
 
 // Abandon ends the count undecided. It returns false if the count has already ended.
@@ -338,6 +346,9 @@ func (b *Call) Told() (nodes int, took time.Duration) {
 	defer b.mu.Unlock()
 	return b.notified, b.took
 }
+
+// Done returns a channel that is closed when the count ends.
+func (b *Call) Done() <-chan struct{} { return b.done }
 
 // IsOver reports whether the count has ended.
 func (b *Call) IsOver() bool {

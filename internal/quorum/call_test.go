@@ -11,7 +11,7 @@ import (
 // call returns a call of three nodes that is never sent, and decided by all of them.
 func call(kind wire.Kind) *Call {
 	q := wire.Question{Kind: kind}
-	return New(make([]*lane.Lane, 3), 2, 0, &wire.LockKey{}, q, clock.Real(), func(t Tally) bool { return t.Open() == 0 })
+	return New(make([]*lane.Lane, 3), 0, &wire.LockKey{}, q, clock.Real(), func(t Tally) bool { return t.Open() == 0 })
 }
 
 func TestACallCountsEachVoteByWhatItSays(t *testing.T) {
@@ -38,7 +38,7 @@ func TestACallCountsEachVoteByWhatItSays(t *testing.T) {
 			b.Calls[1].Reply = c.rep
 			b.Vote(&b.Calls[1])
 			got, gotHard, _ := b.Result()
-			c.want.N, c.want.Need = 3, 2
+			c.want.N = 3
 			if got != c.want || gotHard != c.hard {
 				t.Errorf("got %+v and %d that do not heal, want %+v and %d", got, gotHard, c.want, c.hard)
 			}
@@ -59,7 +59,7 @@ func TestACallCountsEachVoteByWhatItSays(t *testing.T) {
 // What a missing value counts as is what it meant at the instant at which the vote came, and stays.
 func TestAMissingValueKeepsItsMeaning(t *testing.T) {
 	for means, want := range map[wire.Answer]Tally{
-		wire.Yes: {N: 3, Need: 2, Yes: 2, Unknown: 1}, wire.No: {N: 3, Need: 2, No: 2, Unknown: 1}, wire.Unknown: {N: 3, Need: 2, Unknown: 3},
+		wire.Yes: {N: 3, Yes: 2, Unknown: 1}, wire.No: {N: 3, No: 2, Unknown: 1}, wire.Unknown: {N: 3, Unknown: 3},
 	} {
 		b := call(wire.AskRelease)
 		b.CountAs = func(bool) wire.Answer { return means }

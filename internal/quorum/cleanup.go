@@ -13,8 +13,8 @@ import (
 // later one would be forgotten, and a release could overtake the restore that puts its value
 // back. The methods may be called from any number of goroutines.
 type Cleanups struct {
-	// Guarded by mu, under which a quorum call's may be taken. An entry is removed when what
-	// it names is finished.
+	// Guarded by mu, under which no other is taken. An entry is removed when what it names is
+	// finished.
 	mu        sync.Mutex
 	lasts     map[string]*Call     // the last clean-up of a key, by the full key
 	restores  map[string]*Call     // the last of these that undoes a failed adoption
@@ -45,7 +45,7 @@ func (s *Cleanups) Add(b *Call, left *lane.Residues) {
 	b.cleanups = s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.Previous = s.lasts[b.Name.Full]
+	b.previous = s.lasts[b.Name.Full]
 	s.lasts[b.Name.Full] = b
 	switch q := &b.Question; {
 	case q.Kind != wire.AskRestore:
@@ -59,7 +59,7 @@ func (s *Cleanups) Add(b *Call, left *lane.Residues) {
 	}
 }
 
-// finished forgets a finished clean-up.
+// finish forgets a finished clean-up.
 func (s *Cleanups) finish(b *Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -145,15 +145,15 @@ var mutants = []mutant{
 	},
 	{
 		name: "half", rule: "a majority of N nodes is N/2+1", profiles: "calm,network",
-		patches: []patch{{"quorum.go", "func majority(n int) int { return n/2 + 1 }", "func majority(n int) int { return max(n/2, 1) }"}},
+		patches: []patch{{"internal/quorum/call.go", "func Majority(n int) int { return n/2 + 1 }", "func Majority(n int) int { return max(n/2, 1) }"}},
 	},
 	{
 		name: "half-of-even", rule: "a majority of four nodes is three", profiles: "calm,network",
-		patches: []patch{{"quorum.go", "func majority(n int) int { return n/2 + 1 }", "func majority(n int) int { return (n + 1) / 2 }"}},
+		patches: []patch{{"internal/quorum/call.go", "func Majority(n int) int { return n/2 + 1 }", "func Majority(n int) int { return (n + 1) / 2 }"}},
 	},
 	{
 		name: "reachable", rule: "a majority is one of the configured nodes, not of those that answer", profiles: "network,crash",
-		patches: []patch{{"internal/quorum/call.go", "\t\tb.tally.Unknown++\n\t\tif r.Err", "\t\tb.tally.Unknown++\n\t\tb.tally.Need = (b.tally.N-b.tally.Unknown)/2 + 1\n\t\tif r.Err"}},
+		patches: []patch{{"internal/quorum/call.go", "{ return Majority(t.N) }", "{ return Majority(t.N - t.Unknown) }"}},
 		test:    "TestClientsWithDisjointMinoritiesGoOnAfterTheHeal",
 	},
 	{
@@ -290,12 +290,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "heal-alone", rule: "a node is healed only if a majority of the same round has our value", why: "the fault shows only if an extension without a majority heals a node whose vote another client then needs",
-		patches: []patch{{"internal/quorum/call.go", "c.Reply.Missing && b.tally.Yes >= b.tally.Need", "c.Reply.Missing"}},
+		patches: []patch{{"internal/quorum/call.go", "c.Reply.Missing && b.tally.Yes >= b.tally.Need()", "c.Reply.Missing"}},
 		test:    "TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn",
 	},
 	{
 		name: "heal-counts", rule: "a healed node counts only from the next round on", profiles: "rolling,wild-data,extend",
-		patches: []patch{{"quorum.go", "\tcase t.Yes >= t.Need:\n\t\treturn stillOurs", "\tcase t.Yes > 0 && t.Yes+t.Missing >= t.Need:\n\t\treturn stillOurs"}},
+		patches: []patch{{"quorum.go", "\tcase t.Yes >= t.Need():\n\t\treturn stillOurs", "\tcase t.Yes > 0 && t.Yes+t.Missing >= t.Need():\n\t\treturn stillOurs"}, {"internal/quorum/call.go", "c.Reply.Missing && b.tally.Yes >= b.tally.Need()", "c.Reply.Missing && b.tally.Yes > 0 && b.tally.Yes+b.tally.Missing >= b.tally.Need()"}},
 		test:    "TestALockThatAMajorityForgotIsLostAndNotTakenAnew",
 	},
 	{
@@ -303,7 +303,7 @@ var mutants = []mutant{
 		patches: []patch{
 			{"internal/wire/reply.go", "r.Stored = r.Holder == value\n", "r.Stored = r.Holder == value\n\t\tm, _ := result(zadd, exec)\n\t\tr.Fenced = m == int64(1)\n"},
 			{"internal/quorum/call.go", "\tc.Voted = true\n\tswitch", "\tc.Voted = true\n\tif c.Reply.Answer == wire.No && c.Reply.Fenced {\n\t\tb.tally.Fenced++\n\t}\n\tswitch"},
-			{"quorum.go", "case t.Fenced >= t.Need:\n\t\treturn acquireFenced", "case t.Fenced >= t.Need && t.Yes >= t.Need:\n\t\treturn acquireFenced"},
+			{"quorum.go", "case t.Fenced >= t.Need():\n\t\treturn acquireFenced", "case t.Fenced >= t.Need() && t.Yes >= t.Need():\n\t\treturn acquireFenced"},
 		},
 		test: "TestValueAndTokenAreCountedOnTheSameNodes",
 	},
@@ -497,12 +497,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "clean-up-forgotten", rule: "the clean-ups of a key are sent one after the other", profiles: "edges",
-		patches: []patch{{"internal/quorum/cleanup.go", "\tb.Previous = s.lasts[b.Name.Full]\n", ""}},
+		patches: []patch{{"internal/quorum/cleanup.go", "\tb.previous = s.lasts[b.Name.Full]\n", ""}},
 		test:    "TestWhatTheGiverSendsWaitsForEveryRestore",
 	},
 	{
 		name: "restore-handed", rule: "the release of a lock that is handed to the next local waiter also follows the restore", why: "the fault shows only if the giver is in the Locker whose adoption fails, with a waiter behind it",
-		patches: []patch{{"internal/quorum/call.go", "\tb.Previous = nil // a chain", "\tif next != nil {\n\t\tprevious = nil\n\t}\n\tb.Previous = nil // a chain"}},
+		patches: []patch{{"internal/quorum/call.go", "\tb.previous = nil // a chain", "\tif next != nil {\n\t\tprevious = nil\n\t}\n\tb.previous = nil // a chain"}},
 		test:    "TestAHandOverWaitsForTheRestore",
 	},
 	{
@@ -618,7 +618,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "retry-locked", rule: "callbacks run while no mutex is held", why: "Options.Retry of simulated clients does not call the Locker",
-		patches: []patch{{"wait.go", "\tl.queues.Looked(&e.waiter, b, refused(t), t.Yes >= t.Need, l.longestPause(e))\n", "\tl.mu.Lock()\n\tlongest := l.longestPause(e)\n\tl.mu.Unlock()\n\tl.queues.Looked(&e.waiter, b, refused(t), t.Yes >= t.Need, longest)\n"}},
+		patches: []patch{{"wait.go", "\t\tLongest: l.longestPause(e), Standing: queue.Standing(b),\n", "\t\tLongest: func() time.Duration { l.mu.Lock(); defer l.mu.Unlock(); return l.longestPause(e) }(), Standing: queue.Standing(b),\n"}},
 		test:    "TestNoCallbackRunsUnderALockOfOurs",
 	},
 	{
@@ -672,7 +672,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "own-clock", rule: "with Fair, tickets count in the nodes' time", profiles: "turns",
-		patches: []patch{{"internal/queue/leader.go", "s = wait.NewStanding(t.Need, replies(calls), b.Start.At, took)", "s = wait.NewStanding(t.Need, replies(calls), b.Start.At, took)\n\t\ts.Clock = b.Start.Wall"}},
+		patches: []patch{{"internal/queue/leader.go", "s = wait.NewStanding(t.Need(), replies(calls), b.Start.At, took)", "s = wait.NewStanding(t.Need(), replies(calls), b.Start.At, took)\n\t\ts.Clock = b.Start.Wall"}},
 		test:    "TestTurnsAreInOrderOfArrival",
 	},
 	{
@@ -816,7 +816,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "leave-overtakes", rule: "the question that removes an entry follows the look that queues it", why: "an entry that stays delays others, and seldom for longer than a judge allows",
-		patches: []patch{{"internal/queue/entry.go", "r.dequeue.Previous, r.enters = r.enters, nil", "r.enters = nil"}},
+		patches: []patch{{"internal/queue/entry.go", "\tr.dequeue.Follow(r.enters)\n", ""}},
 		test:    "TestALeaveFollowsWhatQueues",
 	},
 	{
@@ -943,7 +943,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "slots-unseen", rule: "a caller that does not wait finds every free slot", why: "it may be held by the time the caller tries",
-		patches: []patch{{"slot.go", "free[i] = t.Yes >= t.Need", "free[i] = false && t.Yes >= t.Need"}},
+		patches: []patch{{"slot.go", "free[i] = t.Yes >= t.Need()", "free[i] = false && t.Yes >= t.Need()"}},
 		test:    "TestASlotIsFoundAndWaitedFor",
 	},
 	{
