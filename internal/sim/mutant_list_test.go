@@ -807,7 +807,7 @@ var mutants = []mutant{
 	{
 		name: "turns-deaf", rule: "a Locker that has had all its turns ignores those who give up only while it leaves the lock to others", why: "of several nodes one is heard first, and the leader looks because of that",
 		patches: []patch{{"internal/wait/turns.go", "case t.run >= MaxTurns && !fair && (t.open || now.Before(t.until)):", "case t.run >= MaxTurns && !fair:"}},
-		test:    "TestALockerThatHadAllItsTurnsHearsOfThoseWhoGiveUp",
+		test:    "TestThoseWhoGiveUpAreHeardUnlessTheLockIsLeftToOthers",
 	},
 	{
 		name: "handed-to-nobody", rule: "a lock that was handed on, and that no attempt has shown to be held since, goes to the waiters of other Lockers", why: "two callers have to give up at one instant, before either has asked the nodes",
