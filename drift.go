@@ -16,7 +16,7 @@ import (
 )
 
 // The time constants of a lock, each with its unit, its source, and what breaks if it is
-// halved. Package clock reads the clocks.
+// halved. Only package clock reads the clocks by which a lock's validity counts.
 
 const (
 	// defaultDrift is how much faster a node's clock may run than ours: 1 %, the

@@ -42,7 +42,7 @@ func (l *Locker) peek() (s seam.State) {
 	l.mu.Lock()
 	s.Held = l.held.n
 	l.mu.Unlock()
-	s.Leaving = l.cleanups.Unfinished()
+	s.Leaving = l.cleanups.Unfinished() // after Held: a release adds its clean-up before its lock leaves the list
 	s.Queues, s.Channels = l.queues.Size()
 	s.Nodes = make([]seam.NodeState, len(l.lanes))
 	for i, ln := range l.lanes {

@@ -22,7 +22,7 @@ const (
 	dialTimeout = 2 * time.Second
 
 	// poolSize is the size of the connection pool of each client. A
-	// lane uses at most sixteen connections and a few for probing. The others
+	// lane uses as many connections as it has send loops, and a few for probing. The others
 	// are there because go-redis, after as many failed dials as the pool has places,
 	// dials only once a second, and a node that is back must be used within a second.
 	poolSize = 1024
@@ -30,7 +30,7 @@ const (
 
 // Parse returns the options of a client for the node at url: redis://[user:password@]host:port[/db],
 // rediss:// for TLS, unix://path, or just host:port. A read may take two node timeouts, and at
-// least dialTimeout. The error says what is wrong with the url, and never shows the password.
+// least two seconds. The error says what is wrong with the url, and never shows the password.
 func Parse(url string, nodeTimeout time.Duration) (*redis.Options, error) {
 	var o *redis.Options
 	const list = "pass each node as a separate argument"

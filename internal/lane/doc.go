@@ -6,7 +6,7 @@
 // The package knows go-redis clients and the questions and replies of package wire.
 // It knows nothing of quorums, rounds, holders or waiters: it reports each finished call to
 // a Voter and what happens to the node to Report, and calls nothing else of the layer above. Imports point one
-// way: wire <- lane <- redlock. Package wire alone names Redis commands; a lane only
+// way: wire <- lane <- quorum <- queue <- redlock. Package wire alone names Redis commands; a lane only
 // sends what wire has built.
 //
 // # Invariants
@@ -85,8 +85,8 @@
 //
 // # Locks
 //
-// Locks are taken in this order: a Lock's mutex; the Locker's or a lane's mutex; a
-// quorum call's mutex or that of Servers. That of Registers is taken with no
+// Locks are taken in this order: a Lock's mutex; that of the Locker, of the clean-ups, of the
+// queues or of a lane; a quorum call's mutex or that of Servers. That of Registers is taken with no
 // other held, and before a quorum call's. A lane's mutex guards its fields, and
 // the fields of its calls except those that the Voter owns. No client method runs under
 // it. Votes are cast with no lock held, because a vote may decide a round and ask the

@@ -5,7 +5,7 @@
 //
 // The package knows go-redis's PubSub and the error classes of package wire. It knows
 // nothing of locks, queues, tickets or waiters: a channel is a string and an announcement
-// is the string that came with it. Imports point one way: wire <- pubsub <- redlock.
+// is the string that came with it. Imports point one way: wire <- pubsub <- queue.
 //
 // # Invariants
 //

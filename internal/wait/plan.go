@@ -4,7 +4,7 @@
 // since when announcements are heard. Its methods take an event and the time of it, and
 // Next returns what to do then. The package has no goroutine, no clock and no lock, sends
 // nothing, and takes its randomness from Rules, so that every decision can be tested as a
-// table. Package redlock keeps the queue of callers, the timers and the lanes.
+// table. Package queue keeps the callers, and package redlock the timers and the lanes.
 //
 // A wake-up never grants the lock: it only says when to ask.
 package wait

@@ -5,7 +5,7 @@
 // The package is pure: it starts no goroutine, reads no clock, keeps no state and sends
 // nothing. It knows the reply and error types of go-redis, but none of its clients. It
 // knows nothing of batches, quorums, holders or waiters, and imports no other package of
-// this module: wire <- lane <- redlock, wire <- pubsub <- redlock and wire <- wait <- redlock.
+// this module: wire <- lane <- quorum <- queue <- redlock, wire <- pubsub <- queue, wire <- wait <- queue.
 //
 // # Invariants
 //

@@ -28,12 +28,6 @@ func alone(t *testing.T, n int, f func(s *stage)) {
 	redlocktest.Bubble(t, func(t *testing.T) { f(&stage{harness.NewStage(t, n)}) })
 }
 
-// runStaged runs f as a subtest, with a cluster of its own.
-func runStaged(t *testing.T, name string, n int, f func(t *testing.T, c *redlocktest.Cluster)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) { staged(t, n, f) })
-}
-
 func lockerOn(t *testing.T, opt redlock.Options, clients []*redis.Client) *redlock.Locker {
 	t.Helper()
 	return harness.NewLocker(t, opt, nil, harness.Nodes(clients)...)
