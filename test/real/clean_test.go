@@ -179,7 +179,7 @@ func isSet(chunk []byte) bool { return bytes.Contains(chunk, []byte("\r\nset\r\n
 // Attacks 22, 77.
 func TestRealLateReply(t *testing.T) {
 	t.Parallel()
-	const workers, nodeTimeout, late = 20, 50 * time.Millisecond, 400 * time.Millisecond
+	const workers, nodeTimeout, late = 8, 50 * time.Millisecond, 400 * time.Millisecond
 	tries := int64(harness.Rounds(20, 200))
 	for _, tt := range []struct {
 		name string
@@ -203,7 +203,8 @@ func TestRealLateReply(t *testing.T) {
 			var wg sync.WaitGroup
 			for range workers {
 				wg.Go(func() {
-					for i := next.Add(1); i <= tries; i = next.Add(1) {
+					// On a busy machine the round trip may be measured as so long that nothing is given up.
+					for i := next.Add(1); i <= tries || given.Load() == 0 && i <= 5*tries; i = next.Add(1) {
 						addrs := r.addrs()
 						slow := int(i) % 5
 						p := realProxyTo(t, addrs[slow])
