@@ -155,9 +155,10 @@ func tied(err error) bool {
 // together one command every four to five seconds, or more often if the ttl that they see
 // is shorter, and a PING every six seconds for all keys: some 24 commands a minute.
 //
-// The errors are those of TryAcquire, but ErrHeld and ErrNoQuorum come only when ctx is
-// done, together with the error of ctx. They have the votes of the last round decided in
-// the queue, if there was one, even if this caller was behind others and made no attempt.
+// The errors are those of TryAcquire, but while the caller waits, ErrHeld and ErrNoQuorum come
+// only when the wait ends: together with the error of ctx or with ErrClosed, or alone if the
+// limit of WithWait has passed. They have the votes of the last round decided in the queue, if
+// there was one, even if this caller was behind others and made no attempt.
 // ErrNoQuorum comes at once if no majority is possible because nodes are replicas or reply
 // with errors that do not heal with time: WRONGTYPE, NOAUTH, WRONGPASS, NOPERM, READONLY,
 // and MOVED or CROSSSLOT from single nodes of a Redis Cluster.

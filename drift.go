@@ -15,8 +15,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// The time constants of a lock, each with its unit, its source, and what breaks if it is
-// halved. Only package clock reads the clocks by which a lock's validity counts.
+// The time constants of a lock, each with its unit, its source and, where it matters, what
+// breaks if it is halved. Only package clock reads the clocks by which a lock's validity counts.
 
 const (
 	// defaultDrift is how much faster a node's clock may run than ours: 1 %, the
@@ -46,8 +46,8 @@ const (
 	// expire. Much shorter, every lock would pay for it.
 	registerGrace = time.Second
 
-	// renewalsPerValidity: KeepAlive extends at a third of the validity less
-	// Options.Grace, so that two renewals can fail before the contexts end. Halved,
+	// renewalsPerValidity: KeepAlive extends after a third of (the validity less
+	// Options.Grace), so that two renewals can fail before the contexts end. Halved,
 	// there would be no second one.
 	renewalsPerValidity = 3
 
@@ -177,8 +177,7 @@ func twoRenewalsFit(window, timeout time.Duration) bool {
 	return at < window
 }
 
-// window returns the part of the validity after which KeepAlive's contexts end without a
-// renewal. Renewals are scheduled within it.
+// window returns the validity less the grace, within which renewals are scheduled.
 func window(valid, grace time.Duration) time.Duration {
 	if grace >= valid { // compared, since the difference may overflow
 		return 0

@@ -117,7 +117,7 @@ func (k *Lock) beginExtend(ctx context.Context, leave time.Time, then func(error
 	if leave.IsZero() && ttl+raiseAgain <= wire.RegisterSlack { // else the register might outlive the lock by too little
 		raised := k.raisedRegisters(now) & k.last.SaidYes()
 		for i := range b.Calls {
-			b.Calls[i].RegisterRaised = raised.Has(i)
+			b.Calls[i].RaisedBefore = raised.Has(i)
 		}
 	}
 	x = &extending{b: b, leave: !leave.IsZero(), done: make(chan struct{})}
@@ -240,10 +240,10 @@ func (vs keepAliveCtxs) cancel(cause error) {
 	}
 }
 
-// KeepAlive renews the lock at a third of its validity, less Options.Grace, until stop is
-// called, ctx is done, or the lock is released or lost. The first renewal comes earlier, at
-// a random half to all of that time. A renewal that too few nodes
-// answer is repeated while the lock is valid. stop ends the renewal, not the lock, and may
+// KeepAlive renews the lock after a third of (its validity less Options.Grace), until stop is
+// called, ctx is done, or the lock is released or lost. The first renewal comes earlier, after a
+// random half to all of that time. A renewal that too few nodes answer is repeated while the
+// lock is valid. stop ends the renewal, not the lock, and may
 // be called more than once. Locks are kept alive by timers, not by goroutines of their own.
 //
 // The context that KeepAlive returns ends when the renewal does. If the lock is lost, its

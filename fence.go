@@ -10,9 +10,9 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// Fencing tokens. Each node keeps a register per lock, a maximum that only grows.
+// Fencing tokens. Each node keeps a register per key, a maximum that only grows.
 // An acquisition proposes one number P to all nodes. A node counts if it stores our
-// value and if, with the same command, its register moved from below P to P. If a
+// value and if, by the same question, its register moved from below P to P. If a
 // majority of the nodes counts, P is the token.
 //
 // Why tokens grow (I2), without any clock: before acquisition A returns, the registers
@@ -44,7 +44,8 @@ const (
 
 	// raisePart: a raise uses up at most 1/raisePart of the numbers left below 2^53, or
 	// one number, however long its round took. Halved, the numbers last half as long for
-	// registers near the end. A round of a second is limited from 2^31 numbers on.
+	// registers near the end. A round of a second is limited once
+	// fewer than 2^31 numbers are left.
 	raisePart = 1024
 
 	// aheadRoom is how many numbers are left below 2^53 when registers are no longer

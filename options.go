@@ -61,7 +61,7 @@ type Options struct {
 	// Once the contexts have ended, the lock is not renewed any more, even if nodes reply
 	// again: the cause of the contexts and the result of Extend are ErrLost. The lock is
 	// still held until Until, and a Release before that frees it at once. Locks are
-	// renewed at a third of the validity less Grace, so that two renewals may fail before
+	// renewed after a third of (the validity less Grace), so that two renewals may fail before
 	// the contexts end. A ttl is refused if Grace leaves too little of it for two
 	// renewals that each take the node timeout. A KeepAlive that is called with less than
 	// Grace left returns a context that ends at once.
@@ -209,7 +209,7 @@ func (o *acquireOptions) refuseWait(call string) error {
 	if !o.limited {
 		return nil
 	}
-	return fmt.Errorf("redlock: WithWait(%v) is for Acquire and Run: %s does not wait", o.wait, call)
+	return fmt.Errorf("redlock: WithWait(%v) is for calls that wait, such as Acquire and Run: %s does not", o.wait, call)
 }
 
 // triesOnce reports whether the call does not wait at all.

@@ -11,7 +11,8 @@ import (
 // majority returns how many of n nodes are a majority.
 func majority(n int) int { return quorum.Majority(n) }
 
-// A verdict is the result of the votes cast so far. Its zero value is none of the
+// A verdict is the result of the votes cast so far on a question that a majority of yes votes
+// wins. (The outcome of a release or an extension is an ownership.) Its zero value is none of the
 // three, so that a missing verdict is not mistaken for one.
 type verdict uint8
 
@@ -87,15 +88,15 @@ func acquisitionOf(t quorum.Tally) acquisition {
 	return acquirePending
 }
 
-// An ownership is the result of an extension or a release: whether the lock is still ours. It
-// has three results, not two: a missing reply is neither yes nor no.
+// An ownership is the outcome of an extension or a release: whether the lock was still ours
+// when the nodes replied. It has three values, not two: a missing reply is neither yes nor no.
 type ownership uint8
 
 const (
 	ownershipPending ownership = iota + 1
-	stillOurs                  // a majority still stores the value
+	stillOurs                  // a majority stored the value
 	ownershipLost              // too many nodes store another value or none
-	inconclusive               // too few replied; the lock is held until its old Until
+	inconclusive               // too few replied: the lock is held until its old Until, or its keys expire
 )
 
 // ownershipOf returns the result of an extension or a release by its votes so far.

@@ -111,8 +111,8 @@ func newLocker(opt Options, nodes []Node, now clock.Clock, rand *source) (*Locke
 	return l, nil
 }
 
-// newQuorumCall makes a quorum call that is not sent yet. The nodes have the patience for
-// the question's ttl; a question without one gets its Patience from the caller.
+// newQuorumCall makes a quorum call that is not sent yet. How long the nodes may take follows from
+// the question's ttl; for a question without a ttl, the caller sets its Patience.
 func (l *Locker) newQuorumCall(op Op, name *wire.LockKey, q wire.Question, start clock.Instant, decided func(quorum.Tally) bool) *quorum.Call {
 	q.Patience = l.patience(q.TTL)
 	return quorum.New(l.lanes, uint8(op), name, q, start, decided)
@@ -216,7 +216,7 @@ type Node interface {
 // password.
 //
 // The clients never retry a command or a dial. A connection takes two round trips to set
-// up. A read may take two node timeouts, and at least two seconds.
+// up. A read times out after two node timeouts, but not before two seconds.
 func Open(opt Options, urls ...string) (*Locker, error) {
 	return open(opt, urls, clock.Real, newSource())
 }

@@ -27,8 +27,8 @@ import (
 // nothing; after ErrNoQuorum they ask the silent nodes again. So defer lock.Release(ctx)
 // is always right.
 //
-// A release that was sent before Until and not answered may have been executed. If such a
-// node replies after Until that the key is missing or holds another value, it either
+// A release that was sent before Until may have been executed by a node that did not reply. If
+// that node replies after Until that the key is missing or holds another value, it either
 // released the lock in time or let it expire, and nobody can tell which: its vote counts
 // neither way. The same holds for a node that is asked again before Until and then has
 // another value. Unless the other nodes decide, Release returns ErrNoQuorum. Once all nodes
@@ -206,8 +206,8 @@ func (k *Lock) tellReleased(ctx context.Context, b *quorum.Call, end Event) {
 	k.l.observe(ctx, b, nil)
 }
 
-// released returns the result of a decided release. It is final unless too few nodes
-// replied.
+// released returns the result of a release that is decided, or that Close no longer waits for.
+// It is final unless too few nodes replied.
 func (k *Lock) released(b *quorum.Call) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

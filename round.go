@@ -25,7 +25,7 @@ const (
 	OpAdopt                  // take over a held lock by its value
 	OpInspect                // read the lock's state
 	OpLook                   // queue as a waiter, and ask whether the lock is still held
-	OpLeave                  // remove a waiter from the queue
+	OpLeave                  // remove a waiter from the queue (LeaveUntil is an OpExtend)
 	OpAnnounce               // tell those who Watch that a leader came or went
 	OpLost                   // not sent: it reports the loss of a lock, with the votes of the last extension if that failed
 )
@@ -64,7 +64,7 @@ type Answer uint8
 const (
 	Pending Answer = iota // the node had not replied when the round was decided
 	Yes                   // it agreed
-	No                    // it did not: the key has another value there or (extend, release, adopt) none
+	No                    // it did not: the key has another value there or (raise, extend, release, adopt) none
 	Unknown               // it sent no usable reply, and may have agreed
 )
 

@@ -39,8 +39,8 @@ func (l *Locker) newQueues() *queue.Queues {
 	})
 }
 
-// join puts a caller at the end of the local queue for its key. A caller that is alone there
-// tries at once. The error says that Options.MaxWaiters allows no more callers.
+// join puts a caller at the end of the local queue for its key. The error says that
+// Options.MaxWaiters allows no more callers.
 func (l *Locker) join(e *acquireCall) (err error) {
 	ahead, ok := l.queues.Join(&e.waiter, e.name, e.label, e.ttl, e.began.At)
 	if !ok {
@@ -85,8 +85,9 @@ func (l *Locker) sendRemoval(b *quorum.Call) {
 	}
 }
 
-// refused tells the queue of a caller that has just joined it that an attempt outside of the
-// queue was refused, or nil. If the caller is alone there, it plans its next try by that.
+// refused tells the queue of a caller that has just joined it why an attempt that it made before
+// was refused; err is nil if there was none. If the caller is alone there, it plans its next try
+// by that.
 func (l *Locker) refused(ctx context.Context, e *acquireCall, err error) {
 	if err != nil && l.queues.Refused(&e.waiter) {
 		l.tried(ctx, e, nil, err)

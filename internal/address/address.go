@@ -29,8 +29,8 @@ const (
 )
 
 // Parse returns the options of a client for the node at url: redis://[user:password@]host:port[/db],
-// rediss:// for TLS, unix://path, or just host:port. A read may take two node timeouts, and at
-// least two seconds. The error says what is wrong with the url, and never shows the password.
+// rediss:// for TLS, unix://path, or just host:port. A read times out after two node timeouts,
+// but not before two seconds. The error says what is wrong with the url, and never shows the password.
 func Parse(url string, nodeTimeout time.Duration) (*redis.Options, error) {
 	var o *redis.Options
 	const list = "pass each node as a separate argument"

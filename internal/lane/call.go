@@ -56,9 +56,9 @@ type Call struct {
 	// or if neither it nor an attempt before it has reached the register.
 	AfterAttempt bool
 
-	// RegisterRaised is set by the maker of an AskExtend whose node has raised the register
+	// RaisedBefore is set by the maker of an AskExtend whose node has raised the register
 	// for this lock before and has kept the value since.
-	RegisterRaised bool
+	RaisedBefore bool
 
 	// The form in which the command is sent. Guarded by Lane.mu until the call is sent, and
 	// after that used by its batch alone.
@@ -70,13 +70,13 @@ type Call struct {
 
 	// The Voter's. Voted and CountedAs are guarded by the quorum call's mutex.
 	Voted     bool
-	CountedAs wire.Answer // how the vote counted if the value was missing on the node
+	CountedAs wire.Answer // how a release counted the vote if the node did not store our value
 
 	// The result. Guarded by Lane.mu until the call is finished, constant from then on.
 	Reply wire.Reply
 	Took  time.Duration // from Voter.Began to the end of this call
 
-	Follow atomic.Pointer[Call] // the heal that this call's answer made necessary
+	Healing atomic.Pointer[Call] // the heal that this call's answer made necessary
 }
 
 // A Voter counts the results of calls. It is all that a lane knows of the layer above.

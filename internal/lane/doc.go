@@ -85,8 +85,8 @@
 //
 // # Locks
 //
-// Locks are taken in this order: a Lock's mutex; that of the Locker, of the clean-ups, of the
-// queues or of a lane; a quorum call's mutex or that of Servers. That of Registers is taken with no
+// Mutexes are locked in this order: a Lock's; the Locker's; then one of the clean-ups', the
+// queues' or a lane's; a quorum call's or that of Servers. That of Registers is taken with no
 // other held, and before a quorum call's. A lane's mutex guards its fields, and
 // the fields of its calls except those that the Voter owns. No client method runs under
 // it. Votes are cast with no lock held, because a vote may decide a round and ask the

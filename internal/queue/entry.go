@@ -10,8 +10,8 @@ import (
 // The entry that a local queue has in the nodes' queues, and the announcements to it.
 
 const (
-	// freshFor is how long after it was put there an entry is kept without being refreshed,
-	// and prolongEvery how often the ttl of the nodes' queues is. Both leave room for two
+	// freshFor is how long an entry in the nodes' queues is kept without being refreshed, and
+	// prolongEvery how often these queues get a new ttl. Both leave room for two
 	// polls of a waiter before the entry expires. Halved, a look costs a node more commands.
 	freshFor     = 3500 * time.Millisecond
 	prolongEvery = 4 * time.Second
@@ -54,8 +54,8 @@ func (w *Queues) Removing(m *Waiter) *quorum.Call {
 	return m.queue.dequeue
 }
 
-// Prolongs reports whether a question is to prolong the ttl of the nodes' queues; attempt is
-// the number of the caller's attempt that asks it.
+// Prolongs reports whether a question, about to be sent, is to prolong the ttl of the nodes'
+// queues, and notes that it does. attempt is the number of the caller's attempt that asks it.
 func (w *Queues) Prolongs(m *Waiter, attempt int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,8 +67,8 @@ func (w *Queues) Prolongs(m *Waiter, attempt int) bool {
 	return true
 }
 
-// Question returns the leader's look, which queues if announcements to the entry would be
-// heard. A glance does so only if it has to.
+// Question returns the leader's next look, and notes what it does: it queues if announcements
+// to the entry would be heard. A glance does so only if it has to.
 func (w *Queues) Question(m *Waiter, glance bool) wire.Question {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,8 +82,8 @@ func (w *Queues) Question(m *Waiter, glance bool) wire.Question {
 	return wire.WaitQuestion(r.name, r.entry, behind)
 }
 
-// leave returns the question that removes the entry from the nodes' queues. Needs w.mu.
-func (w *Queues) leave(r *queue) *quorum.Call {
+// removeEntry returns the question that removes the entry from the nodes' queues. Needs w.mu.
+func (w *Queues) removeEntry(r *queue) *quorum.Call {
 	r.queued = false
 	r.dequeue = w.cfg.Removal(r.name, r.entry, r.ttl)
 	r.dequeue.Follow(r.enters)
@@ -91,7 +91,7 @@ func (w *Queues) leave(r *queue) *quorum.Call {
 	return r.dequeue
 }
 
-// listen subscribes to the announcements of a key's releases. Needs w.mu.
+// listen subscribes to the announcements to the queue's entry, unless it has. Needs w.mu.
 func (w *Queues) listen(r *queue) {
 	if r.channel != "" {
 		return
@@ -140,5 +140,5 @@ func (w *Queues) announced(i int, channel, text string) *quorum.Call {
 		return nil
 	}
 	r.comesBack = false
-	return w.leave(r)
+	return w.removeEntry(r)
 }

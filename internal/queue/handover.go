@@ -10,16 +10,15 @@ import (
 // How a lock goes from one holder to the next: within a local queue, or to the waiters of other
 // Lockers.
 
-// comesBack is how soon after a release the next caller comes where callers take turns
+// comesBackWithin is how soon after a release the next caller comes where callers take turns
 // without a pause. The entry then stays in the nodes' queues, at their end, so that this
 // caller need not queue again. Halved, more callers do; doubled, an entry more often
 // comes to be first while nobody waits for it, and others wait for a message longer.
-const comesBack = 5 * time.Millisecond
+const comesBackWithin = 5 * time.Millisecond
 
 // HandOver prepares an attempt for the leader, to be sent right behind the release b of a
 // lock of this Locker, so that the lock changes hands in one round. It returns nil if the
-// lock has to be released for everybody. They are an ordinary release and an ordinary
-// attempt: if the attempt overtakes the release, or another client gets in between, the
+// lock has to be released for everybody. Release and attempt are ordinary ones: if the attempt overtakes the release, or another client gets in between, the
 // attempt fails.
 //
 // left is how much of the lock's ttl is left. attempt returns the attempt for the leader and
@@ -27,7 +26,8 @@ const comesBack = 5 * time.Millisecond
 //
 // n says whom the release notifies. If it is for everybody, our entry in the nodes' queues
 // moves to their end, behind those who waited longer, or is removed if nobody here waits or
-// is about to come back.
+// is about to come back, or if announcements to it would not be heard. With Options.Fair it keeps
+// its place while somebody here waits.
 func (w *Queues) HandOver(b *quorum.Call, left time.Duration, attempt func(m *Waiter) (*quorum.Call, int64)) (next *quorum.Call, n wire.Notice) {
 	value := b.Question.Value
 	w.mu.Lock()
@@ -58,7 +58,7 @@ func (w *Queues) HandOver(b *quorum.Call, left time.Duration, attempt func(m *Wa
 		return nil, w.notice(r, value, b)
 	}
 	m.attempt, m.trying = next, true
-	r.plan.Handed()
+	r.plan.NotDue()
 	r.quiet = true
 	r.queued = r.entry != "" // nobody else was told: if this fails, Leave tells them
 	return next, wire.Notice{}
@@ -100,8 +100,8 @@ func (w *Queues) notice(r *queue, value string, b *quorum.Call) wire.Notice {
 }
 
 // Released notes that a lock of this Locker was released by b, and whether a waiter of another
-// one was notified. If not, the leader tries. It also does where the release was quiet because
-// the lock was handed on, but the attempt had already failed: it had overtaken the release.
+// one was notified. If not, the leader tries. The leader also tries if the lock was handed on
+// quietly but the attempt had already failed, because it overtook the release.
 func (w *Queues) Released(b *quorum.Call, quiet bool) {
 	value := b.Question.Value
 	told, took := b.Told()

@@ -42,14 +42,14 @@ func (w *Queues) Looked(m *Waiter, look *wait.Looked) {
 	r.plan.Looked(look, time.Now())
 }
 
-// Refused tells the queue of a caller that has just joined it that an attempt outside of the
-// queue was refused. alone reports whether it is alone there: it then tells the queue by Lost
+// Refused tells the queue of a caller that has just joined it that an attempt that it made before
+// was refused. alone reports whether it is alone there: it then tells the queue by Lost
 // how that attempt ended, to plan its next try by that.
 func (w *Queues) Refused(m *Waiter) (alone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if alone = m.queue.first == m; alone {
-		m.queue.plan.Handed()
+		m.queue.plan.NotDue()
 		m.trying = true // if it gives up before the plan is made, the next caller has to try
 	}
 	return alone

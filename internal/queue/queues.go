@@ -67,11 +67,11 @@ type queue struct {
 	first, last *Waiter
 	n           int
 	plan        wait.Plan     // when the leader asks again
-	ttl         time.Duration // that the last caller asked for
+	ttl         time.Duration // of the caller that left last
 	emptySince  time.Time     // when the last caller left
 
 	// Our entry in the nodes' queues. It has a name once it has a channel or is queued.
-	label     string       // that of the first caller in this queue
+	label     string       // of the caller, or the released lock, for which the queue was made
 	entry     string       // its name; "": none yet
 	channel   string       // on which it is notified; "": not subscribed to
 	queued    bool         // it may be in a node's queue
@@ -86,7 +86,7 @@ type queue struct {
 	heldUntil time.Time
 	quiet     bool         // the lock may be free because of us, which nobody was notified of, and no attempt has shown a holder since
 	winner    *quorum.Call // Fair: the round by which a caller of the queue got the lock last; nil: none since
-	comesBack bool         // the last caller came right after a release
+	comesBack bool         // the caller that found the queue empty last came right after a release
 	released  time.Time    // when a lock of ours was released last with nobody here
 
 	// What callers that give up are told. Zero while there are none.
@@ -108,14 +108,14 @@ func (r *queue) holds(now time.Time) bool { return r.held != "" && now.Before(r.
 // A Waiter is one caller's place in a local queue. Its zero value has not joined one. Its
 // fields are guarded by Queues.mu, but for Wake, and for what is constant once it has joined.
 type Waiter struct {
-	Wake chan struct{} // received from after Next, which makes it
+	Wake chan struct{} // made by the first Next; the waiter then receives from it
 
 	label      string
 	ttl        time.Duration
 	queue      *queue
 	prev, next *Waiter
 	trying     bool         // it acts on a wake: if it gives up, the next caller has to
-	gone       bool         // it has given up
+	gone       bool         // it is leaving: nothing is handed to it any more
 	attempt    *quorum.Call // handed to it and not claimed yet
 	proposal   int64        // of that
 	met        wait.Caller  // its ties and its ticket
@@ -178,7 +178,8 @@ func (w *Queues) Close() (ended func()) {
 }
 
 // Join puts a caller at the end of the local queue for its key, and returns how many are
-// before it. A caller that is alone there tries at once. ok is false, and the caller has not
+// before it. A caller that is alone there tries at once, unless this Locker holds the lock or
+// leaves it to others. ok is false, and the caller has not
 // joined, if MaxWaiters allows no more callers.
 func (w *Queues) Join(m *Waiter, name *wire.LockKey, label string, ttl time.Duration, began time.Time) (ahead int, ok bool) {
 	w.mu.Lock()
@@ -194,7 +195,7 @@ func (w *Queues) Join(m *Waiter, name *wire.LockKey, label string, ttl time.Dura
 	if r.last == nil {
 		r.first = m
 		now := time.Now()
-		r.comesBack = now.Sub(r.released) < comesBack
+		r.comesBack = now.Sub(r.released) < comesBackWithin
 		r.plan.Joined(r.holds(now), r.queued, now)
 		if w.cfg.Rules.Fair && r.plan.Contended() {
 			r.plan.Succeed(&m.met, now, w.cfg.Now().At)
@@ -230,9 +231,9 @@ func (w *Queues) queueOf(name *wire.LockKey, label string) *queue {
 // to the next entry in the nodes' queues. So does a lock that was handed on, or taken back
 // quietly, if no attempt has shown a holder since.
 //
-// Leave returns the question that removes the entry from the nodes' queues, for the caller to
-// send, if it was the last one. If it won and its release is going to move or remove the
-// entry, there is none.
+// If m was the last waiter, Leave returns the question that removes the entry from the nodes'
+// queues, which is to be sent. There is none if m won and its release is going to move or remove
+// the entry.
 func (w *Queues) Leave(m *Waiter, won bool) *quorum.Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -273,7 +274,7 @@ func (w *Queues) Leave(m *Waiter, won bool) *quorum.Call {
 	default:
 		w.sweepLater(r)
 		if r.queued && !(won && (r.comesBack || w.cfg.Rules.Fair)) {
-			return w.leave(r)
+			return w.removeEntry(r)
 		}
 	}
 	return nil
@@ -333,7 +334,7 @@ func (w *Queues) KeepResult(m *Waiter, result error) {
 	m.queue.result, m.queue.wonBy = result, nil
 }
 
-// Known returns what the caller's queue knows. It counts at most most callers.
+// Known returns what the caller's queue knows. It counts no more than most callers.
 func (w *Queues) Known(m *Waiter, most int) Known {
 	w.mu.Lock()
 	defer w.mu.Unlock()

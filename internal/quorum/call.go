@@ -2,8 +2,8 @@
 //
 // A Call has one lane.Call per node. The layer above says by a pure function of the Tally when
 // the question is decided, and what follows; it knows when a lock is valid and which token it
-// has. Cleanups order what undoes an attempt or releases a lock: on each node
-// before the next attempt.
+// has. Cleanups keep rollbacks, releases and restores in order: on each node they come before
+// the key's next attempt.
 package quorum
 
 import (
@@ -23,10 +23,10 @@ func Majority(n int) int { return n/2 + 1 }
 // A Tally counts the votes of one round. A node votes at most once.
 type Tally struct {
 	N       int // configured nodes
-	Yes     int // the node stores our value
+	Yes     int // what was asked for is so: the node stores our value; of a look: it stores none
 	Fenced  int // of these, its register moved to the proposed token
-	No      int // it stores another value
-	Missing int // it stores none (extend, release, adopt)
+	No      int // it stores another value or, with Options.Fair, it is another's turn
+	Missing int // it stores none (raise, extend, release, adopt)
 	Unknown int // no reply, or an error: it may have agreed
 }
 
@@ -62,7 +62,7 @@ type Call struct {
 	Then func()             // called once, by the deciding vote, with no lock held
 	Late func(c *lane.Call) // called for each later vote
 
-	// The count. Guarded by mu. tally counts each call once, and the other two what it does.
+	// The count. Guarded by mu. tally counts each call once; the others sum up the same votes.
 	mu        sync.Mutex
 	tally     Tally
 	notified  int   // nodes that notified a waiter of the release
@@ -109,12 +109,12 @@ func (b *Call) SetQuestion(q wire.Question) {
 func (b *Call) Follow(prev *Call) { b.previous = prev }
 
 // Send sends the question to all nodes. On each node it follows the last calls of the
-// quorum calls before, if there are any. The caller must hold no lock that a vote takes.
+// quorum calls that are passed. The caller must hold no lock that a vote takes.
 func (b *Call) Send(before ...*Call) { b.SendRelease(nil, nil, before...) }
 
 // SendRelease is like Send, but nodes that answered the earlier quorum call, if there is
 // one, are not asked again. The question of next, if there is one, goes right behind on
-// each node.
+// each node; there are not both.
 func (b *Call) SendRelease(earlier, next *Call, before ...*Call) {
 	previous := b.previous
 	b.previous = nil // a chain of quorum calls that keep the previous one would never be freed
@@ -162,7 +162,7 @@ func (b *Call) LastCall(i int) *lane.Call {
 	if b == nil {
 		return nil
 	}
-	if f := b.Calls[i].Follow.Load(); f != nil {
+	if f := b.Calls[i].Healing.Load(); f != nil {
 		return f
 	}
 	return &b.Calls[i]
@@ -295,7 +295,7 @@ func (b *Call) Heal(c *lane.Call) *lane.Call {
 	q := wire.HealQuestion(b.Name, b.Question.Value, b.Question.TTL)
 	q.Patience = b.Question.Patience
 	h := &lane.Call{Lane: c.Lane, Voter: b, Question: &q, Index: c.Index}
-	if !c.Follow.CompareAndSwap(nil, h) {
+	if !c.Healing.CompareAndSwap(nil, h) {
 		return nil
 	}
 	b.mu.Lock()
@@ -381,7 +381,7 @@ func (b *Call) Left() (left lane.Residues) {
 			continue
 		}
 		left.Add(1<<i, c.Residue)
-		if heal := c.Follow.Load(); heal != nil {
+		if heal := c.Healing.Load(); heal != nil {
 			left.Add(1<<i, lane.Holds) // whatever its result
 			if b.open == 0 {
 				left.Add(1<<i, heal.Residue)
@@ -391,7 +391,8 @@ func (b *Call) Left() (left lane.Residues) {
 	return left
 }
 
-// Inherit makes the calls follow what lies on the nodes already. It is called before Send.
+// Inherit tells the calls what earlier ones may have left on their nodes. It is called before
+// Send.
 func (b *Call) Inherit(left *lane.Residues) {
 	for i := range b.Calls {
 		b.Calls[i].Residue = left.On(i)
@@ -410,8 +411,8 @@ func (b *Call) MayHaveExecuted() (nodes lane.Nodes) {
 	return nodes
 }
 
-// SaidYes returns the nodes that have said yes to an extension in progress. Where another
-// question is the last one, or none, these are all.
+// SaidYes returns the nodes that have said yes to an extension in progress. If b is nil, or no
+// extension, it returns all nodes.
 func (b *Call) SaidYes() (nodes lane.Nodes) {
 	if b == nil || b.Question.Kind != wire.AskExtend {
 		return ^lane.Nodes(0)
@@ -435,7 +436,7 @@ func (b *Call) Confirmed() (raised, doubt lane.Nodes) {
 		switch c := &b.Calls[i]; {
 		case c.Reply.Answer != wire.Yes:
 			doubt |= 1 << i
-		case !c.RegisterRaised:
+		case !c.RaisedBefore:
 			raised |= 1 << i
 		}
 	}

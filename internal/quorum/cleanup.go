@@ -36,7 +36,8 @@ func NewCleanups() *Cleanups {
 }
 
 // Add makes b, which is not sent yet, the last clean-up of its key. left has what finished
-// calls may have left on the nodes; the clean-up adds what the calls report that it follows.
+// calls may have left on the nodes; the clean-up adds what the calls before it
+// report.
 //
 // If the holder was released during a failed adoption of its value, the adopter's value is
 // removed instead of replaced: nobody would remove the holder's.

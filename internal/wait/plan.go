@@ -2,8 +2,8 @@
 //
 // A Plan holds what is known of one key: how a round for it ended, who announced a release,
 // since when announcements are heard. Its methods take an event and the time of it, and
-// Next returns what to do then. The package has no goroutine, no clock and no lock, sends
-// nothing, and takes its randomness from Rules, so that every decision can be tested as a
+// Next returns what to do then. The package has no goroutine, no clock and, apart from Gate,
+// no mutex, sends nothing, and takes its randomness from Rules, so that every decision can be tested as a
 // table. Package queue keeps the callers, and package redlock the timers and the lanes.
 //
 // A wake-up never grants the lock: it only says when to ask.
@@ -147,8 +147,8 @@ func (p *Plan) act(at time.Time, try bool) { p.at, p.try, p.glance = at, try, fa
 // Freed notes that the lock may be free, also where nobody waits yet: somebody may be about to.
 func (p *Plan) Freed() { p.due = true }
 
-// Handed notes that the lock is being handed to the leader, which is not to try for it.
-func (p *Plan) Handed() { p.due = false }
+// NotDue notes that the leader need not try by itself now: it has, or gets, an attempt.
+func (p *Plan) NotDue() { p.due = false }
 
 // actBy has the leader act no later than at, and reports whether that is earlier than before.
 func (p *Plan) actBy(at time.Time) (wake bool) {

@@ -68,7 +68,7 @@ func TestNext(t *testing.T) {
 	}
 	p := Plan{at: epoch.Add(time.Hour)}
 	p.Freed()
-	p.Handed()
+	p.NotDue()
 	expect(t, &p, epoch, Wait, time.Hour)
 }
 

@@ -381,7 +381,7 @@ func TestAPlanAndItsTwinSayTheSame(t *testing.T) {
 			case "freed":
 				p.Freed()
 			case "handed":
-				p.Handed()
+				p.NotDue()
 			case "subscribed":
 				e.yes = rapid.SampledFrom([]bool{true, true, true, false}).Draw(t, "yes")
 			case "announced":

@@ -64,8 +64,8 @@ func result(c *Command, exec error) (any, error) {
 	return v, err
 }
 
-// failed returns the Reply for an error: Unknown. If the error is one of the node's own, the
-// command was not executed and has stored nothing.
+// failed returns the Reply for an error: Unknown. If the error is one of the node's own and
+// notExecuted says so, the command has stored nothing.
 func failed(k Kind, err error) Reply {
 	e, said := Explain(err)
 	r := Reply{Answer: Unknown, Err: e, Sent: !NeverSent(err)}
