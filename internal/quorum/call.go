@@ -15,27 +15,6 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// Majority returns N/2+1, so that any two winners share a node. N is always the
-// configured number of nodes, never the number that answered: counting the reachable
-// ones would let both sides of a partition win.
-func Majority(n int) int { return n/2 + 1 }
-
-// A Tally counts the votes of one round. A node votes at most once.
-type Tally struct {
-	N       int // configured nodes
-	Yes     int // what was asked for is so: the node stores our value; of a look: it stores none
-	Fenced  int // of these, its register moved to the proposed token
-	No      int // it stores another value or, with Options.Fair, it is another's turn
-	Missing int // it stores none (raise, extend, release, adopt)
-	Unknown int // no reply, or an error: it may have agreed
-}
-
-// Need returns how many of the nodes are a majority.
-func (t Tally) Need() int { return Majority(t.N) }
-
-// Open returns how many nodes have not voted yet.
-func (t Tally) Open() int { return t.N - t.Yes - t.No - t.Missing - t.Unknown }
-
 // A Call is one question to all nodes at once, and the count of their votes. It has
 // no goroutine of its own: the lanes cast the votes as the replies come in, and the
 // goroutine of the deciding vote runs what follows from it.

@@ -145,15 +145,15 @@ var mutants = []mutant{
 	},
 	{
 		name: "half", rule: "a majority of N nodes is N/2+1", profiles: "calm,network",
-		patches: []patch{{"internal/quorum/call.go", "func Majority(n int) int { return n/2 + 1 }", "func Majority(n int) int { return max(n/2, 1) }"}},
+		patches: []patch{{"internal/quorum/tally.go", "func Majority(n int) int { return n/2 + 1 }", "func Majority(n int) int { return max(n/2, 1) }"}},
 	},
 	{
 		name: "half-of-even", rule: "a majority of four nodes is three", profiles: "calm,network",
-		patches: []patch{{"internal/quorum/call.go", "func Majority(n int) int { return n/2 + 1 }", "func Majority(n int) int { return (n + 1) / 2 }"}},
+		patches: []patch{{"internal/quorum/tally.go", "func Majority(n int) int { return n/2 + 1 }", "func Majority(n int) int { return (n + 1) / 2 }"}},
 	},
 	{
 		name: "reachable", rule: "a majority is one of the configured nodes, not of those that answer", profiles: "network,crash",
-		patches: []patch{{"internal/quorum/call.go", "{ return Majority(t.N) }", "{ return Majority(t.N - t.Unknown) }"}},
+		patches: []patch{{"internal/quorum/tally.go", "{ return Majority(t.N) }", "{ return Majority(t.N - t.Unknown) }"}},
 		test:    "TestClientsWithDisjointMinoritiesGoOnAfterTheHeal",
 	},
 	{
