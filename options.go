@@ -209,7 +209,7 @@ func (o *acquireOptions) refuseWait(call string) error {
 	if !o.limited {
 		return nil
 	}
-	return fmt.Errorf("redlock: WithWait(%v) is for calls that wait, such as Acquire and Run: %s does not", o.wait, call)
+	return fmt.Errorf("redlock: WithWait(%v) is for calls that wait, such as Acquire and Run: %s does not wait", o.wait, call)
 }
 
 // triesOnce reports whether the call does not wait at all.
