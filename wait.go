@@ -41,7 +41,7 @@ func (l *Locker) newQueues() *queue.Queues {
 
 // join puts a caller at the end of the local queue for its key. The error says that
 // Options.MaxWaiters allows no more callers.
-func (l *Locker) join(e *acquireCall) (err error) {
+func (l *Locker) join(e *acquireCall) error {
 	ahead, ok := l.queues.Join(&e.waiter, e.name, e.label, e.ttl, e.began.At)
 	if !ok {
 		return tooManyWaiters(e, l.opt.MaxWaiters)

@@ -18,8 +18,8 @@ const comesBackWithin = 5 * time.Millisecond
 
 // HandOver prepares an attempt for the leader, to be sent right behind the release b of a
 // lock of this Locker, so that the lock changes hands in one round. It returns nil if the
-// lock has to be released for everybody. Release and attempt are ordinary ones: if the attempt overtakes the release, or another client gets in between, the
-// attempt fails.
+// lock has to be released for everybody. Release and attempt are ordinary ones: if the attempt
+// overtakes the release, or another client gets in between, the attempt fails.
 //
 // left is how much of the lock's ttl is left. attempt returns the attempt for the leader and
 // the token that it proposes, or nil if there is none; it is called with the queues' mutex held.

@@ -38,6 +38,11 @@ func (s *stage) each(f func(n *redlocktest.Node), nodes ...int) {
 	if nodes == nil {
 		nodes = s.All()
 	}
+	s.on(nodes, f)
+}
+
+// on calls f for the given nodes.
+func (s *stage) on(nodes []int, f func(n *redlocktest.Node)) {
 	for _, i := range nodes {
 		f(s.Node(i))
 	}
@@ -98,36 +103,21 @@ func noWorkAll(context.Context, redlock.Locks) error { return nil }
 
 // fail has nodes reply an error to every command; "" ends that.
 func (s *stage) fail(err string, nodes ...int) {
-	for _, i := range nodes {
-		s.Node(i).Fail(err)
-	}
+	s.on(nodes, func(n *redlocktest.Node) { n.Fail(err) })
 }
 
 // failCommand has nodes reply an error to one command; "" ends that.
 func (s *stage) failCommand(command, err string, nodes ...int) {
-	for _, i := range nodes {
-		s.Node(i).FailCommand(command, err)
-	}
+	s.on(nodes, func(n *redlocktest.Node) { n.FailCommand(command, err) })
 }
 
 // hang has nodes hang until they resume.
-func (s *stage) hang(nodes ...int) {
-	for _, i := range nodes {
-		s.Node(i).Hang()
-	}
-}
-
-func (s *stage) resume(nodes ...int) {
-	for _, i := range nodes {
-		s.Node(i).Resume()
-	}
-}
+func (s *stage) hang(nodes ...int)   { s.on(nodes, (*redlocktest.Node).Hang) }
+func (s *stage) resume(nodes ...int) { s.on(nodes, (*redlocktest.Node).Resume) }
 
 // evictKey removes any key from nodes.
 func (s *stage) evictKey(key string, nodes ...int) {
-	for _, i := range nodes {
-		s.Node(i).Evict(key)
-	}
+	s.on(nodes, func(n *redlocktest.Node) { n.Evict(key) })
 }
 
 // acquire is Acquire of the stage's lock that has to succeed.

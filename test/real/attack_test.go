@@ -269,7 +269,7 @@ func TestRealLostUpdates(t *testing.T) {
 		}
 	}
 	r.clean(t, 3*time.Second)
-	r.mortal(t, ttl)
+	r.registersExpire(t, ttl)
 }
 
 // Of many who adopt one lock at once at most one has it, and never the giver too.
@@ -325,7 +325,7 @@ func TestRealAdoptAtOnce(t *testing.T) {
 	}
 	t.Logf("%d of 30 were adopted", adopted)
 	r.clean(t, 5*time.Second)
-	r.mortal(t, time.Minute)
+	r.registersExpire(t, time.Minute)
 }
 
 // An adoption that is cancelled at any instant: either it has the lock, or the giver.
@@ -459,7 +459,7 @@ func TestRealOneLockFromAllSides(t *testing.T) {
 	}
 	realUntil(t, 2*time.Second, "rest", func() bool { return realAtRest(l, 5) })
 	r.clean(t, 200*time.Millisecond)
-	r.mortal(t, time.Minute)
+	r.registersExpire(t, time.Minute)
 }
 
 // I3: with a majority silent the loss is told before Until: later only by as much as
@@ -504,5 +504,5 @@ func TestRealLossIsToldInTime(t *testing.T) {
 	}
 	realUntil(t, 3*time.Second, "rest", func() bool { return realAtRest(l, 5) })
 	r.clean(t, 2*time.Second)
-	r.mortal(t, ttl)
+	r.registersExpire(t, ttl)
 }

@@ -83,7 +83,7 @@ func TestRealStoppedNodeKeepsNothing(t *testing.T) {
 			t.Errorf("locker %d: owed %d, down %v; want nothing", i, n, seam.Peek(l).Nodes[slow].Down)
 		}
 	}
-	r.mortal(t, time.Minute)
+	r.registersExpire(t, time.Minute)
 }
 
 // It counts goroutines, so it is not parallel.
@@ -158,7 +158,7 @@ func TestRealCancelledAtAnyInstant(t *testing.T) {
 				t.Error("none was cancelled in time")
 			}
 			r.clean(t, 2*time.Second)
-			r.mortal(t, time.Minute)
+			r.registersExpire(t, time.Minute)
 			if err := l.Close(); err != nil {
 				t.Errorf("Close: %v", err)
 			}

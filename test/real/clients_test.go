@@ -93,7 +93,7 @@ func TestRealClients(t *testing.T) {
 		realUntil(t, 2*time.Second, "rest", func() bool { return realAtRest(a, 7) && realAtRest(b, 7) })
 	})
 	all.clean(t, 2*time.Second)
-	all.mortal(t, time.Minute)
+	all.registersExpire(t, time.Minute)
 }
 
 // A Ring all of whose shards are down panics where one subscribes to it. In a wrapper it
@@ -406,7 +406,7 @@ func TestRealBeforeRedis7(t *testing.T) {
 	if n := r.count(t, "foreign", "v"); n != 3 {
 		t.Errorf("the foreign key is on %d nodes", n)
 	}
-	r.mortal(t, time.Minute)
+	r.registersExpire(t, time.Minute)
 	r.do(t, nil, "del", "foreign")
 	r.clean(t, 2*time.Second)
 }

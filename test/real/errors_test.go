@@ -128,7 +128,7 @@ func TestRealErrors(t *testing.T) {
 			realExtend(t, "Extend afterwards", extended)
 			realRelease(t, extended)
 			r.clean(t, 5*time.Second)
-			r.mortal(t, time.Minute)
+			r.registersExpire(t, time.Minute)
 		})
 	}
 }
@@ -154,7 +154,7 @@ func TestRealPermissionsInScripts(t *testing.T) {
 			realAcquire(t, l, "job", ttl).Release(t.Context())
 			r.do(t, nil, "del", "{redlock}:boot") // the guard's
 			r.clean(t, 2*time.Second)
-			r.mortal(t, time.Minute)
+			r.registersExpire(t, time.Minute)
 		})
 	}
 }
@@ -332,7 +332,7 @@ func TestRealForeignKey(t *testing.T) {
 		if err != nil || value != "" && (!s.Held || s.Value != value || s.Left != -1) {
 			t.Errorf("Inspect: got %v, held %v, value %.20q, left %v", err, s.Held, s.Value, s.Left)
 		}
-		r.mortal(t, time.Minute)
+		r.registersExpire(t, time.Minute)
 		r.do(t, nil, "del", "job")
 	}
 }
@@ -404,7 +404,7 @@ func TestRealBusyAndFull(t *testing.T) {
 	realRelease(t, realAcquire(t, late, "job", time.Minute))
 	realRelease(t, held)
 	r.clean(t, 2*time.Second)
-	r.mortal(t, time.Minute)
+	r.registersExpire(t, time.Minute)
 }
 
 // A server that evicts is a server that forgets: what it has forgotten is stored there

@@ -113,7 +113,7 @@ func TestRealMinorityDoesNotMatter(t *testing.T) {
 			a, b := r.open(t, opt("a")), r.open(t, opt("b"))
 			realTour(t, a, b, "before", time.Second)
 			r.clean(t, 2*time.Second)
-			r.mortal(t, 10*time.Second)
+			r.registersExpire(t, 10*time.Second)
 			held := realAcquire(t, a, "held", time.Minute)
 			for n := 1; n <= 2; n++ {
 				tt.fault(r, n)
@@ -137,7 +137,7 @@ func TestRealMinorityDoesNotMatter(t *testing.T) {
 			realUntil(t, 2*time.Second, "healing", func() bool { return r.count(t, "held", held.Value()) == 5 })
 			realRelease(t, held)
 			r.clean(t, 2*time.Second)
-			r.mortal(t, time.Minute)
+			r.registersExpire(t, time.Minute)
 		})
 	}
 }
@@ -206,7 +206,7 @@ func TestRealHealing(t *testing.T) {
 	}
 	realRelease(t, k)
 	r.clean(t, 5*time.Second)
-	r.mortal(t, ttl)
+	r.registersExpire(t, ttl)
 }
 
 // Attack 41.

@@ -99,7 +99,7 @@ func TestRealExactTokens(t *testing.T) {
 	})
 	check("extended", k)
 	realRelease(t, k)
-	r.mortal(t, time.Minute)
+	r.registersExpire(t, time.Minute)
 }
 
 // Attack 71.
@@ -174,7 +174,7 @@ func TestRealStrangeRegisters(t *testing.T) {
 					t.Errorf("left behind: %q", r.get(t, k))
 				}
 			}
-			r.mortal(t, time.Minute)
+			r.registersExpire(t, time.Minute)
 			r.do(t, nil, "flushall")
 		})
 	}
@@ -269,7 +269,7 @@ func TestRealExpiry(t *testing.T) {
 		t.Error(err)
 	}
 	r.outlived(t, k, 24*time.Hour)
-	realUntil(t, 10*time.Second, "an end of all registers", func() bool { return len(r.immortal(25*time.Hour)) == 0 })
+	realUntil(t, 10*time.Second, "an end of all registers", func() bool { return len(r.endless(25*time.Hour)) == 0 })
 }
 
 // outlived waits until the registers of a lock have at least so long to live wherever the lock
@@ -315,7 +315,7 @@ func TestRealRegistersOfFailedAttempts(t *testing.T) {
 				}
 			}
 			realUntil(t, 2*time.Second, "rest", func() bool { return realAtRest(l, 5) })
-			r.mortal(t, time.Minute)
+			r.registersExpire(t, time.Minute)
 		})
 	}
 }
@@ -389,7 +389,7 @@ func TestRealOtherLibraries(t *testing.T) {
 	}
 	realRelease(t, k)
 	r.clean(t, time.Second)
-	r.mortal(t, time.Minute)
+	r.registersExpire(t, time.Minute)
 }
 
 // PEXPIRE by nothing deletes a key. No ttl comes to that, and the script would not do it

@@ -257,8 +257,8 @@ func (r *realNodes) clean(t testing.TB, limit time.Duration) {
 	}
 }
 
-// immortal lists registers that live longer than most, or for ever.
-func (r *realNodes) immortal(most time.Duration) (found []string) {
+// endless lists registers that live longer than most, or for ever.
+func (r *realNodes) endless(most time.Duration) (found []string) {
 	ctx := context.Background()
 	for i, c := range r.admin {
 		for _, k := range c.Keys(ctx, "*:fence").Val() {
@@ -270,10 +270,11 @@ func (r *realNodes) immortal(most time.Duration) (found []string) {
 	return found
 }
 
-func (r *realNodes) mortal(t testing.TB, ttl time.Duration) {
+// registersExpire fails the test if a register outlives ttl by more than a day and an hour.
+func (r *realNodes) registersExpire(t testing.TB, ttl time.Duration) {
 	t.Helper()
 	var found []string
-	if !realWait(2500*time.Millisecond, func() bool { found = r.immortal(ttl + 25*time.Hour); return len(found) == 0 }) {
+	if !realWait(2500*time.Millisecond, func() bool { found = r.endless(ttl + 25*time.Hour); return len(found) == 0 }) {
 		t.Errorf("%d registers without an end: %v", len(found), found[:min(len(found), 8)])
 	}
 }
