@@ -161,41 +161,7 @@ func (l *Locker) allHeld() (all []*Lock) {
 // awaitIdle waits, up to the limit, until the nodes have answered everything. Once a
 // majority of them has, it does not wait for silent ones.
 func (l *Locker) awaitIdle(limit *time.Timer) {
-	type rested struct {
-		ln       *lane.Lane
-		answered bool
-	}
-	idle := make(chan rested, len(l.lanes))
-	busy := make(map[*lane.Lane]bool)
-	for _, ln := range l.lanes {
-		busy[ln] = true
-		ln.WhenIdle(func(answered bool) { idle <- rested{ln, answered} })
-	}
-	answers := 0
-	for len(busy) > 0 {
-		var silent <-chan time.Time
-		if answers >= majority(len(l.lanes)) {
-			wait := time.Duration(0)
-			for ln := range busy {
-				wait = max(wait, ln.UntilSilent(l.silentAfter()))
-			}
-			if wait <= 0 {
-				return
-			}
-			silent = time.After(wait)
-		}
-		select {
-		case r := <-idle:
-			delete(busy, r.ln)
-			if r.answered {
-				answers++
-			}
-		case <-silent: // or it has replied meanwhile
-		case <-limit.C:
-			limit.Reset(0) // for the next wait
-			return
-		}
-	}
+	lane.AwaitIdle(l.lanes, majority(len(l.lanes)), l.silentAfter(), limit)
 }
 
 // begin records a call that may send something, for whose end Close waits. It returns

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,11 +82,11 @@ func newLocker(opt Options, nodes []Node, now clock.Clock, rand *source) (*Locke
 		return nil, fmt.Errorf("redlock: %d nodes: at most %d are allowed, and more than nine only make locking slower", len(nodes), maxNodes)
 	}
 	for i, n := range nodes {
-		if isNil(n) {
+		if lane.IsNil(n) {
 			return nil, fmt.Errorf("redlock: node %d of %d is nil", i+1, len(nodes))
 		}
 		for j, m := range nodes[:i] {
-			if sameNode(n, m) {
+			if lane.Same(n, m) {
 				return nil, fmt.Errorf("redlock: nodes %d and %d are the same client (%s): list every master once", j+1, i+1, lane.NodeName(i, n))
 			}
 		}
@@ -222,56 +221,22 @@ func Open(opt Options, urls ...string) (*Locker, error) {
 }
 
 func open(opt Options, urls []string, now clock.Clock, rand *source) (*Locker, error) {
-	var nodes []Node
-	var clients []*redis.Client
-	closeAll := func() {
-		for _, c := range clients {
-			c.Close()
-		}
+	all, err := address.ParseAll(urls, cmp.Or(max(opt.NodeTimeout, 0), maxNodeTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("redlock: %w", err)
 	}
-	seen := make(map[string]int)
-	for i, u := range urls {
-		o, err := address.Parse(u, cmp.Or(max(opt.NodeTimeout, 0), maxNodeTimeout))
-		if err != nil {
-			closeAll()
-			return nil, fmt.Errorf("redlock: node %d of %d: %w", i+1, len(urls), err)
-		}
-		at := cmp.Or(o.Network, "tcp") + " " + o.Addr
-		if j, ok := seen[at]; ok {
-			closeAll()
-			return nil, fmt.Errorf("redlock: nodes %d and %d are both at %s: list every master once", j+1, i+1, o.Addr)
-		}
-		seen[at] = i
+	nodes, clients := make([]Node, len(all)), make([]io.Closer, len(all))
+	for i, o := range all {
 		c := redis.NewClient(o)
-		clients = append(clients, c)
-		nodes = append(nodes, c)
+		nodes[i], clients[i] = c, c
 	}
 	l, err := newLocker(opt, nodes, now, rand)
 	if err != nil {
-		closeAll()
+		for _, c := range clients {
+			c.Close()
+		}
 		return nil, err
 	}
-	for _, c := range clients {
-		l.owned = append(l.owned, c)
-	}
+	l.owned = clients
 	return l, nil
-}
-
-// sameNode reports whether two Nodes are the same client.
-func sameNode(a, b Node) bool {
-	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
-	return va.Comparable() && vb.Comparable() && a == b
-}
-
-// isNil reports whether a Node is nil or holds a nil pointer.
-func isNil(n Node) bool {
-	if n == nil {
-		return true
-	}
-	v := reflect.ValueOf(n)
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Chan, reflect.Interface, reflect.Slice:
-		return v.IsNil()
-	}
-	return false
 }

@@ -3,6 +3,7 @@
 package address
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -27,6 +28,24 @@ const (
 	// dials only once a second, and a node that is back must be used within a second.
 	poolSize = 1024
 )
+
+// ParseAll returns the options of Parse for each node. Two nodes at one address are an error.
+func ParseAll(urls []string, nodeTimeout time.Duration) (all []*redis.Options, err error) {
+	seen := make(map[string]int)
+	for i, u := range urls {
+		o, err := Parse(u, nodeTimeout)
+		if err != nil {
+			return nil, fmt.Errorf("node %d of %d: %w", i+1, len(urls), err)
+		}
+		at := cmp.Or(o.Network, "tcp") + " " + o.Addr
+		if j, ok := seen[at]; ok {
+			return nil, fmt.Errorf("nodes %d and %d are both at %s: list every master once", j+1, i+1, o.Addr)
+		}
+		seen[at] = i
+		all = append(all, o)
+	}
+	return all, nil
+}
 
 // Parse returns the options of a client for the node at url: redis://[user:password@]host:port[/db],
 // rediss:// for TLS, unix://path, or just host:port. A read times out after two node timeouts,

@@ -125,3 +125,22 @@ func clientAddr(client any) (addr string) {
 	}
 	return ""
 }
+
+// Same reports whether two nodes are the same client.
+func Same(a, b Client) bool {
+	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
+	return va.Comparable() && vb.Comparable() && a == b
+}
+
+// IsNil reports whether a node is nil or holds a nil pointer.
+func IsNil(node Client) bool {
+	if node == nil {
+		return true
+	}
+	v := reflect.ValueOf(node)
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Chan, reflect.Interface, reflect.Slice:
+		return v.IsNil()
+	}
+	return false
+}

@@ -2,14 +2,57 @@ package lane
 
 import (
 	"slices"
+	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // This file is the end of a lane. A Locker that closes first waits until nothing is under
-// way to the node (WhenIdle), for a time that it bounds itself, and then closes the lane.
+// way to its nodes (AwaitIdle), and then closes the lanes.
 
-// notifyIdle calls the function that WhenIdle was given, once, if the lane is idle.
+// AwaitIdle waits until the nodes have answered everything, or until limit fires, which it
+// then resets, so that the next wait ends at once. Once need of the nodes have answered, it
+// does not wait for those that are silent: that have left a question unanswered for
+// silentAfter and for three of their round trips.
+func AwaitIdle(lanes []*Lane, need int, silentAfter time.Duration, limit *time.Timer) {
+	type rested struct {
+		ln       *Lane
+		answered bool
+	}
+	idle := make(chan rested, len(lanes))
+	busy := make(map[*Lane]bool)
+	for _, ln := range lanes {
+		busy[ln] = true
+		ln.whenIdle(func(answered bool) { idle <- rested{ln, answered} })
+	}
+	answers := 0
+	for len(busy) > 0 {
+		var silent <-chan time.Time
+		if answers >= need {
+			wait := time.Duration(0)
+			for ln := range busy {
+				wait = max(wait, ln.untilSilent(silentAfter))
+			}
+			if wait <= 0 {
+				return
+			}
+			silent = time.After(wait)
+		}
+		select {
+		case r := <-idle:
+			delete(busy, r.ln)
+			if r.answered {
+				answers++
+			}
+		case <-silent: // or it has replied meanwhile
+		case <-limit.C:
+			limit.Reset(0)
+			return
+		}
+	}
+}
+
+// notifyIdle calls the function that whenIdle was given, once, if the lane is idle.
 // It needs ln.mu.
 func (ln *Lane) notifyIdle() {
 	if ln.idle != nil && ln.isIdle() {
@@ -24,11 +67,11 @@ func (ln *Lane) isIdle() bool {
 	return len(ln.queue) == 0 && ln.running == 0 && (ln.down != nil || ln.owed.len() == 0)
 }
 
-// WhenIdle arranges that f is called once, with ln.mu held, when no call is under way to
+// whenIdle arranges that f is called once, with ln.mu held, when no call is under way to
 // the node and nothing is owed to it, or when the node is down; answered is false if it is
-// down. That may be before WhenIdle returns. A later f replaces an earlier one that has
+// down. That may be before whenIdle returns. A later f replaces an earlier one that has
 // not been called.
-func (ln *Lane) WhenIdle(f func(answered bool)) {
+func (ln *Lane) whenIdle(f func(answered bool)) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	ln.idle = f

@@ -115,11 +115,11 @@ func (ln *Lane) markDown(why *wire.NodeError, ready []*Call) []*Call {
 	return ready
 }
 
-// UntilSilent returns the time from now until the node counts as silent: when the oldest
+// untilSilent returns the time from now until the node counts as silent: when the oldest
 // batch under way is older than after and than wire.RoundTrips round trips. If no batch is
 // under way, as between two attempts to send what is owed, that time begins now. The
 // caller must not hold ln.mu.
-func (ln *Lane) UntilSilent(after time.Duration) time.Duration {
+func (ln *Lane) untilSilent(after time.Duration) time.Duration {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	asked := time.Now()

@@ -99,7 +99,7 @@ type Lane struct {
 
 	// The end. After closed is set nothing is queued and nothing becomes owed.
 	closed   bool
-	idle     func(answered bool) // called once when nothing is under way; see WhenIdle
+	idle     func(answered bool) // called once when nothing is under way; see whenIdle
 	stopping chan struct{}       // closed by Close
 }
 

@@ -462,12 +462,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "close-waits-for-all", rule: "Close does not wait for a silent minority", why: "the judges allow Close two node timeouts",
-		patches: []patch{{"close.go", "if answers >= majority(len(l.lanes)) {", "if answers >= len(l.lanes) {"}},
+		patches: []patch{{"internal/lane/close.go", "if answers >= need {", "if answers >= len(lanes) {"}},
 		test:    "TestCloseDoesNotWaitForASilentMinority",
 	},
 	{
 		name: "close-hurries", rule: "Close waits for nodes that are slow", why: "the judges allow Close to leave keys on a slow node",
-		patches: []patch{{"close.go", "\t\t\tif wait <= 0 {\n", "\t\t\tif true {\n"}},
+		patches: []patch{{"internal/lane/close.go", "\t\t\tif wait <= 0 {\n", "\t\t\tif true {\n"}},
 		test:    "TestCloseWaitsForASlowNode",
 	},
 	{
