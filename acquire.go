@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
+	"github.com/seed-ce352c9b/redlock/internal/fence"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/queue"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
@@ -303,8 +304,8 @@ func (l *Locker) prepare(e *acquireCall) (b *quorum.Call, proposal int64, err er
 	// one.
 	value := e.label + ":" + l.rand.uuid()
 	start := l.now() // before anything is sent, so that the nodes' ttls begin later
-	e.seen = max(e.seen, l.registerAhead(e.name))
-	if proposal = propose(start, e.seen); proposal == 0 {
+	e.seen = max(e.seen, l.ahead.Of(e.name))
+	if proposal = fence.Propose(start.Wall, e.seen); proposal == 0 {
 		e.permanent = true
 		return nil, 0, &QuorumError{Round: Round{Op: e.op, Key: e.name.Key, Start: start.At}, Err: ErrNoQuorum, hint: tokensUsedUp}
 	}
@@ -383,7 +384,7 @@ func (l *Locker) keep(ctx context.Context, e *acquireCall, b *quorum.Call, token
 	if k = l.hold(e, b, e.tail, token, valid); k == nil {
 		return nil, l.ended(ctx, e)
 	}
-	l.noteRegisterAhead(e.name, b.Start, token)
+	l.ahead.Note(e.name, b.Start.Wall, token)
 	return k, nil
 }
 

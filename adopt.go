@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/fence"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -60,7 +61,7 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 	e.attempt++
 	mine := e.label + ":" + l.rand.uuid()
 	start := l.now()
-	proposal := propose(start, e.seen)
+	proposal := fence.Propose(start.Wall, e.seen)
 	b := l.newQuorumCall(OpAdopt, e.name, wire.AdoptQuestion(l.guard, e.name, value, mine, ttl, proposal), start, acquireDecided)
 	e.call = b
 	b.Send(l.cleanups.Last(e.name))

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/address"
 	"github.com/seed-ce352c9b/redlock/internal/clock"
+	"github.com/seed-ce352c9b/redlock/internal/fence"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/queue"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
@@ -41,6 +41,7 @@ type Locker struct {
 	names     wire.Names
 	gate      wait.Gate // of AcquireAll
 	cleanups  *quorum.Cleanups
+	ahead     fence.Ahead
 
 	// The end. closing is closed once, with closed set under mu; from then on busy only falls.
 	closing chan struct{}
@@ -50,10 +51,6 @@ type Locker struct {
 	mu     sync.Mutex
 	closed bool
 	held   heldList
-
-	// Hints for proposals, at most maxRegistersAhead. Guarded by mu.
-	registersAhead map[string]int64 // registers ahead of our clock (registerAhead)
-	numAhead       atomic.Int32     // len(registersAhead), also read without mu
 }
 
 // New returns a Locker over the nodes, each an independent master. Votes in errors and

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/fence"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/queue"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
@@ -97,11 +98,11 @@ func (l *Locker) refused(ctx context.Context, e *acquireCall, err error) {
 // handOver prepares an attempt for the next caller in this Locker, to be sent right behind the
 // release b of a lock, or returns nil. n says whom the release notifies.
 func (l *Locker) handOver(k *Lock, b *quorum.Call) (next *quorum.Call, n wire.Notice) {
-	seen := max(k.fence, l.registerAhead(k.name)) // it takes the Locker's mu, which comes before that of the queues
+	seen := max(k.fence, l.ahead.Of(k.name))
 	left := k.ttl - b.Start.Since(k.start)
 	return l.queues.HandOver(b, left, func(m *queue.Waiter) (*quorum.Call, int64) {
 		start := l.now()
-		proposal := propose(start, seen)
+		proposal := fence.Propose(start.Wall, seen)
 		if proposal == 0 {
 			return nil, 0
 		}

@@ -179,7 +179,7 @@ var mutants = []mutant{
 		name: "observed-late", rule: "Trace.Round is called for an acquisition before the lock exists", profiles: "edges",
 		patches: []patch{
 			{"acquire.go", "\tl.observe(ctx, b, e) // while there is no lock yet: whoever panics here never gets it\n", ""},
-			{"acquire.go", "\tl.noteRegisterAhead(e.name, b.Start, token)\n\treturn k, nil\n", "\tl.noteRegisterAhead(e.name, b.Start, token)\n\tl.observe(ctx, b, e)\n\treturn k, nil\n"},
+			{"acquire.go", "\tl.ahead.Note(e.name, b.Start.Wall, token)\n\treturn k, nil\n", "\tl.ahead.Note(e.name, b.Start.Wall, token)\n\tl.observe(ctx, b, e)\n\treturn k, nil\n"},
 		},
 		test: "TestAPanicInACallbackLeavesNoLock",
 	},
@@ -326,12 +326,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "lead-refuses", rule: "remembered registers never cause an acquisition to be refused", why: "no simulated register is close to 2^53",
-		patches: []patch{{"fence.go", "case token <= start.Wall || token > wire.MaxToken-aheadRoom:", "case token <= start.Wall:"}},
+		patches: []patch{{"internal/fence/ahead.go", "case token <= start || token > wire.MaxToken-aheadRoom:", "case token <= start:"}},
 		test:    "TestRegistersThatWereRemovedAreForgotten",
 	},
 	{
 		name: "raise-uses-up", rule: "a raise uses only a small part of the remaining tokens", why: "no simulated register is close to 2^53",
-		patches: []patch{{"fence.go", "return seen + min(headroom, max(room/raisePart, 1))", "return seen + min(headroom, room)"}},
+		patches: []patch{{"internal/fence/fence.go", "return seen + min(headroom, max(room/raisePart, 1))", "return seen + min(headroom, room)"}},
 		test:    "TestRegistersThatWereRemovedAreForgotten",
 	},
 	{
@@ -381,7 +381,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "leads-unbounded", rule: "the number of keys that are remembered as ahead of our clock is bounded", why: "no simulation uses thousands of keys",
-		patches: []patch{{"fence.go", "case l.registersAhead == nil || len(l.registersAhead) >= maxRegistersAhead:", "case l.registersAhead == nil:"}},
+		patches: []patch{{"internal/fence/ahead.go", "case a.keys == nil || len(a.keys) >= maxAhead:", "case a.keys == nil:"}},
 		test:    "TestRememberedLeadsAreBounded",
 	},
 	{

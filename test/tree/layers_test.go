@@ -29,6 +29,7 @@ var layers = map[string][]string{
 	"internal/wait":    {"internal/wire"},
 	"internal/clock":   {},
 	"internal/address": {"internal/wire"},
+	"internal/fence":   {"internal/wire"},
 	"internal/quorum":  {"internal/wire", "internal/lane", "internal/clock"},
 	"internal/queue":   {"internal/wire", "internal/lane", "internal/clock", "internal/quorum", "internal/pubsub", "internal/wait"},
 }
