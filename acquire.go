@@ -264,7 +264,7 @@ func (l *Locker) decline(e *acquireCall, b *quorum.Call) {
 // pause waits for a random time between half of longest and all of it.
 func (l *Locker) pause(ctx context.Context, longest time.Duration) error {
 	longest = max(longest, time.Millisecond)
-	t := time.NewTimer(longest/2 + time.Duration(l.rand.float()*float64(longest/2)))
+	t := time.NewTimer(longest/2 + time.Duration(l.rand.Float()*float64(longest/2)))
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -302,7 +302,7 @@ func (l *Locker) prepare(e *acquireCall) (b *quorum.Call, proposal int64, err er
 	e.attempt++
 	// A new value for every attempt: a late rollback cannot remove the key of the next
 	// one.
-	value := e.label + ":" + l.rand.uuid()
+	value := e.label + ":" + l.rand.UUID()
 	start := l.now() // before anything is sent, so that the nodes' ttls begin later
 	e.seen = max(e.seen, l.ahead.Of(e.name))
 	if proposal = fence.Propose(start.Wall, e.seen); proposal == 0 {

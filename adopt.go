@@ -59,7 +59,7 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 	defer l.end()
 	defer l.cleanups.Adopting(value)()
 	e.attempt++
-	mine := e.label + ":" + l.rand.uuid()
+	mine := e.label + ":" + l.rand.UUID()
 	start := l.now()
 	proposal := fence.Propose(start.Wall, e.seen)
 	b := l.newQuorumCall(OpAdopt, e.name, wire.AdoptQuestion(l.guard, e.name, value, mine, ttl, proposal), start, acquireDecided)

@@ -7,7 +7,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/seed-ce352c9b/redlock/internal/clock"
+	"github.com/seed-ce352c9b/redlock/internal/held"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
 
@@ -61,8 +61,8 @@ func (l *Locker) Close() (err error) {
 	l.closed = true
 	close(l.closing)
 	l.mu.Unlock()
-	held := l.allHeld()
-	for _, k := range held {
+	all := l.held.Close()
+	for _, k := range all {
 		k.endKeepAlive(ErrClosed)
 	}
 	limit := time.NewTimer(l.closeWait())
@@ -79,16 +79,16 @@ func (l *Locker) Close() (err error) {
 	l.registers.Close()
 	l.awaitIdle(limit)
 	// Deferred, since the caller's Trace may panic on a release.
-	released := make([]*quorum.Call, len(held))
-	defer func() { err = l.shutDown(held, released, limit) }()
-	lane.Each(0, len(held), func(i int) {
-		released[i] = held[i].beginRelease(context.Background(), ErrClosed)
+	released := make([]*quorum.Call, len(all))
+	defer func() { err = l.shutDown(all, released, limit) }()
+	lane.Each(0, len(all), func(i int) {
+		released[i] = all[i].beginRelease(context.Background(), ErrClosed)
 	})
 	return nil
 }
 
 // shutDown waits for the releases, within the limit, and stops queues, lanes and clients.
-func (l *Locker) shutDown(held []*Lock, released []*quorum.Call, limit *time.Timer) error {
+func (l *Locker) shutDown(all []*Lock, released []*quorum.Call, limit *time.Timer) error {
 	var errs []error
 	for i, b := range released {
 		if b == nil {
@@ -99,7 +99,7 @@ func (l *Locker) shutDown(held []*Lock, released []*quorum.Call, limit *time.Tim
 		case <-limit.C:
 			limit.Reset(0)
 		}
-		if err := held[i].released(b); err != nil && held[i].wasReleasedInTime() && len(errs) < maxCloseErrors {
+		if err := all[i].released(b); err != nil && all[i].wasReleasedInTime() && len(errs) < maxCloseErrors {
 			errs = append(errs, err)
 		}
 	}
@@ -140,22 +140,12 @@ func (k *Lock) wasReleasedInTime() bool {
 func (l *Locker) Held() iter.Seq[*Lock] {
 	l.made()
 	return func(yield func(*Lock) bool) {
-		for _, k := range l.allHeld() {
+		for _, k := range l.held.All() {
 			if k.Valid() && !yield(k) {
 				return
 			}
 		}
 	}
-}
-
-// allHeld returns the locks on the list.
-func (l *Locker) allHeld() (all []*Lock) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for k := l.held.first; k != nil; k = k.entry.next {
-		all = append(all, k)
-	}
-	return all
 }
 
 // awaitIdle waits, up to the limit, until the nodes have answered everything. Once a
@@ -194,133 +184,18 @@ func (k *Lock) expired() bool {
 	return k.state != stateHeld || k.l.now().At.Sub(k.start.At) >= k.valid
 }
 
-// The Locker's list of held locks: Close releases them, and a check every half second
-// finds those that expired while the machine slept, and those that are held for so long
-// that their fence registers need a ttl.
-
-// A heldEntry is a lock's place in the list. Guarded by the Locker's mu.
-type heldEntry struct {
-	prev, next *Lock
-	in         bool
-	gated      bool          // the Locker's gate counts the key as busy as long as the lock is in the list
-	since      clock.Instant // when it was added
-}
-
-// A heldList has the locks in order of acquisition, oldest first. Guarded by the Locker's
-// mu.
-type heldList struct {
-	first, last *Lock
-	young       *Lock // the first whose registers have not been given a ttl yet
-	n           int
-	watch       *time.Timer   // runs while the list is not empty
-	watched     clock.Instant // the last check
-	looks       int
-}
-
-// sweepEvery is the number of checks after which expired locks are dropped from the list:
-// half a minute. Until then they only take memory.
-const sweepEvery = 60
-
-// addHeld adds a lock to the list. It returns false if the Locker is closed.
-func (l *Locker) addHeld(k *Lock) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return false
-	}
-	h := &l.held
-	k.entry = heldEntry{prev: h.last, in: true, since: l.now()}
-	if h.last != nil {
-		h.last.entry.next = k
-	} else {
-		h.first = k
-	}
-	h.last = k
-	if h.young == nil {
-		h.young = k
-	}
-	if h.n++; h.n == 1 {
-		h.watched = l.now()
-		h.watch = restart(h.watch, watchEvery, l.look)
-	}
-	return true
-}
-
-// removeHeld removes a lock from the list, if it is there.
-func (l *Locker) removeHeld(k *Lock) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drop(k)
-}
-
-// drop is removeHeld. Needs l.mu.
-func (l *Locker) drop(k *Lock) {
-	h, p := &l.held, &k.entry
-	if !p.in {
-		return
-	}
-	if h.young == k {
-		h.young = p.next
-	}
-	if p.prev != nil {
-		p.prev.entry.next = p.next
-	} else {
-		h.first = p.next
-	}
-	if p.next != nil {
-		p.next.entry.prev = p.prev
-	} else {
-		h.last = p.prev
-	}
-	if p.gated {
-		l.gate.Free(k.name.Full)
-	}
-	*p = heldEntry{}
-	if h.n--; h.n == 0 {
-		h.watch.Stop()
-	}
-}
-
-// look is called by the watch timer, every half second while locks are held.
-func (l *Locker) look() {
-	l.mu.Lock()
-	h := &l.held
-	if l.closed || h.n == 0 {
-		l.mu.Unlock()
-		return
-	}
-	now := l.now()
-	// Timers do not notice that the machine was suspended or the wall clock set forward.
-	// Then every lock is checked.
-	slept := now.Since(h.watched)-now.At.Sub(h.watched.At) > watchEvery/2
-	h.watched = now
-	h.looks++
-	var all, grown []*Lock
-	if slept || h.looks%sweepEvery == 0 {
-		for k := h.first; k != nil; k = k.entry.next {
-			all = append(all, k)
-		}
-	}
-	for h.young != nil {
-		k := h.young
-		if now.Since(k.entry.since) < registerGrace {
-			break
-		}
-		grown = append(grown, k)
-		h.young = k.entry.next
-	}
-	h.watch.Reset(watchEvery)
-	l.mu.Unlock()
-
-	for _, k := range grown {
-		k.setRegisterTTL()
-	}
-	for _, k := range all {
-		k.checkLoss()
-		if k.expired() {
-			l.removeHeld(k) // Release still works
-		}
-	}
+// newHeld returns the list of the locks that are held.
+func (l *Locker) newHeld() *held.List[*Lock] {
+	return held.New(held.Config[*Lock]{
+		Now:   l.now,
+		Entry: func(k *Lock) *held.Entry[*Lock] { return &k.entry },
+		Freed: func(k *Lock) { l.gate.Free(k.name.Full) },
+		Grown: (*Lock).setRegisterTTL,
+		Expired: func(k *Lock) bool { // Release still works
+			k.checkLoss()
+			return k.expired()
+		},
+	})
 }
 
 // setRegisterTTL gives the fence registers of a lock a ttl.

@@ -1,18 +1,11 @@
 package redlock
 
 import (
-	"bufio"
-	crand "crypto/rand"
 	"fmt"
-	"io"
 	"math"
-	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/wire"
-
-	"github.com/google/uuid"
 )
 
 // The time constants of a lock, each with its unit, its source and, where it matters, what
@@ -41,11 +34,6 @@ const (
 	// a row cost two fifths of the validity.
 	timeoutsPerTTL = 10
 
-	// registerGrace is how long a lock is held before a command of its own gives its
-	// fence registers a ttl. Release and Extend do that anyway; this is for locks that
-	// expire. Much shorter, every lock would pay for it.
-	registerGrace = time.Second
-
 	// renewalsPerValidity: KeepAlive extends after a third of (the validity less
 	// Options.Grace), so that two renewals can fail before the contexts end. Halved,
 	// there would be no second one.
@@ -59,11 +47,6 @@ const (
 	// Options.Grace, but at most a twentieth of the validity: timers fire up to a
 	// millisecond late on a busy machine, and I3 says "no later".
 	lossLead = time.Millisecond
-
-	// watchEvery is the interval of checks of the wall clock: while a machine sleeps,
-	// the monotonic clock stops, and with it every timer. It bounds how long after
-	// waking a loss during the sleep is signalled.
-	watchEvery = 500 * time.Millisecond
 
 	// retryFirst and retryMost are the longest pauses after the first and after
 	// many failed attempts of Acquire: long compared to a round, so that contenders
@@ -222,34 +205,4 @@ func defaultRetry(attempt int) time.Duration {
 		return retryMost
 	}
 	return min(retryFirst<<(attempt-1), retryMost)
-}
-
-// A source is a Locker's randomness: buffered bytes of the system's generator for uuids,
-// and a fast generator for the spread of pauses. Tests use a seeded one.
-type source struct {
-	mu     sync.Mutex
-	bytes  io.Reader
-	spread *rand.Rand
-}
-
-func newSource() *source {
-	return &source{bytes: bufio.NewReaderSize(crand.Reader, 1024), spread: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
-}
-
-// uuid returns a new random uuid (RFC 9562, version 4) as text.
-func (s *source) uuid() string {
-	s.mu.Lock()
-	id, err := uuid.NewRandomFromReader(s.bytes)
-	s.mu.Unlock()
-	if err != nil { // crypto/rand never fails; and a value must not be guessable
-		panic(fmt.Sprintf("redlock: no randomness: %v", err))
-	}
-	return id.String()
-}
-
-// float returns a random number in [0,1).
-func (s *source) float() float64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.spread.Float64()
 }

@@ -288,7 +288,7 @@ func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop contex
 		k.keepAlives = append(k.keepAlives, v)
 		if len(k.keepAlives) == 1 {
 			gone := now.Since(k.start)
-			k.renew = restart(k.renew, firstRenewAfter(k.window(), k.l.rand.float())-gone, k.renewNow)
+			k.renew = restart(k.renew, firstRenewAfter(k.window(), k.l.rand.Float())-gone, k.renewNow)
 			k.loss = restart(k.loss, k.remaining(now)-noticeOf(k.valid, k.l.opt.Grace), k.checkLoss)
 		}
 	}
@@ -383,7 +383,7 @@ func (k *Lock) renewNow() {
 func (k *Lock) renewAgain(err error) {
 	k.renewIn(func(now clock.Instant) time.Duration {
 		if err == nil {
-			return renewAfter(k.window(), k.l.rand.float()) - now.Since(k.start)
+			return renewAfter(k.window(), k.l.rand.Float()) - now.Since(k.start)
 		}
 		return k.again(now)
 	})
@@ -395,7 +395,7 @@ func (k *Lock) window() time.Duration { return window(k.valid, k.l.opt.Grace) }
 
 // again returns the pause before the next renewal after one that failed. Needs k.mu.
 func (k *Lock) again(now clock.Instant) time.Duration {
-	return renewAgainAfter(window(k.remaining(now), k.l.opt.Grace), k.l.rand.float())
+	return renewAgainAfter(window(k.remaining(now), k.l.opt.Grace), k.l.rand.Float())
 }
 
 func (k *Lock) renewIn(pause func(now clock.Instant) time.Duration) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
+	"github.com/seed-ce352c9b/redlock/internal/held"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
@@ -17,13 +18,13 @@ import (
 // others return it acquired; its zero value is not usable, and it is never acquired again. Its
 // methods may be called from any number of goroutines.
 type Lock struct {
-	// What was acquired. Constant, but for entry, which the Locker's mu guards.
+	// What was acquired. Constant, but for entry, which the list guards.
 	l     *Locker
 	name  *wire.LockKey
 	value string
 	fence int64
 	ttl   time.Duration
-	entry heldEntry // in the Locker's list
+	entry held.Entry[*Lock] // in the Locker's list
 
 	mu sync.Mutex // guards all below
 
@@ -143,7 +144,7 @@ func (l *Locker) hold(e *acquireCall, b, last *quorum.Call, token int64, valid t
 	k := &Lock{l: l, name: e.name, value: b.Question.Value, fence: token, ttl: e.ttl, start: b.Start, valid: valid}
 	k.mu.Lock() // so that Close waits for what follows
 	defer k.mu.Unlock()
-	if !l.addHeld(k) {
+	if !l.held.Add(k) {
 		return nil
 	}
 	k.left.Add(e.raised, lane.Raised)
@@ -227,7 +228,7 @@ func (k *Lock) lose(b *quorum.Call) (after func()) {
 			// then: a holder that trusts Until alone must not overlap the next one.
 			time.AfterFunc(early, func() { undo.Send(prev) })
 		}()
-		k.l.removeHeld(k)
+		k.l.held.Remove(k)
 		tell()
 	}
 }

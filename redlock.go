@@ -12,9 +12,11 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/address"
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/fence"
+	"github.com/seed-ce352c9b/redlock/internal/held"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/queue"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
+	"github.com/seed-ce352c9b/redlock/internal/random"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 
@@ -34,7 +36,7 @@ type Locker struct {
 	registers *lane.Registers
 	queues    *queue.Queues
 	now       clock.Clock
-	rand      *source
+	rand      *random.Source
 	split     *lane.Lane  // a node that may be a Ring, or nil
 	guard     *wire.Guard // nil without Options.RestartGuard
 	owned     []io.Closer // the clients that Open made
@@ -42,15 +44,14 @@ type Locker struct {
 	gate      wait.Gate // of AcquireAll
 	cleanups  *quorum.Cleanups
 	ahead     fence.Ahead
+	held      *held.List[*Lock]
 
 	// The end. closing is closed once, with closed set under mu; from then on busy only falls.
 	closing chan struct{}
 	busy    sync.WaitGroup // calls that may yet send something
 
-	// Guarded by mu. Once closed is set, held does not grow.
 	mu     sync.Mutex
 	closed bool
-	held   heldList
 }
 
 // New returns a Locker over the nodes, each an independent master. Votes in errors and
@@ -64,10 +65,10 @@ type Locker struct {
 // in which each server counts once. To check before anything is locked, call Inspect,
 // which waits for all nodes that reply within the node timeout.
 func New(opt Options, nodes ...Node) (*Locker, error) {
-	return newLocker(opt, nodes, clock.Real, newSource())
+	return newLocker(opt, nodes, clock.Real, random.New())
 }
 
-func newLocker(opt Options, nodes []Node, now clock.Clock, rand *source) (*Locker, error) {
+func newLocker(opt Options, nodes []Node, now clock.Clock, rand *random.Source) (*Locker, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
 		return nil, err
@@ -104,6 +105,7 @@ func newLocker(opt Options, nodes []Node, now clock.Clock, rand *source) (*Locke
 	}
 	l.registers = lane.NewRegisters(l.lanes, l.patience)
 	l.queues = l.newQueues()
+	l.held = l.newHeld()
 	return l, nil
 }
 
@@ -214,10 +216,10 @@ type Node interface {
 // The clients never retry a command or a dial. A connection takes two round trips to set
 // up. A read times out after two node timeouts, but not before two seconds.
 func Open(opt Options, urls ...string) (*Locker, error) {
-	return open(opt, urls, clock.Real, newSource())
+	return open(opt, urls, clock.Real, random.New())
 }
 
-func open(opt Options, urls []string, now clock.Clock, rand *source) (*Locker, error) {
+func open(opt Options, urls []string, now clock.Clock, rand *random.Source) (*Locker, error) {
 	all, err := address.ParseAll(urls, cmp.Or(max(opt.NodeTimeout, 0), maxNodeTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("redlock: %w", err)

@@ -183,7 +183,7 @@ func (k *Lock) beginRelease(ctx context.Context, cause error) *quorum.Call {
 	k.release = b
 	k.follow(b)
 	k.mu.Unlock()
-	k.l.removeHeld(k)
+	k.l.held.Remove(k)
 	ended.cancel(cause)
 	if next != nil {
 		defer k.l.queues.WakeLeader(k.name)
@@ -371,7 +371,7 @@ func (k *Lock) leave() (after func()) {
 	k.state, k.abandoned = stateReleased, true
 	ended, left := k.endKeepAlives(), k.ending(EventLeft, nil)
 	return func() {
-		k.l.removeHeld(k)
+		k.l.held.Remove(k)
 		ended.cancel(nil)
 		k.setRegisterTTL() // since no release will
 		k.l.reportEnd(left)

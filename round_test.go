@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
+	"github.com/seed-ce352c9b/redlock/internal/random"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 	"github.com/seed-ce352c9b/redlock/internal/wire/wiretest"
 
@@ -231,9 +232,9 @@ func TestTheLabelIsWhatStandsBeforeTheUUID(t *testing.T) {
 			t.Errorf("%q: got %q, ours=%v; want %q, %v", c.value, got, is, c.label, c.ours)
 		}
 	}
-	src := newSource()
+	src := random.New()
 	for range 100 {
-		if v := "l:" + src.uuid(); !wire.IsOurs(v) || Label(v) != "l" {
+		if v := "l:" + src.UUID(); !wire.IsOurs(v) || Label(v) != "l" {
 			t.Errorf("%q is not known as ours", v)
 		}
 	}
@@ -365,10 +366,10 @@ func BenchmarkInnerCycle(b *testing.B) {
 }
 
 func BenchmarkInnerValue(b *testing.B) {
-	s := newSource()
+	s := random.New()
 	b.ReportAllocs()
 	for b.Loop() {
-		_ = s.uuid()
+		_ = s.UUID()
 	}
 }
 

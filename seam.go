@@ -1,14 +1,13 @@
 package redlock
 
 import (
-	"encoding/binary"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	"github.com/seed-ce352c9b/redlock/internal/random"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
@@ -32,16 +31,12 @@ func seamed(opt Options, steady, wall func() time.Time, seed uint64, nodes ...No
 		wall = time.Now
 	}
 	now := func() clock.Instant { return clock.Instant{At: steady(), Wall: wall().UnixMicro()} }
-	var key [32]byte
-	binary.LittleEndian.PutUint64(key[:], seed)
-	return newLocker(opt, nodes, now, &source{bytes: rand.NewChaCha8(key), spread: rand.New(rand.NewPCG(seed, 1))})
+	return newLocker(opt, nodes, now, random.Seeded(seed))
 }
 
 // peek returns what seam.Peek tells tests. Each number is read under its own lock: the snapshot is not atomic.
 func (l *Locker) peek() (s seam.State) {
-	l.mu.Lock()
-	s.Held = l.held.n
-	l.mu.Unlock()
+	s.Held = l.held.Len()
 	s.Leaving = l.cleanups.Unfinished() // after Held: a release adds its clean-up before its lock leaves the list
 	s.Queues, s.Channels = l.queues.Size()
 	s.Nodes = make([]seam.NodeState, len(l.lanes))
@@ -56,7 +51,7 @@ func (l *Locker) peek() (s seam.State) {
 // unlocked reports whether each mutex of the Locker, its queues and its lanes can be locked. Other goroutines
 // may hold one for a moment, so it tries repeatedly.
 func (l *Locker) unlocked() bool {
-	unlocked := []func() bool{tryLock(&l.mu), l.queues.Unlocked, l.cleanups.Unlocked}
+	unlocked := []func() bool{tryLock(&l.mu), l.held.Unlocked, l.queues.Unlocked, l.cleanups.Unlocked}
 	for _, ln := range l.lanes {
 		unlocked = append(unlocked, ln.Unlocked)
 	}

@@ -175,10 +175,8 @@ func (a *acquireAll) occupyGate() {
 	if !a.admitted {
 		a.l.gate.Occupy(a.keys)
 	}
-	a.l.mu.Lock()
-	defer a.l.mu.Unlock()
 	for i, k := range a.locks {
-		if k.entry.gated = k.entry.in; !k.entry.in { // lost already
+		if !a.l.held.Gate(k) { // lost already
 			a.l.gate.Free(a.keys[i])
 		}
 	}

@@ -76,7 +76,7 @@ type slots struct {
 func (s *slots) acquire(ctx context.Context) (lock *Lock, at int) {
 	order := make([]int, len(s.calls))
 	for i := range order {
-		j := min(int(s.l.rand.float()*float64(i+1)), i)
+		j := min(int(s.l.rand.Float()*float64(i+1)), i)
 		order[i], order[j] = order[j], i
 	}
 	lock = s.try(ctx, order[0])

@@ -30,10 +30,10 @@ const maxBefore = 100
 func (l *Locker) newQueues() *queue.Queues {
 	return queue.New(queue.Config{
 		Lanes:      l.lanes,
-		Rules:      wait.Rules{Need: majority(len(l.lanes)), Fair: l.opt.Fair, OwnRetry: l.opt.Retry != nil, Retry: defaultRetry, RetryFirst: retryFirst, RetryMost: retryMost, Rand: l.rand.float},
+		Rules:      wait.Rules{Need: majority(len(l.lanes)), Fair: l.opt.Fair, OwnRetry: l.opt.Retry != nil, Retry: defaultRetry, RetryFirst: retryFirst, RetryMost: retryMost, Rand: l.rand.Float},
 		MaxWaiters: l.opt.MaxWaiters,
 		Now:        l.now,
-		UUID:       l.rand.uuid,
+		UUID:       l.rand.UUID,
 		Closed:     l.isClosed,
 		Removal:    l.removal,
 		Send:       l.sendRemoval,
@@ -73,7 +73,7 @@ func (l *Locker) leaveQueue(e *acquireCall, won bool) {
 
 // removal returns the question that removes an entry from the nodes' queues.
 func (l *Locker) removal(name *wire.LockKey, entry string, ttl time.Duration) *quorum.Call {
-	b := l.newQuorumCall(OpLeave, name, wire.LeaveQuestion(name, entry, l.rand.uuid(), wire.NotifyCount), l.now(), allAnswered)
+	b := l.newQuorumCall(OpLeave, name, wire.LeaveQuestion(name, entry, l.rand.UUID(), wire.NotifyCount), l.now(), allAnswered)
 	b.Question.Patience = l.patience(ttl)
 	return b
 }
@@ -106,7 +106,7 @@ func (l *Locker) handOver(k *Lock, b *quorum.Call) (next *quorum.Call, n wire.No
 		if proposal == 0 {
 			return nil, 0
 		}
-		value := m.Label() + ":" + l.rand.uuid()
+		value := m.Label() + ":" + l.rand.UUID()
 		return l.newQuorumCall(OpAcquire, k.name, wire.AcquireQuestion(l.guard, k.name, value, m.TTL(), proposal), start, acquireDecided), proposal
 	})
 }

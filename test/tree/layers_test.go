@@ -28,6 +28,8 @@ var layers = map[string][]string{
 	"internal/pubsub":  {"internal/wire"},
 	"internal/wait":    {"internal/wire"},
 	"internal/clock":   {},
+	"internal/random":  {},
+	"internal/held":    {"internal/clock"},
 	"internal/address": {"internal/wire"},
 	"internal/fence":   {"internal/wire"},
 	"internal/quorum":  {"internal/wire", "internal/lane", "internal/clock"},
