@@ -37,21 +37,46 @@ func TestReadmeIsExamples(t *testing.T) {
 	}
 }
 
-// Every number of docs/design/invariants.md is there once. That the tests of its rows exist is checked below.
+// An attack has a number in docs/design/invariants.md, in brackets behind the rule that stands against it, and one only. Tests
+// that play it say so ("Attack 22."); if none does, the rule names the simulation, which does. That the tests of the rules exist
+// is checked below.
 func TestAttacks(t *testing.T) {
 	const last = 98
-	seen := make(map[int]int)
-	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \|.*\x60`).FindAllStringSubmatch(readText(t, "docs/design/invariants.md"), -1) {
-		n, _ := strconv.Atoi(row[1])
-		seen[n]++
+	number := regexp.MustCompile(`\d+`)
+	played := make(map[string]bool)
+	said := regexp.MustCompile(`(?m)^\s*// Attacks? \d+(?:, \d+)*\.`)
+	err := fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		for _, attacks := range said.FindAllString(readText(t, path), -1) {
+			for _, n := range number.FindAllString(attacks, -1) {
+				played[n] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for n := 1; n <= last; n++ {
-		if seen[n] != 1 {
-			t.Errorf("rows for attack %d: got %d, want 1", n, seen[n])
+	rules := make(map[string]int)
+	row := regexp.MustCompile(`(?m)^\| [^|]* \[(\d+(?:, \d+)*)\] \|.*`)
+	for _, rule := range row.FindAllStringSubmatch(readText(t, "docs/design/invariants.md"), -1) {
+		for _, n := range number.FindAllString(rule[1], -1) {
+			rules[n]++
+			if !played[n] && !strings.Contains(rule[0], "`internal/sim`") {
+				t.Errorf("attack %s: no test says that it plays it, and its rule names no simulation", n)
+			}
 		}
 	}
-	if len(seen) != last {
-		t.Errorf("attacks: got %d numbers, want 1 to %d", len(seen), last)
+	for n := 1; n <= last; n++ {
+		if got := rules[strconv.Itoa(n)]; got != 1 {
+			t.Errorf("rules against attack %d: got %d, want 1", n, got)
+		}
+		delete(played, strconv.Itoa(n))
+	}
+	if len(rules) != last || len(played) != 0 {
+		t.Errorf("attacks: got %d numbers, want 1 to %d; and tests say that they play %v", len(rules), last, played)
 	}
 }
 
