@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -42,15 +43,41 @@ func within(d time.Duration) context.Context {
 
 var bg = context.Background()
 
-func timeout(err error) bool {
+// timesOut fails the test unless err is a network timeout.
+func timesOut(t *testing.T, what string, err error) {
+	t.Helper()
 	var ne net.Error
-	return errors.As(err, &ne) && ne.Timeout()
+	if !errors.As(err, &ne) || !ne.Timeout() {
+		t.Errorf("%s: got %v, want a timeout", what, err)
+	}
+}
+
+func is(t *testing.T, what string, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("%s: got %v, want %v", what, err, target)
+	}
 }
 
 func want[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func between(t *testing.T, what string, got, least, most time.Duration) {
+	t.Helper()
+	if got < least || got > most {
+		t.Errorf("%s: got %v, want %v to %v", what, got, least, most)
+	}
+}
+
+// has fails the test unless the node's keys are these, in this order.
+func has(t *testing.T, when string, n *redlocktest.Node, keys ...string) {
+	t.Helper()
+	if got := n.Keys(); !slices.Equal(got, keys) {
+		t.Errorf("%s: got the keys %q, want %q", when, got, keys)
 	}
 }
 
@@ -67,40 +94,8 @@ func lasts(t *testing.T, what string, d time.Duration, f func() error) error {
 	t.Helper()
 	start := time.Now()
 	err := f()
-	if took := time.Since(start); took < d || took > d+time.Millisecond {
-		t.Errorf("%s: took %v, want %v", what, took, d)
-	}
+	between(t, what, time.Since(start), d, d+time.Millisecond)
 	return err
-}
-
-// TestHungMinority is the example in the package documentation.
-func TestHungMinority(t *testing.T) {
-	redlocktest.Bubble(t, func(t *testing.T) {
-		c := redlocktest.New(t, 3)
-		clients := c.Clients() // for the code under test
-		for _, client := range clients {
-			client.Ping(t.Context()) // connects: a new connection would hang at its HELLO and send nothing else
-		}
-		hung := c.Node(2)
-		hung.Hang()
-		yes := 0
-		for _, client := range clients {
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			if client.SetNX(ctx, "jobs/42", "me", time.Minute).Err() == nil {
-				yes++
-			}
-			cancel()
-		}
-		if yes != 2 {
-			t.Errorf("%d nodes said yes, want 2", yes)
-		}
-		time.Sleep(10 * time.Second) // virtual
-		hung.Resume()
-		time.Sleep(time.Millisecond)
-		if value, _ := hung.Get("jobs/42"); value != "me" {
-			t.Error("the node lost the command that was in its socket buffer")
-		}
-	})
 }
 
 func TestNamesAndAddresses(t *testing.T) {
@@ -118,28 +113,16 @@ func TestNamesAndAddresses(t *testing.T) {
 func TestRealTime(t *testing.T) {
 	c := redlocktest.New(t, 3)
 	for i, client := range c.Clients() {
-		if err := client.Set(bg, "k", "v", time.Minute).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if ttl := c.Node(i).TTL("k"); ttl <= 0 || ttl > time.Minute {
-			t.Errorf("ttl: got %v, want at most a minute", ttl)
-		}
+		want(t, "SET", client.Set(bg, "k", "v", time.Minute).Err(), nil)
+		between(t, "ttl", c.Node(i).TTL("k"), 1, time.Minute)
 	}
 	n := c.Node(0)
-	if err := c.Clients()[0].Set(bg, "k", "v", 50*time.Millisecond).Err(); err != nil {
-		t.Fatal(err)
-	}
+	want(t, "SET", c.Clients()[0].Set(bg, "k", "v", 50*time.Millisecond).Err(), nil)
 	n.Delay(20*time.Millisecond, 0)
 	start := time.Now()
-	if err := c.Clients()[0].Ping(bg).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(start); took < 60*time.Millisecond { // the dial, HELLO, PING
-		t.Errorf("ping on a new connection took %v, want 60ms at least", took)
-	}
-	if _, ok := n.Get("k"); ok {
-		t.Error("key outlived its ttl")
-	}
+	answers(t, "a new connection", c.Clients()[0])
+	between(t, "the dial, HELLO and PING", time.Since(start), 60*time.Millisecond, time.Hour)
+	has(t, "after the ttl", n)
 }
 
 func TestBubbleLatency(t *testing.T) {
@@ -149,9 +132,7 @@ func TestBubbleLatency(t *testing.T) {
 			start := time.Now()
 			c.Ping(bg)
 			took := time.Since(start)
-			if took < 120*time.Microsecond || took > 260*time.Microsecond {
-				t.Fatalf("round trip of %v", took)
-			}
+			between(t, "round trip", took, 120*time.Microsecond, 260*time.Microsecond)
 			seen[took] = true
 		}
 		if len(seen) < 95 {
@@ -164,11 +145,9 @@ func TestTTLRunsByItself(t *testing.T) {
 	one(t, func(n *redlocktest.Node, c *redis.Client) {
 		c.Set(bg, "k", "v", time.Second)
 		time.Sleep(900 * time.Millisecond)
-		if ttl := n.TTL("k"); ttl > 101*time.Millisecond || ttl < 99*time.Millisecond {
-			t.Errorf("ttl: got %v, want about 100ms", ttl)
-		}
+		between(t, "ttl", n.TTL("k"), 99*time.Millisecond, 101*time.Millisecond)
 		time.Sleep(101 * time.Millisecond)
-		want(t, "keys", len(n.Keys()), 0)
+		has(t, "after the ttl", n)
 		want(t, "get", c.Get(bg, "k").Err(), error(redis.Nil))
 	})
 }
@@ -176,23 +155,13 @@ func TestTTLRunsByItself(t *testing.T) {
 func TestHangAndResume(t *testing.T) {
 	one(t, func(n *redlocktest.Node, c *redis.Client) {
 		n.Hang()
-		err := c.Set(within(100*time.Millisecond), "k", "v", 0).Err()
-		if !timeout(err) {
-			t.Fatalf("set on a hung node: got %v, want a timeout", err)
-		}
-		// The client gave up on that connection and closed it. The kernel accepts the next one.
-		err = lasts(t, "second set", 100*time.Millisecond, func() error { return c.Set(within(100*time.Millisecond), "k2", "v", 0).Err() })
-		if !timeout(err) {
-			t.Fatalf("second set: got %v, want a timeout", err)
-		}
-		if _, ok := n.Get("k"); ok {
-			t.Fatal("a hung node executed")
-		}
+		timesOut(t, "SET on a hung node", c.Set(within(100*time.Millisecond), "k", "v", 0).Err())
+		// The client gave up on that connection and closed it. The kernel accepts the next one, whose HELLO hangs.
+		timesOut(t, "the second SET", lasts(t, "it", 100*time.Millisecond, func() error { return c.Set(within(100*time.Millisecond), "k2", "v", 0).Err() }))
+		has(t, "while it hangs", n)
 		n.Resume()
 		time.Sleep(time.Millisecond)
-		if _, ok := n.Get("k"); !ok {
-			t.Error("the SET of the closed connection was not executed at the resume")
-		}
+		has(t, "after the SET of the closed connection", n, "k")
 		answers(t, "after the resume", c)
 	})
 }
@@ -214,9 +183,7 @@ func TestWhatIsHeldUpIsAnsweredInTheEnd(t *testing.T) {
 				time.AfterFunc(time.Second, func() { f.end(n) })
 				err := lasts(t, what, time.Second, func() error { return c.Set(bg, "k", "v", 0).Err() })
 				want(t, what, err, nil)
-				if ttl := n.TTL("k"); ttl != 0 {
-					t.Errorf("%s: ttl: %v", what, ttl)
-				}
+				want(t, "ttl", n.TTL("k"), 0)
 			})
 		}
 	}
@@ -249,9 +216,7 @@ func TestDelay(t *testing.T) {
 		n.OnCommand(func([]string) { arrived = time.Since(start) })
 		ping := func() error { return c.Ping(bg).Err() }
 		lasts(t, "a delayed PING", 50*time.Millisecond, ping)
-		if arrived < 30*time.Millisecond || arrived > 31*time.Millisecond {
-			t.Errorf("arrived after %v, want 30ms", arrived)
-		}
+		between(t, "until it arrived", arrived, 30*time.Millisecond, 31*time.Millisecond)
 		n.OnCommand(nil)
 		n.Delay(0, 0)
 		lasts(t, "after the delay", 0, ping)
@@ -261,13 +226,8 @@ func TestDelay(t *testing.T) {
 func TestDropReplies(t *testing.T) {
 	one(t, func(n *redlocktest.Node, c *redis.Client) {
 		n.DropReplies(1)
-		err := lasts(t, "a dropped reply", 0, func() error { return c.Set(bg, "k", "v", 0).Err() })
-		if !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("got %v, want a reset", err)
-		}
-		if v, _ := n.Get("k"); v != "v" {
-			t.Error("the SET was not executed")
-		}
+		is(t, "SET", lasts(t, "a dropped reply", 0, func() error { return c.Set(bg, "k", "v", 0).Err() }), syscall.ECONNRESET)
+		has(t, "after the SET", n, "k")
 		answers(t, "the next command", c)
 	})
 }
@@ -282,23 +242,16 @@ func TestDropRepliesOfPipelineAndNotOfSetUp(t *testing.T) {
 			p.Set(bg, "y", 1, 0)
 			return nil
 		})
-		if !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("got %v, want a reset", err)
-		}
-		want(t, "keys", fmt.Sprint(n.Keys()), "[x y]")
+		is(t, "the pipeline", err, syscall.ECONNRESET)
+		has(t, "after the pipeline", n, "x", "y")
 	})
 }
 
 func TestLoseReplies(t *testing.T) {
 	one(t, func(n *redlocktest.Node, c *redis.Client) {
 		n.LoseReplies(1)
-		err := lasts(t, "a lost reply", 200*time.Millisecond, func() error { return c.Set(within(200*time.Millisecond), "k", "v", 0).Err() })
-		if !timeout(err) {
-			t.Errorf("got %v, want a timeout", err)
-		}
-		if v, _ := n.Get("k"); v != "v" {
-			t.Error("the SET was not executed")
-		}
+		timesOut(t, "SET", lasts(t, "a lost reply", 200*time.Millisecond, func() error { return c.Set(within(200*time.Millisecond), "k", "v", 0).Err() }))
+		has(t, "after the SET", n, "k")
 		answers(t, "the next command", c)
 	})
 }
@@ -325,31 +278,19 @@ func TestResetReachesAWaitingReader(t *testing.T) {
 	one(t, func(n *redlocktest.Node, c *redis.Client) {
 		n.Hang()
 		time.AfterFunc(100*time.Millisecond, func() { n.Refuse(true) })
-		err := lasts(t, "a reader", 100*time.Millisecond, func() error { return c.Ping(bg).Err() })
-		if !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("got %v, want a reset", err)
-		}
+		is(t, "PING", lasts(t, "a reader", 100*time.Millisecond, func() error { return c.Ping(bg).Err() }), syscall.ECONNRESET)
 	})
 }
 
 func TestPartition(t *testing.T) {
 	one(t, func(n *redlocktest.Node, c *redis.Client) {
 		n.Partition()
-		if err := c.Set(within(50*time.Millisecond), "k", "v", 0).Err(); !timeout(err) {
-			t.Errorf("over an open connection: got %v, want a timeout", err)
-		}
-		err := lasts(t, "a dial, which has DialTimeout", 2*time.Second, func() error { return c.Ping(within(5 * time.Second)).Err() })
-		if !timeout(err) {
-			t.Errorf("dial: got %v, want a timeout", err)
-		}
-		if _, ok := n.Get("k"); ok {
-			t.Error("the SET got through")
-		}
+		timesOut(t, "over an open connection", c.Set(within(50*time.Millisecond), "k", "v", 0).Err())
+		timesOut(t, "PING", lasts(t, "a dial, which has DialTimeout", 2*time.Second, func() error { return c.Ping(within(5 * time.Second)).Err() }))
+		has(t, "while it is cut off", n)
 		n.Heal()
 		time.Sleep(time.Millisecond)
-		if _, ok := n.Get("k"); !ok {
-			t.Error("the SET of the closed connection was not delivered after the heal")
-		}
+		has(t, "after the SET of the closed connection", n, "k")
 		answers(t, "after the heal", c)
 	})
 }
@@ -357,12 +298,8 @@ func TestPartition(t *testing.T) {
 func TestPartitionRequests(t *testing.T) {
 	one(t, func(n *redlocktest.Node, c *redis.Client) {
 		n.PartitionRequests()
-		if err := c.Set(within(50*time.Millisecond), "k", "v", 0).Err(); !timeout(err) {
-			t.Errorf("got %v, want a timeout", err)
-		}
-		if _, ok := n.Get("k"); ok {
-			t.Error("the SET got through")
-		}
+		timesOut(t, "SET", c.Set(within(50*time.Millisecond), "k", "v", 0).Err())
+		has(t, "while it is cut off", n)
 	})
 }
 
@@ -371,9 +308,7 @@ func TestCutOneClient(t *testing.T) {
 		cl := redlocktest.New(t, 1)
 		p, q := cl.Clients()[0], cl.Clients()[0]
 		cl.Cut(p)
-		if err := p.Ping(within(50 * time.Millisecond)).Err(); !timeout(err) {
-			t.Errorf("cut: got %v, want a timeout", err)
-		}
+		timesOut(t, "cut", p.Ping(within(50*time.Millisecond)).Err())
 		answers(t, "not cut", q)
 		cl.Mend(p)
 		answers(t, "mended", p)
@@ -401,9 +336,7 @@ func TestRestart(t *testing.T) {
 			script := redis.NewScript(`return redis.call('GET', KEYS[1])`)
 			c.Set(bg, "k", "v", time.Minute)
 			script.Run(bg, c, []string{"k"})
-			if err := script.EvalSha(bg, c, []string{"k"}).Err(); err != nil {
-				t.Fatalf("evalsha: %v", err)
-			}
+			want(t, "evalsha", script.EvalSha(bg, c, []string{"k"}).Err(), nil)
 			want(t, "version", info(t, c, "redis_version"), "7.0.15")
 			want(t, "uptime", info(t, c, "uptime_in_seconds"), "86400")
 			id := info(t, c, "run_id")
@@ -433,7 +366,7 @@ func TestRestartForgetsUnreadRequests(t *testing.T) {
 		c.Set(within(10*time.Millisecond), "k", "v", 0)
 		n.Restart(true)
 		time.Sleep(time.Second)
-		want(t, "keys", len(n.Keys()), 0)
+		has(t, "after the restart", n)
 		c.Ping(bg)
 		answers(t, "after the restart", c)
 	})
@@ -444,10 +377,7 @@ func TestRestartBehindAPartition(t *testing.T) {
 		n.Partition()
 		n.Restart(true)
 		time.AfterFunc(time.Second, n.Heal)
-		err := lasts(t, "until the partition heals", time.Second, func() error { return c.Ping(bg).Err() })
-		if !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("got %v, want a reset", err)
-		}
+		is(t, "PING", lasts(t, "until the partition heals", time.Second, func() error { return c.Ping(bg).Err() }), syscall.ECONNRESET)
 	})
 }
 
@@ -461,7 +391,7 @@ func TestSaveAndRevert(t *testing.T) {
 		c.Set(bg, "long", "new", time.Hour)
 		c.Set(bg, "late", "v", 0)
 		n.Revert()
-		want(t, "keys", fmt.Sprint(n.Keys()), "[long z]")
+		has(t, "after Revert", n, "long", "z")
 		v, _ := n.Get("long")
 		want(t, "value", v, "old")
 		want(t, "ttl", n.TTL("long").Round(10*time.Millisecond), 58*time.Second)
@@ -478,15 +408,10 @@ func TestStopAndStart(t *testing.T) {
 		c.Set(bg, "k", "v", time.Minute)
 		n.Stop()
 		c.Ping(bg)
-		if err := c.Ping(bg).Err(); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("stopped: got %v, want a refusal", err)
-		}
+		is(t, "stopped", c.Ping(bg).Err(), syscall.ECONNREFUSED)
 		time.Sleep(30 * time.Second)
 		n.Start()
-		ttl, err := c.PTTL(bg, "k").Result()
-		if err != nil || ttl > 30*time.Second || ttl < 29*time.Second {
-			t.Errorf("ttl after 30s down: got %v, %v, want 30s", ttl, err)
-		}
+		between(t, "ttl after 30s down", c.PTTL(bg, "k").Val(), 29*time.Second, 30*time.Second)
 	})
 }
 
@@ -500,20 +425,14 @@ func TestFail(t *testing.T) {
 		want(t, "version", info(t, c, "redis_version"), "7.0.15")
 		n.Fail("")
 		n.FailCommand("publish", "NOPERM no")
-		if err := c.Set(bg, "k", "v", 0).Err(); err != nil {
-			t.Error(err)
-		}
-		if err := c.Publish(bg, "c", "m").Err(); !redis.HasErrorPrefix(err, "NOPERM") {
-			t.Errorf("publish: got %v, want NOPERM", err)
-		}
-		err := c.Eval(bg, "return redis.call('PUBLISH', 'c', 'm')", nil).Err()
-		if !redis.HasErrorPrefix(err, "NOPERM") {
-			t.Errorf("publish in a script: got %v, want NOPERM", err)
+		want(t, "SET", c.Set(bg, "k", "v", 0).Err(), nil)
+		for what, err := range map[string]error{"PUBLISH": c.Publish(bg, "c", "m").Err(), "in a script": c.Eval(bg, "return redis.call('PUBLISH', 'c', 'm')", nil).Err()} {
+			if !redis.HasErrorPrefix(err, "NOPERM") {
+				t.Errorf("%s: got %v, want NOPERM", what, err)
+			}
 		}
 		n.FailCommand("PUBLISH", "")
-		if err := c.Publish(bg, "c", "m").Err(); err != nil {
-			t.Error(err)
-		}
+		want(t, "PUBLISH", c.Publish(bg, "c", "m").Err(), nil)
 	})
 }
 
@@ -523,35 +442,21 @@ func TestClocks(t *testing.T) {
 		n.SetClockRate(1.5)
 		c.Set(bg, "k", "v", 15*time.Second)
 		time.Sleep(9 * time.Second)
-		if ttl := n.TTL("k"); ttl < 1490*time.Millisecond || ttl > 1510*time.Millisecond {
-			t.Errorf("ttl of 15s after 9s at rate 1.5: got %v, want 1.5s", ttl)
-		}
+		between(t, "ttl of 15s after 9s at rate 1.5", n.TTL("k"), 1490*time.Millisecond, 1510*time.Millisecond)
 		time.Sleep(1001 * time.Millisecond)
-		if _, ok := n.Get("k"); ok {
-			t.Error("key outlived its ttl by the node's clock")
-		}
-		if d := n.Now().Sub(begin); d < 15*time.Second || d > 15010*time.Millisecond {
-			t.Errorf("node's clock moved by %v, want 15s", d)
-		}
+		has(t, "after the ttl by the node's clock", n)
+		between(t, "on the node's clock", n.Now().Sub(begin), 15*time.Second, 15010*time.Millisecond)
 		n.SetClockRate(1)
 
 		c.Set(bg, "k", "v", 10*time.Second)
 		n.JumpClock(4 * time.Second)
-		if ttl := n.TTL("k"); ttl > 6*time.Second || ttl < 5990*time.Millisecond {
-			t.Errorf("ttl after a jump of 4s: got %v, want 6s", ttl)
-		}
+		between(t, "ttl after a jump of 4s", n.TTL("k"), 5990*time.Millisecond, 6*time.Second)
 		n.JumpClock(-20 * time.Second)
-		if ttl := n.TTL("k"); ttl > 26*time.Second || ttl < 25990*time.Millisecond {
-			t.Errorf("ttl after a jump back of 20s: got %v, want 26s", ttl)
-		}
+		between(t, "ttl after a jump back of 20s", n.TTL("k"), 25990*time.Millisecond, 26*time.Second)
 		time.Sleep(25 * time.Second)
-		if _, ok := n.Get("k"); !ok {
-			t.Error("key is gone before its time")
-		}
+		has(t, "before the ttl is over", n, "k")
 		time.Sleep(1001 * time.Millisecond)
-		if _, ok := n.Get("k"); ok {
-			t.Error("key outlived its ttl")
-		}
+		has(t, "after the ttl", n)
 		now, err := c.Time(bg).Result()
 		if err != nil || now.Sub(n.Now()).Abs() > time.Millisecond {
 			t.Errorf("TIME: got %v, %v, want %v", now, err, n.Now())
@@ -581,9 +486,9 @@ func TestForeignClient(t *testing.T) {
 		want(t, "exists", c.Exists(bg, "k").Val(), 0)
 		n.Set("a", "", 0)
 		n.Set("b", "", 0)
-		want(t, "keys", fmt.Sprint(n.Keys()), "[a b]")
+		has(t, "before FlushAll", n, "a", "b")
 		n.FlushAll()
-		want(t, "keys", len(n.Keys()), 0)
+		has(t, "after FlushAll", n)
 		got, err := n.Do("ZADD", "z", "1", "m")
 		if got != 1 || err != nil {
 			t.Errorf("Do: got %v, %v, want 1", got, err)
@@ -602,13 +507,11 @@ func TestOnCommand(t *testing.T) {
 				n.Hang()
 			}
 		})
-		if err := c.Set(within(50*time.Millisecond), "k", "v", 0).Err(); !timeout(err) {
-			t.Fatalf("got %v, want a timeout", err)
-		}
-		want(t, "keys", len(n.Keys()), 0)
+		timesOut(t, "SET", c.Set(within(50*time.Millisecond), "k", "v", 0).Err())
+		has(t, "while it hangs", n)
 		n.Resume()
 		time.Sleep(time.Millisecond)
-		want(t, "keys", len(n.Keys()), 1)
+		has(t, "after the resume", n, "k")
 
 		n.OnCommand(func(args []string) { // it may do anything to the node
 			n.OnCommand(nil)
@@ -618,13 +521,11 @@ func TestOnCommand(t *testing.T) {
 		if err := c.Del(bg, "k").Err(); err == nil {
 			t.Error("DEL: got nil, want a reset")
 		}
-		want(t, "keys", fmt.Sprint(n.Keys()), "[k seen]")
+		has(t, "after the DEL that met a restart", n, "k", "seen")
 
 		n.OnCommand(func([]string) { n.OnCommand(nil); n.DropReplies(1) })
-		if err := c.Del(bg, "k").Err(); !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("DEL: got %v, want a reset", err)
-		}
-		want(t, "keys", fmt.Sprint(n.Keys()), "[seen]")
+		is(t, "DEL", c.Del(bg, "k").Err(), syscall.ECONNRESET)
+		has(t, "after the DEL", n, "seen")
 	})
 }
 
@@ -641,7 +542,7 @@ func TestHangInTheMidstOfAPipeline(t *testing.T) {
 		_, err := c.Pipelined(bg, func(p redis.Pipeliner) error {
 			p.Set(bg, "x", 1, 0)
 			p.Set(bg, "y", 1, 0)
-			time.AfterFunc(time.Millisecond, func() { want(t, "keys", fmt.Sprint(n.Keys()), "[x]") })
+			time.AfterFunc(time.Millisecond, func() { has(t, "while it hangs", n, "x") })
 			return nil
 		})
 		if err != nil || time.Since(start) < time.Second {
@@ -710,11 +611,11 @@ func TestRawConnection(t *testing.T) {
 		want(t, "error", err, nil)
 		c.SetReadDeadline(time.Now().Add(time.Second))
 		_, err = c.Read(buf)
-		want(t, "read past the deadline", errors.Is(err, os.ErrDeadlineExceeded), true)
+		is(t, "read past the deadline", err, os.ErrDeadlineExceeded)
 		c.SetDeadline(time.Time{})
 		time.AfterFunc(time.Second, func() { c.SetReadDeadline(time.Now()) })
 		_, err = c.Read(buf)
-		want(t, "deadline set while reading", errors.Is(err, os.ErrDeadlineExceeded), true)
+		is(t, "deadline set while reading", err, os.ErrDeadlineExceeded)
 		c.SetDeadline(time.Time{})
 		fmt.Fprint(c, "*1\r\n$4\r\nQUIT\r\n")
 		all, err := io.ReadAll(c)
@@ -722,22 +623,22 @@ func TestRawConnection(t *testing.T) {
 		want(t, "error", err, nil)
 		c.Close()
 		_, err = c.Read(buf)
-		want(t, "read after close", errors.Is(err, net.ErrClosed), true)
+		is(t, "read after close", err, net.ErrClosed)
 		_, err = c.Write(buf)
-		want(t, "write after close", errors.Is(err, net.ErrClosed), true)
+		is(t, "write after close", err, net.ErrClosed)
 
 		c, _ = n.Dial(bg)
 		time.AfterFunc(time.Second, func() { c.Close() })
 		_, err = c.Read(buf)
-		want(t, "closed while reading", errors.Is(err, net.ErrClosed), true)
+		is(t, "closed while reading", err, net.ErrClosed)
 
 		n.Partition()
 		ctx, cancel := context.WithCancel(bg)
 		time.AfterFunc(time.Second, cancel)
 		_, err = n.Dial(ctx)
-		want(t, "dial cancelled", errors.Is(err, context.Canceled), true)
+		is(t, "dial cancelled", err, context.Canceled)
 		_, err = n.Dial(within(time.Second))
-		want(t, "dial timed out", timeout(err), true)
+		timesOut(t, "dial", err)
 	})
 }
 
@@ -916,12 +817,9 @@ func TestCloseTwiceWithFaultsOn(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		cl.Close()
 		cl.Close()
-		if err := clients[0].Ping(bg).Err(); !errors.Is(err, redis.ErrClosed) {
-			t.Errorf("got %v, want closed", err)
-		}
-		if _, err := cl.Node(0).Dial(bg); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("dial: got %v, want closed", err)
-		}
+		is(t, "PING", clients[0].Ping(bg).Err(), redis.ErrClosed)
+		_, err := cl.Node(0).Dial(bg)
+		is(t, "dial", err, net.ErrClosed)
 	})
 }
 
@@ -939,9 +837,8 @@ func TestLockerIsClosedWithTheCluster(t *testing.T) {
 		}
 		c.Close()
 		for _, l := range []*redlock.Locker{l, closed} {
-			if _, err := l.TryAcquire(bg, "jobs/42", time.Minute); !errors.Is(err, redlock.ErrClosed) {
-				t.Errorf("got %v, want ErrClosed", err)
-			}
+			_, err := l.TryAcquire(bg, "jobs/42", time.Minute)
+			is(t, "TryAcquire", err, redlock.ErrClosed)
 		}
 	})
 	redlocktest.BubbleFunc(t, func() { // the bubble does not end while the Locker has goroutines

@@ -9,36 +9,7 @@
 // nothing is delayed unless [Node.Delay] says so.
 //
 // A test of code that locks needs no more than a [Cluster] and its [Cluster.Locker]. The examples below are tests of such
-// code under a lost lock, a hung node and a slow clock. This one looks at the nodes themselves:
-//
-//	func TestHungMinority(t *testing.T) {
-//		redlocktest.Bubble(t, func(t *testing.T) {
-//			c := redlocktest.New(t, 3)
-//			clients := c.Clients() // for the code under test
-//			for _, client := range clients {
-//				client.Ping(t.Context()) // connects: a new connection would hang at its HELLO and send nothing else
-//			}
-//			hung := c.Node(2)
-//			hung.Hang()
-//			yes := 0
-//			for _, client := range clients {
-//				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-//				if client.SetNX(ctx, "jobs/42", "me", time.Minute).Err() == nil {
-//					yes++
-//				}
-//				cancel()
-//			}
-//			if yes != 2 {
-//				t.Errorf("%d nodes said yes, want 2", yes)
-//			}
-//			time.Sleep(10 * time.Second) // virtual
-//			hung.Resume()
-//			time.Sleep(time.Millisecond)
-//			if value, _ := hung.Get("jobs/42"); value != "me" {
-//				t.Error("the node lost the command that was in its socket buffer")
-//			}
-//		})
-//	}
+// code under a lost lock, a hung node and a slow clock; one looks at the nodes themselves.
 //
 // # Differences from a real server
 //

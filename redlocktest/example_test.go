@@ -12,7 +12,7 @@ import (
 
 // The examples are tests. Each passes its function to run, as go test would, and TestExamples executes them.
 func TestExamples(t *testing.T) {
-	examples := map[string]func(){"process": Example, "lost lock": Example_lostLock, "hung node": Example_hungNode, "slow clock": Example_slowClock, "bubble": Example_bubble}
+	examples := map[string]func(){"process": Example, "lost lock": Example_lostLock, "hung node": Example_hungNode, "slow clock": Example_slowClock, "nodes": Example_nodes, "bubble": Example_bubble}
 	for name, example := range examples {
 		ran := false
 		run = func(test func(t *testing.T)) { ran = t.Run(name, test) }
@@ -124,6 +124,37 @@ func Example_slowClock() {
 			}
 			if !first.Valid() || second.Fence() <= first.Fence() {
 				t.Errorf("valid %v, fences %d, %d: want two holders, the second with the greater fence", first.Valid(), first.Fence(), second.Fence())
+			}
+		})
+	})
+}
+
+// The nodes themselves, for tests of other code than locks: a command that a hung node has not read is executed later.
+func Example_nodes() {
+	run(func(t *testing.T) {
+		redlocktest.Bubble(t, func(t *testing.T) {
+			c := redlocktest.New(t, 3)
+			clients := c.Clients() // for the code under test
+			for _, client := range clients {
+				client.Ping(t.Context()) // connects: a new connection would hang at its HELLO and send nothing else
+			}
+			hung := c.Node(2)
+			hung.Hang()
+			yes := 0
+			for _, client := range clients {
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				if client.SetNX(ctx, "jobs/42", "me", time.Minute).Err() == nil {
+					yes++
+				}
+				cancel()
+			}
+			if yes != 2 {
+				t.Errorf("%d nodes said yes, want 2", yes)
+			}
+			hung.Resume()
+			time.Sleep(time.Millisecond) // virtual
+			if value, _ := hung.Get("jobs/42"); value != "me" {
+				t.Error("the node lost the command that was in its socket buffer")
 			}
 		})
 	})

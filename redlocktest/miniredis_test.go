@@ -103,13 +103,8 @@ func TestInfoInScript(t *testing.T) {
 }
 
 func TestPublishInScript(t *testing.T) {
-	redlocktest.Bubble(t, func(t *testing.T) {
-		cl := redlocktest.New(t, 1)
-		c, n := cl.Clients()[0], cl.Node(0)
-		sub := c.Subscribe(bg, "one")
-		if _, err := sub.Receive(bg); err != nil {
-			t.Fatal(err)
-		}
+	heard(t, func(cl *redlocktest.Cluster, sub *redis.PubSub, _ func(string) int) {
+		n, c := cl.Node(0), cl.Clients()[0]
 		publish := func() int64 {
 			got, err := c.Eval(bg, `redis.call('PUBLISH', 'one', 'first') return redis.call('PUBLISH', 'one', 'second')`, nil).Int64()
 			if err != nil {
@@ -118,15 +113,8 @@ func TestPublishInScript(t *testing.T) {
 			return got
 		}
 		want(t, "receivers", publish(), 1)
-		for _, text := range []string{"first", "second"} {
-			m, err := sub.ReceiveMessage(bg)
-			if err != nil || m.Payload != text {
-				t.Errorf("got %v, %v, want %s", m, err, text)
-			}
-		}
-		if err := sub.Ping(bg, "x"); err != nil {
-			t.Error(err)
-		}
+		hears(t, "the subscriber", sub, "first", "second")
+		want(t, "ping", sub.Ping(bg, "x"), nil)
 		if m, err := sub.Receive(bg); err != nil {
 			t.Errorf("pong: got %v, %v", m, err)
 		}
@@ -137,29 +125,19 @@ func TestPublishInScript(t *testing.T) {
 		want(t, "receivers after unsubscribe", publish(), 0)
 		n.Restart(true) // the subscriber's goroutines must end with its connection
 		time.Sleep(time.Second)
-		sub.Close()
 		c.Ping(bg)
 		want(t, "receivers after a restart", publish(), 0)
 	})
 }
 
 func TestSubscriberOnAHungNode(t *testing.T) {
-	redlocktest.Bubble(t, func(t *testing.T) {
-		cl := redlocktest.New(t, 1)
-		n, c := cl.Node(0), cl.Clients()[0]
-		sub := c.Subscribe(bg, "one")
-		sub.Receive(bg)
-		n.PartitionReplies()
-		n.Do("PUBLISH", "one", "held")
-		if _, err := sub.ReceiveTimeout(bg, time.Second); !timeout(err) {
-			t.Errorf("got %v, want a timeout", err)
-		}
-		n.Heal()
-		m, err := sub.ReceiveMessage(within(time.Second))
-		if err != nil || m.Payload != "held" {
-			t.Errorf("got %v, %v, want the message that was held", m, err)
-		}
-		sub.Close()
+	heard(t, func(cl *redlocktest.Cluster, sub *redis.PubSub, publish func(string) int) {
+		cl.Node(0).PartitionReplies()
+		publish("held")
+		_, err := sub.ReceiveTimeout(bg, time.Second)
+		timesOut(t, "Receive", err)
+		cl.Node(0).Heal()
+		hears(t, "after the heal", sub, "held")
 	})
 }
 

@@ -1,7 +1,6 @@
 package redlocktest_test
 
 import (
-	"errors"
 	"syscall"
 	"testing"
 	"time"
@@ -31,6 +30,17 @@ func heard(t *testing.T, f func(cl *redlocktest.Cluster, sub *redis.PubSub, publ
 	})
 }
 
+// hears fails the test unless these are the next messages of a subscription.
+func hears(t *testing.T, what string, sub *redis.PubSub, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		m, err := sub.ReceiveMessage(within(time.Minute))
+		if err != nil || m.Payload != text {
+			t.Errorf("%s: got %v, %v, want %s", what, m, err, text)
+		}
+	}
+}
+
 func TestResetSubscribers(t *testing.T) {
 	heard(t, func(cl *redlocktest.Cluster, sub *redis.PubSub, publish func(string) int) {
 		other := cl.Clients()[0]
@@ -38,10 +48,9 @@ func TestResetSubscribers(t *testing.T) {
 		cl.Node(0).ResetSubscribers()
 		time.Sleep(time.Millisecond)
 		want(t, "receivers", publish("unheard"), 0)
-		if _, err := sub.Receive(within(time.Second)); !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("got %v, want a reset connection", err)
-		}
-		want(t, "another connection", other.Ping(bg).Err(), nil)
+		_, err := sub.Receive(within(time.Second))
+		is(t, "the subscription", err, syscall.ECONNRESET)
+		answers(t, "another connection", other)
 	})
 }
 
@@ -50,16 +59,12 @@ func TestMuteSubscribers(t *testing.T) {
 		cl.Node(0).MuteSubscribers()
 		want(t, "receivers, though nothing gets there", publish("lost"), 1)
 		sub.Ping(bg)
-		if _, err := sub.ReceiveTimeout(bg, time.Minute); !timeout(err) {
-			t.Errorf("got %v, want a timeout", err)
-		}
+		_, err := sub.ReceiveTimeout(bg, time.Minute)
+		timesOut(t, "Receive", err)
 		later := cl.Clients()[0].Subscribe(bg, "one")
 		later.Receive(bg)
 		publish("heard")
-		m, err := later.ReceiveMessage(within(time.Second))
-		if err != nil || m.Payload != "heard" {
-			t.Errorf("a later subscriber: got %v, %v, want the message", m, err)
-		}
+		hears(t, "a later subscriber", later, "heard")
 		later.Close()
 	})
 }
@@ -73,17 +78,10 @@ func TestDelaySubscribers(t *testing.T) {
 		n.DelaySubscribers(0)
 		publish("second")
 		for _, text := range []string{"first", "second"} {
-			m, err := sub.ReceiveMessage(bg)
-			if err != nil || m.Payload != text {
-				t.Errorf("got %v, %v, want %s", m, err, text)
-			}
-			if took := time.Since(began); took < 3*time.Second || took > 3*time.Second+10*time.Millisecond {
-				t.Errorf("%s took %v, want 3s", text, took)
-			}
+			hears(t, "a slow subscriber", sub, text)
+			between(t, "the "+text, time.Since(began), 3*time.Second, 3*time.Second+10*time.Millisecond)
 		}
-		if took := time.Since(began); cl.Clients()[0].Ping(bg).Err() != nil || time.Since(began) > took+10*time.Millisecond {
-			t.Error("others are delayed, too")
-		}
+		lasts(t, "a PING of others", 0, func() error { return cl.Clients()[0].Ping(bg).Err() })
 	})
 }
 
@@ -110,7 +108,7 @@ func TestKill(t *testing.T) {
 		if err := c.Ping(bg).Err(); err == nil {
 			t.Error("a killed process connects anew")
 		}
-		want(t, "another process", cl.Clients()[0].Ping(bg).Err(), nil)
+		answers(t, "another process", cl.Clients()[0])
 		listens.Close()
 	})
 }
