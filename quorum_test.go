@@ -75,9 +75,8 @@ func everyBallot(from []cast, f func(votes []cast)) {
 	}
 }
 
-// outcomes are what the question can still come to: f over all ways in which the
-// open votes can be cast.
-func outcomes[T comparable](votes, answers []cast, f func(votes []cast) T) map[T]bool {
+// settled is the outcome f of a question if it is the same in whatever way the open votes are cast, and otherwise open.
+func settled[T comparable](votes, answers []cast, open T, f func(votes []cast) T) T {
 	got := make(map[T]bool)
 	votes = slices.Clone(votes)
 	var fill func(i int)
@@ -97,17 +96,22 @@ func outcomes[T comparable](votes, answers []cast, f func(votes []cast) T) map[T
 		votes[i] = castOpen
 	}
 	fill(0)
-	return got
-}
-
-// only is the one outcome there is, or open.
-func only[T comparable](all map[T]bool, open T) T {
-	if len(all) == 1 {
-		for v := range all {
+	for v := range got {
+		if len(got) == 1 {
 			return v
 		}
 	}
 	return open
+}
+
+// forEveryBallot compares what quorum.go makes of a tally with what its twin makes of the votes.
+func forEveryBallot[T comparable](t *testing.T, from []cast, f func(quorum.Tally) T, twin func(votes []cast) T) {
+	t.Helper()
+	everyBallot(from, func(votes []cast) {
+		if got, want := f(tallyOf(votes)), twin(votes); got != want {
+			t.Fatalf("%v: got %v, want %v", votes, got, want)
+		}
+	})
 }
 
 func number(votes []cast, of ...cast) (n int) {
@@ -122,30 +126,15 @@ func number(votes []cast, of ...cast) (n int) {
 // most reports whether k of n are more than half.
 func most(k, n int) bool { return 2*k > n }
 
-var (
-	allCasts     = []cast{castOpen, castYes, castFenced, castNo, castMissing, castUnknown}
-	acquireCasts = []cast{castOpen, castYes, castFenced, castNo, castUnknown} // SET NX says nothing of missing
-)
+var allCasts = []cast{castOpen, castYes, castFenced, castNo, castMissing, castUnknown}
 
 // Attack 52.
 func TestMajority(t *testing.T) {
-	t.Run("is N/2+1 of the configured nodes", func(t *testing.T) {
-		for n, want := range map[int]int{1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 4, 9: 5, 63: 32, maxNodes: 33} {
-			if got := majority(n); got != want {
-				t.Errorf("majority(%d): got %d, want %d", n, got, want)
-			}
+	for n := 1; n <= maxNodes; n++ {
+		if m := majority(n); !most(m, n) || most(m-1, n) {
+			t.Errorf("majority(%d): got %d, want the least number of which any two sets share a node", n, m)
 		}
-	})
-	t.Run("is the least number of which any two sets share a node", func(t *testing.T) {
-		for n := 1; n <= maxNodes; n++ {
-			if 2*majority(n) <= n {
-				t.Errorf("majority(%d): two disjoint sets of %d nodes fit into %d", n, majority(n), n)
-			}
-			if 2*(majority(n)-1) > n {
-				t.Errorf("majority(%d) is %d, but %d would do", n, majority(n), majority(n)-1)
-			}
-		}
-	})
+	}
 	t.Run("never two candidates have one, and of an even split neither", func(t *testing.T) {
 		for n := 1; n <= maxNodes; n++ {
 			for a := 0; a <= n; a++ {
@@ -182,106 +171,78 @@ func TestNoVerdictIsItsZeroValue(t *testing.T) {
 }
 
 func TestTallyCountsTheOpenVotes(t *testing.T) {
-	everyBallot(allCasts, func(votes []cast) {
-		if got, want := tallyOf(votes).Open(), number(votes, castOpen); got != want {
-			t.Fatalf("%v: open: got %d, want %d", votes, got, want)
-		}
-	})
+	forEveryBallot(t, allCasts, quorum.Tally.Open, func(votes []cast) int { return number(votes, castOpen) })
 }
 
-func TestDecideIsFinalAsSoonAsTheOpenVotesCannotChangeIt(t *testing.T) {
-	final := func(votes []cast) verdict {
-		if most(number(votes, castYes), len(votes)) {
+// wonBy is the final verdict that counts only these votes.
+func wonBy(count cast) func(votes []cast) verdict {
+	return func(votes []cast) verdict {
+		if most(number(votes, count), len(votes)) {
 			return won
 		}
 		return lost
 	}
-	everyBallot([]cast{castOpen, castYes, castNo}, func(votes []cast) {
-		want := only(outcomes(votes, []cast{castYes, castNo}, final), pending)
-		if got := decide(len(votes), number(votes, castYes), number(votes, castNo)); got != want {
-			t.Fatalf("%v: got %v, want %v", votes, got, want)
-		}
+}
+
+func TestDecideIsFinalAsSoonAsTheOpenVotesCannotChangeIt(t *testing.T) {
+	from := []cast{castOpen, castYes, castNo}
+	forEveryBallot(t, from, func(c quorum.Tally) verdict { return decide(c.N, c.Yes, c.No) }, func(votes []cast) verdict {
+		return settled(votes, from[1:], pending, wonBy(castYes))
+	})
+}
+
+func TestARaiseCountsOnlyRegistersThatMoved(t *testing.T) {
+	forEveryBallot(t, allCasts, raised, func(votes []cast) verdict {
+		return settled(votes, allCasts[1:], pending, wonBy(castFenced))
 	})
 }
 
 func TestRefusedMeansThatTheNoesAloneRuleAMajorityOut(t *testing.T) {
-	everyBallot(allCasts, func(votes []cast) {
-		best := slices.Clone(votes) // had everybody else said yes
-		for i, c := range best {
-			if c != castNo {
-				best[i] = castYes
-			}
-		}
-		want := !most(number(best, castYes), len(best))
-		if got := refused(tallyOf(votes)); got != want {
-			t.Fatalf("%v: got %v, want %v", votes, got, want)
-		}
+	forEveryBallot(t, allCasts, refused, func(votes []cast) bool { // had everybody else said yes
+		return !most(len(votes)-number(votes, castNo), len(votes))
 	})
 }
 
-// finalAcquisition is the outcome once all have voted. gone are the votes that
-// rule a node out for good.
-func finalAcquisition(votes []cast, gone ...cast) acquisition {
+// finalAcquisition is the outcome once all have voted. For an adoption, a node that has nothing has said as clearly as
+// one that has another's value that there is nothing to take over; an acquisition has no such votes.
+func finalAcquisition(votes []cast) acquisition {
 	n := len(votes)
 	switch {
 	case most(number(votes, castFenced), n):
 		return acquireFenced
 	case most(number(votes, castYes, castFenced), n):
 		return acquireUnfenced
-	case !most(n-number(votes, gone...), n):
+	case !most(n-number(votes, castNo, castMissing), n):
 		return acquireHeld
 	}
 	return acquireNoQuorum
 }
 
-// twinAcquisition is the verdict of an acquisition: the only outcome that is left.
-// It is early in one case: a majority that carries the value is not kept waiting
-// for votes that might still carry the token as well.
-func twinAcquisition(votes, answers []cast, gone ...cast) acquisition {
-	want := only(outcomes(votes, answers, func(v []cast) acquisition { return finalAcquisition(v, gone...) }), acquirePending)
-	if want == acquirePending && most(number(votes, castYes, castFenced), len(votes)) {
-		return acquireUnfenced
-	}
-	return want
-}
-
+// The verdict is early in one case: a majority that carries the value is not kept waiting for votes that might still carry
+// the token as well.
 func TestAcquisitionIsDecidedAsEarlyAsItCanBe(t *testing.T) {
-	everyBallot(acquireCasts, func(votes []cast) {
-		want := twinAcquisition(votes, acquireCasts[1:], castNo)
-		if got := acquisitionOf(tallyOf(votes)); got != want {
-			t.Fatalf("%v: got %d, want %d", votes, got, want)
+	forEveryBallot(t, allCasts, acquisitionOf, func(votes []cast) acquisition {
+		want := settled(votes, allCasts[1:], acquirePending, finalAcquisition)
+		if want == acquirePending && most(number(votes, castYes, castFenced), len(votes)) {
+			return acquireUnfenced
 		}
+		return want
 	})
-}
-
-func TestAnAdoptionOfWhatIsGoneIsLost(t *testing.T) {
-	// For an adoption a node that has nothing has said as clearly as one that has
-	// another's value that there is nothing to take over.
-	everyBallot(allCasts, func(votes []cast) {
-		want := twinAcquisition(votes, allCasts[1:], castNo, castMissing)
-		if got := acquisitionOf(tallyOf(votes)); got != want {
-			t.Fatalf("%v: got %d, want %d", votes, got, want)
-		}
-	})
-}
-
-func finalExtension(votes []cast) ownership {
-	n := len(votes)
-	switch {
-	case most(number(votes, castYes, castFenced), n):
-		return stillOurs
-	case !most(n-number(votes, castNo, castMissing), n):
-		return ownershipLost
-	}
-	return inconclusive
 }
 
 func TestExtensionIsDecidedAsEarlyAsItCanBe(t *testing.T) {
-	everyBallot(allCasts, func(votes []cast) {
-		want := only(outcomes(votes, allCasts[1:], finalExtension), ownershipPending)
-		if got := ownershipOf(tallyOf(votes)); got != want {
-			t.Fatalf("%v: got %d, want %d", votes, got, want)
+	final := func(votes []cast) ownership {
+		n := len(votes)
+		switch {
+		case most(number(votes, castYes, castFenced), n):
+			return stillOurs
+		case !most(n-number(votes, castNo, castMissing), n):
+			return ownershipLost
 		}
+		return inconclusive
+	}
+	forEveryBallot(t, allCasts, ownershipOf, func(votes []cast) ownership {
+		return settled(votes, allCasts[1:], ownershipPending, final)
 	})
 }
 
@@ -309,19 +270,4 @@ func TestAReleaseCountsForgettingAsReleasedOnlyBeforeUntil(t *testing.T) {
 			t.Errorf("missing: %v, before Until: %v, asked before Until: %v, again: %v: got %v, want %v", c.missing, c.inTime, c.asked, c.again, got, c.want)
 		}
 	}
-}
-
-func TestARaiseCountsOnlyRegistersThatMoved(t *testing.T) {
-	final := func(votes []cast) verdict {
-		if most(number(votes, castFenced), len(votes)) {
-			return won
-		}
-		return lost
-	}
-	everyBallot(allCasts, func(votes []cast) {
-		want := only(outcomes(votes, allCasts[1:], final), pending)
-		if got := raised(tallyOf(votes)); got != want {
-			t.Fatalf("%v: got %v, want %v", votes, got, want)
-		}
-	})
 }
