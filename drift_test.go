@@ -82,16 +82,14 @@ func TestValidityIsTheTTLLessDriftLessGrain(t *testing.T) {
 			t.Errorf("validity(%v, %v): got %v, want %v", c.ttl, c.drift, got, c.want)
 		}
 	}
-	t.Run("a node that is fast by the drift has not expired the key before", func(t *testing.T) {
-		rapid.Check(t, func(t *rapid.T) {
-			ttl, drift := drawTTL(t), drawDrift(t)
-			// On a clock that runs 1+drift as fast as ours the key lives ttl/(1+drift) of
-			// our time, which is more than ttl*(1-drift). The grain is on top.
-			life := float64(wire.CeilMillis(ttl)) * 1e6 / (1 + drift)
-			if valid := validity(ttl, drift); float64(valid) > life-float64(expiryGrain)+1 {
-				t.Fatalf("ttl %v, drift %v: validity %v, the key lives %v", ttl, drift, valid, time.Duration(life))
-			}
-		})
+	rapid.Check(t, func(t *rapid.T) {
+		ttl, drift := drawTTL(t), drawDrift(t)
+		// On the clock of a node that is fast by the drift, the key lives ttl/(1+drift) of our
+		// time, which is more than ttl*(1-drift). The grain is on top.
+		life := float64(wire.CeilMillis(ttl)) * 1e6 / (1 + drift)
+		if valid := validity(ttl, drift); float64(valid) > life-float64(expiryGrain)+1 {
+			t.Fatalf("ttl %v, drift %v: validity %v, the key lives %v", ttl, drift, valid, time.Duration(life))
+		}
 	})
 }
 
@@ -126,15 +124,13 @@ func TestTTLsThatLeaveNothingAreRefused(t *testing.T) {
 		{"the longest node timeout", time.Second, math.MaxInt64, defaultDrift, false},
 		{"the grain and the longest node timeout", expiryGrain, math.MaxInt64, defaultDrift, false}, // their difference is below the least int64
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			err := checkTTL(c.ttl, c.timeout, c.drift)
-			if (err == nil) != c.ok {
-				t.Fatalf("checkTTL(%v, %v, %v): got %v, want accepted=%v", c.ttl, c.timeout, c.drift, err, c.ok)
-			}
-			if err != nil && !strings.Contains(err.Error(), "ttl "+c.ttl.String()) {
-				t.Errorf("the error does not name the ttl %v: %v", c.ttl, err)
-			}
-		})
+		err := checkTTL(c.ttl, c.timeout, c.drift)
+		if (err == nil) != c.ok {
+			t.Errorf("%s: checkTTL(%v, %v, %v): got %v, want accepted=%v", c.name, c.ttl, c.timeout, c.drift, err, c.ok)
+		}
+		if err != nil && !strings.Contains(err.Error(), "ttl "+c.ttl.String()) {
+			t.Errorf("%s: the error does not name the ttl %v: %v", c.name, c.ttl, err)
+		}
 	}
 }
 
@@ -246,16 +242,11 @@ func TestRenewalsAreSpreadBelowAThirdOfTheTTL(t *testing.T) {
 			t.Fatalf("renewAfter(%v, %v): got %v, want at most %v and at most a tenth less", ttl, u, got, third)
 		}
 	})
-	for u, want := range map[float64]time.Duration{0: 10 * time.Second, 0.5: 7500 * time.Millisecond, 1: 5 * time.Second} {
-		if got := firstRenewAfter(30*time.Second, u); got != want {
-			t.Errorf("firstRenewAfter(30s, %v): got %v, want %v", u, got, want)
+	for u, want := range map[float64][2]time.Duration{0: {10000, 10000}, 0.5: {7500, 9500}, 1: {5000, 9000}} {
+		first, later := firstRenewAfter(30*time.Second, u), renewAfter(30*time.Second, u)
+		if first != want[0]*time.Millisecond || later != want[1]*time.Millisecond {
+			t.Errorf("of 30s, with %v: got %v and %v, want %d and %d ms", u, first, later, want[0], want[1])
 		}
-	}
-	if got := renewAfter(30*time.Second, 0); got != 10*time.Second {
-		t.Errorf("renewAfter(30s, 0): got %v, want 10s", got)
-	}
-	if got := renewAfter(30*time.Second, 0.5); got != 9500*time.Millisecond {
-		t.Errorf("renewAfter(30s, 0.5): got %v, want 9.5s", got)
 	}
 }
 
@@ -299,6 +290,10 @@ func TestTwoRenewalsFitBeforeTheGraceOfEveryTTLThatIsAccepted(t *testing.T) {
 }
 
 func TestTheGraceAndTheTTLThatARefusalNamesWouldDo(t *testing.T) {
+	err := checkGrace(time.Second, math.MaxInt64, 0, defaultDrift) // a ttl for it would be beyond the greatest int64
+	if err == nil || strings.Contains(err.Error(), "smallest") || !strings.HasSuffix(err.Error(), "the greatest usable Grace is 638ms") {
+		t.Errorf("the longest grace: got %v, want a refusal that names no ttl", err)
+	}
 	named := regexp.MustCompile(`^redlock: Options.Grace (\S+) .* ttl (\S+) .*: (?:the greatest usable Grace is (\S+?)|no Grace is usable with this ttl)(?:, the smallest usable ttl is (\S+))?$`)
 	rapid.Check(t, func(t *rapid.T) {
 		ttl := drawTTL(t)
@@ -329,13 +324,6 @@ func TestTheGraceAndTheTTLThatARefusalNamesWouldDo(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestAGraceBeyondAllTTLsIsNotWrappedAround(t *testing.T) {
-	err := checkGrace(time.Second, math.MaxInt64, 0, defaultDrift)
-	if err == nil || strings.Contains(err.Error(), "smallest") || !strings.HasSuffix(err.Error(), "the greatest usable Grace is 638ms") {
-		t.Errorf("got %v, want a refusal that names no ttl", err)
-	}
 }
 
 func TestARenewalThatFailedIsTriedAgainInAQuarterOfWhatIsLeft(t *testing.T) {
@@ -373,20 +361,13 @@ func TestTheLossIsToldALittleBeforeUntil(t *testing.T) {
 }
 
 func TestPausesBetweenAttemptsDoubleUpToACap(t *testing.T) {
-	want := []time.Duration{10, 20, 40, 80, 160, 250, 250, 250, 250, 250, 250, 250}
-	for i, w := range want {
-		if got := defaultRetry(i + 1); got != w*time.Millisecond {
-			t.Errorf("after attempt %d: got %v, want %v", i+1, got, w*time.Millisecond)
-		}
-	}
-	for _, attempt := range []int{0, -1, math.MinInt} {
-		if got := defaultRetry(attempt); got != retryFirst {
-			t.Errorf("after attempt %d: got %v, want %v", attempt, got, retryFirst)
-		}
-	}
-	for _, attempt := range []int{64, 65, 1000, math.MaxInt} { // a shift that far would be 0
-		if got := defaultRetry(attempt); got != retryMost {
-			t.Errorf("after attempt %d: got %v, want %v", attempt, got, retryMost)
+	for attempt, want := range map[int]time.Duration{
+		1: 10, 2: 20, 3: 40, 4: 80, 5: 160, 6: 250, 7: 250, 12: 250,
+		64: 250, 65: 250, 1000: 250, math.MaxInt: 250, // a shift that far would be 0
+		0: 10, -1: 10, math.MinInt: 10,
+	} {
+		if got := defaultRetry(attempt); got != want*time.Millisecond {
+			t.Errorf("after attempt %d: got %v, want %v", attempt, got, want*time.Millisecond)
 		}
 	}
 }
@@ -458,11 +439,9 @@ func TestTimePassesByTheClockThatWentFurther(t *testing.T) {
 		{"the wall clock stands still", 500, 0, 500},
 		{"both went back, which the steady one never does", -5, -7, -5},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got, want := at(c.steady, c.wall).Since(at(0, 0)), time.Duration(c.want)*time.Millisecond; got != want {
-				t.Errorf("got %v, want %v", got, want)
-			}
-		})
+		if got, want := at(c.steady, c.wall).Since(at(0, 0)), time.Duration(c.want)*time.Millisecond; got != want {
+			t.Errorf("%s: got %v, want %v", c.name, got, want)
+		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		day := int64(86400e3)
@@ -521,18 +500,71 @@ func TestALockIsNotValidAtExactlyUntil(t *testing.T) {
 	if got, want := k.Until(), at(1000, 0).At; !got.Equal(want) {
 		t.Errorf("Until: got %v, want %v", got, want)
 	}
-	t.Run("a validity of zero is none", func(t *testing.T) {
-		k, _ := heldFor(0)
-		if k.Valid() {
-			t.Errorf("valid")
+	if k, _ := heldFor(0); k.Valid() {
+		t.Errorf("a validity of zero: valid")
+	}
+	for _, s := range []lockState{stateReleasing, stateReleased, stateLost} {
+		k, _ := heldFor(time.Second)
+		if k.state = s; k.Valid() {
+			t.Errorf("given up, state %d: valid", s)
+		}
+	}
+}
+
+// Attack 98.
+func TestProposalsFollowTheWallClockAndWhatWasSeen(t *testing.T) {
+	const now = 1_790_000_000_000_000 // 2026
+	for _, c := range []struct {
+		name       string
+		wall, seen int64
+		want       int64 // 0: refused
+	}{
+		{"the time, where nothing was seen", now, 0, now},
+		{"the time, where registers are behind", now, now - 5, now},
+		{"one above the registers, where they are at the time", now, now, now + 1},
+		{"one above the registers, where they are ahead", now, now + 5_000_000, now + 5_000_001},
+		{"1970", 0, 0, 1},
+		{"before 1970", -now, 0, 1},
+		{"before 1970, with registers", -now, now, now + 1},
+		{"the last clock that is followed", clockTrust, 0, clockTrust},
+		{"a clock beyond it", clockTrust + 1, 0, 1},
+		{"a clock beyond it, with registers", clockTrust + 1, now, now + 1},
+		{"the greatest clock", math.MaxInt64, 7, 8},
+		{"registers beyond the clocks that are followed", now, clockTrust + 5, clockTrust + 6},
+		{"the last token", now, wire.MaxToken - 2, wire.MaxToken - 1},
+		{"none is left", now, wire.MaxToken - 1, 0},
+	} {
+		if got := propose(clock.Instant{Wall: c.wall}, c.seen); got != c.want {
+			t.Errorf("%s: got %d; want %d", c.name, got, c.want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		wall, seen := rapid.Int64().Draw(t, "wall"), rapid.Int64Range(0, wire.MaxToken-1).Draw(t, "seen")
+		p := propose(clock.Instant{Wall: wall}, seen)
+		if p != 0 && (p <= seen || p < 1 || p >= wire.MaxToken) {
+			t.Fatalf("wall %d, seen %d: got %d", wall, seen, p)
+		}
+		if p == 0 && seen < wire.MaxToken-2 {
+			t.Fatalf("wall %d, seen %d: none, although there are tokens left", wall, seen)
+		}
+		if _, e := wire.ReadScore(float64(p)); e != nil {
+			t.Fatalf("the proposal %d would be refused when it is read: %v", p, e)
 		}
 	})
-	t.Run("nor is a lock that was given up", func(t *testing.T) {
-		for _, s := range []lockState{stateReleasing, stateReleased, stateLost} {
-			k, _ := heldFor(time.Second)
-			if k.state = s; k.Valid() {
-				t.Errorf("state %d: valid", s)
-			}
+}
+
+// The keys whose registers are ahead of our clock are bounded.
+func TestRememberedLeadsAreBounded(t *testing.T) {
+	l := mustNew(t, Options{}, &deafNode{})
+	start := clock.Instant{At: time.Now(), Wall: 1000}
+	for i := range maxRegistersAhead + 100 {
+		name, _ := wire.NameKey("", fmt.Sprint("jobs/", i))
+		l.noteRegisterAhead(name, start, 2000)
+		if got := l.registerAhead(name); got != 2000 {
+			t.Fatalf("key %d: got a lead of %d, want 2000", i, got)
 		}
-	})
+		if len(l.registersAhead) > maxRegistersAhead {
+			t.Fatalf("remembered after %d keys: got %d, want at most %d", i+1, len(l.registersAhead), maxRegistersAhead)
+		}
+	}
 }

@@ -235,31 +235,6 @@ func Example_flashSale() {
 	// Output: 3 sold, 0 left
 }
 
-// Payments of one account, one after another: the balance that a payment was
-// judged by is the one that it changes. Other accounts do not wait.
-func Example_serialPayments() {
-	l, stop := exampleLocker()
-	defer stop()
-	ctx := context.Background()
-	account := &row{value: 100}
-
-	pay := func(ctx context.Context, amount int) error {
-		return l.Run(ctx, "account/7", 5*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-			balance, err := account.claim(lock.Fence())
-			if err != nil {
-				return err
-			}
-			if balance < amount {
-				return errFunds
-			}
-			return account.write(lock.Fence(), balance-amount)
-		})
-	}
-	paid := countNil(5, func() error { return pay(ctx, 30) })
-	fmt.Println(paid, "paid, balance", account.value)
-	// Output: 3 paid, balance 10
-}
-
 // One run of a job per interval, whichever process comes first. The lock is not
 // released but left to expire, and so keeps the others out for the interval, also
 // when the process that had it ends before.
@@ -630,8 +605,7 @@ func Example_inProcess() {
 
 // exampleLocker is a Locker over three masters in this process.
 func exampleLocker(opt ...redlock.Options) (l *redlock.Locker, stop func()) {
-	l, other, stop := exampleLockers(opt...)
-	_ = other
+	l, _, stop = exampleLockers(opt...)
 	return l, stop
 }
 
@@ -700,7 +674,6 @@ func (r *row) write(fence int64, value int) error {
 var (
 	errFenced  = errors.New("a later holder of the lock has been here")
 	errSoldOut = errors.New("sold out")
-	errFunds   = errors.New("insufficient funds")
 )
 
 // countNil calls f n times at once and counts the successes.

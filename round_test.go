@@ -155,15 +155,13 @@ func TestAHolderIsNamedOnlyByAMajority(t *testing.T) {
 			}
 		}
 	}
-	t.Run("wherever in the order they stand", func(t *testing.T) {
-		votes := heldVotes(5, 2, "y")
-		for _, i := range []int{2, 3, 4} {
-			votes[i].Holder = "x"
-		}
-		if got := (Round{Need: 3, Votes: votes}).Holder(); got != "x" {
-			t.Errorf("got %q, want x", got)
-		}
-	})
+	votes := heldVotes(5, 2, "y")
+	for _, i := range []int{2, 3, 4} {
+		votes[i].Holder = "x"
+	}
+	if got := (Round{Need: 3, Votes: votes}).Holder(); got != "x" {
+		t.Errorf("behind two of another: got %q, want x", got)
+	}
 	t.Run("and by one value, not by one label", func(t *testing.T) {
 		votes := heldVotes(3, 1, wiretest.ValueOf("web"))
 		votes[1].Holder = "web:99999999-2222-4333-8444-555555555555"
@@ -175,14 +173,12 @@ func TestAHolderIsNamedOnlyByAMajority(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	})
-	t.Run("and only where it stands in the way", func(t *testing.T) {
-		for _, reason := range []error{ErrNoQuorum, ErrLost} {
-			e := &QuorumError{Round: Round{Op: OpExtend, Key: "k", Need: 2, Votes: heldVotes(3, 3, "x")}, Err: reason}
-			if strings.Contains(e.Error(), "held by") {
-				t.Errorf("got %q", e)
-			}
+	for _, reason := range []error{ErrNoQuorum, ErrLost} { // which it is not the reason for
+		e := &QuorumError{Round: Round{Op: OpExtend, Key: "k", Need: 2, Votes: heldVotes(3, 3, "x")}, Err: reason}
+		if strings.Contains(e.Error(), "held by") {
+			t.Errorf("got %q", e)
 		}
-	})
+	}
 	if got := (Round{}).Holder(); got != "" {
 		t.Errorf("no votes: got %q", got)
 	}
@@ -277,14 +273,12 @@ func TestValuesAreNeverPrinted(t *testing.T) {
 }
 
 func TestOpsAndAnswersHaveWords(t *testing.T) {
-	for op, want := range map[Op]string{OpAcquire: "acquire", OpRaise: "raise", OpExtend: "extend", OpRelease: "release", OpRollback: "rollback", OpAdopt: "adopt", OpInspect: "inspect", OpLost: "lost", 0: "op(0)", 99: "op(99)"} {
-		if got := op.String(); got != want {
-			t.Errorf("Op %d: got %q, want %q", op, got, want)
-		}
-	}
-	for a, want := range map[Answer]string{Pending: "pending", Yes: "yes", No: "no", Unknown: "unknown", 99: "answer(99)"} {
-		if got := a.String(); got != want {
-			t.Errorf("Answer %d: got %q, want %q", a, got, want)
+	for v, want := range map[fmt.Stringer]string{
+		OpAcquire: "acquire", OpRaise: "raise", OpExtend: "extend", OpRelease: "release", OpRollback: "rollback", OpAdopt: "adopt", OpInspect: "inspect", OpLost: "lost", Op(0): "op(0)", Op(99): "op(99)",
+		Pending: "pending", Yes: "yes", No: "no", Unknown: "unknown", Answer(99): "answer(99)",
+	} {
+		if got := v.String(); got != want {
+			t.Errorf("%T %d: got %q, want %q", v, v, got, want)
 		}
 	}
 }
