@@ -23,9 +23,7 @@ func TestTheKernelKillsTheCommandIfTheWatchdogIsDead(t *testing.T) {
 
 	t.Log("the command continues undisturbed")
 	fmt.Fprintln(p.in, "alive")
-	if got := p.line(); got != "alive" {
-		t.Errorf("got %q, want alive", got)
-	}
+	p.says("alive")
 	p.cmd.Process.Kill()
 	p.endsQuietly()
 }
@@ -34,19 +32,20 @@ func TestTheKernelKillsTheCommandIfTheWatchdogIsDead(t *testing.T) {
 func TestTheWatchdogEndsWithTheRun(t *testing.T) {
 	t.Parallel()
 	c := testCluster(t)
-	for _, script := range []string{"echo in; read x", "echo in; read x; kill -9 $$"} {
-		p := start(t, c.addrs(), "run", "k", "--", "sh", "-c", script)
+	begin := func(script string) (p *process, dog int) {
+		p = start(t, c.addrs(), "run", "k", "--", "sh", "-c", script)
 		p.line()
-		dog := watchdogOf(t, p.cmd.Process.Pid)
+		return p, watchdogOf(t, p.cmd.Process.Pid)
+	}
+	for _, script := range []string{"echo in; read x", "echo in; read x; kill -9 $$"} {
+		p, dog := begin(script)
 		p.in.Close()
 		p.status()
 		if got := aliveness(dog); got != "gone" {
 			t.Errorf("after %q the watchdog is %s", script, got)
 		}
 	}
-	p := start(t, c.addrs(), "run", "k", "--", "sh", "-c", "echo in; read x")
-	p.line()
-	dog := watchdogOf(t, p.cmd.Process.Pid)
+	p, dog := begin("echo in; read x")
 	p.cmd.Process.Kill()
 	p.endsQuietly()
 	eventually(t, "the watchdog of a run that was killed is gone", func() bool { return aliveness(dog) != "running" })

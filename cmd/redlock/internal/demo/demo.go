@@ -15,8 +15,10 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 )
 
-// nodes is the number of masters, the smallest number of which two may fail.
-const nodes = 5
+const (
+	nodes    = 5 // masters: the smallest number of which two may fail
+	majority = nodes/2 + 1
+)
 
 // faultPause is the time between two faults: long enough to read what happened and to see the workers continue.
 const faultPause = 650 * time.Millisecond
@@ -107,7 +109,7 @@ func (d *Demo) injectFaults(ctx context.Context, workers []*worker) {
 }
 
 func (d *Demo) harm(h health) {
-	if d.cluster.spare() > 0 {
+	if d.cluster.up() > majority {
 		d.turn(up, h)
 	}
 }
@@ -124,7 +126,7 @@ func (d *Demo) turn(from, to health) {
 		d.state.trouble(n.name, err)
 		return
 	}
-	d.state.fault(n, to, (nodes-1)/2+1+d.cluster.spare())
+	d.state.fault(n, to, d.cluster.up())
 }
 
 // store writes the counter.

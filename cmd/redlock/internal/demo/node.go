@@ -107,15 +107,14 @@ func (c cluster) addrs() []string {
 	return as
 }
 
-// spare returns how many more nodes may fail while a majority remains.
-func (c cluster) spare() int {
-	failed := 0
-	for _, n := range c {
-		if n.health() != up {
-			failed++
+// up returns how many nodes have no fault.
+func (c cluster) up() (n int) {
+	for _, nd := range c {
+		if nd.health() == up {
+			n++
 		}
 	}
-	return (len(c)-1)/2 - failed
+	return n
 }
 
 // pick returns a random node of the given health, or nil if there is none.

@@ -24,6 +24,14 @@ func (p paint) bad(s string) string  { return p.in("1;31", s) }
 func (p paint) dim(s string) string  { return p.in("2", s) }
 func (p paint) bold(s string) string { return p.in("1", s) }
 
+// verdict returns the word for a check that holds, or for one that does not.
+func (p paint) verdict(ok bool, good, bad string) string {
+	if ok {
+		return p.good(good)
+	}
+	return p.bad(bad)
+}
+
 const (
 	frameEvery  = 100 * time.Millisecond
 	screenWidth = 79 // a cursor in the 80th column wraps on some terminals
@@ -115,18 +123,14 @@ func (s *screen) frame(d *Demo, now time.Time, events int) []string {
 	t := st.tally
 	st.mu.Unlock()
 
-	title := fmt.Sprintf("redlock demo: %d workers, one counter, %d Redis masters; %d make a majority", len(workers), nodes, nodes/2+1)
+	title := fmt.Sprintf("redlock demo: %d workers, one counter, %d Redis masters; %d make a majority", len(workers), nodes, majority)
 	out := []string{p.bold(title) + fmt.Sprintf("%*.1fs", screenWidth-len(title)-1, now.Sub(st.began).Seconds()), ""}
 
 	names, states := nameCell(""), nameCell("")
 	for _, n := range d.cluster {
 		names += cell(n.name)
 		h := n.health()
-		if h == up {
-			states += p.good(cell(h.String()))
-		} else {
-			states += p.bad(cell(h.String()))
-		}
+		states += p.verdict(h == up, cell(h.String()), cell(h.String()))
 	}
 	out = append(out, names+p.dim("      fencing token"), states)
 	for _, a := range workers {
@@ -135,7 +139,7 @@ func (s *screen) frame(d *Demo, now time.Time, events int) []string {
 	out = append(out,
 		"", p.dim(" yes: grants the lock   no: not its lock   -: no reply   .: not waited for"), "",
 		fmt.Sprintf(" counter %s   overlaps %s   fences %s   renewals %d   losses %d",
-			p.bold(fmt.Sprint(d.counter.n.Load())), s.zero(t.overlaps), s.increasing(t.repeated), t.renewals, t.lost), "")
+			p.bold(fmt.Sprint(d.counter.n.Load())), p.verdict(t.overlaps == 0, "0", fmt.Sprint(t.overlaps)), p.verdict(t.repeated == 0, "increasing", "NOT INCREASING"), t.renewals, t.lost), "")
 	for i := range events {
 		line := ""
 		if i < len(story) {
@@ -186,20 +190,6 @@ func (s *screen) worker(a workerState, now time.Time) string {
 		row += p.warn(status)
 	}
 	return name + row
-}
-
-func (s *screen) zero(n int) string {
-	if n == 0 {
-		return s.paint.good("0")
-	}
-	return s.paint.bad(fmt.Sprint(n))
-}
-
-func (s *screen) increasing(repeated int) string {
-	if repeated == 0 {
-		return s.paint.good("increasing")
-	}
-	return s.paint.bad("NOT INCREASING")
 }
 
 func tenths(d time.Duration) string { return fmt.Sprintf("%.1fs", max(d, 0).Seconds()) }

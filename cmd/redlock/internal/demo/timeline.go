@@ -98,7 +98,7 @@ func (p *picture) draw(past []span, names []string) {
 	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" role="img">`, timelineWidth, height)
 	p.printf(`<title>redlock demo: %d nodes, %d workers, %s</title>`, nodes, p.workers, round(p.length))
 	p.printf(`<rect width="%d" height="%d" fill="#ffffff"/>`, timelineWidth, height)
-	p.printf(`<text x="%d" y="22" font-size="15">One lock on %d Redis masters, %d of them a majority: at most one worker holds it, whatever fails</text>`, marginLeft, nodes, nodes/2+1)
+	p.printf(`<text x="%d" y="22" font-size="15">One lock on %d Redis masters, %d of them a majority: at most one worker holds it, whatever fails</text>`, marginLeft, nodes, majority)
 	p.legend()
 	for i := range nodes {
 		p.lane(fmt.Sprintf("n%d", i+1), false, i)

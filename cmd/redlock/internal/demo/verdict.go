@@ -2,6 +2,7 @@ package demo
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -76,12 +77,7 @@ func (t *tally) findings() []finding {
 }
 
 func (t *tally) ok() bool {
-	for _, f := range t.findings() {
-		if !f.ok {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(t.findings(), func(f finding) bool { return !f.ok })
 }
 
 // verdict returns the text at the end.
@@ -89,11 +85,7 @@ func (t *tally) verdict(p paint) string {
 	var b strings.Builder
 	b.WriteString("verdict\n")
 	for _, f := range t.findings() {
-		mark := p.good("ok")
-		if !f.ok {
-			mark = p.bad("FAILED")
-		}
-		fmt.Fprintf(&b, "  %-26s %-26s %s\n", f.what, f.got, mark)
+		fmt.Fprintf(&b, "  %-26s %-26s %s\n", f.what, f.got, p.verdict(f.ok, "ok", "FAILED"))
 	}
 	note := func(what, format string, args ...any) {
 		fmt.Fprintf(&b, "  %-26s %s\n", what, fmt.Sprintf(format, args...))
@@ -108,10 +100,5 @@ func (t *tally) verdict(p paint) string {
 	if t.trouble > 0 {
 		note("unexpected errors", "%d, see above", t.trouble)
 	}
-	if t.ok() {
-		b.WriteString(p.good("the lock held") + "\n")
-	} else {
-		b.WriteString(p.bad("THE LOCK DID NOT HOLD") + "\n")
-	}
-	return b.String()
+	return b.String() + p.verdict(t.ok(), "the lock held", "THE LOCK DID NOT HOLD") + "\n"
 }
