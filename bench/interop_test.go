@@ -10,142 +10,67 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
-// Like this library, other Redlock clients store a value under the key itself, so a migration may use both at once. Each of
-// these tests holds a key with one client and looks at it with the other, on five real servers.
-
-// A client is another library's, for the key "k". Its methods return on how many of five nodes they succeeded. It never knows
-// our value.
-type client struct {
-	acquire, extend, release func() int
-	value                    func() string
-}
-
-func redsyncClient(t *testing.T, nodes []*redis.Client) client {
-	m := redsyncOver(nodes).NewMutex("k")
-	all := func(ok bool) int { // redsync does not say how many
-		if ok {
-			return len(nodes)
-		}
-		return 0
-	}
-	return client{
-		acquire: func() int {
-			err := m.TryLock()
-			if taken := new(redsync.ErrTaken); err != nil && !errors.As(err, &taken) {
-				t.Errorf("redsync's TryLock: got %v, want none or ErrTaken", err)
-			}
-			return all(err == nil)
-		},
-		extend:  func() int { ok, _ := m.Extend(); return all(ok) },
-		release: func() int { ok, _ := m.Unlock(); return all(ok) },
-		value:   m.Value,
-	}
-}
-
-// nodeClient runs the scripts of node-redlock 5. The one for release is also that of earlier versions and of the Redis
-// documentation.
-func nodeClient(t *testing.T, nodes []*redis.Client) client {
-	const value = "theirs"
-	run := func(script string, args ...any) func() int {
-		s := redis.NewScript(script)
-		return func() (agreed int) {
-			t.Helper()
-			for _, c := range nodes {
-				n, err := s.Run(t.Context(), c, []string{"k"}, args...).Int()
-				if err != nil {
-					t.Fatal(err)
-				}
-				agreed += n
-			}
-			return agreed
-		}
-	}
-	return client{
-		acquire: run(`
-			for i, key in ipairs(KEYS) do
-				if redis.call("exists", key) == 1 then return 0 end
-			end
-			for i, key in ipairs(KEYS) do
-				redis.call("set", key, ARGV[1], "PX", ARGV[2])
-			end
-			return #KEYS`, value, ttl.Milliseconds()),
-		extend: run(`
-			for i, key in ipairs(KEYS) do
-				if redis.call("get", key) ~= ARGV[1] then return 0 end
-			end
-			for i, key in ipairs(KEYS) do
-				redis.call("set", key, ARGV[1], "PX", ARGV[2])
-			end
-			return #KEYS`, value, ttl.Milliseconds()),
-		release: run(`
-			if redis.call("get", KEYS[1]) == ARGV[1] then
-				return redis.call("del", KEYS[1])
-			else
-				return 0
-			end`, value),
-		value: func() string { return value },
-	}
-}
+// Like this library, redsync stores a value under the key itself, so a migration may use both at once, on the same servers.
+// (TestRealOtherLibraries in test/real has the libraries that need no import.)
 
 // Each library refuses what the other holds, and leaves it untouched.
 func TestOtherClients(t *testing.T) {
 	t.Parallel()
-	for name, newClient := range map[string]func(*testing.T, []*redis.Client) client{"redsync": redsyncClient, "node-redlock": nodeClient} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			servers := addrs(realredis.Start(t, 5))
-			nodes := newClients(servers)
-			defer closeClients(nodes)
-			ours, done := newLocker(redlock.Options{}, servers)
-			defer done()
-			theirs := newClient(t, nodes)
-			holders := func(value string) (n int) {
-				for _, c := range nodes {
-					if c.Get(t.Context(), "k").Val() == value {
-						n++
-					}
-				}
-				return n
+	servers := addrs(realredis.Start(t, 5))
+	nodes := newClients(servers)
+	defer closeClients(nodes)
+	ours, done := newLocker(redlock.Options{}, servers)
+	defer done()
+	theirs := redsyncOver(nodes).NewMutex("k")
+	holders := func(value string) (n int) {
+		for _, c := range nodes {
+			if c.Get(t.Context(), "k").Val() == value {
+				n++
 			}
-			want := func(what string, got, want int) {
-				t.Helper()
-				if got != want {
-					t.Errorf("%s: got %d nodes, want %d", what, got, want)
-				}
-			}
-
-			want("their acquire", theirs.acquire(), 5)
-			if _, err := ours.TryAcquire(t.Context(), "k", ttl); !errors.Is(err, redlock.ErrHeld) {
-				t.Errorf("held by them: got %v, want ErrHeld", err)
-			}
-			want("their value after our attempt", holders(theirs.value()), 5)
-			want("their extension after our attempt", theirs.extend(), 5)
-			want("their release after our attempt", theirs.release(), 5)
-
-			k, err := ours.TryAcquire(t.Context(), "k", ttl)
-			if err != nil {
-				t.Fatalf("after their release: got %v, want the lock", err)
-			}
-			// This is about who may act, not about how fast the last node follows.
-			waitFor(t, "all nodes to hold our value", func() bool { return holders(k.Value()) == 5 })
-			want("their acquire of our lock", theirs.acquire(), 0)
-			want("their extension of our lock", theirs.extend(), 0)
-			want("their release of our lock", theirs.release(), 0)
-			if err := k.Extend(t.Context()); err != nil {
-				t.Errorf("Extend after their attempts: %v", err)
-			}
-			if err := k.Release(t.Context()); err != nil {
-				t.Errorf("Release after their attempts: %v", err)
-			}
-			waitFor(t, "them to have the lock", func() bool { return theirs.acquire() == 5 || holders(theirs.value()) == 5 })
-		})
+		}
+		return n
 	}
+	is := func(what string, ok bool, err error) {
+		t.Helper()
+		if !ok {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+
+	err := theirs.TryLock()
+	is("their lock", err == nil, err)
+	_, err = ours.TryAcquire(t.Context(), "k", ttl)
+	is("our attempt, want ErrHeld", errors.Is(err, redlock.ErrHeld), err)
+	if n := holders(theirs.Value()); n != 5 {
+		t.Errorf("their value after our attempt: got %d nodes, want 5", n)
+	}
+	ok, err := theirs.Extend()
+	is("their extension after our attempt", ok, err)
+	ok, err = theirs.Unlock()
+	is("their release after our attempt", ok, err)
+
+	k, err := ours.TryAcquire(t.Context(), "k", ttl)
+	if err != nil {
+		t.Fatalf("after their release: got %v, want the lock", err)
+	}
+	// This is about who may act, not about how fast the last node follows.
+	waitFor(t, "all nodes to hold our value", func() bool { return holders(k.Value()) == 5 })
+	err = theirs.TryLock()
+	is("their attempt at our lock, want ErrTaken", errors.As(err, new(*redsync.ErrTaken)), err)
+	ok, err = theirs.Extend()
+	is("their extension of our lock, want none", !ok, err)
+	ok, err = theirs.Unlock()
+	is("their release of our lock, want none", !ok, err)
+	err = k.Extend(t.Context())
+	is("our extension after their attempts", err == nil, err)
+	err = k.Release(t.Context())
+	is("our release after their attempts", err == nil, err)
+	waitFor(t, "them to have the lock", func() bool { return theirs.TryLock() == nil })
 }
 
 // redsync announces nothing when it releases, so a waiter has to poll.

@@ -30,7 +30,7 @@ type meter struct {
 
 func newMeter(ctx context.Context, servers []*realredis.Server) *meter {
 	m := &meter{clients: newClients(addrs(servers))}
-	fields := info(ctx, m.clients[0], "server")
+	fields := must(m.clients[0].InfoMap(ctx, "server").Result())["Server"]
 	m.version = "redis-server " + fields["redis_version"]
 	if v, ok := fields["valkey_version"]; ok {
 		m.version = "valkey-server " + v
@@ -44,34 +44,21 @@ func newMeter(ctx context.Context, servers []*realredis.Server) *meter {
 
 func (m *meter) close() { closeClients(m.clients) }
 
-// info returns the fields of a section of INFO.
-func info(ctx context.Context, c *redis.Client, section string) map[string]string {
-	fields := make(map[string]string)
-	for line := range strings.Lines(must(c.Info(ctx, section).Result())) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[name] = value
-		}
-	}
-	return fields
-}
-
 // read sums up all servers.
 func (m *meter) read(ctx context.Context) (sum usage) {
 	for _, c := range m.clients {
-		fields := info(ctx, c, "all")
-		number := func(name string) float64 { return must(strconv.ParseFloat(fields[name], 64)) }
-		sum.cpu += time.Duration((number("used_cpu_sys") + number("used_cpu_user")) * float64(time.Second))
-		sum.in += number("total_net_input_bytes")
-		sum.out += number("total_net_output_bytes")
-		sum.memory += number("used_memory")
-		for name, value := range fields {
-			if command, ok := strings.CutPrefix(name, "cmdstat_"); ok {
-				var calls float64
-				must(fmt.Sscanf(value, "calls=%f,", &calls))
-				sum.calls += calls
-				if strings.HasPrefix(command, "eval") {
-					sum.scripts += calls
-				}
+		info := must(c.InfoMap(ctx, "all").Result())
+		number := func(section, field string) float64 { return must(strconv.ParseFloat(info[section][field], 64)) }
+		sum.cpu += time.Duration((number("CPU", "used_cpu_sys") + number("CPU", "used_cpu_user")) * float64(time.Second))
+		sum.in += number("Stats", "total_net_input_bytes")
+		sum.out += number("Stats", "total_net_output_bytes")
+		sum.memory += number("Memory", "used_memory")
+		for command, value := range info["Commandstats"] {
+			var calls float64
+			must(fmt.Sscanf(value, "calls=%f,", &calls))
+			sum.calls += calls
+			if strings.HasPrefix(command, "cmdstat_eval") {
+				sum.scripts += calls
 			}
 		}
 	}

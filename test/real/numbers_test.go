@@ -330,72 +330,80 @@ func TestRealRegistersOfFailedAttempts(t *testing.T) {
 //
 // Attack 91.
 func TestRealOtherLibraries(t *testing.T) {
-	r := realStart(t, 5)
-	l := r.open(t, redlock.Options{})
-	ctx := t.Context()
-	const del = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) else return 0 end`
-	const touch = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) else return 0 end`
-	take := func(value string) (yes int) {
-		for _, c := range r.admin {
-			if c.SetArgs(ctx, "job", value, redis.SetArgs{Mode: "NX", TTL: time.Minute}).Err() == nil {
-				yes++
+	const release = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`
+	for name, send := range map[string]struct{ acquire, extend string }{ // each returns 1 if it did it
+		"by hand": {
+			`return redis.call("set", KEYS[1], ARGV[1], "nx", "px", ARGV[2]) and 1 or 0`,
+			`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("pexpire", KEYS[1], ARGV[2]) else return 0 end`,
+		},
+		"node-redlock 5": { // for one of its keys
+			`if redis.call("exists", KEYS[1]) == 1 then return 0 end redis.call("set", KEYS[1], ARGV[1], "PX", ARGV[2]) return 1`,
+			`if redis.call("get", KEYS[1]) ~= ARGV[1] then return 0 end redis.call("set", KEYS[1], ARGV[1], "PX", ARGV[2]) return 1`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := realStart(t, 5)
+			l := r.open(t, redlock.Options{})
+			ctx := t.Context()
+			on := func(script, value string) (yes int) {
+				for _, c := range r.admin {
+					n, err := c.Eval(ctx, script, []string{"job"}, value, 60000).Int()
+					if err != nil {
+						t.Fatal(err)
+					}
+					yes += n
+				}
+				return yes
 			}
-		}
-		return yes
-	}
-	give := func(value string) (yes int) {
-		for _, c := range r.admin {
-			if n, _ := c.Eval(ctx, del, []string{"job"}, value).Int(); n == 1 {
-				yes++
+			var last int64
+			for i := range 10 {
+				theirs := fmt.Sprintf("theirs-%d", i)
+				if n := on(send.acquire, theirs); n != 5 {
+					t.Fatalf("they got %d of 5", n)
+				}
+				_, err := l.TryAcquire(ctx, "job", time.Minute)
+				realIs(t, "TryAcquire", err, redlock.ErrHeld)
+				if s, err := l.Inspect(ctx, "job"); err != nil || s.Value != theirs || s.Holder != "" {
+					t.Errorf("Inspect: %v, %+v", err, s)
+				}
+				realUntil(t, time.Second, "rest", func() bool { return realAtRest(l, 5) })
+				if n := on(send.extend, theirs); n != 5 {
+					t.Errorf("they extended %d of 5", n)
+				}
+				if n := on(release, theirs); n != 5 {
+					t.Errorf("they gave back %d of 5", n)
+				}
+				k := realAcquire(t, l, "job", time.Minute)
+				last = realGrows(t, last, k)
+				if n := on(send.acquire, theirs); n > 2 {
+					t.Errorf("they got %d of 5 of a held lock", n)
+				}
+				on(release, theirs)
+				if n := on(send.extend, theirs); n != 0 {
+					t.Errorf("they touched our key on %d of 5", n)
+				}
+				if !k.Valid() {
+					t.Error("lost")
+				}
+				realIs(t, "Extend", k.Extend(ctx), nil)
+				realRelease(t, k)
+				realUntil(t, time.Second, "rest", func() bool { return realAtRest(l, 5) })
 			}
-		}
-		return yes
-	}
-	var last int64
-	for i := range 20 {
-		theirs := fmt.Sprintf("theirs-%d", i)
-		if n := take(theirs); n != 5 {
-			t.Fatalf("they got %d of 5", n)
-		}
-		_, err := l.TryAcquire(ctx, "job", time.Minute)
-		realIs(t, "TryAcquire", err, redlock.ErrHeld)
-		if s, err := l.Inspect(ctx, "job"); err != nil || s.Value != theirs || s.Holder != "" {
-			t.Errorf("Inspect: %v, %+v", err, s)
-		}
-		realUntil(t, time.Second, "rest", func() bool { return realAtRest(l, 5) })
-		if n := give(theirs); n != 5 {
-			t.Errorf("they gave back %d of 5", n)
-		}
-		k := realAcquire(t, l, "job", time.Minute)
-		last = realGrows(t, last, k)
-		if n := take(theirs); n > 2 {
-			t.Errorf("they got %d of 5 of a held lock", n)
-		}
-		give(theirs)
-		for _, c := range r.admin {
-			if n, _ := c.Eval(ctx, touch, []string{"job"}, theirs, 1).Int(); n != 0 {
-				t.Error("they touched our key")
+			// Handed over from them to us.
+			on(send.acquire, "theirs")
+			k, err := l.Adopt(ctx, "job", "theirs", time.Minute)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if !k.Valid() {
-			t.Error("lost")
-		}
-		realRelease(t, k)
-		realUntil(t, time.Second, "rest", func() bool { return realAtRest(l, 5) })
+			realUntil(t, time.Second, "the adoption on all nodes", func() bool { return r.count(t, "job", k.Value()) == 5 })
+			if n := on(release, "theirs"); n != 0 {
+				t.Errorf("they gave back %d of 5 of an adopted lock", n)
+			}
+			realRelease(t, k)
+			r.clean(t, time.Second)
+			r.registersExpire(t, time.Minute)
+		})
 	}
-	// Handed over from them to us.
-	take("theirs")
-	k, err := l.Adopt(ctx, "job", "theirs", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	realUntil(t, time.Second, "the adoption on all nodes", func() bool { return r.count(t, "job", k.Value()) == 5 })
-	if n := give("theirs"); n != 0 {
-		t.Errorf("they gave back %d of 5 of an adopted lock", n)
-	}
-	realRelease(t, k)
-	r.clean(t, time.Second)
-	r.registersExpire(t, time.Minute)
 }
 
 // PEXPIRE by nothing deletes a key. No ttl comes to that, and the script would not do it
