@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,7 +51,7 @@ func feedErrs() []error {
 	for _, no := range misleading {
 		errs = append(errs, fmt.Errorf("wrapped: %w", no))
 	}
-	for _, e := range nodeErrors {
+	for _, e := range slices.Concat(nodeErrors, lateErrors) {
 		errs = append(errs, said(e.text))
 	}
 	return errs
@@ -106,7 +107,7 @@ func FuzzRead(f *testing.F) {
 
 // Attack 86.
 func FuzzExplain(f *testing.F) {
-	for _, c := range nodeErrors {
+	for _, c := range slices.Concat(nodeErrors, lateErrors) {
 		f.Add(c.text, byte(0))
 	}
 	for i := range byte(5) {
