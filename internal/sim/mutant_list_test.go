@@ -401,7 +401,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "value-reused", rule: "each attempt has a new value", profiles: "network,slow,skew",
-		patches: []patch{{"acquire.go", "\tvalue := e.label + \":\" + l.rand.uuid()", "\tvalue := e.label + \":\" + fmt.Sprint(e.began.At.UnixNano())"}},
+		patches: []patch{{"acquire.go", "\tvalue := e.label + \":\" + l.rand.UUID()", "\tvalue := e.label + \":\" + fmt.Sprint(e.began.At.UnixNano())"}},
 		test:    "TestValuesAreUniqueOverAllClientsAndAllRequests",
 	},
 	{
