@@ -135,7 +135,8 @@ func (l *Locker) tryAcquire(ctx context.Context, e *acquireCall) (lock *Lock, er
 }
 
 // tieSpread divides the node timeout into the longest pause after a tie, a few round trips
-// of a near node: 10 ms with a ttl of 10 s.
+// of a near node: 10 ms with a ttl of 10 s. Halved, the pause is twice as long, and TryAcquire
+// with it; doubled, the same callers tie again more often.
 const tieSpread = 100
 
 // tied reports whether an attempt failed although nobody else had a majority.

@@ -26,7 +26,8 @@ const (
 	expiryGrain = 2 * time.Millisecond
 
 	// maxNodeTimeout caps the default of Options.NodeTimeout. A node that takes a
-	// second to reply does not help a caller who waits for a quorum.
+	// second to reply does not help a caller who waits for a quorum. Halved, a node that
+	// stalls for half a second has no vote; doubled, two hung nodes of three delay an error by a second more.
 	maxNodeTimeout = time.Second
 
 	// timeoutsPerTTL divides the ttl into the default of Options.NodeTimeout. (Redis
@@ -40,17 +41,18 @@ const (
 	renewalsPerValidity = 3
 
 	// renewJitter spreads the renewals of many locks: each comes earlier by up to this
-	// fraction of its pause.
+	// fraction of its pause. Halved, renewals that fell together stay together for longer.
 	renewJitter = 0.1
 
 	// lossLead is how long before Until a KeepAlive context ends without
 	// Options.Grace, but at most a twentieth of the validity: timers fire up to a
-	// millisecond late on a busy machine, and I3 says "no later".
+	// millisecond late on a busy machine, and I3 says "no later". Halved, a late timer breaks it.
 	lossLead = time.Millisecond
 
 	// retryFirst and retryMost are the longest pauses after the first and after
 	// many failed attempts of Acquire: long compared to a round, so that contenders
-	// drift apart, and short enough to notice a free lock soon.
+	// drift apart, and short enough to notice a free lock soon. Halved, waiters that hear no
+	// announcements ask twice as often; doubled, a free lock stays free for longer.
 	retryFirst = 10 * time.Millisecond
 	retryMost  = 250 * time.Millisecond
 )

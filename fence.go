@@ -32,7 +32,8 @@ import (
 const (
 	// maxRaises is how many rounds may raise the token. If the first fails, it shows how
 	// high the registers are, and the second goes above them. If a contender comes between
-	// the two, the attempt fails, and the next one begins with the registers seen.
+	// the two, the attempt fails, and the next one begins with the registers seen. With one,
+	// the first failed raise would cost a whole attempt.
 	maxRaises = 2
 )
 

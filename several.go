@@ -227,13 +227,13 @@ func (a *acquireAll) first(ctx context.Context) (at *acquireCall, err error) {
 		}
 		at, err = a.attempt(ctx, nil, nil, 0)
 	}
-	return at, a.verdict(ctx, at, err)
+	return at, a.resultOf(ctx, at, err)
 }
 
-// verdict returns the error of an attempt that was refused at a key: that of ctx or Close if
+// resultOf returns the error of an attempt that was refused at a key: that of ctx or Close if
 // they end the call, even if that came after the verdict. A caller in the queue of the key
 // must still be there.
-func (a *acquireAll) verdict(ctx context.Context, at *acquireCall, err error) error {
+func (a *acquireAll) resultOf(ctx context.Context, at *acquireCall, err error) error {
 	if _, decided := err.(*QuorumError); decided && !at.triesOnce() && !at.permanent && (ctx.Err() != nil || a.l.isClosed()) {
 		return a.l.ended(ctx, at)
 	}
@@ -272,11 +272,11 @@ func (a *acquireAll) waitAt(ctx context.Context, e *acquireCall, refused error) 
 			return nil, nil
 		case at != e: // the next caller here tries
 			a.moved(joined, tried)
-			return at, a.verdict(ctx, at, err)
+			return at, a.resultOf(ctx, at, err)
 		}
 		l.tried(ctx, e, nil, err)
 		if a.failed(ctx, e, err) {
-			return e, a.verdict(ctx, e, err)
+			return e, a.resultOf(ctx, e, err)
 		}
 	}
 }

@@ -14,7 +14,8 @@ const (
 	clockTrust = 1 << 52
 
 	// raiseHeadroom is how far a raised token is at least above the registers, in µs, so
-	// that contenders' proposals do not overtake it meanwhile.
+	// that contenders' proposals do not overtake it meanwhile. Halved, more raises are
+	// repeated; doubled, the registers run farther ahead of the clocks.
 	raiseHeadroom = 1000
 
 	// raisePart: a raise uses up at most 1/raisePart of the numbers left below 2^53, or

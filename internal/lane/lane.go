@@ -27,12 +27,15 @@ const (
 	// doubles the latency; sixteen pipelines remove that wait.
 	maxBatches = 16
 
-	// rttPerBatch is how much measured round trip justifies one more batch under way.
+	// rttPerBatch is how much measured round trip justifies one more batch under way. Halved,
+	// near nodes get more and smaller batches, which cost more CPU; doubled, callers of a
+	// node half a millisecond away wait for the batch before theirs.
 	rttPerBatch = 250 * time.Microsecond
 
 	// maxStuck bounds the pipelines that were given up as unanswered but whose
 	// connection has not failed yet. A node at the bound is not used again until
-	// some of them end.
+	// some of them end. Each occupies a goroutine and a connection. Halved, a node that
+	// hangs is left alone after half as many.
 	maxStuck = 64
 )
 

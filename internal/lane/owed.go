@@ -19,7 +19,8 @@ import (
 
 const (
 	// maxOwed bounds the commands owed to one node. Beyond it the oldest is dropped;
-	// the key that it would have removed expires with its ttl.
+	// the key that it would have removed expires with its ttl. Halved, that comes after
+	// half as many locks were released while the node was down.
 	maxOwed = 16384
 
 	// owedLife is how long, beyond its ttl, a command is kept for a node that does not
@@ -39,7 +40,8 @@ const (
 	// five times is 16 s.
 	maxBackoffDoublings = 5
 
-	// drainTimeout bounds the wait for the answers to one batch of owed commands.
+	// drainTimeout bounds the wait for the answers to one batch of owed commands. Halved, a
+	// slow node is sent more of them again.
 	drainTimeout = time.Second
 )
 

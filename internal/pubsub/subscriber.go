@@ -30,7 +30,8 @@ const (
 	redialMax   = time.Second
 
 	// redialRefused is the pause after a node refused the subscription, for example because
-	// the user lacks the permission, or after its client panicked.
+	// the user lacks the permission, or after its client panicked. Halved, the node's log has
+	// twice as many refusals; doubled, a permission that is given takes a minute to help.
 	redialRefused = 30 * time.Second
 )
 
