@@ -23,7 +23,7 @@ type Options struct {
 
 	// NodeTimeout is how long one node may take to reply; 0 means a tenth of the ttl,
 	// at most one second. A distant node is given three of its measured round trips if
-	// that is longer, up to half of the validity.
+	// that is longer, up to half of (the validity less Grace).
 	NodeTimeout time.Duration
 
 	// Retry returns the longest pause before Acquire asks the nodes again, given how
