@@ -164,34 +164,8 @@ func (l *Locker) Run(ctx context.Context, key string, ttl time.Duration, fn func
 	if err != nil {
 		return err
 	}
-	held, stop := lock.KeepAlive(ctx)
-	defer stop()
 	err = ErrPanicked // again until it returns
-	returned := false
-	defer func() {
-		if !returned { // fn panicked or ended its goroutine
-			lock.Release(ctx)
-		}
-	}()
-	failed := fn(held, lock)
-	returned = true
-	if lost := lock.finish(ctx); lost != nil {
-		return errors.Join(failed, lost)
-	}
-	return failed
-}
-
-// finish releases a lock of Run, and returns an error if it was not held to the end.
-func (k *Lock) finish(ctx context.Context) error {
-	kept := k.kept()
-	released := k.Release(ctx)
-	switch {
-	case !kept:
-		return k.lossError()
-	case errors.Is(released, ErrLost):
-		return released
-	}
-	return nil
+	return Locks{lock}.run(ctx, func(held context.Context) error { return fn(held, lock) })
 }
 
 // A Node is the client of one independent Redis master. *redis.Client, *redis.Ring,

@@ -394,21 +394,27 @@ func (l *Locker) RunAll(ctx context.Context, keys []string, ttl time.Duration, f
 	if err != nil {
 		return err
 	}
-	held, stop := locks.KeepAlive(ctx)
+	return locks.run(ctx, func(held context.Context) error { return fn(held, locks) })
+}
+
+// run keeps the locks alive, calls fn, and releases them. It joins the errors of the locks that
+// were not held until fn returned to that of fn.
+func (ks Locks) run(ctx context.Context, fn func(held context.Context) error) error {
+	held, stop := ks.KeepAlive(ctx)
 	defer stop()
 	returned := false
 	defer func() {
 		if !returned { // fn panicked or ended its goroutine
-			locks.Release(ctx)
+			ks.Release(ctx)
 		}
 	}()
-	err = fn(held, locks)
+	err := fn(held)
 	returned = true
-	kept := make([]bool, len(locks))
-	for i, k := range locks {
+	kept := make([]bool, len(ks))
+	for i, k := range ks {
 		kept[i] = k.kept() // before any is released
 	}
-	for i, r := range locks.release(ctx) {
+	for i, r := range ks.release(ctx) {
 		switch {
 		case !kept[i]:
 			err = errors.Join(err, r.k.lossError())

@@ -958,7 +958,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "releases-twice", rule: "Run waits for one release", why: "no judge measures how long a release takes",
-		patches: []patch{{"redlock.go", "if !returned { // fn panicked", "if returned || !returned { // fn panicked"}},
+		patches: []patch{{"several.go", "if !returned { // fn panicked", "if returned || !returned { // fn panicked"}},
 		test:    "TestRunWaitsForItsReleaseOnce",
 	},
 	{
