@@ -1,6 +1,9 @@
 package redlocktest
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // A saved is a key as it was written to disk: with the time at which it expires, not with the remaining ttl.
 type saved struct {
@@ -22,7 +25,8 @@ func (n *Node) Save() {
 		case "string":
 			s.text, _ = n.m.Get(key)
 		case "zset":
-			s.scores, _ = n.m.SortedSet(key)
+			scores, _ := n.m.SortedSet(key) // miniredis's own map, which later writes change
+			s.scores = maps.Clone(scores)
 		default:
 			continue
 		}
