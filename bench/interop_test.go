@@ -59,7 +59,7 @@ func TestOtherClients(t *testing.T) {
 		t.Fatalf("after their release: got %v, want the lock", err)
 	}
 	// This is about who may act, not about how fast the last node follows.
-	waitFor(t, "all nodes to hold our value", func() bool { return holders(k.Value()) == 5 })
+	realredis.Eventually(t, "all nodes to hold our value", func() bool { return holders(k.Value()) == 5 })
 	err = theirs.TryLock()
 	is("their attempt at our lock, want ErrTaken", errors.As(err, new(*redsync.ErrTaken)), err)
 	ok, err = theirs.Extend()
@@ -70,7 +70,7 @@ func TestOtherClients(t *testing.T) {
 	is("our extension after their attempts", err == nil, err)
 	err = k.Release(t.Context())
 	is("our release after their attempts", err == nil, err)
-	waitFor(t, "them to have the lock", func() bool { return theirs.TryLock() == nil })
+	realredis.Eventually(t, "them to have the lock", func() bool { return theirs.TryLock() == nil })
 }
 
 // redsync announces nothing when it releases, so a waiter has to poll.
@@ -135,14 +135,5 @@ func TestContention(t *testing.T) {
 	wg.Wait()
 	if ours, theirs := entered[0].Load(), entered[1].Load(); ours < enough || theirs < enough {
 		t.Errorf("got %d sections of ours and %d of redsync's within the time, want %d of each", ours, theirs, enough)
-	}
-}
-
-func waitFor(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting for %s", what)
-		}
 	}
 }

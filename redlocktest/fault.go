@@ -155,7 +155,7 @@ func (n *Node) Start() {
 
 // start starts the server process if it is down. The caller holds exec.
 func (n *Node) start() {
-	if !n.isDown() {
+	if !look(n, func() bool { return n.down }) {
 		return
 	}
 	n.tick()
@@ -168,12 +168,6 @@ func (n *Node) start() {
 		n.down, n.since, n.flushes = false, now, 0
 		n.starts++
 	})
-}
-
-func (n *Node) isDown() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.down
 }
 
 // Restart is Stop and Start with no command in between. The data is kept or lost, as keepData says.

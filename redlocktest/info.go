@@ -36,7 +36,7 @@ func (n *Node) info(sections []string) string {
 		{"clients", fmt.Sprintf("# Clients\r\nconnected_clients:%d\r\n", client)},
 		{"memory", "# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n"},
 		{"persistence", "# Persistence\r\nloading:0\r\naof_enabled:1\r\n"},
-		{"replication", "# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:" + replID(id) + "\r\nsecond_repl_offset:-1\r\n"},
+		{"replication", "# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:" + hexSHA1("replication "+id) + "\r\nsecond_repl_offset:-1\r\n"},
 		{"commandstats", stats},
 	}
 	var b strings.Builder
@@ -64,9 +64,8 @@ func wanted(name string, sections []string) bool {
 	return usual && len(sections) == 0
 }
 
-// replID returns the ID of a master's replication history. Like the run_id, it changes with every start.
-func replID(runID string) string {
-	sum := sha1.Sum([]byte("replication " + runID))
+func hexSHA1(text string) string {
+	sum := sha1.Sum([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -100,6 +99,5 @@ func sha(args []string) string {
 	if strings.HasPrefix(strings.ToUpper(args[0]), "EVALSHA") {
 		return args[1]
 	}
-	sum := sha1.Sum([]byte(args[1]))
-	return hex.EncodeToString(sum[:])
+	return hexSHA1(args[1])
 }

@@ -165,13 +165,16 @@ func (n *Node) tick() time.Time {
 	return now
 }
 
-// Keys returns the sorted names of all keys that have not expired by the node's clock.
-func (n *Node) Keys() []string {
+// atRest returns what f reads from miniredis between two commands, by the node's clock.
+func atRest[T any](n *Node, f func() T) T {
 	n.exec.Lock()
 	defer n.exec.Unlock()
 	n.tick()
-	return n.m.Keys()
+	return f()
 }
+
+// Keys returns the sorted names of all keys that have not expired by the node's clock.
+func (n *Node) Keys() []string { return atRest(n, n.m.Keys) }
 
 // Get returns the string at key; ok is false if there is no such key or its value is not a string.
 func (n *Node) Get(key string) (value string, ok bool) {
@@ -185,21 +188,15 @@ func (n *Node) Get(key string) (value string, ok bool) {
 // TTL returns the remaining ttl of key by the node's clock, to the nanosecond. It returns 0 if the key does not exist or
 // does not expire.
 func (n *Node) TTL(key string) time.Duration {
-	n.exec.Lock()
-	defer n.exec.Unlock()
-	n.tick()
-	return n.m.TTL(key)
+	return atRest(n, func() time.Duration { return n.m.TTL(key) })
 }
 
 // Score returns the score of a member of the sorted set at key; ok is false if there is no such member.
 func (n *Node) Score(key, member string) (score float64, ok bool) {
-	n.exec.Lock()
+	n.exec.Lock() // until the member is read: miniredis returns its own map
 	defer n.exec.Unlock()
 	n.tick()
-	set, err := n.m.SortedSet(key)
-	if err != nil {
-		return 0, false
-	}
+	set, _ := n.m.SortedSet(key) // nil if it is none
 	score, ok = set[member]
 	return score, ok
 }
@@ -221,10 +218,7 @@ func (n *Node) Set(key, value string, ttl time.Duration) {
 // Evict deletes key without any client's involvement, as a server that runs out of memory does. It reports whether the
 // key existed.
 func (n *Node) Evict(key string) bool {
-	n.exec.Lock()
-	defer n.exec.Unlock()
-	n.tick()
-	return n.m.Del(key)
+	return atRest(n, func() bool { return n.m.Del(key) })
 }
 
 // FlushAll deletes all keys. Scripts remain, as on a real server, and INFO counts the flush.

@@ -144,7 +144,7 @@ func (s *session) execute(args []string) bool {
 	if !s.waitWhileHung() {
 		return false
 	}
-	if hook := n.onCommand(); hook != nil {
+	if hook := look(n, func() func([]string) { return n.hook }); hook != nil {
 		hook(slices.Clone(args))
 		if !s.waitWhileHung() {
 			return false
@@ -158,7 +158,7 @@ func (s *session) execute(args []string) bool {
 	}
 	n.exec.Lock()
 	defer n.exec.Unlock()
-	if n.isDead(s.conn) {
+	if look(n, func() bool { return s.conn.dead }) {
 		return false
 	}
 	n.record(Command{At: time.Now(), NodeTime: n.tick(), Client: s.conn.link.client, Args: args})
@@ -198,16 +198,11 @@ var blocking = map[string]bool{
 	"BZPOPMIN": true, "BZPOPMAX": true, "BZMPOP": true, "XREAD": true, "XREADGROUP": true, "WAIT": true,
 }
 
-func (n *Node) onCommand() func([]string) {
+// look returns what f reads of the state that n.mu guards.
+func look[T any](n *Node, f func() T) T {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.hook
-}
-
-func (n *Node) isDead(c *conn) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return c.dead
+	return f()
 }
 
 // markSubscribed records that a connection has a subscription.
@@ -257,7 +252,7 @@ func (n *Node) preHook(p *server.Peer, cmd string, args ...string) bool {
 	if blocking[cmd] || p == n.current {
 		return false
 	}
-	if text := n.nestedFailure(cmd); text != "" {
+	if text := look(n, func() string { return n.failCommand[cmd] }); text != "" {
 		p.WriteError(text)
 		return true
 	}
@@ -266,12 +261,6 @@ func (n *Node) preHook(p *server.Peer, cmd string, args ...string) bool {
 		return true
 	}
 	return false
-}
-
-func (n *Node) nestedFailure(cmd string) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.failCommand[cmd]
 }
 
 // dispatchReworded executes a command whose reply miniredis words differently from a real server. The caller holds exec.

@@ -170,7 +170,7 @@ func seen(t *testing.T, c cluster) {
 	for i, n := range c {
 		before[i] = n.m.TotalConnectionCount()
 	}
-	eventually(t, "the process asks for the lock", func() bool {
+	realredis.Eventually(t, "the process asks for the lock", func() bool {
 		k := 0
 		for i, n := range c {
 			if n.m.TotalConnectionCount() > before[i] {
@@ -179,20 +179,6 @@ func seen(t *testing.T, c cluster) {
 		}
 		return k > len(c)/2
 	})
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(20 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("%s: not within 20 s", what)
-		}
-	}
 }
 
 func TestRunForwardsSignals(t *testing.T) {

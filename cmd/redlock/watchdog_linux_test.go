@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/seed-ce352c9b/redlock/internal/realredis"
 )
 
 // The kernel is a second line of defence: the watchdog may be killed first.
@@ -19,7 +21,7 @@ func TestTheKernelKillsTheCommandIfTheWatchdogIsDead(t *testing.T) {
 	p.line()
 	dog := watchdogOf(t, p.cmd.Process.Pid)
 	syscall.Kill(dog, syscall.SIGKILL)
-	eventually(t, "the watchdog is dead", func() bool { return aliveness(dog) != "running" })
+	realredis.Eventually(t, "the watchdog is dead", func() bool { return aliveness(dog) != "running" })
 
 	t.Log("the command continues undisturbed")
 	fmt.Fprintln(p.in, "alive")
@@ -48,13 +50,13 @@ func TestTheWatchdogEndsWithTheRun(t *testing.T) {
 	p, dog := begin("echo in; read x")
 	p.cmd.Process.Kill()
 	p.endsQuietly()
-	eventually(t, "the watchdog of a run that was killed is gone", func() bool { return aliveness(dog) != "running" })
+	realredis.Eventually(t, "the watchdog of a run that was killed is gone", func() bool { return aliveness(dog) != "running" })
 }
 
 // watchdogOf returns the process ID of the watchdog of a run.
 func watchdogOf(t *testing.T, run int) (pid int) {
 	t.Helper()
-	eventually(t, "there is a watchdog", func() bool {
+	realredis.Eventually(t, "there is a watchdog", func() bool {
 		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, f := range files {
 			line, _ := os.ReadFile(f)

@@ -54,6 +54,13 @@ func (k *talk) want(s string) {
 	}
 }
 
+// ask sends a command and wants a reply of one line.
+func (k *talk) ask(command, reply string) {
+	k.t.Helper()
+	k.send(command + "\r\n")
+	k.want(reply + "\r\n")
+}
+
 // silent is how long to wait for data that must not come. A short time cannot make a correct proxy fail.
 const silent = 30 * time.Millisecond
 
@@ -92,8 +99,7 @@ func TestProxyFaults(t *testing.T) {
 		}
 	}
 	k := dialProxy(t, p)
-	k.send("INCR n\r\n")
-	k.want(":1\r\n")
+	k.ask("INCR n", ":1")
 
 	p.Hold(true, false)
 	k.send("INCR n\r\n")
@@ -112,8 +118,7 @@ func TestProxyFaults(t *testing.T) {
 	const slow = 20 * time.Millisecond
 	p.Delay(slow, slow)
 	began := time.Now()
-	k.send("INCR n\r\n")
-	k.want(":4\r\n")
+	k.ask("INCR n", ":4")
 	if took := time.Since(began); took < 2*slow {
 		t.Errorf("a request and a reply that travel for %v each took %v", slow, took)
 	}
@@ -121,19 +126,16 @@ func TestProxyFaults(t *testing.T) {
 		return slow, bytes.Replace(chunk, []byte("INCR"), []byte("DECR"), 1)
 	})
 	began = time.Now()
-	k.send("INCR n\r\n")
-	k.want(":3\r\n")
+	k.ask("INCR n", ":3")
 	if took := time.Since(began); took < 2*slow {
 		t.Errorf("a changed request that travels for %v, and a reply as slow, took %v", slow, took)
 	}
 	p.OnRequest(nil)
 	p.Delay(0, 0)
-	k.send("INCR n\r\n")
-	k.want(":4\r\n")
+	k.ask("INCR n", ":4")
 
 	p.DropRequest(2)
-	k.send("INCR n\r\n")
-	k.want(":5\r\n")
+	k.ask("INCR n", ":5")
 	k.send("INCR n\r\n")
 	k.broken()
 	counted("5")
@@ -151,22 +153,19 @@ func TestProxyFaults(t *testing.T) {
 	k.send("INCR n\r\n")
 	k.nothing()
 	other := dialProxy(t, p)
-	other.send("INCR n\r\n")
-	other.want(":9\r\n")
+	other.ask("INCR n", ":9")
 
 	p.Break()
 	other.broken()
 	k.broken()
 
 	k = dialProxy(t, p)
-	k.send("GET n\r\n")
-	k.want("$1\r\n")
+	k.ask("GET n", "$1")
 	k.want("9\r\n")
 	p.Redirect(realredis.Start(t, 1)[0].Addr())
 	k.broken()
 	k = dialProxy(t, p)
-	k.send("GET n\r\n")
-	k.want("$-1\r\n")
+	k.ask("GET n", "$-1")
 }
 
 // A delay postpones each request and reply without making the next one wait: a node behind the proxy is far, and not slow.
@@ -195,8 +194,7 @@ func TestProxyRefuses(t *testing.T) {
 	t.Parallel()
 	_, p, _ := proxied(t)
 	k := dialProxy(t, p)
-	k.send("PING\r\n")
-	k.want("+PONG\r\n")
+	k.ask("PING", "+PONG")
 	for range 2 {
 		if err := p.Refuse(true); err != nil {
 			t.Fatal(err)
@@ -211,8 +209,7 @@ func TestProxyRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	k = dialProxy(t, p)
-	k.send("PING\r\n")
-	k.want("+PONG\r\n")
+	k.ask("PING", "+PONG")
 	p.Close()
 	k.broken()
 	if err := p.Refuse(false); err == nil {
@@ -225,17 +222,12 @@ func TestProxyDeliversWhatAClosedConnectionHasSent(t *testing.T) {
 	t.Parallel()
 	_, p, direct := proxied(t)
 	k := dialProxy(t, p)
-	k.send("PING\r\n")
-	k.want("+PONG\r\n")
+	k.ask("PING", "+PONG")
 	p.Hold(true, false)
 	k.send("SET late 1\r\n")
 	k.Close()
 	p.Hold(false, false)
-	for deadline := time.Now().Add(20 * time.Second); direct.Exists(context.Background(), "late").Val() == 0; <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it was not delivered")
-		}
-	}
+	realredis.Eventually(t, "its delivery", func() bool { return direct.Exists(context.Background(), "late").Val() == 1 })
 }
 
 // A proxy that refuses and accepts again stands for a server that is killed and restarted.
@@ -243,8 +235,7 @@ func TestProxyOfARestartedServer(t *testing.T) {
 	t.Parallel()
 	s, p, _ := proxied(t)
 	k := dialProxy(t, p)
-	k.send("PING\r\n")
-	k.want("+PONG\r\n")
+	k.ask("PING", "+PONG")
 	s.Kill()
 	k.broken()
 	if c, err := net.Dial("tcp", p.Addr()); err == nil { // otherwise the reset was quicker
@@ -253,6 +244,5 @@ func TestProxyOfARestartedServer(t *testing.T) {
 	}
 	s.Restart()
 	k = dialProxy(t, p)
-	k.send("PING\r\n")
-	k.want("+PONG\r\n")
+	k.ask("PING", "+PONG")
 }

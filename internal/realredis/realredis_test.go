@@ -51,7 +51,7 @@ func TestStopAndCont(t *testing.T) {
 	s.Cont()
 	// The server executes what was in the socket buffer, although the connection has been closed since. This is the
 	// difference between a stopped server and a dead one.
-	eventually(t, "the late SET", func() bool { return c.Exists(ctx, "late").Val() == 1 })
+	Eventually(t, "the late SET", func() bool { return c.Exists(ctx, "late").Val() == 1 })
 }
 
 func TestKillAndRestart(t *testing.T) {
@@ -150,14 +150,5 @@ func TestClose(t *testing.T) {
 	}
 	if err := s.Restart(); !errors.Is(err, errClosed) {
 		t.Errorf("Restart: got %v, want %v", err, errClosed)
-	}
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(startTimeout); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s did not happen within %v", what, startTimeout)
-		}
 	}
 }

@@ -43,7 +43,7 @@ func TestNoneOutlivesUs(t *testing.T) {
 		t.Fatal("the child started no server")
 	}
 	defer os.RemoveAll(dir) // the killed process could not remove it
-	eventually(t, "the end of the server", func() bool { return !running(pid) })
+	Eventually(t, "the end of the server", func() bool { return !running(pid) })
 }
 
 // A thread that exits must not take servers with it, as it would if servers were forked by the caller's thread.
@@ -68,7 +68,7 @@ func TestServerOutlivesItsThread(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	eventually(t, "the end of the thread", func() bool {
+	Eventually(t, "the end of the thread", func() bool {
 		_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", tid))
 		return errors.Is(err, os.ErrNotExist)
 	})

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 )
 
 // Start starts n independent servers for a test, as StartServers does, and closes them when the test ends. It skips the
@@ -51,4 +52,16 @@ func belong(tb testing.TB, s *Server) {
 	s.failed = func(err error) { tb.Errorf("%v", err) }
 	s.mu.Unlock()
 	tb.Cleanup(s.Close)
+}
+
+// Eventually waits until ok returns true, which it asks every few milliseconds. It fails the test at once if that takes twenty
+// seconds.
+func Eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	const limit = 20 * time.Second
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("%s: not within %v", what, limit)
+		}
+	}
 }
