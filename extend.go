@@ -53,17 +53,30 @@ func (k *Lock) Extend(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		counts := mine || x.b.Start.At.After(asked.At) // else it is another caller's, which began before this call
 		select {
 		case <-x.done:
-			if mine || x.b.Start.At.After(asked.At) {
+			if counts {
 				return x.err
-			} // else another caller's, which began before this call
+			}
 		case <-k.l.closing:
 			return ErrClosed
 		case <-ctx.Done():
+			if counts && k.isDecided(x) { // and may have ended ctx, if that is KeepAlive's
+				<-x.done
+				return x.err
+			}
 			return k.l.ended(ctx, &acquireCall{op: OpExtend, name: k.name, began: x.b.Start, attempt: 1, last: &QuorumError{Round: roundOf(x.b), Err: ErrNoQuorum}})
 		}
 	}
+}
+
+// isDecided reports whether the result of an extension has been applied. Its done is closed
+// then, or is about to be.
+func (k *Lock) isDecided(x *extending) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ext != x
 }
 
 // beginExtend sends an extension and calls then with its result. If one is in progress,

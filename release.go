@@ -318,7 +318,8 @@ func (k *Lock) LeaveUntil(ctx context.Context, t time.Time) (err error) {
 				return x.err
 			} // else another's extension, of the usual length
 		case <-ctx.Done():
-			if isDone(x.done) && mine {
+			if mine && k.isDecided(x) { // and may have ended ctx, if that is KeepAlive's
+				<-x.done
 				return x.err
 			}
 			k.giveUp()

@@ -996,4 +996,14 @@ var mutants = []mutant{
 		patches: []patch{{"several.go", "return len(ks) > 0 && ", "return "}},
 		test:    "TestNoLocksAreNotValid",
 	},
+	{
+		name: "left-is-ended", rule: "a LeaveUntil whose success ends its own context returns its result", why: "it is a matter of a few instructions",
+		patches: []patch{{"release.go", "if mine && k.isDecided(x) {", "if mine && isDone(x.done) {"}},
+		test:    "TestACallThatEndsItsOwnContextReturnsItsResult",
+	},
+	{
+		name: "lost-is-ended", rule: "an Extend whose result ends its own context returns that result", why: "the error of the context wraps ErrLost as well",
+		patches: []patch{{"extend.go", "if counts && k.isDecided(x) {", "if counts && isDone(x.done) {"}},
+		test:    "TestACallThatEndsItsOwnContextReturnsItsResult",
+	},
 }

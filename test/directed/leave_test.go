@@ -225,6 +225,62 @@ func TestLeaveUntilOfALockThatIsLost(t *testing.T) {
 	})
 }
 
+// A hookedCtx calls hook when a context below it ends, after that has ended: package context asks for Done then, to forget it.
+type hookedCtx struct {
+	context.Context
+	hook func()
+}
+
+func (c *hookedCtx) Done() <-chan struct{} {
+	if c.hook != nil {
+		c.hook()
+	}
+	return nil
+}
+
+// A call with a context of KeepAlive that ends that context itself returns its own result, not that its context ended.
+func TestACallThatEndsItsOwnContextReturnsItsResult(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(s *stage)
+		call   func(ctx context.Context, k *redlock.Lock) error
+		want   error
+	}{
+		"LeaveUntil": {
+			func(*stage) {},
+			func(ctx context.Context, k *redlock.Lock) error {
+				return k.LeaveUntil(ctx, time.Now().Add(time.Minute))
+			},
+			nil,
+		},
+		"an Extend that finds the lock lost": {
+			func(s *stage) { s.Foreign(time.Minute, 0, 1) },
+			func(ctx context.Context, k *redlock.Lock) error { return k.Extend(ctx) },
+			redlock.ErrLost,
+		},
+	} {
+		runStage(t, name, 3, func(s *stage) {
+			k := s.Take(s.Locker(redlock.Options{}), 10*time.Second)
+			parent := &hookedCtx{Context: s.Ctx}
+			held, stop := k.KeepAlive(parent)
+			defer stop()
+			c.before(s)
+			ended := false
+			parent.hook = func() {
+				ended = held.Err() != nil
+				time.Sleep(time.Millisecond) // the context has ended, and the call goes on
+			}
+			err := c.call(held, k)
+			parent.hook = nil
+			if !ended {
+				s.Error("the call ended its context, but the hook was not called then")
+			}
+			if s.Is(name, err, c.want); errors.Is(err, context.Canceled) {
+				s.Errorf("got %v, want the result of the call", err)
+			}
+		})
+	}
+}
+
 // Three schedulers tick 30 ms apart, in any order. Jobs that are shorter than the interval run at every tick, once. A job
 // that is longer runs at every tick that finds no job running, once.
 func TestOncePerIntervalRunsAtEveryTick(t *testing.T) {
