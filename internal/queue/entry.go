@@ -74,11 +74,11 @@ func (w *Queues) Question(m *Waiter, glance bool) wire.Question {
 	defer w.mu.Unlock()
 	r := m.queue
 	now := time.Now()
-	if !r.plan.Hears() || glance && r.queued && now.Sub(r.placed) < freshFor {
+	if !r.plan.Hears() || glance && r.queued && !r.behind && now.Sub(r.placed) < freshFor {
 		return wire.LookQuestion(r.name)
 	}
 	behind := r.behind || !r.queued
-	r.queued, r.behind, r.placed, r.prolonged = true, false, now, now
+	r.queued, r.behind, r.placed, r.prolonged = true, false, time.Time{}, now // Looked knows
 	return wire.WaitQuestion(r.name, r.entry, behind)
 }
 

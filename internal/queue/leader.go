@@ -39,6 +39,9 @@ func (w *Queues) Looked(m *Waiter, look *wait.Looked) {
 	if look.Held || r.plan.Contended() {
 		w.listen(r) // a leader that follows one that won looks before it has tried
 	}
+	if look.Standing.Answered {
+		r.placed = time.Now()
+	}
 	r.plan.Looked(look, time.Now())
 }
 

@@ -189,3 +189,50 @@ func TestAllCallersKnowWhatTheLeaderSaw(t *testing.T) {
 		t.Fatalf("a caller of an empty queue knows %+v", k)
 	}
 }
+
+// After a try in vain the leader reads the ttl, and does not queue again while its entry is fresh and stands where it belongs.
+func TestALookAfterATryInVainQueuesOnlyIfItHasTo(t *testing.T) {
+	q := newLine(t)
+	q.join()
+	m := q.callers[0]
+	q.w.Next(m) // the first try
+	lost := &wait.Lost{Start: time.Now(), Held: true, Holder: "another"}
+	q.w.Lost(m, lost)
+	r := m.queue
+	r.plan.Subscribed(0, true, time.Now())
+	next := func(want wait.Act, kind wire.Kind) {
+		t.Helper()
+		act, _ := q.w.Next(m)
+		if act != want {
+			t.Fatalf("got act %v, want %v", act, want)
+		}
+		if got := q.w.Question(m, act == wait.Glance).Kind; got != kind {
+			t.Fatalf("got a question of kind %v, want %v", got, kind)
+		}
+	}
+	ttl := wire.LookQuestion(q.name).Kind
+	looked := func(answered bool) {
+		q.w.Looked(m, &wait.Looked{Start: time.Now(), Held: true, FreeIn: time.Hour, Longest: time.Hour, Standing: wait.Standing{Answered: answered}})
+	}
+	next(wait.Look, wire.AskWait)
+	q.w.Lost(m, lost)
+	next(wait.Glance, wire.AskWait) // too few nodes told that they have it
+	looked(true)
+	q.w.Lost(m, lost)
+	next(wait.Glance, ttl)
+	looked(false) // a ttl says nothing of the queue
+	q.w.Lost(m, lost)
+	next(wait.Glance, ttl)
+	for _, stale := range []func(){
+		func() { r.placed = r.placed.Add(-freshFor) },
+		func() { r.behind = true },  // the caller before it had its turn
+		func() { r.queued = false }, // an announcement came while nobody waited
+	} {
+		stale()
+		q.w.Lost(m, lost)
+		next(wait.Glance, wire.AskWait)
+		looked(true)
+		q.w.Lost(m, lost)
+		next(wait.Glance, ttl)
+	}
+}

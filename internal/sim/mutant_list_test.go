@@ -805,6 +805,26 @@ var mutants = []mutant{
 		test:    "TestContextsEndBeforeTheTraceIsToldOfTheRound",
 	},
 	{
+		name: "look-late", rule: "a Locker whose release was announced looks at the lock after some fifty milliseconds at the latest", why: "both waiters that are notified have to hang",
+		patches: []patch{{"internal/wait/turns.go", "min(2*t.usual, leaveMost*p.rules.RetryFirst)", "2*t.usual"}},
+		test:    "TestTheLockIsLeftToOthersForAsLongAsTheyUsuallyHaveIt",
+	},
+	{
+		name: "left-as-usual", rule: "a Locker that waited for others in vain looks after ten milliseconds the next time", why: "the same",
+		patches: []patch{{"internal/wait/turns.go", "\tt.left, t.usual = time.Time{}, 0\n", ""}},
+		test:    "TestTheLockIsLeftToOthersForAsLongAsTheyUsuallyHaveIt",
+	},
+	{
+		name: "unplaced", rule: "an entry in the queues counts as fresh once a majority of the nodes has told that it has it", why: "a try that is lost has to follow a look that too few nodes answered, while they reply",
+		patches: []patch{{"internal/queue/entry.go", "r.queued, r.behind, r.placed, r.prolonged = true, false, time.Time{}, now", "r.queued, r.behind, r.placed, r.prolonged = true, false, now, now"}},
+		test:    "TestALookAfterATryInVainQueuesOnlyIfItHasTo",
+	},
+	{
+		name: "glance-behind", rule: "an entry that is to go behind the others does so with the next look", why: "it costs others a turn, and who had a turn is not judged without Fair",
+		patches: []patch{{"internal/queue/entry.go", " && !r.behind", ""}},
+		test:    "TestALookAfterATryInVainQueuesOnlyIfItHasTo",
+	},
+	{
 		name: "turns-deaf", rule: "a Locker that has had all its turns ignores those who give up only while it leaves the lock to others", why: "of several nodes one is heard first, and the leader looks because of that",
 		patches: []patch{{"internal/wait/turns.go", "case t.run >= MaxTurns && !fair && (t.open || now.Before(t.until)):", "case t.run >= MaxTurns && !fair:"}},
 		test:    "TestThoseWhoGiveUpAreHeardUnlessTheLockIsLeftToOthers",

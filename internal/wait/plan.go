@@ -263,7 +263,9 @@ func (p *Plan) Lost(c *Caller, l *Lost, now time.Time) {
 		p.vain = false
 		p.act(now.Add(p.rules.retryPause(l.Longest)), true)
 	case p.Hears():
-		p.act(now, false) // the look takes an entry and reads the ttl
+		// The look takes an entry, unless ours has been refreshed lately, and reads the ttl.
+		p.act(now, false)
+		p.glance = true
 	default:
 		p.act(now.Add(p.rules.retryPause(l.Longest)), false)
 	}

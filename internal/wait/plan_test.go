@@ -180,7 +180,7 @@ func TestLost(t *testing.T) {
 		act   Act
 		pause time.Duration
 	}{
-		{"held, heard", true, false, Lost{Held: true, Holder: ours, Votes: held}, Look, 0},
+		{"held, heard", true, false, Lost{Held: true, Holder: ours, Votes: held}, Glance, 0},
 		{"held, unheard", false, false, Lost{Held: true, Holder: ours, Votes: held}, Look, 75 * ms},
 		{"held, after a look in vain", true, true, Lost{Held: true, Holder: ours, Votes: held}, Try, 75 * ms},
 		{"too few replied", true, false, Lost{Votes: []Vote{{Yes: true}, {}, {}}}, Try, 75 * ms},

@@ -13,6 +13,13 @@ import (
 // doubled, other Lockers wait twice as long.
 const MaxTurns = 16
 
+// leaveMost bounds how long a Locker that has a turn left leaves the lock to others that were
+// notified of its release, in multiples of Rules.RetryFirst: 50 ms by default. Within that bound
+// it is twice as long as they had it last time. Halved, a Locker of eight that take turns without
+// a pause looks at the lock once more before each of its turns; doubled, a lock stays free for up
+// to twice as long if both waiters that were notified hang.
+const leaveMost = 5
+
 // turns counts how often in a row the callers of a Locker got a lock, as far as it knows, and
 // until when it leaves the lock to others that were notified of its release. With Options.Fair
 // the nodes decide whose turn it is, and nothing is left to others here.
@@ -22,6 +29,18 @@ type turns struct {
 	open      bool      // that release has no result yet, and nobody has announced one since
 	contended bool      // the last release was announced to somebody
 	until     time.Time // until then, the lock is left to those
+
+	left  time.Time     // when it was left to them, if they have not had it since
+	usual time.Duration // how long they had it last time; 0: they did not take it, or nothing is known
+}
+
+// others notes that others had the lock that was left to them.
+func (t *turns) others(now time.Time) {
+	t.run = 0
+	if !t.left.IsZero() {
+		t.usual = now.Sub(t.left)
+		t.left = time.Time{}
+	}
 }
 
 // had notes that a caller of the Locker got the lock.
@@ -36,7 +55,7 @@ func (t *turns) had() {
 func (t *turns) heard(value string, fair bool, now time.Time) bool {
 	switch {
 	case wire.IsOurs(value) && value != t.released:
-		t.run = 0
+		t.others(now)
 	case t.run >= MaxTurns && !fair && (t.open || now.Before(t.until)):
 		return false
 	}
@@ -46,6 +65,7 @@ func (t *turns) heard(value string, fair bool, now time.Time) bool {
 
 // inVain notes that the lock was left to the others long enough, and that it is still free.
 func (t *turns) inVain() {
+	t.left, t.usual = time.Time{}, 0
 	if t.run >= MaxTurns {
 		t.run = 0
 	}
@@ -76,7 +96,7 @@ func (p *Plan) Released(told, queued bool, took time.Duration, now time.Time) (w
 	t.contended = told
 	switch {
 	case !told:
-		t.run, t.open, t.until = 0, false, time.Time{}
+		*t = turns{released: t.released}
 		p.Freed()
 		return true
 	case p.rules.Fair || !t.open:
@@ -85,9 +105,9 @@ func (p *Plan) Released(told, queued bool, took time.Duration, now time.Time) (w
 	t.open = false
 	pause := p.rules.RetryMost
 	if p.MayHandOver() {
-		pause = tieLook*max(p.pace, took) + p.rules.RetryFirst
+		pause = tieLook*max(p.pace, took) + max(p.rules.RetryFirst, min(2*t.usual, leaveMost*p.rules.RetryFirst))
 	}
-	t.until = now.Add(pause)
+	t.until, t.left = now.Add(pause), now
 	p.due = false
 	p.leave(queued, now)
 	return true

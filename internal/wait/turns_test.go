@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -57,4 +58,44 @@ func TestThoseWhoGiveUpAreHeardUnlessTheLockIsLeftToOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While others take turns, a Locker that released the lock does not look at it before they are
+// likely to be done.
+func TestTheLockIsLeftToOthersForAsLongAsTheyUsuallyHaveIt(t *testing.T) {
+	others := func(n int) string { return fmt.Sprintf("m:6ba7b810-9dad-41d1-80b4-00c04fd430%02d", n) }
+	p := heard(rules(0.5))
+	release := func(now time.Time, want time.Duration) {
+		t.Helper()
+		p.Won(now, now)
+		p.Releasing(ours, now)
+		p.Released(true, true, ms, now)
+		if got := p.turns.until.Sub(now); got != 4*ms+want {
+			t.Errorf("got the lock left to others for %v, want four round trips and %v", got, want)
+		}
+	}
+	announce := func(value string, now time.Time) {
+		for node := range 2 {
+			p.Announced(node, "2 "+value, now)
+		}
+	}
+	now := epoch
+	release(now, 10*ms) // nothing is known
+	for i, c := range []struct{ had, want time.Duration }{{20 * ms, 40 * ms}, {7 * ms, 14 * ms}, {4 * ms, 10 * ms}, {time.Second, 50 * ms}} {
+		now = now.Add(c.had)
+		announce(others(2*i), now)
+		announce(others(2*i+1), now.Add(ms)) // counts from no release of ours
+		release(now.Add(2*ms), c.want)
+		now = now.Add(2 * ms)
+	}
+	announce(ours, now.Add(20*ms)) // of our own release, which says nothing of others
+	release(now.Add(21*ms), 50*ms)
+	now = now.Add(21 * ms)
+	p.Looked(&Looked{Free: true}, p.turns.until)
+	release(now.Add(100*ms), 10*ms) // they did not take it
+	announce(others(99), now.Add(120*ms))
+	p.Won(now.Add(121*ms), now.Add(121*ms))
+	p.Releasing(ours, now.Add(121*ms))
+	p.Released(false, true, ms, now.Add(121*ms)) // nobody waits any more
+	release(now.Add(130*ms), 10*ms)
 }

@@ -162,6 +162,8 @@ type share struct {
 	open      bool // a release has no result yet
 	contended bool
 	until     time.Time // the lock is left to others
+	left      time.Time // since when, if they have not had it
+	usual     time.Duration
 }
 
 // ignores reports whether a waiter that gives up is none of the leader's business: the Locker has had all its
@@ -198,13 +200,19 @@ func (h history) share() (s share) {
 		case "announced":
 			if seen.announced() >= 2 && seen.others() {
 				s.run = 0
+				if !s.left.IsZero() {
+					s.usual, s.left = e.now.Sub(s.left), time.Time{}
+				}
 			}
 			if seen.announced() >= 2 && !s.ignores(e.now) {
 				s.open, s.until = false, time.Time{}
 			}
 		case "looked":
-			if l := e.looked; !l.Held && !e.now.Before(s.until) && s.run >= MaxTurns && !(l.Standing.Answered && l.Standing.Before > 0) {
-				s.run = 0
+			if l := e.looked; !l.Held && !e.now.Before(s.until) && !(l.Standing.Answered && l.Standing.Before > 0) {
+				s.left, s.usual = time.Time{}, 0
+				if s.run >= MaxTurns {
+					s.run = 0
+				}
 			}
 		case "releasing":
 			s.open, s.run = true, max(s.run, 1)
@@ -214,9 +222,9 @@ func (h history) share() (s share) {
 			case !e.yes:
 				s = share{}
 			case s.open && s.run >= MaxTurns:
-				s.open, s.until = false, e.now.Add(250*ms)
+				s.open, s.until, s.left = false, e.now.Add(250*ms), e.now
 			case s.open:
-				s.open, s.until = false, e.now.Add(4*max(seen.pace(), ms)+10*ms)
+				s.open, s.until, s.left = false, e.now.Add(4*max(seen.pace(), ms)+min(max(2*s.usual, 10*ms), 50*ms)), e.now
 			}
 		}
 	}
@@ -432,7 +440,7 @@ func TestAPlanAndItsTwinSayTheSame(t *testing.T) {
 				wake = p.AfterOthers(now)
 			}
 			at, try := h.deadline()
-			if got, want := p.turns, h.share(); got.run != want.run || got.open != want.open || got.contended != want.contended || !got.until.Equal(want.until) {
+			if got, want := p.turns, h.share(); got.run != want.run || got.open != want.open || got.contended != want.contended || !got.until.Equal(want.until) || !got.left.Equal(want.left) || got.usual != want.usual {
 				t.Fatalf("%+v: got %+v, its twin says %+v", e, got, want)
 			}
 			if !at.Equal(p.at) || try != p.try || h.due() != p.due {
