@@ -22,7 +22,7 @@ const (
 func (w *Queues) Enqueue(m *Waiter) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m.queue.queued = true
+	m.queue.queued, m.queue.behind = true, false
 	return w.entryOf(m.queue)
 }
 
@@ -60,7 +60,16 @@ func (w *Queues) Prolongs(m *Waiter, attempt int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r, now := m.queue, time.Now()
-	if attempt < 3 && now.Sub(r.prolonged) < prolongEvery { // later ones refresh an entry
+	if attempt < 3 { // later ones refresh an entry
+		return r.prolongs(now)
+	}
+	r.prolonged = now
+	return true
+}
+
+// prolongs is Prolongs for a question that refreshes no entry. Needs w.mu.
+func (r *queue) prolongs(now time.Time) bool {
+	if now.Sub(r.prolonged) < prolongEvery {
 		return false
 	}
 	r.prolonged = now

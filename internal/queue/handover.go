@@ -27,7 +27,7 @@ const comesBackWithin = 5 * time.Millisecond
 // n says whom the release notifies. If it is for everybody, our entry in the nodes' queues
 // moves to their end, behind those who waited longer, or is removed if nobody here waits or
 // is about to come back, or if announcements to it would not be heard. With Options.Fair it keeps
-// its place while somebody here waits.
+// its place while somebody here waits, or is queued for the leader if that has not done so.
 func (w *Queues) HandOver(b *quorum.Call, left time.Duration, attempt func(m *Waiter) (*quorum.Call, int64)) (next *quorum.Call, n wire.Notice) {
 	value := b.Question.Value
 	w.mu.Lock()
@@ -83,6 +83,9 @@ func (w *Queues) notice(r *queue, value string, b *quorum.Call) wire.Notice {
 			n.Place = r.entry
 		}
 		r.queued = r.queued && r.first != nil
+		if n.Ticket = w.enterWith(r, b, now); n.Ticket != 0 {
+			n.Place, n.Prolong = w.entryOf(r), r.prolongs(now)
+		}
 	case r.first != nil && r.plan.Hears() && !w.cfg.Closed():
 		n.Place, n.Stay = w.entryOf(r), true
 	case r.queued:
@@ -90,13 +93,25 @@ func (w *Queues) notice(r *queue, value string, b *quorum.Call) wire.Notice {
 	}
 	if n.Stay {
 		r.queued, r.placed, r.behind = true, time.Time{}, false // it is where others were notified: Released knows
-		if n.Prolong = now.Sub(r.prolonged) >= prolongEvery; n.Prolong {
-			r.prolonged = now
-		}
+		n.Prolong = r.prolongs(now)
 	} else if n.Place != "" {
 		r.queued, r.dequeue = false, b
 	}
 	return n
+}
+
+// enterWith returns the ticket by which the release b queues the leader, so that the leader need
+// not ask in vain before it is its turn; 0: it asks. Needs w.mu.
+func (w *Queues) enterWith(r *queue, b *quorum.Call, now time.Time) (ticket int64) {
+	m := r.first
+	if m == nil || m.gone || m.trying || !r.behind || !r.plan.Hears() || w.cfg.Closed() {
+		return 0
+	}
+	if _, ticket = m.met.Place(); ticket != 0 {
+		r.queued, r.behind, r.enters = true, false, b
+		r.plan.Entered(now)
+	}
+	return ticket
 }
 
 // Released notes that a lock of this Locker was released by b, and whether a waiter of another

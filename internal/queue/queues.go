@@ -75,7 +75,7 @@ type queue struct {
 	entry     string       // its name; "": none yet
 	channel   string       // on which it is notified; "": not subscribed to
 	queued    bool         // it may be in a node's queue
-	behind    bool         // the next look moves it to the end
+	behind    bool         // it is that of a caller that has got the lock; the next look moves it to the end
 	placed    time.Time    // when a majority queued or moved it last; zero: no majority has told since it was asked
 	prolonged time.Time    // when the ttl of the nodes' queues last began anew because of it
 	enters    *quorum.Call // the last question that queues it; the one that removes it is sent after this
@@ -198,7 +198,7 @@ func (w *Queues) Join(m *Waiter, name *wire.LockKey, label string, ttl time.Dura
 		r.comesBack = now.Sub(r.released) < comesBackWithin
 		r.plan.Joined(r.holds(now), r.queued, now)
 		if w.cfg.Rules.Fair && r.plan.Contended() {
-			r.plan.Succeed(&m.met, now, w.cfg.Now().At)
+			r.plan.Succeed(&m.met, false, now, w.cfg.Now().At)
 		}
 	} else {
 		r.last.next = m
@@ -265,7 +265,7 @@ func (w *Queues) Leave(m *Waiter, won bool) *quorum.Call {
 	switch {
 	case r.first != nil && led:
 		if w.cfg.Rules.Fair {
-			r.plan.Succeed(&r.first.met, time.Now(), w.cfg.Now().At)
+			r.plan.Succeed(&r.first.met, won, time.Now(), w.cfg.Now().At)
 		}
 		r.first.poke()
 	case r.first != nil:

@@ -805,6 +805,24 @@ var mutants = []mutant{
 		test:    "TestContextsEndBeforeTheTraceIsToldOfTheRound",
 	},
 	{
+		name: "next-unqueued", rule: "Fair: a release queues the next caller of its Locker", profiles: "turns,fair",
+		patches: []patch{{"internal/queue/handover.go", "n.Place, n.Prolong = w.entryOf(r), r.prolongs(now)", "n.Ticket = 0"}},
+	},
+	{
+		name: "next-told-late", rule: "Fair: a release queues the next caller of its Locker before it tells who is first", profiles: "turns,fair",
+		patches: []patch{{"internal/wire/lua/release.lua", "  redis.pcall('ZADD', KEYS[3], ARGV[9], ours, now + ARGV[7], ours .. '!')\n", ""}},
+	},
+	{
+		name: "next-owed", rule: "Fair: a release that is owed queues nobody", why: "an entry counts for two seconds, within which a caller has to leave and a node to come back",
+		patches: []patch{{"internal/wire/question.go", "\t\towed.Cmds[0] = slices.Clone(args[:stayArg])\n\t\towed.Cmds[0][placeArg] = \"\"\n", ""}},
+		test:    "TestOwedQuestions",
+	},
+	{
+		name: "next-for-ever", rule: "Fair: a release that queues the first entry gives the queue a ttl", why: "the entry is removed when its caller has its turn, and the queue with it",
+		patches: []patch{{"internal/wire/lua/release.lua", "if #queue == 4 or ARGV[10] == '1' then", "if ARGV[10] == '1' then"}},
+		test:    "TestScriptReleaseTellsTheQueue",
+	},
+	{
 		name: "look-late", rule: "a Locker whose release was announced looks at the lock after some fifty milliseconds at the latest", why: "both waiters that are notified have to hang",
 		patches: []patch{{"internal/wait/turns.go", "min(2*t.usual, leaveMost*p.rules.RetryFirst)", "2*t.usual"}},
 		test:    "TestTheLockIsLeftToOthersForAsLongAsTheyUsuallyHaveIt",

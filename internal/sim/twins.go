@@ -25,7 +25,7 @@ func init() {
 }
 
 var lockTwins = []scriptTwin{
-	{"release", "f717db82f0b296257b765e15abe8299d42d1265a", releaseTwin},
+	{"release", "86e706cdffe112d2979f245d747bc486634e58cf", releaseTwin},
 	{"releases", "893df257fdd8dccdd95fcb6e3accbc7693331e3f", releasesTwin},
 	{"extends", "82b831f51318c23789cdefd7fba5f88ea133f796", extendsTwin},
 	{"extend", "e9962c620e1b1a8fd3672c657e49d474ce4daf1b", extendTwin},
@@ -100,8 +100,19 @@ func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
 
 // announce announces a release, moves or removes our own entry, and reports whether a waiter was notified.
 func (q *scriptQueue) announce(argv []string, ours string, most int) bool {
-	if all, _ := q.read(0); len(all) == 0 {
+	if len(argv) > 8 {
+		q.clock()
+		q.call("ZADD", q.key, argv[8], ours, q.ends(argv[6]), ours+"!")
+	}
+	all, _ := q.read(0)
+	if len(all) == 0 {
 		return false
+	}
+	if len(argv) > 8 {
+		if len(all) == 2 || len(argv) > 9 {
+			q.call("PEXPIRE", q.key, argv[7])
+		}
+		ours = ""
 	}
 	notified := q.notify(argv[1], argv[0], ours, most, most > 1)
 	switch {

@@ -70,7 +70,7 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 				continue
 			case 6:
 				sha, keys = shas["release"], []string{"k0", "{k0}:fence", queue}
-				args = [][]any{{"v1"}, {"v1", "ch"}, {"v2", "ch", place, "1"}, {"v1", "ch", place, "2", "1", "9", "12000"}, {"v2", "ch", "", "0"}, {"v1", "ch", place, "2", "1", "9", "12000", "15000"}}[r.IntN(6)]
+				args = [][]any{{"v1"}, {"v1", "ch"}, {"v2", "ch", place, "1"}, {"v1", "ch", place, "2", "1", "9", "12000"}, {"v2", "ch", "", "0"}, {"v1", "ch", place, "2", "1", "9", "12000", "15000"}, {"v1", "ch", place, pick("1", "2"), "1", "9", "2000", "15000", pick("3", "5")}, {"v1", "ch", place, "1", "1", "9", "2000", "15000", "4", "1"}}[r.IntN(8)]
 			case 7:
 				n.Do("ZADD", queue, pick("1", "4", "+inf", fmt.Sprint(endsAt+n.Now().UnixMilli()), fmt.Sprint(n.Now().UnixMicro())), place+pick("", "", "!"))
 				if r.IntN(8) == 0 {

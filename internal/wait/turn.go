@@ -178,10 +178,21 @@ func (p *Plan) lostTurn(c *Caller, l *Lost, tie bool, now time.Time) {
 }
 
 // Succeed has c, the next leader, try at once, with a ticket if the leader before it has
-// learned the nodes' time lately. steady is now on our steady clock.
-func (p *Plan) Succeed(c *Caller, now, steady time.Time) {
+// learned the nodes' time lately. If that one has won and c has a ticket, c leaves it to the
+// release to queue it, and tries if that does not come soon: before, it would ask in vain.
+// steady is now on our steady clock.
+func (p *Plan) Succeed(c *Caller, won bool, now, steady time.Time) {
 	if c.ticket == 0 && steady.Sub(p.clockReadAt) < wire.TurnLife {
 		c.ticket, c.answered = p.ticket(c.came), true
 	}
+	if _, ticket := c.Place(); won && ticket != 0 && p.Hears() {
+		now = now.Add(lookFirst)
+	}
 	p.act(now, true)
+}
+
+// Entered notes that a release queues the leader, which tries when it is told, or to refresh its
+// entry.
+func (p *Plan) Entered(now time.Time) {
+	p.act(now.Add(wire.TurnEvery-p.rules.spread(wire.TurnEvery/turnSpread)), true)
 }

@@ -135,23 +135,43 @@ func TestLostTurn(t *testing.T) {
 
 func TestSucceed(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		ticket int64
-		later  time.Duration // since the nodes' time was learned
-		want   int64
+		name    string
+		ticket  int64
+		later   time.Duration // since the nodes' time was learned
+		won     bool          // the leader before it has got the lock
+		unheard bool
+		want    int64
+		pause   time.Duration
 	}{
-		{"the time was just learned", 0, ms, 5_000_000},
-		{"it was learned long ago", 0, wire.TurnLife, 0},
-		{"it has a ticket", 7, ms, 7},
+		{"the time was just learned", 0, ms, false, false, 5_000_000, 0},
+		{"it was learned long ago", 0, wire.TurnLife, false, false, 0, 0},
+		{"it has a ticket", 7, ms, false, false, 7, 0},
+		{"the release may queue it", 0, ms, true, false, 5_000_000, lookFirst},
+		{"it has no ticket to be queued with", 0, wire.TurnLife, true, false, 0, 0},
+		{"it would not be heard", 0, ms, true, true, 5_000_000, 0},
 	} {
 		p, caller := heard(fairRules()), NewCaller(epoch)
+		if c.unheard {
+			p.subscribedSince = time.Time{}
+		}
 		caller.ticket = c.ticket
 		p.Learn(Standing{Answered: true, Clock: 5_000_000, Start: epoch})
 		p.Learn(Standing{Clock: 1}) // not answered
-		p.Succeed(&caller, epoch, epoch.Add(c.later))
+		p.Succeed(&caller, c.won, epoch, epoch.Add(c.later))
 		if caller.ticket != c.want || caller.answered != (c.ticket != c.want) {
 			t.Errorf("%s: got %+v, want the ticket %d", c.name, caller, c.want)
 		}
-		expect(t, p, epoch, Try, 0)
+		if c.pause > 0 {
+			expect(t, p, epoch, Wait, c.pause)
+		}
+		expect(t, p, epoch.Add(c.pause), Try, 0)
 	}
+}
+
+// A leader that a release has queued does not ask before it is told, but refreshes its entry in time.
+func TestEntered(t *testing.T) {
+	p := heard(fairRules())
+	p.Entered(epoch)
+	expect(t, p, epoch, Wait, wire.TurnEvery-wire.TurnEvery/turnSpread/2)
+	expect(t, p, epoch.Add(wire.TurnEvery), Try, 0)
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -170,12 +171,18 @@ func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, n Notice) Q
 		q.join(name)
 		return q
 	}
-	if life == nil && n.Stay { // the arguments behind it count
+	if life == nil && (n.Stay || n.Ticket != 0) { // the arguments behind it count
 		least, given := registerMillis(ttl)
 		life = []any{least, given}
 	}
 	args := append([]any{value, name.args.channel, n.Place, n.Tell}, life...)
-	if n.Stay {
+	switch {
+	case n.Ticket != 0:
+		args = append(args, TurnLife.Milliseconds(), queueLife.Milliseconds(), strconv.FormatInt(n.Ticket, 10))
+		if n.Prolong {
+			args = append(args, "1")
+		}
+	case n.Stay:
 		args = append(args, entryLife.Milliseconds())
 		if n.Prolong {
 			args = append(args, queueLife.Milliseconds())
@@ -185,20 +192,35 @@ func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, n Notice) Q
 	return q
 }
 
-// tellArg is where the command of a release has the number of waiters to notify.
-const tellArg = 9
+// Where the command of a release has our entry, the number of waiters to notify, what becomes of
+// the entry, and its ticket.
+const (
+	placeArg  = 8
+	tellArg   = 9
+	stayArg   = 12
+	ticketArg = 14
+)
 
 // Owed returns the question as it is sent once it is owed to a node. A release that notifies
 // nobody hands the lock on to an attempt behind it, which has failed on that node by then, so
-// that the release notifies waiters as any other does.
+// that the release notifies waiters as any other does. A release that queues an entry leaves
+// that to its caller, which may have given up by then.
 func (q *Question) Owed() *Question {
-	if q.Kind != AskRelease || q.MadeAlone() || q.Cmds[0][tellArg] != 0 {
+	if q.Kind != AskRelease || q.MadeAlone() {
 		return q
 	}
-	loud := *q
-	loud.Cmds[0] = slices.Clone(q.Cmds[0])
-	loud.Cmds[0][tellArg] = NotifyCount
-	return &loud
+	owed := *q
+	switch args := q.Cmds[0]; {
+	case args[tellArg] == 0:
+		owed.Cmds[0] = slices.Clone(args)
+		owed.Cmds[0][tellArg] = NotifyCount
+	case len(args) > ticketArg:
+		owed.Cmds[0] = slices.Clone(args[:stayArg])
+		owed.Cmds[0][placeArg] = ""
+	default:
+		return q
+	}
+	return &owed
 }
 
 // RollbackQuestion deletes our value without an announcement: nobody held the lock.

@@ -37,6 +37,7 @@ type Notice struct {
 	Tell    int    // the number of waiters
 	Place   string // our entry; "": we have none
 	Stay    bool   // it goes to the end of the queue if others were notified; otherwise it is removed
+	Ticket  int64  // not 0: it is queued with this ticket instead, before waiters are notified, if the queue decides who is next
 	Prolong bool   // then the queue's own ttl begins anew
 }
 

@@ -238,6 +238,47 @@ func TestWhoGivesUpOrWinsLeavesAllQueues(t *testing.T) {
 	})
 }
 
+// While its own Locker holds a lock for a moment, the next caller does not ask whose turn it is. The
+// release queues it, before it tells who is first.
+func TestTheReleaseQueuesTheNextCallerOfItsLocker(t *testing.T) {
+	const soon = time.Millisecond
+	line := func(s *stage) (first, second, other *waiting) {
+		k := s.Take(s.Locker(redlock.Options{}), heldLong)
+		a := s.fair("a")
+		first = s.settled(a, heldLong)
+		second = s.waiter(a, heldLong)
+		time.Sleep(5 * time.Millisecond) // arrivals that are closer may swap
+		other = s.settled(s.fair("x"), heldLong)
+		first.follows(k, "the first", 10*oneTrip)
+		time.Sleep(soon)
+		s.queued("while the first holds the lock", "x")
+		return first, second, other
+	}
+	runStage(t, "it goes before those who came later", 5, func(s *stage) {
+		first, second, other := line(s)
+		second.follows(first.lock, "the second", 10*oneTrip)
+		time.Sleep(oneTrip)
+		s.queued("while the second holds the lock", "x")
+		other.follows(second.lock, "the other", 10*oneTrip)
+		time.Sleep(oneTrip)
+		s.queued("in the end")
+	})
+	runStage(t, "it queues by itself if the lock is held for longer", 5, func(s *stage) {
+		first, second, _ := line(s)
+		time.Sleep(10 * time.Millisecond)
+		s.queued("a while later", "a", "x")
+		second.follows(first.lock, "the second", 10*oneTrip)
+	})
+	runStage(t, "it gives up at the release", 5, func(s *stage) {
+		first, second, other := line(s)
+		go first.lock.Release(s.Ctx)
+		second.stop()
+		other.gets("the other", time.Now(), 20*oneTrip)
+		time.Sleep(oneTrip)
+		s.queued("afterwards")
+	})
+}
+
 func TestTryAcquireMindsTheQueueAndIsNotInIt(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		s.Foreign(heldLong, s.All()...)

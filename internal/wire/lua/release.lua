@@ -4,6 +4,8 @@
 -- of the queue that listen, with their number before it. Expired entries are skipped, unless ARGV[4] is 1.
 -- ARGV[3] is our own entry: with ARGV[7], and if a waiter was notified, it moves to the end of the queue and lives for
 -- ARGV[7] ms, and the queue for ARGV[8] ms, if that is given; otherwise it is removed.
+-- With ARGV[9] our entry is queued with this ticket for ARGV[7] ms, before waiters are notified, and is notified as any other;
+-- the queue lives for ARGV[8] ms from its first entry on, and from each one with ARGV[10] = '1'.
 -- Replies 1: deleted; 2: deleted, and a waiter was notified; 0: the key holds another value; -1: there is no key.
 -- Not call: a key of another type is another's, and its register is to get a life, too. Any other error says nothing about whose the key is.
 local held = redis.pcall('GET', KEYS[1])
@@ -21,12 +23,25 @@ local most = tonumber(ARGV[4]) or 2
 if (ARGV[2] or '') == '' or most == 0 then return verdict end
 -- Not call from here on: who may not publish, or not ask for the time, has released all the same.
 local ours, from, told, over = ARGV[3] or '', 0, 0, {}
+local time, now
+if ARGV[9] then
+  time = redis.pcall('TIME')
+  if time.err then return verdict end
+  now = 4e15 + time[1] * 1000 + math.floor(time[2] / 1000)
+  redis.pcall('ZADD', KEYS[3], ARGV[9], ours, now + ARGV[7], ours .. '!')
+end
 -- The entries, and behind them the ends of their times: of a short queue all.
 local queue = redis.pcall('ZRANGE', KEYS[3], '0', '63', 'WITHSCORES')
 if not queue[1] then return verdict end
-local time = (most > 1 or ours ~= '' and ARGV[7]) and redis.pcall('TIME') or {'0', '0'}
-if time.err then return verdict end
-local now = 4e15 + time[1] * 1000 + math.floor(time[2] / 1000)
+if ARGV[9] then
+  -- Four: only our entry and its end are there, and the queue may be new.
+  if #queue == 4 or ARGV[10] == '1' then redis.pcall('PEXPIRE', KEYS[3], ARGV[8]) end
+  ours = ''
+else
+  time = (most > 1 or ours ~= '' and ARGV[7]) and redis.pcall('TIME') or {'0', '0'}
+  if time.err then return verdict end
+  now = 4e15 + time[1] * 1000 + math.floor(time[2] / 1000)
+end
 for i = 1, #queue, 2 do over[queue[i]] = queue[i + 1] end
 -- By sixty-four: a whole fleet that was stopped may stand before the first who is alive.
 while queue[1] and told < most and from < 512 do
