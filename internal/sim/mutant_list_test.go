@@ -805,6 +805,11 @@ var mutants = []mutant{
 		test:    "TestContextsEndBeforeTheTraceIsToldOfTheRound",
 	},
 	{
+		name: "expired-told", rule: "a release passes over entries that have expired", why: "whoever is told second makes up for it",
+		patches: []patch{{"internal/wire/lua/release.lua", "at < 4e15 and at + 2000000 >= us", "at < 4e15"}},
+		test:    "TestScriptReleaseTellsTheQueue",
+	},
+	{
 		name: "next-unqueued", rule: "Fair: a release queues the next caller of its Locker", profiles: "turns,fair",
 		patches: []patch{{"internal/queue/handover.go", "n.Place, n.Prolong = w.entryOf(r), r.prolongs(now)", "n.Ticket = 0"}},
 	},

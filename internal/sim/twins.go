@@ -25,7 +25,7 @@ func init() {
 }
 
 var lockTwins = []scriptTwin{
-	{"release", "86e706cdffe112d2979f245d747bc486634e58cf", releaseTwin},
+	{"release", "99d7827e1b267ddebff7fcc0a5d03e60b479aa2c", releaseTwin},
 	{"releases", "893df257fdd8dccdd95fcb6e3accbc7693331e3f", releasesTwin},
 	{"extends", "82b831f51318c23789cdefd7fba5f88ea133f796", extendsTwin},
 	{"extend", "e9962c620e1b1a8fd3672c657e49d474ce4daf1b", extendTwin},
@@ -104,7 +104,7 @@ func (q *scriptQueue) announce(argv []string, ours string, most int) bool {
 		q.clock()
 		q.call("ZADD", q.key, argv[8], ours, q.ends(argv[6]), ours+"!")
 	}
-	all, _ := q.read(0)
+	all, _ := q.read(0, 4)
 	if len(all) == 0 {
 		return false
 	}
@@ -114,7 +114,7 @@ func (q *scriptQueue) announce(argv []string, ours string, most int) bool {
 		}
 		ours = ""
 	}
-	notified := q.notify(argv[1], argv[0], ours, most, most > 1)
+	notified := q.tell(argv[1], argv[0], ours, most)
 	switch {
 	case ours == "":
 	case notified > 0 && len(argv) > 6:

@@ -50,9 +50,9 @@ type member struct {
 	score float64
 }
 
-// read returns a chunk of the queue, and when its entries expire.
-func (q *scriptQueue) read(from int) (all []member, expiry map[string]float64) {
-	reply, _ := q.call("ZRANGE", q.key, strconv.Itoa(from), strconv.Itoa(from+chunk-1), "WITHSCORES")
+// read returns a chunk of the queue of at most n members, and when its entries expire.
+func (q *scriptQueue) read(from, n int) (all []member, expiry map[string]float64) {
+	reply, _ := q.call("ZRANGE", q.key, strconv.Itoa(from), strconv.Itoa(from+n-1), "WITHSCORES")
 	list, _ := reply.([]any)
 	expiry = make(map[string]float64)
 	for i := 0; i+1 < len(list); i += 2 {
@@ -91,7 +91,7 @@ func (q *scriptQueue) expiresAt(entry string, expiry map[string]float64, long bo
 // front returns the first entry that has not expired, and when it does. It drops those before.
 func (q *scriptQueue) front(life int, ours string, ticket *float64) (first string, expires float64) {
 	for {
-		all, expiry := q.read(0)
+		all, expiry := q.read(0, chunk)
 		for _, m := range all {
 			switch {
 			case m.name == ours:
@@ -212,25 +212,54 @@ func leaveTwin(call twin.Call, keys, argv []string) (any, bool) {
 	}
 	call("ZREM", q.key, argv[0], argv[0]+"!")
 	if there, _ := call("EXISTS", keys[0]); there != 1 {
-		q.notify(argv[1], argv[3], "", number(argv[2]), true)
+		q.notify(argv[1], argv[3], number(argv[2]))
 	}
 	return 1, true
 }
 
-// notify announces a value to the first entries whose channels have a subscriber, at most most of them and not to ours, and
-// returns their number. Without expire, expired ones count, too.
-func (q *scriptQueue) notify(channel, value, ours string, most int, expire bool) (notified int) {
+// notify announces a value to the first entries that have not expired and whose channels have a subscriber, at most most of them.
+func (q *scriptQueue) notify(channel, value string, most int) {
 	const longest = 512
-	all, expiry := q.read(0)
-	for from := 0; len(all) > 0 && from < longest; all, _ = q.read(from) {
-		if expire {
-			q.clock()
-		}
+	notified := 0
+	all, expiry := q.read(0, chunk)
+	for from := 0; len(all) > 0 && from < longest; all, _ = q.read(from, chunk) {
+		q.clock()
 		for _, m := range all {
-			if m.name == ours || strings.HasSuffix(m.name, "!") {
+			if strings.HasSuffix(m.name, "!") {
 				continue
 			}
-			if ends, ok := q.expiresAt(m.name, expiry, len(all) == chunk); expire && (!ok || ends < float64(q.ms)) {
+			if ends, ok := q.expiresAt(m.name, expiry, len(all) == chunk); !ok || ends < float64(q.ms) {
+				continue
+			}
+			if receivers, _ := q.call("PUBLISH", channel+":"+m.name, strconv.Itoa(notified+1)+" "+value); receivers != 0 {
+				notified++
+			}
+			if notified == most {
+				return
+			}
+		}
+		if from += chunk; len(all) < chunk {
+			break
+		}
+	}
+}
+
+// tell is notify for a release, which reads fewer members, believes young tickets, and passes over ours. It returns the number of those
+// notified. If most is 1, expired entries count, too.
+func (q *scriptQueue) tell(channel, value, ours string, most int) (notified int) {
+	if most > 1 {
+		q.clock()
+	}
+	for from, n := 0, 4; from < 512; from, n = from+n, chunk {
+		all, expiry := q.read(from, n)
+		for _, m := range all {
+			if strings.HasSuffix(m.name, "!") {
+				if m.score >= endsAt {
+					return notified
+				}
+				continue
+			}
+			if m.name == ours || most > 1 && !(m.score < endsAt && m.score+2_000_000 >= float64(q.us)) && !q.lives(m.name, expiry) {
 				continue
 			}
 			if receivers, _ := q.call("PUBLISH", channel+":"+m.name, strconv.Itoa(notified+1)+" "+value); receivers != 0 {
@@ -240,11 +269,17 @@ func (q *scriptQueue) notify(channel, value, ours string, most int, expire bool)
 				return notified
 			}
 		}
-		if from += chunk; len(all) < chunk {
+		if len(all) < n {
 			break
 		}
 	}
 	return notified
+}
+
+// lives reports whether an entry has not expired.
+func (q *scriptQueue) lives(entry string, expiry map[string]float64) bool {
+	ends, ok := q.expiresAt(entry, expiry, true)
+	return ok && ends >= float64(q.ms)
 }
 
 func inspectTwin(call twin.Call, keys, _ []string) (any, bool) {

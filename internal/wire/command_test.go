@@ -703,6 +703,17 @@ func TestTheLifeOfALongTTLIsSpelledOut(t *testing.T) {
 	}
 }
 
+// A release takes an entry for alive whose ticket is at most two seconds old.
+func TestYoungEntriesHaveNotExpired(t *testing.T) {
+	const believed = 2 * time.Second
+	if !strings.Contains(releaseLua, fmt.Sprint("at + ", believed.Microseconds(), " >= us")) {
+		t.Errorf("lua/release.lua no longer believes a ticket for %v", believed)
+	}
+	if TurnLife < believed || entryLife < believed {
+		t.Errorf("an entry lives for %v or %v, a release believes its ticket for %v", TurnLife, entryLife, believed)
+	}
+}
+
 func TestOwedQuestions(t *testing.T) {
 	name, err := NameKey("", "jobs/42")
 	if err != nil {

@@ -29,7 +29,7 @@ var scriptSHA = map[string]string{
 	"guarded acquire": "e1877b28656a5c1ca2b340d83f607e072f3a2db9",
 	"extend":          "e9962c620e1b1a8fd3672c657e49d474ce4daf1b",
 	"extends":         "82b831f51318c23789cdefd7fba5f88ea133f796",
-	"release":         "86e706cdffe112d2979f245d747bc486634e58cf",
+	"release":         "99d7827e1b267ddebff7fcc0a5d03e60b479aa2c",
 	"releases":        "893df257fdd8dccdd95fcb6e3accbc7693331e3f",
 	"raise":           "dc8ceb045b46aaad4f411975cea3636faf27ed9c",
 	"adopt":           "9cc4044a93585c393b519caff12fe3b00234762c",

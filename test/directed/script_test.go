@@ -439,6 +439,13 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 		s.place("e", 1, s.ms()-1000)
 	}
 	tells("those whose time is over are passed over", "", "2", 2, lapsed, ":a=2 ours :b=1 ours")
+	tells("the end of a young ticket is not read, that of an older one is", "", "2", 2, func(s *stage) {
+		four(s)
+		s.place("d", s.us()-2000001, s.ms()-1)
+		s.place("b", s.us()-2000000, s.ms()-1)
+		s.place("c", s.us(), s.ms()-1)
+		s.Do(0, "ZREM", jobQueue, "a", "a!")
+	}, ":b=1 ours :c=2 ours")
 	tells("but not by one that tells a single one", "", "1", 2, lapsed, ":d=1 ours")
 	tells("those whom nobody hears are passed over", "", "2", 2, func(s *stage) {
 		four(s)

@@ -22,46 +22,59 @@ end
 local most = tonumber(ARGV[4]) or 2
 if (ARGV[2] or '') == '' or most == 0 then return verdict end
 -- Not call from here on: who may not publish, or not ask for the time, has released all the same.
-local ours, from, told, over = ARGV[3] or '', 0, 0, {}
-local time, now
-if ARGV[9] then
+local ours, from, told, size = ARGV[3] or '', 0, 0, 4
+local time, us, now
+local function clock()
   time = redis.pcall('TIME')
-  if time.err then return verdict end
-  now = 4e15 + time[1] * 1000 + math.floor(time[2] / 1000)
+  if time.err then return end
+  us = time[1] * 1000000 + time[2]
+  now = 4e15 + math.floor(us / 1000)
+  return true
+end
+if ARGV[9] then
+  if not clock() then return verdict end
   redis.pcall('ZADD', KEYS[3], ARGV[9], ours, now + ARGV[7], ours .. '!')
 end
--- The entries, and behind them the ends of their times: of a short queue all.
-local queue = redis.pcall('ZRANGE', KEYS[3], '0', '63', 'WITHSCORES')
+-- Four, then by sixty-four: mostly the first two are alive, and a reply with many scores takes the server longer than all
+-- else here; but a whole fleet that was stopped may stand before them.
+local queue = redis.pcall('ZRANGE', KEYS[3], '0', '3', 'WITHSCORES')
 if not queue[1] then return verdict end
 if ARGV[9] then
   -- Four: only our entry and its end are there, and the queue may be new.
   if #queue == 4 or ARGV[10] == '1' then redis.pcall('PEXPIRE', KEYS[3], ARGV[8]) end
   ours = ''
-else
-  time = (most > 1 or ours ~= '' and ARGV[7]) and redis.pcall('TIME') or {'0', '0'}
-  if time.err then return verdict end
-  now = 4e15 + time[1] * 1000 + math.floor(time[2] / 1000)
+elseif (most > 1 or ours ~= '' and ARGV[7]) and not clock() then
+  return verdict
 end
-for i = 1, #queue, 2 do over[queue[i]] = queue[i + 1] end
--- By sixty-four: a whole fleet that was stopped may stand before the first who is alive.
-while queue[1] and told < most and from < 512 do
+while queue[1] do
+  local over, behind = {}, false
+  for i = 1, #queue, 2 do over[queue[i]] = queue[i + 1] end
   for i = 1, #queue, 2 do
-    local entry = queue[i]
-    if entry ~= ours and string.sub(entry, -1) ~= '!' then
-      local ends = over[entry .. '!'] or #queue == 128 and redis.pcall('ZSCORE', KEYS[3], entry .. '!')
-      if most == 1 or type(ends) == 'string' and (tonumber(ends) or 0) >= now then
+    local entry, at = queue[i], tonumber(queue[i + 1]) or 9e15
+    if string.sub(entry, -1) == '!' then
+      behind = at >= 4e15 -- all entries
+    elseif entry ~= ours then
+      -- No entry lives for less than two seconds from its ticket on.
+      local alive = most == 1 or at < 4e15 and at + 2000000 >= us
+      if not alive then
+        local ends = over[entry .. '!'] or redis.pcall('ZSCORE', KEYS[3], entry .. '!')
+        alive = type(ends) == 'string' and (tonumber(ends) or 0) >= now
+      end
+      if alive then
         -- The number of those who hear it skips the dead: their connections are gone.
         local heard = redis.pcall('PUBLISH', ARGV[2] .. ':' .. entry, (told + 1) .. ' ' .. ARGV[1])
         if heard ~= 0 and type(heard) == 'number' then told = told + 1 end
-        if told == most then break end
       end
     end
+    if behind or told == most then break end
   end
-  from = from + 64
-  queue = #queue == 128 and told < most and redis.pcall('ZRANGE', KEYS[3], from, from + 63, 'WITHSCORES') or {}
+  from = from + size
+  if behind or told == most or #queue < 2 * size or from >= 512 then break end
+  size = 64
+  queue = redis.pcall('ZRANGE', KEYS[3], from, from + 63, 'WITHSCORES')
 end
 if ours ~= '' and told > 0 and ARGV[7] then
-  redis.pcall('ZADD', KEYS[3], time[1] * 1000000 + time[2], ours, now + ARGV[7], ours .. '!')
+  redis.pcall('ZADD', KEYS[3], us, ours, now + ARGV[7], ours .. '!')
   if ARGV[8] then redis.pcall('PEXPIRE', KEYS[3], ARGV[8]) end
 elseif ours ~= '' then
   redis.pcall('ZREM', KEYS[3], ours, ours .. '!')
