@@ -95,7 +95,7 @@ func (w *Queues) notice(r *queue, value string, b *quorum.Call) wire.Notice {
 		r.queued, r.placed, r.behind = true, time.Time{}, false // it is where others were notified: Released knows
 		n.Prolong = r.prolongs(now)
 	} else if n.Place != "" {
-		r.queued, r.dequeue = false, b
+		r.queued, r.dequeue = n.Ticket != 0, b // what queues or removes it from now on is sent after the release
 	}
 	return n
 }

@@ -823,6 +823,11 @@ var mutants = []mutant{
 		test:    "TestOwedQuestions",
 	},
 	{
+		name: "next-stays", rule: "Fair: an entry that a release queued is removed when its caller gives up", why: "it counts for two seconds, and who is next asks before that if the lock is held for long",
+		patches: []patch{{"internal/queue/handover.go", "r.queued, r.dequeue = n.Ticket != 0, b", "r.queued, r.dequeue = false, b"}},
+		test:    "TestTheReleaseQueuesTheNextCallerOfItsLocker",
+	},
+	{
 		name: "next-for-ever", rule: "Fair: a release that queues the first entry gives the queue a ttl", why: "the entry is removed when its caller has its turn, and the queue with it",
 		patches: []patch{{"internal/wire/lua/release.lua", "if #queue == 4 or ARGV[10] == '1' then", "if ARGV[10] == '1' then"}},
 		test:    "TestScriptReleaseTellsTheQueue",
