@@ -104,7 +104,7 @@ func (w *Queues) notice(r *queue, value string, b *quorum.Call) wire.Notice {
 // not ask in vain before it is its turn; 0: it asks. Needs w.mu.
 func (w *Queues) enterWith(r *queue, b *quorum.Call, now time.Time) (ticket int64) {
 	m := r.first
-	if m == nil || m.gone || m.trying || !r.behind || !r.plan.Hears() || w.cfg.Closed() {
+	if m == nil || m.gone || m.trying || !r.behind || !r.plan.LeavesToRelease() || w.cfg.Closed() {
 		return 0
 	}
 	if _, ticket = m.met.Place(); ticket != 0 {

@@ -828,6 +828,11 @@ var mutants = []mutant{
 		test:    "TestTheReleaseQueuesTheNextCallerOfItsLocker",
 	},
 	{
+		name: "next-rare", rule: "Fair: with Options.Retry a caller does not leave it to the release to queue it", why: "the simulation does not judge how often Options.Retry has a caller ask",
+		patches: []patch{{"internal/wait/turn.go", "return p.Hears() && !p.rules.OwnRetry", "return p.Hears()"}},
+		test:    "TestSucceed",
+	},
+	{
 		name: "next-for-ever", rule: "Fair: a release that queues the first entry gives the queue a ttl", why: "the entry is removed when its caller has its turn, and the queue with it",
 		patches: []patch{{"internal/wire/lua/release.lua", "if #queue == 4 or ARGV[10] == '1' then", "if ARGV[10] == '1' then"}},
 		test:    "TestScriptReleaseTellsTheQueue",

@@ -185,11 +185,16 @@ func (p *Plan) Succeed(c *Caller, won bool, now, steady time.Time) {
 	if c.ticket == 0 && steady.Sub(p.clockReadAt) < wire.TurnLife {
 		c.ticket, c.answered = p.ticket(c.came), true
 	}
-	if _, ticket := c.Place(); won && ticket != 0 && p.Hears() {
+	if _, ticket := c.Place(); won && ticket != 0 && p.LeavesToRelease() {
 		now = now.Add(lookFirst)
 	}
 	p.act(now, true)
 }
+
+// LeavesToRelease reports whether the next leader, while its Locker holds the lock, leaves it to the
+// release to queue it. It does not if announcements would not be heard, or if Options.Retry says
+// how often it asks.
+func (p *Plan) LeavesToRelease() bool { return p.Hears() && !p.rules.OwnRetry }
 
 // Entered notes that a release queues the leader, which tries when it is told, or to refresh its
 // entry.

@@ -140,17 +140,20 @@ func TestSucceed(t *testing.T) {
 		later   time.Duration // since the nodes' time was learned
 		won     bool          // the leader before it has got the lock
 		unheard bool
+		retry   bool // Options.Retry is set
 		want    int64
 		pause   time.Duration
 	}{
-		{"the time was just learned", 0, ms, false, false, 5_000_000, 0},
-		{"it was learned long ago", 0, wire.TurnLife, false, false, 0, 0},
-		{"it has a ticket", 7, ms, false, false, 7, 0},
-		{"the release may queue it", 0, ms, true, false, 5_000_000, lookFirst},
-		{"it has no ticket to be queued with", 0, wire.TurnLife, true, false, 0, 0},
-		{"it would not be heard", 0, ms, true, true, 5_000_000, 0},
+		{"the time was just learned", 0, ms, false, false, false, 5_000_000, 0},
+		{"it was learned long ago", 0, wire.TurnLife, false, false, false, 0, 0},
+		{"it has a ticket", 7, ms, false, false, false, 7, 0},
+		{"the release may queue it", 0, ms, true, false, false, 5_000_000, lookFirst},
+		{"it has no ticket to be queued with", 0, wire.TurnLife, true, false, false, 0, 0},
+		{"Options.Retry says when it asks", 0, ms, true, false, true, 5_000_000, 0},
+		{"it would not be heard", 0, ms, true, true, false, 5_000_000, 0},
 	} {
 		p, caller := heard(fairRules()), NewCaller(epoch)
+		p.rules.OwnRetry = c.retry
 		if c.unheard {
 			p.subscribedSince = time.Time{}
 		}

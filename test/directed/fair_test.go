@@ -287,6 +287,20 @@ func TestTheReleaseQueuesTheNextCallerOfItsLocker(t *testing.T) {
 		s.queued("after it gave up", "y")
 		last.follows(other.lock, "the last", 10*oneTrip)
 	})
+	runStage(t, "with Options.Retry it asks as often as that says", 5, func(s *stage) {
+		const often = 20 * time.Millisecond
+		a := s.Locker(redlock.Options{Fair: true, Name: "a", Retry: func(int) time.Duration { return often }})
+		k := s.Take(a, heldLong)
+		first := s.settled(a, heldLong)
+		other := s.settled(s.fair("x"), heldLong)
+		second := s.waiter(a, heldLong)
+		first.follows(k, "the first", 10*oneTrip) // a release that others were told of: the next one tells only who is first
+		time.Sleep(soon)
+		other.follows(first.lock, "the other", 10*oneTrip)
+		time.Sleep(2 * often)
+		s.evict() // and nobody is told
+		second.gets("the second", time.Now(), often+10*oneTrip)
+	})
 	runStage(t, "it gives up at the release", 5, func(s *stage) {
 		first, second, other := line(s)
 		go first.lock.Release(s.Ctx)
