@@ -87,7 +87,8 @@ func (w *Queues) Question(m *Waiter, glance bool) wire.Question {
 		return wire.LookQuestion(r.name)
 	}
 	behind := r.behind || !r.queued
-	r.queued, r.behind, r.placed, r.prolonged = true, false, time.Time{}, now // Looked knows
+	r.queued, r.behind, r.asked, r.prolonged = true, false, true, now
+	r.placed = time.Time{} // Looked knows
 	return wire.WaitQuestion(r.name, r.entry, behind)
 }
 

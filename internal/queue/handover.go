@@ -92,7 +92,8 @@ func (w *Queues) notice(r *queue, value string, b *quorum.Call) wire.Notice {
 		n.Place, n.Stay = r.entry, r.comesBack && !w.cfg.Closed()
 	}
 	if n.Stay {
-		r.queued, r.placed, r.behind = true, time.Time{}, false // it is where others were notified: Released knows
+		r.queued, r.behind, r.asked = true, false, false
+		r.placed = time.Time{} // it is where others were notified: Released knows
 		n.Prolong = r.prolongs(now)
 	} else if n.Place != "" {
 		r.queued, r.dequeue = n.Ticket != 0, b // what queues or removes it from now on is sent after the release

@@ -39,7 +39,7 @@ func (w *Queues) Looked(m *Waiter, look *wait.Looked) {
 	if look.Held || r.plan.Contended() {
 		w.listen(r) // a leader that follows one that won looks before it has tried
 	}
-	if look.Standing.Answered {
+	if look.Standing.Answered && r.asked { // else a release has moved or removed the entry since
 		r.placed = time.Now()
 	}
 	r.plan.Looked(look, time.Now())

@@ -77,6 +77,7 @@ type queue struct {
 	queued    bool         // it may be in a node's queue
 	behind    bool         // it is that of a caller that has got the lock; the next look moves it to the end
 	placed    time.Time    // when a majority queued or moved it last; zero: no majority has told since it was asked
+	asked     bool         // a look asked last for its place, and no release since
 	prolonged time.Time    // when the ttl of the nodes' queues last began anew because of it
 	enters    *quorum.Call // the last question that queues it; the one that removes it is sent after this
 	dequeue   *quorum.Call // removes it; a question that queues it again is sent after this

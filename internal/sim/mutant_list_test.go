@@ -849,8 +849,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "unplaced", rule: "an entry in the queues counts as fresh once a majority of the nodes has told that it has it", why: "a try that is lost has to follow a look that too few nodes answered, while they reply",
-		patches: []patch{{"internal/queue/entry.go", "r.queued, r.behind, r.placed, r.prolonged = true, false, time.Time{}, now", "r.queued, r.behind, r.placed, r.prolonged = true, false, now, now"}},
+		patches: []patch{{"internal/queue/entry.go", "r.placed = time.Time{} // Looked", "r.placed = now // Looked"}},
 		test:    "TestALookAfterATryInVainQueuesOnlyIfItHasTo",
+	},
+	{
+		name: "look-overtaken", rule: "an entry in the queues does not count as fresh by a look that a release has followed", why: "a look has to be under way when its Locker releases the lock to others, and one of these has to take it before the Locker does",
+		patches: []patch{{"internal/queue/leader.go", "look.Standing.Answered && r.asked", "look.Standing.Answered"}},
+		test:    "TestAReleaseThatFollowsALookMayRemoveTheEntry",
 	},
 	{
 		name: "glance-behind", rule: "an entry that is to go behind the others does so with the next look", why: "it costs others a turn, and who had a turn is not judged without Fair",

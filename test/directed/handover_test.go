@@ -885,6 +885,26 @@ func TestNothingIsHandedOnOnceCloseHasBegun(t *testing.T) {
 
 // Others wait for the end of the ttl that they have seen. A lock of a shorter one is
 // not handed on without a word: its holder may die.
+// A look queues the leader, and a release behind it that notifies nobody removes the entry. The reply to
+// the look comes after both. If another Locker takes the lock then, the leader has to queue again.
+func TestAReleaseThatFollowsALookMayRemoveTheEntry(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		k := s.Take(s.Locker(redlock.Options{}), heldLong)
+		a, b := s.Locker(redlock.Options{Name: "a"}), s.Locker(redlock.Options{Name: "b"})
+		first := s.settled(a, heldLong)
+		second := s.waiter(a, pollPause*2) // shorter than what is left of the first: nothing is handed to it
+		first.follows(k, "the first", 10*oneTrip)
+		s.Slow(2*time.Millisecond, s.All()...)
+		time.Sleep(5500 * time.Microsecond) // half a millisecond ago it has sent the look
+		s.quietly(first.lock)
+		time.Sleep(500 * time.Microsecond)
+		other := s.acquire(b, heldLong) // behind the release, and before the leader knows of that
+		time.Sleep(100 * time.Millisecond)
+		second.waits("while another Locker has the lock")
+		second.follows(other, "the second", promptly)
+	})
+}
+
 func TestAShorterLockIsNotHandedOnSilently(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		const short = 500 * time.Millisecond
