@@ -102,10 +102,11 @@ func (w *Queues) notice(r *queue, value string, b *quorum.Call) wire.Notice {
 }
 
 // enterWith returns the ticket by which the release b queues the leader, so that the leader need
-// not ask in vain before it is its turn; 0: it asks. Needs w.mu.
+// not ask in vain before it is its turn; 0: it asks. If a caller here holds the lock by now, b
+// releases one that had expired. Needs w.mu.
 func (w *Queues) enterWith(r *queue, b *quorum.Call, now time.Time) (ticket int64) {
 	m := r.first
-	if m == nil || m.gone || m.trying || !r.behind || !r.plan.LeavesToRelease() || w.cfg.Closed() {
+	if m == nil || m.gone || m.trying || !r.behind || r.holds(now) || !r.plan.LeavesToRelease() || w.cfg.Closed() {
 		return 0
 	}
 	if _, ticket = m.met.Place(); ticket != 0 {

@@ -236,3 +236,24 @@ func TestALookAfterATryInVainQueuesOnlyIfItHasTo(t *testing.T) {
 		next(wait.Glance, ttl)
 	}
 }
+
+// A release queues the next caller with its ticket, but not where a caller of this Locker has got the lock meanwhile: the leader may
+// be that caller.
+func TestOnlyTheReleaseOfTheLockQueuesTheNextCaller(t *testing.T) {
+	q := newLine(t)
+	q.w.cfg.Rules.Fair = true
+	q.join()
+	m := q.callers[0]
+	r, now := m.queue, time.Now()
+	r.plan.Subscribed(0, true, now)
+	r.plan.Learn(wait.Standing{Answered: true, Clock: 5_000_000, Start: now})
+	r.plan.Succeed(&m.met, true, now, now)
+	r.behind, r.held, r.heldUntil = true, "label:uuid", now.Add(time.Minute)
+	if got := q.w.enterWith(r, ask(), now); got != 0 {
+		t.Errorf("while a lock is held here, the release of another queues a caller with the ticket %d", got)
+	}
+	r.held = ""
+	if got := q.w.enterWith(r, ask(), now); got == 0 {
+		t.Error("the release of the lock does not queue the next caller")
+	}
+}

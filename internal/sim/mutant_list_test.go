@@ -828,6 +828,11 @@ var mutants = []mutant{
 		test:    "TestTheReleaseQueuesTheNextCallerOfItsLocker",
 	},
 	{
+		name: "next-of-another", rule: "Fair: only the release of the lock that this Locker holds queues its next caller", why: "another release has to come between two steps of the winner",
+		patches: []patch{{"internal/queue/handover.go", "|| r.holds(now) || !r.plan.LeavesToRelease()", "|| !r.plan.LeavesToRelease()"}},
+		test:    "TestOnlyTheReleaseOfTheLockQueuesTheNextCaller",
+	},
+	{
 		name: "next-rare", rule: "Fair: with Options.Retry a caller does not leave it to the release to queue it", why: "the simulation does not judge how often Options.Retry has a caller ask",
 		patches: []patch{{"internal/wait/turn.go", "return p.Hears() && !p.rules.OwnRetry", "return p.Hears()"}},
 		test:    "TestSucceed",

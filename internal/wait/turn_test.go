@@ -147,7 +147,7 @@ func TestSucceed(t *testing.T) {
 		{"the time was just learned", 0, ms, false, false, false, 5_000_000, 0},
 		{"it was learned long ago", 0, wire.TurnLife, false, false, false, 0, 0},
 		{"it has a ticket", 7, ms, false, false, false, 7, 0},
-		{"the release may queue it", 0, ms, true, false, false, 5_000_000, lookFirst},
+		{"the release may queue it", 0, ms, true, false, false, 5_000_000, lookFirst + lookFirst/2},
 		{"it has no ticket to be queued with", 0, wire.TurnLife, true, false, false, 0, 0},
 		{"Options.Retry says when it asks", 0, ms, true, false, true, 5_000_000, 0},
 		{"it would not be heard", 0, ms, true, true, false, 5_000_000, 0},

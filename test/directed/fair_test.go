@@ -265,7 +265,7 @@ func TestTheReleaseQueuesTheNextCallerOfItsLocker(t *testing.T) {
 	})
 	runStage(t, "it queues by itself if the lock is held for longer", 5, func(s *stage) {
 		first, second, _ := line(s)
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(15 * time.Millisecond)
 		s.queued("a while later", "a", "x")
 		second.follows(first.lock, "the second", 10*oneTrip)
 	})
