@@ -162,7 +162,7 @@ func tied(err error) bool {
 // limit of WithWait has passed. They have the votes of the last round decided in the queue, if
 // there was one, even if this caller was behind others and made no attempt.
 // ErrNoQuorum comes at once if no majority is possible because nodes are replicas or reply
-// with errors that do not heal with time: WRONGTYPE, NOAUTH, WRONGPASS, NOPERM, READONLY,
+// with errors that do not heal with time, such as WRONGTYPE, NOAUTH, WRONGPASS, NOPERM, READONLY,
 // and MOVED or CROSSSLOT from single nodes of a Redis Cluster.
 //
 // Locks are not reentrant. If ctx comes from Run or KeepAlive of a lock on the same key

@@ -43,8 +43,8 @@ const maxCloseErrors = 10
 // of them, and the first client's own error, with the name of the node. The Locker is closed
 // all the same.
 //
-// From then on all methods of the Locker, a second Close included, return ErrClosed,
-// whatever else is wrong with the call. So does Lock.Extend, and it is the cause of
+// From then on all methods of the Locker that return an error, a second Close included, return
+// ErrClosed, whatever else is wrong with the call. So does Lock.Extend, and it is the cause of
 // contexts from KeepAlive. Lock.Release returns the result of the release that Close made.
 //
 // Once a majority of the nodes has replied, Close does not wait for a node that has left a
@@ -176,8 +176,8 @@ func (l *Locker) isClosed() bool {
 	}
 }
 
-// expired reports whether Until has passed on the monotonic clock. The wall clock alone may
-// be set back again, and then Close has to find the lock.
+// expired reports whether the lock was released or lost, or Until has passed on the monotonic
+// clock. The wall clock alone may be set back again, and then Close has to find the lock.
 func (k *Lock) expired() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 )
 
 // A Lock is one acquisition that is, or was, held. Acquire, TryAcquire, Adopt, Run and the
-// others return it acquired; its zero value is not usable, and it is never acquired again. Its
+// others return it acquired; its zero value is not usable. Once it has ended, it stays so. Its
 // methods may be called from any number of goroutines.
 type Lock struct {
 	// What was acquired. Constant, but for entry, which the list guards.
@@ -279,8 +279,8 @@ func (k *Lock) expiry(what string) (r Round, why string) {
 	return r, why
 }
 
-// lossError returns the error of a lock that is not held, and declares it lost if nobody
-// has yet.
+// lossError returns why the lock is not held. If it was neither released nor lost, lossError
+// declares it lost.
 func (k *Lock) lossError() error {
 	k.mu.Lock()
 	var after func()

@@ -41,8 +41,8 @@ type Options struct {
 	// Fair serves waiters, across all processes, in order of arrival. The order holds
 	// among Lockers that set it; others exclude and are excluded, but do not queue.
 	// TryAcquire fails while anyone is queued. A waiter that died delays the others by
-	// two seconds. Fair uses a script in place of plain commands, and each waiter sends
-	// every node a command each 0.8 s. See docs/waiting.md.
+	// two seconds. Fair uses a script in place of plain commands, and for each key that
+	// its callers wait for, a Locker sends every node a command each 0.8 s. See docs/waiting.md.
 	Fair bool
 
 	// MaxWaiters is how many callers of this Locker may wait for one key at once, in Acquire

@@ -29,7 +29,7 @@ import (
 // The methods of a Locker and of a Lock panic for programming errors: a nil ctx, a
 // nil fn, or a Locker or a Lock that this package did not return.
 type Locker struct {
-	// Set by New and constant from then on. Each part has a mutex of its own, if it needs one.
+	// Set by New or Open and constant from then on. Each part has a mutex of its own, if it needs one.
 	opt       Options
 	lanes     []*lane.Lane
 	servers   lane.Servers
@@ -142,8 +142,8 @@ func (l *Locker) made() {
 //
 // Run returns nil only if fn returned nil and the lock was held until then. If Acquire
 // fails, Run returns its error (ErrNested if ctx is that of a Run of the same key) and
-// does not call fn. Otherwise it returns fn's error, joined with ErrLost if the lock was
-// lost, or if the context ended Options.Grace before Until, before fn returned. It
+// does not call fn. Otherwise it returns fn's error, joined with ErrLost if, before
+// fn returned, the lock was lost or its context ended because of Options.Grace. It
 // ignores a release that too few nodes answered: fn's work was done under the lock, and
 // the remaining keys expire.
 //

@@ -25,7 +25,7 @@ import (
 // more; ErrNoQuorum if too few nodes replied, in which case the remaining keys expire by
 // the time in the error. After nil or ErrLost, further calls return the same and send
 // nothing; after ErrNoQuorum they ask the silent nodes again. So defer lock.Release(ctx)
-// is always right.
+// is right unless the lock is handed to another process (see Adopt).
 //
 // A release that was sent before Until may have been executed by a node that did not reply. If
 // that node replies after Until that the key is missing or holds another value, it either
@@ -160,8 +160,8 @@ func (k *Lock) beginRelease(ctx context.Context, cause error) *quorum.Call {
 	k.state = stateReleasing
 	ended := k.endKeepAlives()
 	// The clean-up is registered before the lock is handed over: if the waiter has just
-	// given up, the rollback of its attempt has to follow the release, not precede it. Its
-	// question is complete after that.
+	// given up, the rollback of its attempt has to follow the release, not precede it.
+	// SetQuestion completes its question below.
 	b := k.l.newCleanup(OpRelease, k.name, wire.Question{Kind: wire.AskRelease, Value: k.value, TTL: k.ttl}, &k.left,
 		func(t quorum.Tally) bool { return ownershipOf(t) != ownershipPending })
 	var next *quorum.Call

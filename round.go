@@ -24,7 +24,7 @@ const (
 	OpRollback               // undo a failed, abandoned or lost attempt
 	OpAdopt                  // take over a held lock by its value
 	OpInspect                // read the lock's state
-	OpLook                   // queue as a waiter, and ask whether the lock is still held
+	OpLook                   // ask whether the lock is still held, and usually queue as a waiter
 	OpLeave                  // remove a waiter from the queue (LeaveUntil is an OpExtend)
 	OpAnnounce               // tell those who Watch that a leader came or went
 	OpLost                   // not sent: it reports the loss of a lock, with the votes of the last extension if that failed
@@ -65,7 +65,7 @@ const (
 	Pending Answer = iota // the node had not replied when the round was decided
 	Yes                   // it agreed
 	No                    // it did not: the key has another value there or (raise, extend, release, adopt) none
-	Unknown               // it sent no usable reply, and may have agreed
+	Unknown               // it sent no usable reply: unless Err shows otherwise, it may have agreed
 )
 
 func (a Answer) String() string {
@@ -176,7 +176,8 @@ func (r Round) votes() string {
 }
 
 var (
-	// ErrHeld reports that no majority is possible because another holder has the lock.
+	// ErrHeld reports that no majority is possible because of other clients: one of them holds
+	// the lock, several took a part of the votes each, or, with Options.Fair, another is first.
 	ErrHeld = wire.ErrHeld
 	// ErrNoQuorum reports that no majority is possible because too many nodes do not
 	// reply, or reply with errors.

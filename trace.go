@@ -16,14 +16,15 @@ import (
 // Start, Round and End follow the calls of the API: TryAcquire, Acquire, Run, Adopt and
 // Inspect of the Locker, Extend, Release and LeaveUntil of its locks. Calls that send nothing because
 // their arguments are invalid or their result is known are not traced. Run makes the calls
-// Acquire and Release of its own, below the context of its Start. AcquireAll, RunAll and
+// Acquire and Release of its own, below the context of its Start. Lead makes calls of Run, Watch
+// of Inspect. AcquireAll, RunAll and
 // AcquireSlot are seen by their rounds alone; Release of several Locks, also by RunAll, is
 // one call of Release for each lock. Event reports what no single caller waits for,
 // also for a lock of AcquireAll that was given back because another one was refused.
 //
 // The functions are called from many goroutines, must not block, and must not call the
 // Locker or its Locks, except for methods of a Lock that only report: Key, Value, Fence,
-// Until, Valid and String. None of them is called while the library holds a mutex.
+// Acquired, Until, Valid and String. None of them is called while the library holds a mutex.
 //
 // A panic in Start, in End, or in a Round of a call that waits for it (OpAcquire, OpRaise,
 // OpAdopt, OpLook, OpInspect) reaches the caller, and what the call has acquired is undone;

@@ -9,6 +9,7 @@ import (
 const (
 	atMost  = "at most "
 	atLeast = "at least "
+	met     = "met"
 )
 
 // target adds the row of a quantity and the bound that it should keep, by the median of the repetitions. Without measurements
@@ -20,14 +21,14 @@ func (t *table) target(bound string, limit float64, format string, got *series, 
 	case len(got.Reps) == 0:
 		return
 	case meets(got.median()):
-		verdict = "met"
+		verdict = met
 	case slices.ContainsFunc(got.Reps, meets):
 		verdict = "**missed**, met in the best repetition"
 	}
 	t.rows = append(t.rows, []string{fmt.Sprintf(text, args...), bound + fmt.Sprintf(format, limit), got.spread(format), verdict})
 }
 
-// targets returns the table of all targets that the report has measurements for.
+// targets returns the table of the targets that were missed, of those that the report has measurements for.
 func (r *report) targets() table {
 	t := table{"targets", "Targets, and whether they were met", [][]string{{"", "target", "measured", ""}}}
 	for _, c := range []struct {
@@ -84,6 +85,9 @@ func (r *report) targets() table {
 		t.target(atMost, 1.5, "%.2f", held(mHeldBusiest), "%s held: renewals in the busiest second, as a multiple of the mean", n)
 	}
 	r.waitingTargets(&t)
+	all := len(t.rows) - 1
+	t.rows = slices.DeleteFunc(t.rows, func(row []string) bool { return row[3] == met })
+	t.title = fmt.Sprintf("Of %d targets, %d were missed", all, len(t.rows)-1)
 	return t
 }
 

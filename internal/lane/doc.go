@@ -89,7 +89,7 @@
 // queues' or a lane's; a quorum call's or that of Servers. That of Registers is taken with no
 // other held, and before a quorum call's. A lane's mutex guards its fields, and
 // the fields of its calls except those that the Voter owns. No client method runs under
-// it. Votes are cast with no lock held, because a vote may decide a round and ask the
+// it. Votes are cast with no mutex held, because a vote may decide a round and ask the
 // next question, of this lane or another: functions that finish calls return them as
 // `ready`, and their callers deliver them after unlocking.
 package lane

@@ -56,7 +56,7 @@ type Lane struct {
 	Direct  bool          // a pipeline goes over one connection to one server
 	guarded bool          // grants are made under a restart guard
 	servers *Servers      // shared by all lanes of a Locker
-	Report  func(News)    // called with no lock held; nil: nobody wants to know
+	Report  func(News)    // called with no mutex held; nil: nobody wants to know
 
 	mu sync.Mutex // guards everything below, except where a channel is used
 
@@ -198,7 +198,7 @@ func (ln *Lane) State() (owed int, down bool, stuck int) {
 }
 
 // Unlocked reports whether the lane's mutex is free at this instant. It serves checks that
-// user code is called with no lock held.
+// user code is called with no mutex held.
 func (ln *Lane) Unlocked() bool {
 	if !ln.mu.TryLock() {
 		return false

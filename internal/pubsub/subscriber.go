@@ -36,7 +36,7 @@ const (
 )
 
 // A Listener receives what a Subscriber hears. i is the number that New was given. Its
-// methods are called with no lock held and must not block.
+// methods are called with no mutex held and must not block.
 type Listener interface {
 	// Announced reports a message on a channel.
 	Announced(i int, channel, value string)

@@ -10,8 +10,8 @@ import (
 // The entry that a local queue has in the nodes' queues, and the announcements to it.
 
 const (
-	// freshFor is how long an entry in the nodes' queues is kept without being refreshed, and
-	// prolongEvery how often these queues get a new ttl. Both leave room for two
+	// freshFor is how long after a refresh a look leaves our entry in the nodes' queues alone,
+	// and prolongEvery how often these queues get a new ttl. Both leave room for two
 	// polls of a waiter before the entry expires. Halved, a look costs a node more commands.
 	freshFor     = 3500 * time.Millisecond
 	prolongEvery = 4 * time.Second

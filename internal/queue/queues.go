@@ -131,8 +131,7 @@ func (m *Waiter) Label() string { return m.label }
 // TTL returns the ttl that the caller wants.
 func (m *Waiter) TTL() time.Duration { return m.ttl }
 
-// Place returns whether the caller has or wants an entry in the nodes' queues, with
-// Options.Fair, and its ticket. It is for the leader.
+// Place is wait.Caller.Place, for the leader.
 func (m *Waiter) Place() (queued bool, ticket int64) { return m.met.Place() }
 
 func (m *Waiter) poke() {

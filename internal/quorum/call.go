@@ -38,7 +38,7 @@ type Call struct {
 	cleanups    *Cleanups // remember the call until it is finished, and later questions for the key follow it; nil if it is no clean-up
 	previous    *Call     // the clean-up of the key that it follows, or what queued the entry that it removes; nil if there is none, or once it is sent
 
-	Then func()             // called once, by the deciding vote, with no lock held
+	Then func()             // called once, by the deciding vote, with no mutex held
 	Late func(c *lane.Call) // called for each later vote
 
 	// The count. Guarded by mu. tally counts each call once; the others sum up the same votes.
@@ -88,12 +88,12 @@ func (b *Call) SetQuestion(q wire.Question) {
 func (b *Call) Follow(prev *Call) { b.previous = prev }
 
 // Send sends the question to all nodes. On each node it follows the last calls of the
-// quorum calls that are passed. The caller must hold no lock that a vote takes.
+// quorum calls that are passed. The caller must hold no mutex that a vote takes.
 func (b *Call) Send(before ...*Call) { b.SendRelease(nil, nil, before...) }
 
 // SendRelease is like Send, but nodes that answered the earlier quorum call, if there is
-// one, are not asked again. The question of next, if there is one, goes right behind on
-// each node; there are not both.
+// one, are not asked again. If next is not nil, its question follows directly behind on each
+// node. At most one of earlier and next is not nil.
 func (b *Call) SendRelease(earlier, next *Call, before ...*Call) {
 	previous := b.previous
 	b.previous = nil // a chain of quorum calls that keep the previous one would never be freed
@@ -336,7 +336,7 @@ func (b *Call) IsOver() bool {
 	return b.over
 }
 
-// Began returns the time just before the question was sent.
+// Began returns the time at which the call was made, before anything was sent.
 func (b *Call) Began() time.Time { return b.Start.At }
 
 // IsFinal reports whether this is the last question about a lock.

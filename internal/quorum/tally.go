@@ -11,8 +11,8 @@ type Tally struct {
 	Yes     int // what was asked for is so: the node stores our value; of a look: it stores none
 	Fenced  int // of these, its register moved to the proposed token
 	No      int // it stores another value or, with Options.Fair, it is another's turn
-	Missing int // it stores none (raise, extend, release, adopt)
-	Unknown int // no reply, or an error: it may have agreed
+	Missing int // it stores none (raise, extend, rollback, restore, adopt); a release counts these as Call.CountAs says
+	Unknown int // no usable reply: unless the error shows otherwise, it may have agreed
 }
 
 // Need returns how many of the nodes are a majority.

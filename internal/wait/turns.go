@@ -25,7 +25,7 @@ const leaveMost = 5
 // the nodes decide whose turn it is, and nothing is left to others here.
 type turns struct {
 	run       int       // how often in a row, since nobody else waited or had it
-	released  string    // the value that was released last, loudly
+	released  string    // the value whose release was announced last
 	open      bool      // that release has no result yet, and nobody has announced one since
 	contended bool      // the last release was announced to somebody
 	until     time.Time // until then, the lock is left to those
@@ -77,9 +77,9 @@ func (p *Plan) MayHandOver() bool { return p.turns.run < MaxTurns }
 // Contended reports whether somebody else was notified of the last release.
 func (p *Plan) Contended() bool { return p.turns.contended }
 
-// Releasing notes that the Locker releases the lock with this value for everybody, so that it
-// had the lock once at least, in whatever way. Until that has a result, the leader keeps off
-// if the Locker has had all its turns.
+// Releasing notes that the Locker releases the lock with this value for everybody. That counts
+// as one turn at least. If the Locker has had all its turns, the leader does not act until the
+// release has a result, or for RetryMost.
 func (p *Plan) Releasing(value string, now time.Time) {
 	p.turns.released, p.turns.open, p.turns.run = value, true, max(p.turns.run, 1)
 	if !p.rules.Fair && !p.MayHandOver() {

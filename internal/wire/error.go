@@ -64,8 +64,9 @@ var scriptRefusals = []string{
 }
 
 // Explain classifies an error of go-redis. If said is true, it is an error reply of the node or
-// of a proxy before it; notExecuted says whether the command was certainly not executed. Otherwise something failed on the way to the node or
-// back, and the command may have been executed, unless NeverSent reports that it was not.
+// of a proxy before it, and the function notExecuted says whether the command was certainly not
+// executed. Otherwise something failed on the way to the node or back, and the command may have
+// been executed, unless NeverSent reports that it was not.
 func Explain(err error) (e *NodeError, said bool) {
 	var re redis.Error
 	if !errors.As(err, &re) {

@@ -15,7 +15,7 @@ const (
 	// the scheduler. With less, a distant node would count as down because of its distance.
 	RoundTrips = 3
 
-	// RegisterLife is how long a fence register outlives the last command about its lock.
+	// RegisterLife is how long a fence register outlives the last command that set its ttl.
 	// After it has expired, tokens grow only if the clients' wall clocks differ by less than
 	// this. If it is halved, they may differ by half a day instead of a whole one.
 	RegisterLife = 24 * time.Hour
