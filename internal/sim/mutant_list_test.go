@@ -589,7 +589,7 @@ var mutants = []mutant{
 			{"internal/wait/turns.go", "\tcase now.Before(t.until):\n", "\tcase t == nil:\n"},
 			{"internal/wait/turns.go", "case t.open && (t.contended || !p.MayHandOver()):", "case false:"},
 		},
-		test: "TestNobodyWaitsWhileAnotherLockerHasMoreThanItsTurns",
+		test: "TestAnEntryThatNobodyStandsForPassesTheNoticeOn",
 	},
 	{
 		name: "told-unknown", rule: "a release says whether a waiter was notified", why: "the same",
