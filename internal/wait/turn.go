@@ -186,7 +186,8 @@ func (p *Plan) Succeed(c *Caller, won bool, now, steady time.Time) {
 		c.ticket, c.answered = p.ticket(c.came), true
 	}
 	if _, ticket := c.Place(); won && ticket != 0 && p.LeavesToRelease() {
-		now = now.Add(lookFirst + p.rules.spread(lookFirst)) // or its own question would meet each release of a lock that is held for that long
+		// Spread, or its question would meet each release of a lock that is always held for lookFirst.
+		now = now.Add(lookFirst + p.rules.spread(lookFirst))
 	}
 	p.act(now, true)
 }
