@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
@@ -387,7 +388,8 @@ func (s *Stage) Suspend(c *Clocks, d time.Duration) {
 	}
 }
 
-// An Observer keeps what a Trace is given.
+// An Observer keeps what a Trace is given, in a bubble. Its methods first wait until all other
+// goroutines block, since a caller may have its result before the Trace is called.
 type Observer struct {
 	mu     sync.Mutex
 	rounds []redlock.Round
@@ -420,6 +422,7 @@ func (o *Observer) event(e redlock.Event) {
 
 // Ends returns the calls of a method that have ended.
 func (o *Observer) Ends(method string) (ends []EndedCall) {
+	synctest.Wait()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, e := range o.ends {
@@ -432,6 +435,7 @@ func (o *Observer) Ends(method string) (ends []EndedCall) {
 
 // Events returns the events of the given kinds, or all.
 func (o *Observer) Events(kinds ...redlock.EventKind) (events []redlock.Event) {
+	synctest.Wait()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, e := range o.events {
@@ -450,6 +454,7 @@ func (o *Observer) Observe(_ context.Context, round redlock.Round) {
 
 // Rounds returns the rounds up to now.
 func (o *Observer) Rounds() []redlock.Round {
+	synctest.Wait()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.rounds)
