@@ -123,7 +123,7 @@ func TestDebtIsDroppedAfterItsTime(t *testing.T) {
 		{24*time.Hour + time.Minute, true}, // ttl and a day are not over
 		{24*time.Hour + 3*time.Minute, false},
 	} {
-		if tc.sent && tc.outage > time.Hour && harness.Rounds(0, 1) == 0 {
+		if tc.outage > time.Hour && (harness.Sparing || tc.sent && harness.Rounds(0, 1) == 0) {
 			continue // a day of virtual time costs seconds: the shorter run has one
 		}
 		onStage(t, 3, func(s *stage) {

@@ -28,8 +28,8 @@ func TestRealCloseDuringEverything(t *testing.T) {
 		far     bool
 		adopt   bool // and with adoptions of the Locker's own locks
 	}{
-		{"healthy", 0, harness.Rounds(20, 200), false, false}, {"far", 0, harness.Rounds(8, 50), true, false}, {"adopting", 0, harness.Rounds(8, 50), false, true},
-		{"one stopped", 1, harness.Rounds(2, 10), false, true}, {"three stopped", 3, harness.Rounds(1, 10), false, true},
+		{"healthy", 0, harness.Rounds(20, 80), false, false}, {"far", 0, harness.Rounds(8, 20), true, false}, {"adopting", 0, harness.Rounds(8, 20), false, true},
+		{"one stopped", 1, harness.Rounds(2, 4), false, true}, {"three stopped", 3, harness.Rounds(1, 3), false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := realOver(realredis.Start(t, 5)...)
@@ -173,7 +173,7 @@ func TestRealLostUpdates(t *testing.T) {
 	r := realStart(t, 5, "--appendonly", "yes", "--appendfsync", "always")
 	rnd := realSeed(t)
 	const lockers, workers, ttl = 4, 5, 5 * time.Second
-	lasts := time.Duration(harness.Rounds(1, 10)) * time.Second
+	lasts := time.Duration(harness.Rounds(1, 4)) * time.Second
 	var ls []*redlock.Locker
 	for i := range lockers {
 		ls = append(ls, r.open(t, redlock.Options{Name: fmt.Sprint(i)}))

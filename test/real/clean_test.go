@@ -122,7 +122,7 @@ func TestRealCancelledAtAnyInstant(t *testing.T) {
 				round = min(round, time.Since(start))
 				realRelease(t, k)
 			}
-			times := harness.Rounds(200, 3000)
+			times := harness.Rounds(200, 1500)
 			delays := make([]time.Duration, times)
 			for i := range delays {
 				delays[i] = time.Duration(rnd.Float64() * 2 * float64(round))
@@ -180,7 +180,7 @@ func isSet(chunk []byte) bool { return bytes.Contains(chunk, []byte("\r\nset\r\n
 func TestRealLateReply(t *testing.T) {
 	t.Parallel()
 	const workers, nodeTimeout, late = 8, 50 * time.Millisecond, 400 * time.Millisecond
-	tries := int64(harness.Rounds(20, 200))
+	tries := int64(harness.Rounds(20, 100))
 	for _, tt := range []struct {
 		name string
 		slow func(p *proxy.Proxy)
