@@ -131,7 +131,7 @@ func (l *Locker) shutDown(all []*Lock, released []*quorum.Call, limit *time.Time
 func (k *Lock) wasReleasedInTime() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.releasedInTime
+	return k.releaseSentInTime
 }
 
 // Held returns the locks that this Locker holds, oldest first, for example to log them before

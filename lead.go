@@ -96,7 +96,7 @@ func (l *Locker) leadOnce(ctx context.Context, key string, ttl time.Duration, fn
 func (k *Lock) resigned() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.releasedInTime && k.result == nil && k.lossTold == nil && !k.l.isClosed()
+	return k.releaseSentInTime && k.result == nil && k.lossTold == nil && !k.l.isClosed()
 }
 
 // endedLead returns the error of a Lead that ctx or Close ended between two terms.

@@ -56,11 +56,11 @@ type Lock struct {
 	loss       *time.Timer
 
 	// The end. After state is final, result does not change.
-	release        *quorum.Call // the last release, in progress or decided
-	releasedInTime bool         // the first release was sent before Until; set with release
-	quiet          bool         // the release notifies nobody: the lock was handed to a local waiter
-	abandoned      bool         // LeaveUntil ended it while it was held
-	result         error        // of the release or the loss, once final
+	release           *quorum.Call // the last release, in progress or decided
+	releaseSentInTime bool         // the first release was sent before Until; set with release
+	quiet             bool         // the release notifies nobody: the lock was handed to a local waiter
+	abandoned         bool         // LeaveUntil ended it while it was held
+	result            error        // of the release or the loss, once final
 
 	// lossTold is the loss with which KeepAlive's contexts ended. With Options.Grace
 	// the lock is still held then, but never extended again.

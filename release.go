@@ -154,7 +154,7 @@ func (k *Lock) beginRelease(ctx context.Context, cause error) *quorum.Call {
 			}
 		}
 	case stateHeld:
-		k.releasedInTime = k.remaining(k.l.now()) > 0
+		k.releaseSentInTime = k.remaining(k.l.now()) > 0
 	}
 	earlier := k.release // a release that too few nodes answered, or nil
 	k.state = stateReleasing
@@ -171,7 +171,7 @@ func (k *Lock) beginRelease(ctx context.Context, cause error) *quorum.Call {
 		k.quiet = next != nil
 	}
 	b.SetQuestion(wire.ReleaseQuestion(k.name, k.value, k.ttl, n))
-	asked, again := k.releasedInTime, earlier != nil
+	asked, again := k.releaseSentInTime, earlier != nil
 	b.CountAs = func(missing bool) wire.Answer { return notOurs(missing, k.remaining(k.l.now()) > 0, asked, again) } // Until does not move any more
 	b.LastForLock = true
 	b.Then = func() { k.released(b) }
@@ -186,7 +186,7 @@ func (k *Lock) beginRelease(ctx context.Context, cause error) *quorum.Call {
 	k.l.held.Remove(k)
 	ended.cancel(cause)
 	if next != nil {
-		defer k.l.queues.WakeLeader(k.name)
+		defer k.l.queues.WakeHead(k.name)
 	}
 	b.SendRelease(earlier, next, prev)
 	return b

@@ -14,10 +14,10 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// Waiting. The callers of Acquire that wait for one key form a FIFO queue. Only its head, the
-// leader, talks to the nodes. It tries to acquire the lock. If the lock is held, the leader
+// Waiting. The callers of Acquire that wait for one key form a FIFO queue. Only its head
+// talks to the nodes. It tries to acquire the lock. If the lock is held, the head
 // takes an entry in the nodes' queues and waits until one of these happens: a majority of the
-// nodes announces the release of the same value, whoever stored it; the ttl that the leader
+// nodes announces the release of the same value, whoever stored it; the ttl that the head
 // has seen passes; or a pause passes, because announcements can be lost. Then it tries again,
 // or looks first. Package internal/queue has the queue, internal/wait decides when; this file
 // asks the nodes and says what they replied.
@@ -141,7 +141,7 @@ func (l *Locker) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 	return q, known.Before
 }
 
-// keepResult keeps the error of a leader's decided round for every caller of its queue.
+// keepResult keeps the error of a head's decided round for every caller of its queue.
 func (l *Locker) keepResult(e *acquireCall, q *QuorumError) {
 	e.last = q
 	if e.waiter.Joined() { // not in TryAcquire and Adopt
@@ -149,7 +149,7 @@ func (l *Locker) keepResult(e *acquireCall, q *QuorumError) {
 	}
 }
 
-// wait returns nil once the caller is the leader and has to try. An error says that the
+// wait returns nil once the caller is the head and has to try. An error says that the
 // caller's ctx or Close ended the wait.
 func (l *Locker) wait(ctx context.Context, e *acquireCall) error {
 	var timer *time.Timer
@@ -164,7 +164,7 @@ func (l *Locker) wait(ctx context.Context, e *acquireCall) error {
 				return err
 			}
 			continue
-		case pause < 0: // the leader has the timer
+		case pause < 0: // the head has the timer
 		case timer == nil:
 			timer = time.NewTimer(pause)
 			defer timer.Stop()
@@ -242,7 +242,7 @@ func endless(b *quorum.Call) (yes bool) {
 	return yes
 }
 
-// tried tells the queue how the leader's try ended. A try that ctx ended has no result, and
+// tried tells the queue how the head's try ended. A try that ctx ended has no result, and
 // after an error that time does not heal the caller does not wait. In both cases the caller
 // keeps the wake, so that the next caller tries when this one leaves.
 func (l *Locker) tried(ctx context.Context, e *acquireCall, k *Lock, err error) {

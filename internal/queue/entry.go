@@ -76,7 +76,7 @@ func (r *queue) prolongs(now time.Time) bool {
 	return true
 }
 
-// Question returns the leader's next look, and notes what it does: it queues if announcements
+// Question returns the head's next look, and notes what it does: it queues if announcements
 // to the entry would be heard. A glance does so only if it has to.
 func (w *Queues) Question(m *Waiter, glance bool) wire.Question {
 	w.mu.Lock()

@@ -16,18 +16,18 @@ import (
 // comes to be first while nobody waits for it, and others wait for a message longer.
 const comesBackWithin = 5 * time.Millisecond
 
-// HandOver prepares an attempt for the leader, to be sent right behind the release b of a
+// HandOver prepares an attempt for the head, to be sent right behind the release b of a
 // lock of this Locker, so that the lock changes hands in one round. It returns nil if the
 // lock has to be released for everybody. Release and attempt are ordinary ones: if the attempt
 // overtakes the release, or another client gets in between, the attempt fails.
 //
-// left is how much of the lock's ttl is left. attempt returns the attempt for the leader and
+// left is how much of the lock's ttl is left. attempt returns the attempt for the head and
 // the token that it proposes, or nil if there is none; it is called with the queues' mutex held.
 //
 // n says whom the release notifies. If it is for everybody, our entry in the nodes' queues
 // moves to their end, behind those who waited longer, or is removed if nobody here waits or
 // is about to come back, or if announcements to it would not be heard. With Options.Fair it keeps
-// its place while somebody here waits, or is queued for the leader if that has not done so.
+// its place while somebody here waits, or is queued for the head if that has not done so.
 func (w *Queues) HandOver(b *quorum.Call, left time.Duration, attempt func(m *Waiter) (*quorum.Call, int64)) (next *quorum.Call, n wire.Notice) {
 	value := b.Question.Value
 	w.mu.Lock()
@@ -101,7 +101,7 @@ func (w *Queues) notice(r *queue, value string, b *quorum.Call) wire.Notice {
 	return n
 }
 
-// enterWith returns the ticket by which the release b queues the leader, so that the leader need
+// enterWith returns the ticket by which the release b queues the head, so that the head need
 // not ask in vain before it is its turn; 0: it asks. If a caller here holds the lock by now, b
 // releases one that had expired. Needs w.mu.
 func (w *Queues) enterWith(r *queue, b *quorum.Call, now time.Time) (ticket int64) {
@@ -117,7 +117,7 @@ func (w *Queues) enterWith(r *queue, b *quorum.Call, now time.Time) (ticket int6
 }
 
 // Released notes that a lock of this Locker was released by b, and whether a waiter of another
-// one was notified. If not, the leader tries. The leader also tries if the lock was handed on
+// one was notified. If not, the head tries. The head also tries if the lock was handed on
 // quietly but the attempt had already failed, because it overtook the release.
 func (w *Queues) Released(b *quorum.Call, quiet bool) {
 	value := b.Question.Value
@@ -157,8 +157,8 @@ func (w *Queues) FreedQuietly(m *Waiter) {
 	m.queue.quiet = true
 }
 
-// WakeLeader wakes the leader to claim the attempt that was handed to it.
-func (w *Queues) WakeLeader(name *wire.LockKey) {
+// WakeHead wakes the head to claim the attempt that was handed to it.
+func (w *Queues) WakeHead(name *wire.LockKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r := w.queues[name.Full]; r != nil && r.first != nil {

@@ -1,9 +1,9 @@
 // Package queue keeps the callers of one Locker that wait for the same key, in the order in
 // which they came.
 //
-// Only the head of such a local queue, the leader, talks to the nodes, by the Plan of package
+// Only the first of such a local queue, its head, talks to the nodes, by the Plan of package
 // wait. For the whole queue it has one entry in the nodes' queues, and one subscription to the
-// announcements to that entry. A release in the same Locker may hand the lock to the leader.
+// announcements to that entry. A release in the same Locker may hand the lock to the head.
 //
 // The package sends no question for the lock: package redlock asks, and tells the queue what
 // the nodes replied.
@@ -59,14 +59,14 @@ type Queues struct {
 }
 
 // A queue is the FIFO queue of the callers that wait for one key, with the plan of the
-// first of them, the leader. Guarded by Queues.mu.
+// first of them, the head. Guarded by Queues.mu.
 type queue struct {
 	name *wire.LockKey
 
 	// The callers, in the order in which they came. first is nil exactly when n is 0.
 	first, last *Waiter
 	n           int
-	plan        wait.Plan     // when the leader asks again
+	plan        wait.Plan     // when the head asks again
 	ttl         time.Duration // of the caller that left last
 	emptySince  time.Time     // when the last caller left
 
@@ -96,7 +96,7 @@ type queue struct {
 	freeing string       // the value of the lock of ours whose release began last
 }
 
-// wake wakes the leader if yes is set and there is one.
+// wake wakes the head if yes is set and there is one.
 func (r *queue) wake(yes bool) {
 	if yes && r.first != nil {
 		r.first.poke()
@@ -131,7 +131,7 @@ func (m *Waiter) Label() string { return m.label }
 // TTL returns the ttl that the caller wants.
 func (m *Waiter) TTL() time.Duration { return m.ttl }
 
-// Place is wait.Caller.Place, for the leader.
+// Place is wait.Caller.Place, for the head.
 func (m *Waiter) Place() (queued bool, ticket int64) { return m.met.Place() }
 
 func (m *Waiter) poke() {
@@ -327,7 +327,7 @@ type Known struct {
 	Before  int          // the callers before this one
 }
 
-// KeepResult keeps the error of a leader's decided round for every caller of its queue.
+// KeepResult keeps the error of a head's decided round for every caller of its queue.
 func (w *Queues) KeepResult(m *Waiter, result error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

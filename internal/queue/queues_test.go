@@ -166,7 +166,7 @@ func TestALocalQueueServesInOrder(t *testing.T) {
 	}
 }
 
-// What the leader learnt last is what all its followers are told, until nobody is left.
+// What the head learnt last is what all its followers are told, until nobody is left.
 func TestAllCallersKnowWhatTheLeaderSaw(t *testing.T) {
 	q := newLine(t)
 	q.join()
@@ -190,7 +190,7 @@ func TestAllCallersKnowWhatTheLeaderSaw(t *testing.T) {
 	}
 }
 
-// After a try in vain the leader reads the ttl, and does not queue again while its entry is fresh and stands where it belongs.
+// After a try in vain the head reads the ttl, and does not queue again while its entry is fresh and stands where it belongs.
 func TestALookAfterATryInVainQueuesOnlyIfItHasTo(t *testing.T) {
 	q := newLine(t)
 	q.join()
@@ -237,7 +237,7 @@ func TestALookAfterATryInVainQueuesOnlyIfItHasTo(t *testing.T) {
 	}
 }
 
-// A release queues the next caller with its ticket, but not where a caller of this Locker has got the lock meanwhile: the leader may
+// A release queues the next caller with its ticket, but not where a caller of this Locker has got the lock meanwhile: the head may
 // be that caller.
 func TestOnlyTheReleaseOfTheLockQueuesTheNextCaller(t *testing.T) {
 	q := newLine(t)

@@ -613,7 +613,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "told-stale", rule: "an error names the lock of its own process that the caller waited for", why: "no judge looks at the text of errors",
-		patches: []patch{{"internal/queue/leader.go", "\tr.result, r.wonBy = nil, b\n", ""}},
+		patches: []patch{{"internal/queue/head.go", "\tr.result, r.wonBy = nil, b\n", ""}},
 		test:    "TestAnErrorSaysWhatItsCallerWaitedFor",
 	},
 	{
@@ -672,7 +672,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "own-clock", rule: "with Fair, tickets count in the nodes' time", profiles: "turns",
-		patches: []patch{{"internal/queue/leader.go", "s = wait.NewStanding(t.Need(), replies(calls), b.Start.At, took)", "s = wait.NewStanding(t.Need(), replies(calls), b.Start.At, took)\n\t\ts.Clock = b.Start.Wall"}},
+		patches: []patch{{"internal/queue/head.go", "s = wait.NewStanding(t.Need(), replies(calls), b.Start.At, took)", "s = wait.NewStanding(t.Need(), replies(calls), b.Start.At, took)\n\t\ts.Clock = b.Start.Wall"}},
 		test:    "TestTurnsAreInOrderOfArrival",
 	},
 	{
@@ -786,12 +786,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "handed-in-vain", rule: "a lock that was handed on to an attempt without a majority goes to the waiters of other Lockers if nobody holds it when the last caller leaves", why: "it takes nodes that reply with errors, and a caller that gives up within two round trips of that",
-		patches: []patch{{"internal/queue/leader.go", "if lost.Holder != \"\" && lost.Holder != r.freeing {", "if true {"}},
+		patches: []patch{{"internal/queue/head.go", "if lost.Holder != \"\" && lost.Holder != r.freeing {", "if true {"}},
 		test:    "TestAHandOverInVainGoesToOthersIfTheWaiterGivesUp",
 	},
 	{
 		name: "handed-too-early", rule: "an attempt that was handed over and meets the value that is being released has not met another holder", why: "the release has to be overtaken on a majority of the nodes",
-		patches: []patch{{"internal/queue/leader.go", " && lost.Holder != r.freeing {", " {"}},
+		patches: []patch{{"internal/queue/head.go", " && lost.Holder != r.freeing {", " {"}},
 		test:    "TestAHandOverThatOvertakesGoesToOthersIfTheWaiterGivesUp",
 	},
 	{
@@ -859,7 +859,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "look-overtaken", rule: "an entry in the queues does not count as fresh by a look that a release has followed", why: "a look has to be under way when its Locker releases the lock to others, and one of these has to take it before the Locker does",
-		patches: []patch{{"internal/queue/leader.go", "look.Standing.Answered && r.asked", "look.Standing.Answered"}},
+		patches: []patch{{"internal/queue/head.go", "look.Standing.Answered && r.asked", "look.Standing.Answered"}},
 		test:    "TestAReleaseThatFollowsALookMayRemoveTheEntry",
 	},
 	{

@@ -21,7 +21,7 @@ type announcement struct {
 	value    string
 	nodes    uint64   // as bits
 	firsts   uint64   // of these, the nodes that told us first
-	notified notified // what the leader was woken for
+	notified notified // what the head was woken for
 }
 
 // announcements are those of one key that were heard last. A new value takes the place of the

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzAnnounced feeds a plan with announcements of any form. Whoever makes them, the leader
+// FuzzAnnounced feeds a plan with announcements of any form. Whoever makes them, the head
 // is to try only where a majority of the nodes says of one value that we are told first.
 func FuzzAnnounced(f *testing.F) {
 	f.Add([]byte("\x001 a\n\x011 a\n"))

@@ -39,7 +39,7 @@ const (
 	// in several processes do not ask at once. Halved, near nodes see more ties.
 	lookSpread = time.Millisecond
 
-	// lookFirst is how long a new leader waits before it queues on the nodes for a lock
+	// lookFirst is how long a new head waits before it queues on the nodes for a lock
 	// that its own Locker holds: a lock that is held for less is handed over before that.
 	// Halved, more short critical sections each cost an entry in the queues.
 	lookFirst = 5 * time.Millisecond
@@ -83,7 +83,7 @@ func (r *Rules) retryPause(longest time.Duration) time.Duration {
 	return longest - r.spread(longest/2)
 }
 
-// A Plan says when the leader of the callers that wait for a key acts next. It is guarded
+// A Plan says when the head of the callers that wait for a key acts next. It is guarded
 // by the mutex of whoever keeps it.
 type Plan struct {
 	rules *Rules
@@ -115,7 +115,7 @@ type Plan struct {
 // NewPlan returns the plan for a key of which nothing is known.
 func NewPlan(rules *Rules) Plan { return Plan{rules: rules} }
 
-// An Act is what the leader does next.
+// An Act is what the head does next.
 type Act uint8
 
 const (
@@ -125,7 +125,7 @@ const (
 	Try
 )
 
-// Next returns what the leader does at now, and for Wait how long it pauses. A Try uses up
+// Next returns what the head does at now, and for Wait how long it pauses. A Try uses up
 // what Freed noted.
 func (p *Plan) Next(now time.Time) (Act, time.Duration) {
 	pause := p.at.Sub(now)
@@ -141,16 +141,16 @@ func (p *Plan) Next(now time.Time) (Act, time.Duration) {
 	return Wait, pause
 }
 
-// act has the leader act at a time, by a try or a look.
+// act has the head act at a time, by a try or a look.
 func (p *Plan) act(at time.Time, try bool) { p.at, p.try, p.glance = at, try, false }
 
 // Freed notes that the lock may be free, also where nobody waits yet: somebody may be about to.
 func (p *Plan) Freed() { p.due = true }
 
-// NotDue notes that the leader need not try by itself now: it has, or gets, an attempt.
+// NotDue notes that the head need not try by itself now: it has, or gets, an attempt.
 func (p *Plan) NotDue() { p.due = false }
 
-// actBy has the leader act no later than at, and reports whether that is earlier than before.
+// actBy has the head act no later than at, and reports whether that is earlier than before.
 func (p *Plan) actBy(at time.Time) (wake bool) {
 	if !at.Before(p.at) {
 		return false
@@ -160,7 +160,7 @@ func (p *Plan) actBy(at time.Time) (wake bool) {
 }
 
 // Subscribed notes that announcements of a node are heard from now on, or no longer. It
-// reports whether the leader is to be woken.
+// reports whether the head is to be woken.
 func (p *Plan) Subscribed(node int, yes bool, now time.Time) (wake bool) {
 	if yes {
 		p.subscribedBy |= 1 << node
@@ -190,7 +190,7 @@ func (p *Plan) wasSubscribedAt(asked time.Time) bool {
 
 // Announced notes what a node announced: the position in its queue at which we were told, a
 // space, and the value that was released. It reports whether a majority has announced that by
-// now, and whether the leader is to be woken.
+// now, and whether the head is to be woken.
 func (p *Plan) Announced(node int, text string, now time.Time) (told, wake bool) {
 	nth, value, ok := strings.Cut(text, " ")
 	if !ok {
@@ -215,15 +215,15 @@ func (p *Plan) Announced(node int, text string, now time.Time) (told, wake bool)
 	return false, false
 }
 
-// AfterOthers has the leader look once those that were told first have had time to try. It
-// reports whether the leader is to be woken.
+// AfterOthers has the head look once those that were told first have had time to try. It
+// reports whether the head is to be woken.
 func (p *Plan) AfterOthers(now time.Time) (wake bool) {
 	wake = p.actBy(now.Add(tieLook*p.pace + p.rules.spread(lookSpread)))
 	p.glance = p.glance || wake
 	return wake
 }
 
-// Won notes a try that got the lock, which began at start, for the next leader. That one takes
+// Won notes a try that got the lock, which began at start, for the next head. That one takes
 // an entry of its own in the nodes' queues, behind those who waited longer. Whatever was freed
 // before is the lock that was acquired.
 func (p *Plan) Won(start, now time.Time) {
@@ -244,7 +244,7 @@ type Lost struct {
 	Standing Standing      // Fair
 }
 
-// Lost plans what c, the leader, does after a try that did not get the lock.
+// Lost plans what c, the head, does after a try that did not get the lock.
 func (p *Plan) Lost(c *Caller, l *Lost, now time.Time) {
 	took := max(l.Took, shortestTook)
 	p.asked, p.pace, p.foreign = l.Start, took, !wire.IsOurs(l.Holder)
@@ -280,7 +280,7 @@ type Looked struct {
 	Standing   Standing      // in the nodes' queues
 }
 
-// Looked plans what the leader does after a look.
+// Looked plans what the head does after a look.
 func (p *Plan) Looked(l *Looked, now time.Time) {
 	p.vain = !l.Held && !l.Free
 	switch s := l.Standing; {
@@ -297,7 +297,7 @@ func (p *Plan) Looked(l *Looked, now time.Time) {
 	}
 }
 
-// poll sets when the leader looks again at a held lock: when its ttl has passed, at
+// poll sets when the head looks again at a held lock: when its ttl has passed, at
 // expiry, and no later than after the pause that is the safety net under the announcements.
 func (p *Plan) poll(longest time.Duration, expiry, now time.Time) {
 	pause := p.rules.retryPause(longest)

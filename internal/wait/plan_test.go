@@ -29,7 +29,7 @@ func fairRules() *Rules {
 	return r
 }
 
-// heard returns a plan that has heard a majority since epoch, and whose leader polls far ahead.
+// heard returns a plan that has heard a majority since epoch, and whose head polls far ahead.
 func heard(r *Rules) *Plan {
 	p := NewPlan(r)
 	p.subscribedBy, p.subscribedSince = 3, epoch
@@ -273,7 +273,7 @@ func TestLooked(t *testing.T) {
 	}
 	p = heard(fairRules())
 	if p.Looked(&Looked{Start: epoch, Held: true}, epoch); !p.try {
-		t.Error("with Fair the leader tries")
+		t.Error("with Fair the head tries")
 	}
 }
 

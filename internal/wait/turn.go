@@ -177,7 +177,7 @@ func (p *Plan) lostTurn(c *Caller, l *Lost, tie bool, now time.Time) {
 	p.act(now.Add(pause), true)
 }
 
-// Succeed has c, the next leader, try at once, with a ticket if the leader before it has
+// Succeed has c, the next head, try at once, with a ticket if the head before it has
 // learned the nodes' time lately. If that one has won and c has a ticket, c leaves it to the
 // release to queue it, and tries if that does not come soon: before, it would ask in vain.
 // steady is now on our steady clock.
@@ -192,12 +192,12 @@ func (p *Plan) Succeed(c *Caller, won bool, now, steady time.Time) {
 	p.act(now, true)
 }
 
-// LeavesToRelease reports whether the next leader, while its Locker holds the lock, leaves it to the
+// LeavesToRelease reports whether the next head, while its Locker holds the lock, leaves it to the
 // release to queue it. It does not if announcements would not be heard, or if Options.Retry says
 // how often it asks.
 func (p *Plan) LeavesToRelease() bool { return p.Hears() && !p.rules.OwnRetry }
 
-// Entered notes that a release queues the leader, which tries when it is told, or to refresh its
+// Entered notes that a release queues the head, which tries when it is told, or to refresh its
 // entry.
 func (p *Plan) Entered(now time.Time) {
 	p.act(now.Add(wire.TurnEvery-p.rules.spread(wire.TurnEvery/turnSpread)), true)

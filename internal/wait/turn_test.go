@@ -138,7 +138,7 @@ func TestSucceed(t *testing.T) {
 		name    string
 		ticket  int64
 		later   time.Duration // since the nodes' time was learned
-		won     bool          // the leader before it has got the lock
+		won     bool          // the head before it has got the lock
 		unheard bool
 		retry   bool // Options.Retry is set
 		want    int64
@@ -171,7 +171,7 @@ func TestSucceed(t *testing.T) {
 	}
 }
 
-// A leader that a release has queued does not ask before it is told, but refreshes its entry in time.
+// A head that a release has queued does not ask before it is told, but refreshes its entry in time.
 func TestEntered(t *testing.T) {
 	p := heard(fairRules())
 	p.Entered(epoch)

@@ -78,7 +78,7 @@ func (p *Plan) MayHandOver() bool { return p.turns.run < MaxTurns }
 func (p *Plan) Contended() bool { return p.turns.contended }
 
 // Releasing notes that the Locker releases the lock with this value for everybody. That counts
-// as one turn at least. If the Locker has had all its turns, the leader does not act until the
+// as one turn at least. If the Locker has had all its turns, the head does not act until the
 // release has a result, or for RetryMost.
 func (p *Plan) Releasing(value string, now time.Time) {
 	p.turns.released, p.turns.open, p.turns.run = value, true, max(p.turns.run, 1)
@@ -90,7 +90,7 @@ func (p *Plan) Releasing(value string, now time.Time) {
 
 // Released notes the result of a release: whether a waiter of another Locker was notified, and
 // how long the round took. queued says whether our entry is in the nodes' queues. It reports
-// whether the leader is to be woken.
+// whether the head is to be woken.
 func (p *Plan) Released(told, queued bool, took time.Duration, now time.Time) (wake bool) {
 	t := &p.turns
 	t.contended = told
@@ -132,7 +132,7 @@ func (p *Plan) Joined(held, queued bool, now time.Time) {
 	}
 }
 
-// leave has the leader look when the others have had their time, or now if it has no entry in
+// leave has the head look when the others have had their time, or now if it has no entry in
 // the nodes' queues yet: it would not be notified.
 func (p *Plan) leave(queued bool, now time.Time) {
 	if !queued {

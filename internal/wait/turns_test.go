@@ -46,7 +46,7 @@ func TestThoseWhoGiveUpAreHeardUnlessTheLockIsLeftToOthers(t *testing.T) {
 				now = epoch.Add(c.after)
 			}
 			p.Announced(0, "1 "+c.value, now)
-			p.at = now.Add(time.Minute) // a minority has the leader look in any case
+			p.at = now.Add(time.Minute) // a minority has the head look in any case
 			if told, wake := p.Announced(1, "1 "+c.value, now); !told || wake != c.heard {
 				t.Errorf("got told %v, wake %v; want true, %v", told, wake, c.heard)
 			}

@@ -166,13 +166,13 @@ type share struct {
 	usual     time.Duration
 }
 
-// ignores reports whether a waiter that gives up is none of the leader's business: the Locker has had all its
+// ignores reports whether a waiter that gives up is none of the head's business: the Locker has had all its
 // turns, and leaves the lock to others.
 func (s share) ignores(now time.Time) bool {
 	return s.run >= MaxTurns && (s.open || now.Before(s.until))
 }
 
-// heard reports whether the last event, an announcement, may bring the leader to ask.
+// heard reports whether the last event, an announcement, may bring the head to ask.
 func (h history) heard() bool {
 	n := len(h) - 1
 	return h.announced() >= 2 && (h.others() || !h[:n].share().ignores(h[n].now))
@@ -231,7 +231,7 @@ func (h history) share() (s share) {
 	return s
 }
 
-// leaves reports whether the last event has the leader leave the lock to others.
+// leaves reports whether the last event has the head leave the lock to others.
 func (h history) leaves() bool {
 	before, e := h[:len(h)-1].share(), h[len(h)-1]
 	switch e.kind {
@@ -261,7 +261,7 @@ func (h history) due() (yes bool) {
 	return yes
 }
 
-// deadline returns when the leader acts, and whether by a try.
+// deadline returns when the head acts, and whether by a try.
 func (h history) deadline() (at time.Time, try bool) {
 	by := func(t time.Time) {
 		if t.Before(at) {

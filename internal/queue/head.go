@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 )
 
-// What the leader does next, and what its looks and tries have shown.
+// What the head does next, and what its looks and tries have shown.
 
 // Next returns what a waiter does next, and for wait.Wait how long it pauses; a negative pause
 // lasts until it is woken. A waiter that pauses calls Next again when it is woken.
@@ -37,7 +37,7 @@ func (w *Queues) Looked(m *Waiter, look *wait.Looked) {
 	defer w.mu.Unlock()
 	r := m.queue
 	if look.Held || r.plan.Contended() {
-		w.listen(r) // a leader that follows one that won looks before it has tried
+		w.listen(r) // a head that follows one that won looks before it has tried
 	}
 	if look.Standing.Answered && r.asked { // else a release has moved or removed the entry since
 		r.placed = time.Now()
@@ -58,13 +58,13 @@ func (w *Queues) Refused(m *Waiter) (alone bool) {
 	return alone
 }
 
-// Won tells the queue that its leader has acquired the lock by b.
+// Won tells the queue that its head has acquired the lock by b.
 func (w *Queues) Won(m *Waiter, b *quorum.Call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := m.queue
 	m.trying, r.quiet = false, false // others are going to be told by the holder
-	if w.cfg.Rules.Fair {            // for the next leader
+	if w.cfg.Rules.Fair {            // for the next head
 		r.plan.Learn(Standing(b))
 		r.winner = b
 	}
@@ -75,7 +75,7 @@ func (w *Queues) Won(m *Waiter, b *quorum.Call) {
 	r.held, r.heldUntil = b.Question.Value, now.Add(m.ttl)
 }
 
-// Lost tells the plan how the leader's try failed. A try without a result is not told: the
+// Lost tells the plan how the head's try failed. A try without a result is not told: the
 // caller keeps the wake, so that the next caller tries when this one leaves.
 func (w *Queues) Lost(m *Waiter, lost *wait.Lost) {
 	w.mu.Lock()
