@@ -57,7 +57,7 @@ type List[L comparable] struct {
 	n           int
 	watch       *time.Timer   // runs while the list is not empty
 	watched     clock.Instant // the last check
-	looks       int
+	checks      int
 }
 
 // New returns an empty List.
@@ -85,7 +85,7 @@ func (h *List[L]) Add(k L) bool {
 	if h.n++; h.n == 1 {
 		h.watched = now
 		if h.watch == nil {
-			h.watch = time.AfterFunc(watchEvery, h.look)
+			h.watch = time.AfterFunc(watchEvery, h.check)
 		} else {
 			h.watch.Reset(watchEvery)
 		}
@@ -164,8 +164,8 @@ func (h *List[L]) Len() int {
 	return h.n
 }
 
-// look is called by the watch timer, every half second while there are locks.
-func (h *List[L]) look() {
+// check is called by the watch timer, every half second while there are locks.
+func (h *List[L]) check() {
 	h.mu.Lock()
 	if h.closed || h.n == 0 {
 		h.mu.Unlock()
@@ -177,9 +177,9 @@ func (h *List[L]) look() {
 	// Then every lock is checked.
 	slept := now.Since(h.watched)-now.At.Sub(h.watched.At) > watchEvery/2
 	h.watched = now
-	h.looks++
+	h.checks++
 	var all, grown []L
-	if slept || h.looks%sweepEvery == 0 {
+	if slept || h.checks%sweepEvery == 0 {
 		all = h.all()
 	}
 	for h.young != none {

@@ -55,14 +55,14 @@ func listMatchesASlice(t *rapid.T) {
 		Expired: func(k *lock) bool { k.checked++; return k.expired },
 	})
 	var all, gone []*lock
-	closed, looks := false, 0
-	look := func(asleep bool) {
-		l.look()
+	closed, checks := false, 0
+	check := func(asleep bool) {
+		l.check()
 		if closed || len(all) == 0 {
 			return
 		}
-		looks++
-		if !asleep && looks%sweepEvery != 0 {
+		checks++
+		if !asleep && checks%sweepEvery != 0 {
 			return
 		}
 		for _, k := range slices.Clone(all) {
@@ -76,7 +76,7 @@ func listMatchesASlice(t *rapid.T) {
 		if len(all) > 0 {
 			k = rapid.SampledFrom(all).Draw(t, "lock")
 		}
-		switch do := rapid.SampledFrom([]string{"add", "add", "add", "remove", "gate", "expire", "look", "look", "sweep", "sleep", "close"}).Draw(t, "do"); {
+		switch do := rapid.SampledFrom([]string{"add", "add", "add", "remove", "gate", "expire", "check", "check", "sweep", "sleep", "close"}).Draw(t, "do"); {
 		case do == "add":
 			k = &lock{added: at.At}
 			if got := l.Add(k); got == closed {
@@ -85,20 +85,20 @@ func listMatchesASlice(t *rapid.T) {
 			if !closed {
 				all = append(all, k)
 			}
-		case do == "look":
+		case do == "check":
 			pass(watchEvery, watchEvery)
-			look(false)
+			check(false)
 		case do == "sweep":
 			for range sweepEvery {
 				pass(watchEvery, watchEvery)
-				look(false)
+				check(false)
 			}
 		case do == "sleep":
 			pass(watchEvery, time.Hour)
 			for _, k := range all {
 				k.added = k.added.Add(-time.Hour)
 			}
-			look(true)
+			check(true)
 		case do == "close" && rapid.IntRange(0, 9).Draw(t, "really") == 0:
 			if got := l.Close(); !slices.Equal(got, all) {
 				t.Fatalf("Close: got %d locks, want the %d in the list", len(got), len(all))
@@ -144,7 +144,7 @@ func listMatchesASlice(t *rapid.T) {
 	}
 }
 
-// The list looks at its locks every half second, as long as it has any.
+// The list checks its locks every half second, as long as it has any.
 func TestTheListLooksEveryHalfSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		grown := make(chan *lock, 2)

@@ -386,7 +386,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "never-swept", rule: "expired locks leave the Locker's list", why: "expired locks in the list only cost memory",
-		patches: []patch{{"internal/held/held.go", "if slept || h.looks%sweepEvery == 0 {", "if slept {"}},
+		patches: []patch{{"internal/held/held.go", "if slept || h.checks%sweepEvery == 0 {", "if slept {"}},
 		test:    "TestExpiredLocksLeaveTheList",
 	},
 	{
