@@ -26,7 +26,7 @@ func init() {
 
 var lockTwins = []scriptTwin{
 	{"release", "99d7827e1b267ddebff7fcc0a5d03e60b479aa2c", releaseTwin},
-	{"releases", "893df257fdd8dccdd95fcb6e3accbc7693331e3f", releasesTwin},
+	{"releases", "83c9f438210e41a1492dc75499aab7b4f7820209", releasesTwin},
 	{"extends", "82b831f51318c23789cdefd7fba5f88ea133f796", extendsTwin},
 	{"extend", "e9962c620e1b1a8fd3672c657e49d474ce4daf1b", extendTwin},
 	{"raise", "dc8ceb045b46aaad4f411975cea3636faf27ed9c", raiseTwin},

@@ -12,7 +12,7 @@ import (
 
 var waitTwins = []scriptTwin{
 	{"turn", "7ad195b62738e31d341deb4e57b61b7621df61c8", turnTwin},
-	{"wait", "45e46a453c206795e868fe3dba0fb872cb2bb595", waitTwin},
+	{"wait", "db98b14ff3427365cacafe89db417cadd2a657f1", waitTwin},
 	{"leave", "5fddad4b79f1320518fc26ee34c080c782524d2e", leaveTwin},
 	{"inspect", "fedd99c8d5cbd54024572c435cd7c9cd39dfcf0a", inspectTwin},
 }
@@ -190,14 +190,12 @@ func waitTwin(call twin.Call, keys, argv []string) (any, bool) {
 		q.front(number(argv[3]), argv[0], nil)
 	}
 	q.clock()
-	switch us := strconv.Itoa(q.us); argv[1] {
-	case "new":
+	us := strconv.Itoa(q.us)
+	if argv[1] == "new" {
 		call("ZADD", q.key, us, argv[0], q.ends(argv[2]), argv[0]+"!")
-	case "":
+	} else {
 		call("ZADD", q.key, "NX", us, argv[0])
 		call("ZADD", q.key, q.ends(argv[2]), argv[0]+"!")
-	default:
-		call("ZADD", q.key, argv[1], argv[0], q.ends(argv[2]), argv[0]+"!")
 	}
 	call("PEXPIRE", q.key, argv[3])
 	left, _ := call("PTTL", keys[0])

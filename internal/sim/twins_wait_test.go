@@ -59,7 +59,7 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 				args = []any{pick("v1", "v2"), "1500", fmt.Sprint(r.IntN(1000)), place, pick("", "3", "5", fmt.Sprint(n.Now().UnixMicro())), "2000", "15000", "ch", pick("", "1")}
 			case 2:
 				sha, keys = shas["wait"], []string{"k0", queue}
-				args = []any{place, pick("", "new", "7"), "12000", "15000"}
+				args = []any{place, pick("", "new"), "12000", "15000"}
 			case 3:
 				sha, keys = shas["leave"], []string{"k0", queue}
 				args = []any{place, "ch", pick("0", "1", "2"), fmt.Sprint("value", r.IntN(100))}

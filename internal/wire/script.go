@@ -30,7 +30,7 @@ var scriptSHA = map[string]string{
 	"extend":          "e9962c620e1b1a8fd3672c657e49d474ce4daf1b",
 	"extends":         "82b831f51318c23789cdefd7fba5f88ea133f796",
 	"release":         "99d7827e1b267ddebff7fcc0a5d03e60b479aa2c",
-	"releases":        "893df257fdd8dccdd95fcb6e3accbc7693331e3f",
+	"releases":        "83c9f438210e41a1492dc75499aab7b4f7820209",
 	"raise":           "dc8ceb045b46aaad4f411975cea3636faf27ed9c",
 	"adopt":           "9cc4044a93585c393b519caff12fe3b00234762c",
 	"guarded adopt":   "41b1451b37cb122d1d0bff4689a374c47d2d60bd",
@@ -39,7 +39,7 @@ var scriptSHA = map[string]string{
 	"inspect":         "fedd99c8d5cbd54024572c435cd7c9cd39dfcf0a",
 	"turn":            "7ad195b62738e31d341deb4e57b61b7621df61c8",
 	"guarded turn":    "835a277dbf3f0212e10bbe9aecc155ecf6494c18",
-	"wait":            "45e46a453c206795e868fe3dba0fb872cb2bb595",
+	"wait":            "db98b14ff3427365cacafe89db417cadd2a657f1",
 	"leave":           "5fddad4b79f1320518fc26ee34c080c782524d2e",
 }
 

@@ -628,7 +628,6 @@ func TestScriptWait(t *testing.T) {
 	onQueueCases(t, wait, []queueCase{
 		{"free", free, "", []queueCall{{"p", "", []any{-2, 0, now}}}, free, "p"},
 		{"held for ever", scriptState{value: "theirs"}, "", []queueCall{{"p", "", []any{-1, 0, now}}}, scriptState{value: "theirs"}, "p"},
-		{"with a ticket", free, "p 11 12000", []queueCall{{"q", "1800000000123456", []any{-2, 1, now}}, {"q", "10", []any{-2, 0, now}}}, free, "q p"},
 		{"places whose time is over are dropped, and those that would last for too long", free,
 			"late 1 -1, future 3 15001, endless 5 +inf, without 4, longest 6 15000, just 7 0, behind 8 -1",
 			[]queueCall{{"p", "", []any{-2, 3, now}}}, free, "longest just behind p"},

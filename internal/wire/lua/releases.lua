@@ -24,7 +24,7 @@ local time = queued > 0 and redis.pcall('TIME')
 if not time or time.err then return table.concat(done) end
 local now = 4e15 + time[1] * 1000 + math.floor(time[2] / 1000)
 local function announce(entries, value)
-  -- {K}:queue, and {K}:release:entry is the channel of a entry.
+  -- {K}:queue, and {K}:release:entry is the channel of an entry.
   local channel = string.sub(entries, 1, -6) .. 'release:'
   local told, from, over = 0, 0, {}
   local queue = redis.pcall('ZRANGE', entries, '0', '63', 'WITHSCORES')
