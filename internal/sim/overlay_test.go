@@ -42,8 +42,40 @@ type composed struct {
 	variants strings.Builder
 }
 
+// An overlay replaces files of the library for a build, and adds some.
+type overlay struct {
+	dir     string            // where they are
+	replace map[string]string // by path in the library
+}
+
+func (o *overlay) put(t *testing.T, file, text string) {
+	t.Helper()
+	to := filepath.Join(o.dir, file)
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o.replace[filepath.Join(root(t), file)] = to
+}
+
+// write returns the file for -overlay.
+func (o *overlay) write(t *testing.T) (file string) {
+	t.Helper()
+	b, err := json.Marshal(map[string]any{"Replace": o.replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(o.dir, "overlay.json")
+	if err := os.WriteFile(file, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // compose returns the -overlay that puts all of these mutants into the library.
-func compose(t *testing.T, dir string, list []mutant) (overlay string) {
+func compose(t *testing.T, dir string, list []mutant) (file string) {
 	t.Helper()
 	all := composition{files: map[string]*composed{}}
 	for i := range list {
@@ -71,20 +103,10 @@ func compose(t *testing.T, dir string, list []mutant) (overlay string) {
 			all.add(t, m, file, texts[file])
 		}
 	}
-	replace := map[string]string{}
-	put := func(file, text string) {
-		to := filepath.Join(dir, file)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		replace[filepath.Join(root(t), file)] = to
-	}
+	o := overlay{dir: dir, replace: map[string]string{}}
 	packages := map[string]string{} // names by folder
 	for file, c := range all.files {
-		put(file, c.text(t))
+		o.put(t, file, c.text(t))
 		packages[path.Dir(file)] = c.file.Name.Name
 	}
 	if all.scripts != "" {
@@ -92,20 +114,12 @@ func compose(t *testing.T, dir string, list []mutant) (overlay string) {
 		packages[all.scripts] = name[1]
 	}
 	for folder, name := range packages {
-		put(path.Join(folder, "mutants_overlay.go"), fmt.Sprintf(overlayFile, name))
+		o.put(t, path.Join(folder, "mutants_overlay.go"), fmt.Sprintf(overlayFile, name))
 		if folder == all.scripts {
-			put(path.Join(folder, "mutants_scripts_overlay.go"), fmt.Sprintf(overlayScripts, name, all.inits.String()))
+			o.put(t, path.Join(folder, "mutants_scripts_overlay.go"), fmt.Sprintf(overlayScripts, name, all.inits.String()))
 		}
 	}
-	b, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay = filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return overlay
+	return o.write(t)
 }
 
 // overlayFile is the file that each changed package has with the mutants and not without.
