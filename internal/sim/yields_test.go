@@ -28,8 +28,8 @@ func TestYields(t *testing.T) {
 			}
 		}
 	}
-	o.put(t, "internal/yield/yield.go", yieldFile)
-	cmd := exec.Command("go", "test", "-count=1", "-timeout=20m", "-overlay", o.write(t),
+	o.put(t, "internal/yields/yields.go", yieldFile)
+	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=20m", "-overlay", o.write(t),
 		"./test/directed", "./test/real", ".", "./cmd/redlock", "./redlocktest", "./internal/lane", "./internal/quorum", "./internal/queue", "./internal/wait")
 	cmd.Dir = root(t)
 	out, err := cmd.CombinedOutput()
@@ -50,7 +50,7 @@ func withYields(t *testing.T, file, text string) string {
 	n := 0
 	yield := func() ast.Stmt {
 		n++
-		return &ast.ExprStmt{X: &ast.CallExpr{Fun: &ast.SelectorExpr{X: ast.NewIdent("yield"), Sel: ast.NewIdent("Sometimes")}}}
+		return &ast.ExprStmt{X: &ast.CallExpr{Fun: &ast.SelectorExpr{X: ast.NewIdent("yields"), Sel: ast.NewIdent("Sometimes")}}}
 	}
 	between := func(list []ast.Stmt) (with []ast.Stmt) {
 		for i, s := range list {
@@ -75,7 +75,7 @@ func withYields(t *testing.T, file, text string) string {
 	if n == 0 {
 		return text
 	}
-	path := &ast.BasicLit{Kind: token.STRING, Value: `"github.com/seed-ce352c9b/redlock/internal/yield"`}
+	path := &ast.BasicLit{Kind: token.STRING, Value: `"github.com/seed-ce352c9b/redlock/internal/yields"`}
 	f.Decls = append([]ast.Decl{&ast.GenDecl{Tok: token.IMPORT, Specs: []ast.Spec{&ast.ImportSpec{Path: path}}}}, f.Decls...)
 	return show(t, fset, f)
 }
@@ -92,7 +92,7 @@ func calls(s ast.Stmt) bool {
 }
 
 // yieldFile is a package that exists in the overlay only.
-const yieldFile = `package yield
+const yieldFile = `package yields
 
 import (
 	"math/rand/v2"
