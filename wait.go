@@ -211,13 +211,13 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall, glance bool) er
 	return nil
 }
 
-// stillHeld keeps what a look adds to the error of the call: whether the lock ever expires. A
-// try, if there was one, knows the holder.
+// stillHeld keeps what a look adds to the error of the call: that the lock is held, and whether it
+// ever expires. A try that was refused, if there was one, knows the holder.
 func (l *Locker) stillHeld(e *acquireCall, b *quorum.Call) {
 	switch q, _ := l.lastKnown(e); {
-	case q == nil:
+	case q == nil || q.Err != ErrHeld:
 		l.notAcquired(e, b, ErrHeld, "")
-	case q.Err == ErrHeld && q.endless != endless(b):
+	case q.endless != endless(b):
 		told := *q
 		told.endless = endless(b)
 		l.keepResult(e, &told)

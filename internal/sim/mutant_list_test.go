@@ -1069,4 +1069,9 @@ var mutants = []mutant{
 		patches: []patch{{"extend.go", "if counts && k.isDecided(x) {", "if counts && isDone(x.done) {"}},
 		test:    "TestACallThatEndsItsOwnContextReturnsItsResult",
 	},
+	{
+		name: "look-untold", rule: "a look that finds the lock held outdates a try without a quorum in the caller's error", why: "no judge knows what a caller that gives up should have been told",
+		patches: []patch{{"wait.go", "case q == nil || q.Err != ErrHeld:", "case q == nil:"}},
+		test:    "TestALookThatFindsTheLockHeldOutdatesATryWithoutAQuorum",
+	},
 }

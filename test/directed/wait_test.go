@@ -1224,3 +1224,26 @@ func TestAWaiterThatTakesBackItsAttemptDoesNotWakeItself(t *testing.T) {
 		w.gives(context.Canceled)
 	})
 }
+
+// Two nodes are loading when the waiter tries, and then it sees by looks alone that another Locker holds the lock. The error says
+// that, not that there is no quorum.
+func TestALookThatFindsTheLockHeldOutdatesATryWithoutAQuorum(t *testing.T) {
+	for _, before := range []int{0, 1} { // callers of the same Locker before the one that gives up
+		onStage(t, 3, func(s *stage) {
+			s.Take(s.Locker(redlock.Options{}), heldLong)
+			l := s.Locker(redlock.Options{})
+			s.failCommand("set", loading, 0, 1)
+			for range before {
+				s.waiter(l, heldLong)
+				time.Sleep(10 * time.Microsecond)
+			}
+			w := s.waiter(l, heldLong)
+			time.Sleep(oneTrip)
+			s.failCommand("set", "", 0, 1)
+			time.Sleep(pollPause)
+			w.stop()
+			<-w.ended
+			s.Is("Acquire", w.err, redlock.ErrHeld)
+		})
+	}
+}
