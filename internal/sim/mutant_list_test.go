@@ -1074,4 +1074,14 @@ var mutants = []mutant{
 		patches: []patch{{"wait.go", "case q == nil || q.Err != ErrHeld:", "case q == nil:"}},
 		test:    "TestALookThatFindsTheLockHeldOutdatesATryWithoutAQuorum",
 	},
+	{
+		name: "turn-inherited", rule: "a caller that has not moved its Locker's entry does not stand there", why: "no judge knows which order the nodes saw",
+		patches: []patch{{"internal/wait/turn.go", "return ticket != 0 || c.queued, ticket", "return c.ticket != 0, ticket"}},
+		test:    "TestACallerDoesNotInheritATurn",
+	},
+	{
+		name: "turn-lapsed", rule: "the first answer after an outage has a waiter queue its entry", why: "the judge of waiting allows for more after a fault",
+		patches: []patch{{"internal/wait/turn.go", "case ticket == 0: // the entry was not refreshed, and may have expired\n\t\tpause = 0\n", ""}},
+		test:    "TestAnEntryThatLapsedIsQueuedByTheFirstAnswer",
+	},
 }

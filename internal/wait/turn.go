@@ -26,6 +26,7 @@ type Caller struct {
 	came     time.Time // on our steady clock
 	ticket   int64     // µs of the nodes' time; 0: not known yet
 	answered bool      // a majority answered the last round
+	queued   bool      // a majority has once put our entry at the ticket
 	free     int       // rounds in a row that found the lock free, but another first
 	ties     int       // tries in a row that were ties
 }
@@ -36,12 +37,12 @@ func NewCaller(came time.Time) Caller { return Caller{came: came} }
 // Place reports whether a fair try may stand at our entry in the queues, and by which ticket it
 // takes or refreshes that; 0: it does neither. Only a caller that a majority answered has an
 // entry kept: one that cannot win must not hold up those that can. Nor does an entry of ours
-// refuse us.
+// refuse us, once it has our ticket: before, it may have that of an earlier caller.
 func (c *Caller) Place() (queued bool, ticket int64) {
 	if c.answered {
 		ticket = c.ticket
 	}
-	return c.ticket != 0, ticket
+	return ticket != 0 || c.queued, ticket
 }
 
 // countTie counts ties in a row, and reports whether the last round still is one.
@@ -149,6 +150,8 @@ func (p *Plan) ticket(came time.Time) int64 {
 func (p *Plan) lostTurn(c *Caller, l *Lost, tie bool, now time.Time) {
 	s := l.Standing
 	p.Learn(s)
+	_, ticket := c.Place()
+	c.queued = c.queued || s.Answered && ticket != 0
 	c.answered = s.Answered
 	pause := wire.TurnEvery - p.rules.spread(wire.TurnEvery/turnSpread)
 	if !p.wasSubscribedAt(p.asked) || p.rules.OwnRetry || !s.Answered {
@@ -161,6 +164,8 @@ func (p *Plan) lostTurn(c *Caller, l *Lost, tie bool, now time.Time) {
 		pause = 0
 	case tie: // the others' rollbacks are on their way
 		pause = min(pause, tieLook*s.Took+p.rules.spread(s.Took))
+	case ticket == 0: // the entry was not refreshed, and may have expired
+		pause = 0
 	case s.FreeIn > 0:
 		c.free = 0
 		pause = min(pause, s.FreeIn)

@@ -69,7 +69,8 @@ func TestPlace(t *testing.T) {
 	}{
 		{"TryAcquire", Caller{}, false, 0},
 		{"before it has a ticket", Caller{came: epoch, answered: true}, false, 0},
-		{"the last round was not answered", Caller{came: epoch, ticket: 7}, true, 0},
+		{"the last round was not answered", Caller{came: epoch, ticket: 7, queued: true}, true, 0},
+		{"nor one that queued it", Caller{came: epoch, ticket: 7}, false, 0},
 		{"answered", Caller{came: epoch, ticket: 7, answered: true}, true, 7},
 	} {
 		if queued, ticket := c.caller.Place(); queued != c.queued || ticket != c.ticket {

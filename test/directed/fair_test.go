@@ -542,3 +542,46 @@ func TestATicketIsNotMadeFromWhatWasLearnedLongAgo(t *testing.T) {
 		}
 	})
 }
+
+// The first caller of a Locker gives up, and its entry stands for the next one, which came after that of another Locker. The
+// nodes refuse the question that would move the entry there, and then the lock is free.
+func TestACallerDoesNotInheritATurn(t *testing.T) {
+	for late := time.Duration(0); late < 800*time.Millisecond; late += 100 * time.Millisecond {
+		onStage(t, 3, func(s *stage) {
+			k := s.Take(s.fair("holder"), heldLong)
+			a := s.fair("a")
+			first := s.settled(a, heldLong)
+			other := s.settled(s.fair("b"), heldLong)
+			next := s.settled(a, heldLong)
+			time.Sleep(time.Second + late)
+			s.fail(loading, s.All()...)
+			first.gives(context.Canceled)
+			time.Sleep(5 * time.Millisecond)
+			s.fail("", s.All()...)
+			s.quietly(k)
+			select {
+			case <-other.ended:
+			case <-next.ended:
+				s.Fatalf("%v: a caller that came later has the lock", late)
+			}
+			time.Sleep(time.Second)
+			next.follows(other.lock, "the next in turn", promptly)
+		})
+	}
+}
+
+// The nodes do not answer for so long that the entries expire. The first answer has the waiter queue again: the lock is still
+// held, and its release is announced soon.
+func TestAnEntryThatLapsedIsQueuedByTheFirstAnswer(t *testing.T) {
+	for late := 300 * time.Millisecond; late < 800*time.Millisecond; late += 100 * time.Millisecond {
+		onStage(t, 3, func(s *stage) {
+			k := s.Take(s.fair("holder"), heldLong)
+			w := s.settled(s.fair("w"), heldLong)
+			s.fail(loading, s.All()...)
+			time.Sleep(placeDead + time.Second)
+			s.fail("", s.All()...)
+			time.Sleep(late) // it polls every 250 ms, and every 800 ms once it has an answer
+			w.passes("after an outage", s.quietly(k), promptly)
+		})
+	}
+}
