@@ -1084,4 +1084,9 @@ var mutants = []mutant{
 		patches: []patch{{"internal/wait/turn.go", "case ticket == 0: // the entry was not refreshed, and may have expired\n\t\tpause = 0\n", ""}},
 		test:    "TestAnEntryThatLapsedIsQueuedByTheFirstAnswer",
 	},
+	{
+		name: "look-believed", rule: "a look that finds the lock held, after a release, is followed by a try that shows the holder", why: "attempts without a majority rarely meet a look",
+		patches: []patch{{"internal/wait/plan.go", "if at := now.Add(p.rules.RetryMost); p.unsure && ", "if at := now.Add(p.rules.RetryMost); false && "}},
+		test:    "TestALookThatMeetsAttemptsInVainIsFollowedByATry",
+	},
 }

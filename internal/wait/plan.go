@@ -99,6 +99,7 @@ type Plan struct {
 	pace    time.Duration // how long the last try took
 	foreign bool          // the holder may not announce its release
 	vain    bool          // the last look found neither held nor free, so a try follows
+	unsure  bool          // no try has shown a holder since a release was announced, or since one showed none
 
 	turns turns // those of the Locker, in a row
 
@@ -196,7 +197,9 @@ func (p *Plan) Announced(node int, text string, now time.Time) (told, wake bool)
 	if !ok {
 		return false, false
 	}
-	switch p.announced.add(p.rules, node, value, nth == "1") {
+	how := p.announced.add(p.rules, node, value, nth == "1")
+	p.unsure = p.unsure || how != notifiedNone
+	switch how {
 	case notifiedFirst:
 		if p.turns.heard(value, p.rules.Fair, now) {
 			p.Freed()
@@ -229,6 +232,7 @@ func (p *Plan) AfterOthers(now time.Time) (wake bool) {
 func (p *Plan) Won(start, now time.Time) {
 	p.turns.had()
 	p.due, p.asked, p.foreign = false, start, false
+	p.unsure = false
 	p.act(now.Add(lookFirst), false)
 }
 
@@ -247,7 +251,7 @@ type Lost struct {
 // Lost plans what c, the head, does after a try that did not get the lock.
 func (p *Plan) Lost(c *Caller, l *Lost, now time.Time) {
 	took := max(l.Took, shortestTook)
-	p.asked, p.pace, p.foreign = l.Start, took, !wire.IsOurs(l.Holder)
+	p.asked, p.pace, p.foreign, p.unsure = l.Start, took, !wire.IsOurs(l.Holder), l.Holder == ""
 	tie := c.countTie(IsTie(l.Holder, l.Votes))
 	switch {
 	case p.rules.Fair:
@@ -289,6 +293,10 @@ func (p *Plan) Looked(l *Looked, now time.Time) {
 	case l.Held:
 		p.asked = l.Start
 		p.poll(l.Longest, l.Start.Add(l.FreeIn), now)
+		// A look does not tell a holder from attempts that have no majority, whose end nobody announces.
+		if at := now.Add(p.rules.RetryMost); p.unsure && !p.rules.OwnRetry && at.Before(p.at) {
+			p.act(at, true)
+		}
 	case s.Answered && s.Before > 0: // the waiters before us were told first
 		p.act(now.Add(min(time.Duration(s.Before)*(tieLook*p.pace+lookSpread), p.rules.RetryMost)), true)
 	default: // it is free, or a try tells why it cannot be acquired

@@ -141,6 +141,22 @@ func (h history) foreign() (is bool) {
 	return is
 }
 
+// unsure reports whether nobody is known to hold the lock: the last holder's release was announced, or the last
+// try showed none.
+func (h history) unsure() (is bool) {
+	for i, e := range h {
+		switch e.kind {
+		case "announced":
+			is = is || h[:i+1].announced() > 0
+		case "lost":
+			is = e.lost.Holder == ""
+		case "won":
+			is = false
+		}
+	}
+	return is
+}
+
 // vain reports whether the last look was in vain and no pause was made for it since.
 func (h history) vain() (is bool) {
 	for i, e := range h {
@@ -337,6 +353,9 @@ func (h history) deadline() (at time.Time, try bool) {
 				at, try = e.now.Add(pause), false
 				if expiry := l.Start.Add(l.FreeIn); expiry.Before(at) {
 					at = expiry
+				}
+				if soon := e.now.Add(250 * ms); seen.unsure() && soon.Before(at) {
+					at, try = soon, true
 				}
 			case l.Standing.Answered && l.Standing.Before > 0:
 				at, try = e.now.Add(min(time.Duration(l.Standing.Before)*(4*seen.pace()+ms), 250*ms)), true

@@ -1247,3 +1247,44 @@ func TestALookThatFindsTheLockHeldOutdatesATryWithoutAQuorum(t *testing.T) {
 		})
 	}
 }
+
+// Two clients that reach one node each try at the moment at which a waiter looks, whom a release has told to. Their attempts fail,
+// and nothing announces that, since neither had a majority.
+func TestALookThatMeetsAttemptsInVainIsFollowedByATry(t *testing.T) {
+	for late := time.Duration(0); late < 5*oneTrip; late += oneTrip {
+		onStage(t, 3, func(s *stage) {
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
+			var cutOff []*redlock.Locker
+			for i := range 2 {
+				clients := s.Cluster.Clients()
+				cutOff = append(cutOff, s.LockerWith(redlock.Options{NodeTimeout: 20 * time.Millisecond}, nil, harness.Nodes(clients)))
+				s.Cluster.Cut(clients[1-i], clients[2])
+			}
+			w := s.settled(s.Locker(redlock.Options{}), heldLong)
+			s.ghost("hung", "1") // so that the waiter is told second, and looks
+			time.Sleep(time.Second)
+			released := time.Now()
+			s.Is("Release", k.Release(s.Ctx), nil)
+			time.Sleep(late)
+			for _, l := range cutOff {
+				go l.TryAcquire(s.Ctx, job, heldLong)
+			}
+			w.passes(fmt.Sprint("attempts ", late, " after the release"), released, retryPause+promptly)
+		})
+	}
+}
+
+// Of two waiters the first gets the lock, and the second finds it held. The error of the second does not name the holder that has
+// released the lock since.
+func TestAnErrorNamesNoHolderWhoseReleaseWasAnnounced(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		k := s.Take(s.Locker(redlock.Options{}), heldLong)
+		first, second := s.settled(s.Locker(redlock.Options{}), heldLong), s.settled(s.Locker(redlock.Options{}), heldLong)
+		first.follows(k, "the first", promptly)
+		time.Sleep(time.Second)
+		second.gives(redlock.ErrHeld)
+		if got, want := s.roundOf(second.err).Holder(), first.lock.Value(); got != want {
+			s.Errorf("holder: got %q, want %q; released: %q", got, want, k.Value())
+		}
+	})
+}
