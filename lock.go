@@ -214,6 +214,7 @@ func (k *Lock) lose(b *quorum.Call) (after func()) {
 	if b == nil {
 		early = k.remaining(k.l.now())
 	}
+	awaited := early > 0 && k.l.begin() // before the loss is told: the holder may close the Locker at once
 	undo := k.l.newCleanup(OpRollback, k.name, wire.RollbackQuestion(k.name, k.value, k.ttl), &k.left, allAnswered)
 	undo.LastForLock = true
 	undo.Then = func() { k.l.observe(context.Background(), undo, nil) }
@@ -226,7 +227,12 @@ func (k *Lock) lose(b *quorum.Call) (after func()) {
 			}
 			// The loss is signalled a little before Until, but the lock excludes others until
 			// then: a holder that trusts Until alone must not overlap the next one.
-			time.AfterFunc(early, func() { undo.Send(prev) })
+			time.AfterFunc(early, func() {
+				if awaited {
+					defer k.l.end()
+				}
+				undo.Send(prev)
+			})
 		}()
 		k.l.held.Remove(k)
 		tell()

@@ -397,3 +397,40 @@ func TestCloseWaitsForWhatCallsHaveToUndo(t *testing.T) {
 		s.Is("TryAcquire", <-done, redlock.ErrHeld)
 	})
 }
+
+// A loss is signalled a little before Until, and the keys are removed at Until. Close, which mostly follows as soon as the
+// holder has learned of the loss, waits for that.
+func TestCloseWaitsForTheRemovalOfALockThatWasJustLost(t *testing.T) {
+	slowly := redlock.Trace{Event: func(e redlock.Event) {
+		if e.Kind == redlock.EventLost {
+			time.Sleep(200 * time.Microsecond) // Close comes meanwhile
+		}
+	}}
+	for name, c := range map[string]struct {
+		opt   redlock.Options
+		early time.Duration // before Until
+	}{
+		"as it is signalled":    {redlock.Options{Drift: 0.5, Trace: slowly}, time.Millisecond},
+		"half a millisecond on": {redlock.Options{Drift: 0.5}, 500 * time.Microsecond},
+		"at the end of a grace": {redlock.Options{Drift: 0.5, Grace: 3 * time.Second}, 500 * time.Microsecond},
+	} {
+		runStage(t, name, 3, func(s *stage) {
+			l := s.Locker(c.opt)
+			k := s.Take(l, time.Minute)
+			held := s.keep(k)
+			time.Sleep(2 * time.Second)
+			s.fail(loading, 0, 1, 2)
+			<-held.Done() // the lock is not renewed any more
+			s.fail("", 0, 1, 2)
+			time.Sleep(time.Until(k.Until()) - c.early)
+			if k.Valid() {
+				s.Fatal("the loss has not been signalled yet")
+			}
+			s.Is("Close", l.Close(), nil)
+			if early := time.Until(k.Until()); early > 0 {
+				s.Errorf("Close returned %v before the keys are removed", early)
+			}
+			s.Carry("after Close", k.Value())
+		})
+	}
+}
