@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"time"
 
@@ -148,8 +147,9 @@ func (l *Locker) Watch(ctx context.Context, key string) iter.Seq2[Status, error]
 		for first, last := true, (watchedState{}); ; first = false {
 			s, err := l.Inspect(ctx, key)
 			now := watchedState{held: s.Held, value: s.Value, failed: err != nil}
-			over := ctx.Err() != nil || l.isClosed() || err != nil && !errors.Is(err, ErrNoQuorum)
-			if (first || now != last || over) && !yield(s, err) || over && err != nil {
+			_, missed := err.(*QuorumError) // if ctx or Close has come since, the next question says so
+			over := err != nil && !missed
+			if (first || now != last || over) && !yield(s, err) || over {
 				return
 			}
 			last = now

@@ -247,3 +247,43 @@ func TestALeaderThatPanicsHasResigned(t *testing.T) {
 		})
 	}
 }
+
+// The context or Close that ends a watch comes while the nodes are asked: its error is the last one all the same, and
+// nothing is told twice.
+func TestAWatchEndsWithTheErrorOfWhatEndedIt(t *testing.T) {
+	for _, failing := range []bool{false, true} {
+		for name, want := range map[string]error{"ctx": context.Canceled, "Close": redlock.ErrClosed} {
+			runStage(t, fmt.Sprintf("%s, failing=%v", name, failing), 3, func(s *stage) {
+				ctx, cancel := context.WithCancel(s.Ctx)
+				defer cancel()
+				var l *redlock.Locker
+				asked := 0
+				round := func(_ context.Context, r redlock.Round) {
+					if r.Op != redlock.OpInspect || r.Key != job {
+						return
+					}
+					if asked++; asked != 3 {
+						return
+					}
+					if name == "ctx" {
+						cancel()
+						return
+					}
+					go l.Close()
+					time.Sleep(time.Millisecond) // Close has begun
+				}
+				l = s.Locker(redlock.Options{Trace: redlock.Trace{Round: round}})
+				if failing {
+					s.fail(loading, 0, 1, 2)
+				}
+				var told []error
+				for _, err := range l.Watch(ctx, job) {
+					told = append(told, err)
+				}
+				if len(told) != 2 || !errors.Is(told[1], want) {
+					s.Errorf("got %q, want what the nodes replied, once, and then %v", told, want)
+				}
+			})
+		}
+	}
+}
