@@ -435,3 +435,28 @@ func TestRepeatedReleasesDoNotCrowdOutWhatIsOwedForOthers(t *testing.T) {
 		s.empty("a minute after the nodes are back")
 	})
 }
+
+// Nor does a node that has answered owe one more with each release: it looks again because of an acquire that it did
+// not answer.
+func TestRepeatedReleasesDoNotRepeatASecondLook(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.hang(0)
+		k := s.Take(l, time.Hour)
+		time.Sleep(2 * time.Second)
+		s.resume(0)
+		time.Sleep(2 * time.Second)
+		s.each((*redlocktest.Node).Stop, 1, 2)
+		s.Is("Release", k.Release(s.Ctx), redlock.ErrNoQuorum)
+		time.Sleep(100 * time.Millisecond)
+		harness.Check(s, "owed after a release", seam.Peek(l).Nodes[0].Owed, 1)
+		for range 300 {
+			k.Release(s.Ctx)
+		}
+		harness.Check(s, "owed after releases that were answered", seam.Peek(l).Nodes[0].Owed, 1)
+		s.mend(1, 2)
+		time.Sleep(time.Minute)
+		s.empty("a minute after the nodes are back")
+		s.Clean(l)
+	})
+}
