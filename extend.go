@@ -101,7 +101,7 @@ func (k *Lock) beginExtend(ctx context.Context, leave time.Time, then func(error
 	switch {
 	case k.state == stateLost || k.state == stateReleased && k.result != nil:
 		err = k.result
-	case k.state != stateHeld && k.abandoned && k.stays(leave):
+	case k.state != stateHeld && k.abandoned && k.release == nil && k.stays(leave, now):
 	case k.state != stateHeld:
 		err = &QuorumError{Round: Round{Op: OpExtend, Key: k.name.Key}, Err: ErrLost, hint: "it was released"}
 	case k.remaining(now) <= 0:
@@ -112,7 +112,7 @@ func (k *Lock) beginExtend(ctx context.Context, leave time.Time, then func(error
 		if !leave.IsZero() {
 			after = k.leave()
 		}
-	case k.stays(leave):
+	case k.stays(leave, now):
 		after = k.leave()
 	case !leave.IsZero():
 		ttl, err = k.ttlUntil(leave, now)

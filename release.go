@@ -348,12 +348,14 @@ func (k *Lock) leaveReleased() bool {
 	return true
 }
 
-// stays reports whether the key stays until t without an extension. Needs k.mu.
-func (k *Lock) stays(t time.Time) bool {
-	return !t.IsZero() && !k.start.At.Add(k.valid).Before(t)
+// stays reports whether the key stays until t without an extension. Until alone does not show
+// that: if the machine slept, the key ends earlier. A microsecond is the grain of the wall
+// clock. Needs k.mu.
+func (k *Lock) stays(t time.Time, now clock.Instant) bool {
+	return !t.IsZero() && t.Sub(now.At) <= k.remaining(now)+time.Microsecond
 }
 
-// ttlUntil returns the ttl with which the key stays until t. Needs k.mu.
+// ttlUntil returns the ttl with which the key stays until t, about to be asked for. Needs k.mu.
 func (k *Lock) ttlUntil(t time.Time, now clock.Instant) (time.Duration, error) {
 	ttl := ttlFor(t.Sub(now.At), k.l.opt.Drift)
 	err := k.l.guard.Admits(ttl)

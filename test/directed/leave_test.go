@@ -333,3 +333,28 @@ func TestOncePerIntervalRunsAtEveryTick(t *testing.T) {
 		})
 	}
 }
+
+// A lock that LeaveUntil has released, since the time had passed, does not stay until a later time.
+func TestLeaveUntilOfALockThatLeaveUntilReleased(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 10*time.Second)
+		s.Is("LeaveUntil of a time that has passed", k.LeaveUntil(s.Ctx, time.Now().Add(-time.Second)), nil)
+		s.Carry("afterwards", k.Value())
+		s.Is("LeaveUntil of a time before Until", k.LeaveUntil(s.Ctx, time.Now().Add(time.Second)), redlock.ErrLost)
+	})
+}
+
+// The machine slept, and the keys end before Until: LeaveUntil extends the lock.
+func TestLeaveUntilAfterANap(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var h harness.Clocks
+		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
+		k := s.Take(l, 10*time.Second)
+		s.Suspend(&h, 5*time.Second)
+		at := time.Now().Add(8 * time.Second)
+		s.Is("LeaveUntil", k.LeaveUntil(s.Ctx, at), nil)
+		time.Sleep(time.Until(at))
+		s.Carry("at the time", k.Value(), 0, 1, 2)
+	})
+}
