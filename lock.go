@@ -24,6 +24,7 @@ type Lock struct {
 	value string
 	fence int64
 	ttl   time.Duration
+	taken bool              // by Adopt: the key may live longer than ttl
 	entry held.Entry[*Lock] // in the Locker's list
 
 	mu sync.Mutex // guards all below
@@ -41,6 +42,8 @@ type Lock struct {
 	// left. A rollback or release goes after last, to the nodes in left.
 	last *quorum.Call  // the last question about this lock, while any of its calls is in progress
 	left lane.Residues // by the questions whose calls are finished, and by the attempts before
+
+	stayTTL time.Duration // the longest ttl that a LeaveUntil has asked for
 
 	// Registers that extensions have raised (noteRegisters).
 	registers        lane.Nodes    // nodes that have raised it and kept the value since
@@ -141,7 +144,7 @@ func (k *Lock) remaining(now clock.Instant) time.Duration { return k.valid - now
 
 // hold makes the lock and lists it as held. It returns nil if the Locker was closed.
 func (l *Locker) hold(e *acquireCall, b, last *quorum.Call, token int64, valid time.Duration) *Lock {
-	k := &Lock{l: l, name: e.name, value: b.Question.Value, fence: token, ttl: e.ttl, start: b.Start, valid: valid}
+	k := &Lock{l: l, name: e.name, value: b.Question.Value, fence: token, taken: e.op == OpAdopt, ttl: e.ttl, start: b.Start, valid: valid}
 	k.mu.Lock() // so that Close waits for what follows
 	defer k.mu.Unlock()
 	if !l.held.Add(k) {

@@ -23,7 +23,8 @@ import (
 // Release returns when the outcome is decided. It returns nil if a majority of the nodes
 // stored the lock or, before Until, had forgotten it; ErrLost if the lock was not ours any
 // more; ErrNoQuorum if too few nodes replied, in which case the remaining keys expire by
-// the time in the error. After nil or ErrLost, further calls return the same and send
+// the time in the error, or when they would have expired without Adopt, which shortens no
+// ttl. After nil or ErrLost, further calls return the same and send
 // nothing; after ErrNoQuorum they ask the silent nodes again. So defer lock.Release(ctx)
 // is right unless the lock is handed to another process (see Adopt).
 //
@@ -237,8 +238,12 @@ func (k *Lock) unreleased(b *quorum.Call) (hint string) {
 		if hint != "" {
 			hint += ", "
 		}
-		expires := b.Start.At.Add(k.ttl + driftOf(k.ttl, k.l.opt.Drift) + expiryGrain)
+		ttl := max(k.ttl, k.stayTTL)
+		expires := b.Start.At.Add(ttl + driftOf(ttl, k.l.opt.Drift) + expiryGrain)
 		hint += "any remaining key expires by " + expires.Format("15:04:05.000")
+		if k.taken {
+			hint += ", unless it was to live longer when it was adopted"
+		}
 	}
 	return hint
 }
@@ -362,7 +367,9 @@ func (k *Lock) ttlUntil(t time.Time, now clock.Instant) (time.Duration, error) {
 	if ttl > wire.MaxTTL {
 		err = fmt.Errorf("redlock: the time is more than %v from now: some servers and proxies count milliseconds in 32 bits", wire.MaxTTL)
 	}
-	if err != nil {
+	if err == nil {
+		k.stayTTL = max(k.stayTTL, ttl)
+	} else {
 		err = fmt.Errorf("redlock: leave %q until %s: the lock is still held: %w", wire.Clip(k.name.Key), t.Format(time.RFC3339), err)
 	}
 	return ttl, err

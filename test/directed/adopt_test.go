@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -593,4 +594,48 @@ func TestAReleaseWaitsForTheRestore(t *testing.T) {
 			s.Carry("afterwards", "", s.All()...)
 		})
 	}
+}
+
+// An adoption never shortens the ttl, and a LeaveUntil in progress may lengthen it: the error of a Release that a majority did
+// not answer names no earlier time than that at which the keys end.
+func TestAnUnansweredReleaseSaysWhenItsKeysExpire(t *testing.T) {
+	expires := func(s *stage, err error) time.Time {
+		_, at, ok := strings.Cut(err.Error(), "any remaining key expires by ")
+		if !ok {
+			s.Fatalf("got %v, want when its keys expire", err)
+		}
+		d, err := time.Parse("15:04:05.000", at[:12])
+		s.Is("the time", err, nil)
+		y, m, day := time.Now().Date()
+		return time.Date(y, m, day, d.Hour(), d.Minute(), d.Second(), d.Nanosecond(), time.Now().Location())
+	}
+	runStage(t, "adopted", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		giver := s.Take(s.Locker(redlock.Options{}), time.Hour)
+		k, err := l.Adopt(s.Ctx, job, giver.Value(), 10*time.Second)
+		s.Is("Adopt", err, nil)
+		s.hang(1, 2)
+		err = k.Release(s.Ctx)
+		s.Is("Release", err, redlock.ErrNoQuorum)
+		if ends := time.Now().Add(s.Node(1).TTL(job)); ends.After(expires(s, err)) && !strings.Contains(err.Error(), "unless it was to live longer when it was adopted") {
+			s.Errorf("got %v, and a key lives until %v", err, ends)
+		}
+		s.resume(1, 2)
+		s.Clean(l)
+	})
+	runStage(t, "left", 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, 10*time.Second)
+		time.Sleep(time.Second)
+		s.each((*redlocktest.Node).PartitionReplies, 0, 1, 2)
+		left := harness.Background(func() error { return k.LeaveUntil(s.Ctx, time.Now().Add(time.Hour)) })
+		time.Sleep(100 * time.Millisecond)
+		err := k.Release(s.Ctx)
+		s.Is("Release", err, redlock.ErrNoQuorum)
+		if ends := time.Now().Add(s.Node(1).TTL(job)); ends.After(expires(s, err)) {
+			s.Errorf("got %v, and a key lives until %v", err, ends)
+		}
+		s.Is("LeaveUntil", <-left, redlock.ErrLost)
+		s.Clean(l)
+	})
 }
