@@ -125,12 +125,12 @@ func (l *Locker) announce(k *Lock) {
 // nodes reply, it yields the error, once, and goes on.
 //
 // Leaders (Lead) announce the beginning and the end of each term, unless the process dies,
-// and Watch then asks the nodes. It also asks when the ttl of the lock has passed, and at
-// least every 30 seconds. Holders other than leaders announce nothing, so
-// Watch notices their changes only at these times. A change that is undone before Watch asks
-// is not seen. While Watch is subscribed to a majority of the nodes, it costs each node about
-// one read per ttl; otherwise it asks every second. The nodes' user needs the permissions of
-// waiters.
+// and Watch then asks the nodes. It also asks when the ttl of the lock has passed, but not
+// within a second of the question before, and at least every 30 seconds. Holders other than
+// leaders announce nothing, so Watch notices their changes only at these times. A change that
+// is undone before Watch asks is not seen. While Watch is subscribed to a majority of the
+// nodes, it costs each node about one read per ttl; otherwise it asks every second. The
+// nodes' user needs the permissions of waiters.
 func (l *Locker) Watch(ctx context.Context, key string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		if err := l.admit(ctx, OpInspect, key); err != nil {
