@@ -1089,4 +1089,39 @@ var mutants = []mutant{
 		patches: []patch{{"internal/wait/plan.go", "if at := now.Add(p.rules.RetryMost); p.unsure && ", "if at := now.Add(p.rules.RetryMost); false && "}},
 		test:    "TestALookThatMeetsAttemptsInVainIsFollowedByATry",
 	},
+	{
+		name: "lost-unawaited", rule: "Close waits for the removal of a lock whose loss is signalled before Until", why: "it is a matter of the last millisecond before Until",
+		patches: []patch{{"lock.go", "awaited := early > 0 && k.l.begin()", "awaited := false"}},
+		test:    "TestCloseWaitsForTheRemovalOfALockThatWasJustLost",
+	},
+	{
+		name: "released-stays", rule: "a lock that LeaveUntil has released does not stay", why: "no simulated client leaves a lock twice",
+		patches: []patch{{"extend.go", "k.abandoned && k.release == nil && k.stays(", "k.abandoned && k.stays("}},
+		test:    "TestLeaveUntilOfALockThatLeaveUntilReleased",
+	},
+	{
+		name: "nap-stays", rule: "how long a key stays is counted by the clock that advanced more", why: "a simulated machine that sleeps leaves no lock",
+		patches: []patch{{"release.go", "t.Sub(now.At) <= k.remaining(now)+time.Microsecond", "!k.start.At.Add(k.valid).Before(t)"}},
+		test:    "TestLeaveUntilAfterANap",
+	},
+	{
+		name: "looks-again", rule: "a release that is repeated does not owe again what the one before owes", why: "owed clean-ups that are sent twice do no harm until there is no room for them",
+		patches: []patch{{"internal/quorum/call.go", "\t\t\tc.Lane.InheritOwed(c, &earlier.Calls[i]) // ", "\t\t\t// "}},
+		test:    "TestRepeatedReleasesDoNotRepeatASecondLook",
+	},
+	{
+		name: "watch-untold", rule: "a watch ends with the error of ctx or Close, also if the nodes' last replies were errors", why: "the simulation does not watch",
+		patches: []patch{{"lead.go", "over := err != nil && !missed\n", "over := err != nil && (!missed || ctx.Err() != nil || l.isClosed())\n"}},
+		test:    "TestAWatchEndsWithTheErrorOfWhatEndedIt",
+	},
+	{
+		name: "adopted-expiry", rule: "the error of a release names no time by which the keys of an adopted lock have certainly expired", why: "no judge reads the text of an error",
+		patches: []patch{{"release.go", "\t\tif k.taken {\n", "\t\tif false && k.taken {\n"}},
+		test:    "TestAnUnansweredReleaseSaysWhenItsKeysExpire",
+	},
+	{
+		name: "left-expiry", rule: "nor one before the ttl that a LeaveUntil in progress asked for", why: "as above",
+		patches: []patch{{"release.go", "ttl := max(k.ttl, k.stayTTL)", "ttl := k.ttl"}},
+		test:    "TestAnUnansweredReleaseSaysWhenItsKeysExpire",
+	},
 }
