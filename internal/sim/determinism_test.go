@@ -51,10 +51,7 @@ func hashes(t *testing.T) string {
 		}
 		p := *p
 		p.Length /= 20
-		seed := uint64(7)
-		if p.Name == "crash" {
-			seed = 8 // of seed 7, one run in a hundred has another history: two of its events come at one instant
-		}
+		const seed = 8 // of some seeds, two events come at one instant, and either may be the first
 		all = append(all, fmt.Sprintf("%s=%016x", p.Name, Run(t, Generate(&p, seed), true).Hash()))
 	}
 	return strings.Join(all, " ")
