@@ -294,8 +294,10 @@ func (p *Plan) Looked(l *Looked, now time.Time) {
 		p.asked = l.Start
 		p.poll(l.Longest, l.Start.Add(l.FreeIn), now)
 		// A look does not tell a holder from attempts that have no majority, whose end nobody announces.
-		if at := now.Add(p.rules.RetryMost); p.unsure && !p.rules.OwnRetry && at.Before(p.at) {
-			p.act(at, true)
+		if p.unsure && !p.rules.OwnRetry {
+			if at := now.Add(p.rules.retryPause(p.rules.RetryMost)); at.Before(p.at) {
+				p.act(at, true)
+			}
 		}
 	case s.Answered && s.Before > 0: // the waiters before us were told first
 		p.act(now.Add(min(time.Duration(s.Before)*(tieLook*p.pace+lookSpread), p.rules.RetryMost)), true)

@@ -354,7 +354,7 @@ func (h history) deadline() (at time.Time, try bool) {
 				if expiry := l.Start.Add(l.FreeIn); expiry.Before(at) {
 					at = expiry
 				}
-				if soon := e.now.Add(250 * ms); seen.unsure() && soon.Before(at) {
+				if soon := e.now.Add(250 * ms * 3 / 4); seen.unsure() && soon.Before(at) {
 					at, try = soon, true
 				}
 			case l.Standing.Answered && l.Standing.Before > 0:
