@@ -155,14 +155,13 @@ func (k *Lock) extended(ctx context.Context, x *extending, then func(error)) {
 	t, _, _ := b.Result()
 	var after func()
 	k.mu.Lock()
-	now, contexts := k.l.now(), keepAliveCtxs(k.keepAlives)
-	left := k.remaining(now)
+	left, contexts := k.remaining(k.l.now()), keepAliveCtxs(k.keepAlives)
 	switch {
 	case k.state == stateLost || k.state == stateReleased && k.result != nil:
 		x.err = k.result
 	case k.state != stateHeld:
 		x.err = &QuorumError{Round: roundOf(b), Err: ErrLost, hint: "it was released meanwhile"}
-	case k.remaining(now) <= 0:
+	case left <= 0:
 		// Also where a majority still stores our value: between the old Until and the
 		// reply the key may have expired, been acquired by another and released.
 		k.failed = failedExtension{b, "got no majority"}
@@ -255,9 +254,9 @@ func (vs keepAliveCtxs) cancel(cause error) {
 
 // KeepAlive renews the lock after a third of (its validity less Options.Grace), until stop is
 // called, ctx is done, or the lock is released or lost. The first renewal comes earlier, after a
-// random half to all of that time. A renewal that too few nodes answer is repeated while the
-// lock is valid. stop ends the renewal, not the lock, and may
-// be called more than once. Locks are kept alive by timers, not by goroutines of their own.
+// random half to all of that time. A renewal that too few nodes answer is repeated while the lock
+// is valid. stop ends the renewal, not the lock, and may be called more than once. Locks are kept
+// alive by timers, not by goroutines of their own.
 //
 // The context that KeepAlive returns ends when the renewal does. If the lock is lost, its
 // cause (context.Cause) is ErrLost, with the votes of the last renewal that failed, and it
@@ -266,8 +265,7 @@ func (vs keepAliveCtxs) cancel(cause error) {
 // If the Locker is closed, the cause is ErrClosed.
 //
 // With Options.Grace the context of a lock that could not be renewed ends that much before
-// Until. The lock is still held and Valid until Until, unless Release frees it earlier, but
-// it is not renewed any more.
+// Until. It is not renewed any more, but held and Valid until Until, unless Release frees it.
 //
 // Calls with that context are made under the lock: while it is held, acquiring the same key
 // with the same Locker fails with ErrNested, since only its holder could end that wait.

@@ -24,7 +24,6 @@ type Lock struct {
 	value string
 	fence int64
 	ttl   time.Duration
-	taken bool              // by Adopt: the key may live longer than ttl
 	entry held.Entry[*Lock] // in the Locker's list
 
 	mu sync.Mutex // guards all below
@@ -35,8 +34,8 @@ type Lock struct {
 	valid time.Duration
 	state lockState
 
-	renewed     time.Duration // how far extensions have moved start
 	endReported bool          // to Trace.Event
+	renewed     time.Duration // how far extensions have moved start
 
 	// Every command that may have stored the value or raised a register is in last or in
 	// left. A rollback or release goes after last, to the nodes in left.
@@ -63,6 +62,7 @@ type Lock struct {
 	releaseSentInTime bool         // the first release was sent before Until; set with release
 	quiet             bool         // the release notifies nobody: the lock was handed to a local waiter
 	abandoned         bool         // LeaveUntil ended it while it was held
+	adopted           bool         // constant: its keys may live longer than ttl
 	result            error        // of the release or the loss, once final
 
 	// lossTold is the loss with which KeepAlive's contexts ended. With Options.Grace
@@ -144,7 +144,7 @@ func (k *Lock) remaining(now clock.Instant) time.Duration { return k.valid - now
 
 // hold makes the lock and lists it as held. It returns nil if the Locker was closed.
 func (l *Locker) hold(e *acquireCall, b, last *quorum.Call, token int64, valid time.Duration) *Lock {
-	k := &Lock{l: l, name: e.name, value: b.Question.Value, fence: token, taken: e.op == OpAdopt, ttl: e.ttl, start: b.Start, valid: valid}
+	k := &Lock{l: l, name: e.name, value: b.Question.Value, fence: token, adopted: e.op == OpAdopt, ttl: e.ttl, start: b.Start, valid: valid}
 	k.mu.Lock() // so that Close waits for what follows
 	defer k.mu.Unlock()
 	if !l.held.Add(k) {

@@ -241,7 +241,7 @@ func (k *Lock) unreleased(b *quorum.Call) (hint string) {
 		ttl := max(k.ttl, k.stayTTL)
 		expires := b.Start.At.Add(ttl + driftOf(ttl, k.l.opt.Drift) + expiryGrain)
 		hint += "any remaining key expires by " + expires.Format("15:04:05.000")
-		if k.taken {
+		if k.adopted {
 			hint += ", unless it was to live longer when it was adopted"
 		}
 	}
@@ -367,12 +367,11 @@ func (k *Lock) ttlUntil(t time.Time, now clock.Instant) (time.Duration, error) {
 	if ttl > wire.MaxTTL {
 		err = fmt.Errorf("redlock: the time is more than %v from now: some servers and proxies count milliseconds in 32 bits", wire.MaxTTL)
 	}
-	if err == nil {
-		k.stayTTL = max(k.stayTTL, ttl)
-	} else {
-		err = fmt.Errorf("redlock: leave %q until %s: the lock is still held: %w", wire.Clip(k.name.Key), t.Format(time.RFC3339), err)
+	if err != nil {
+		return 0, fmt.Errorf("redlock: leave %q until %s: the lock is still held: %w", wire.Clip(k.name.Key), t.Format(time.RFC3339), err)
 	}
-	return ttl, err
+	k.stayTTL = max(k.stayTTL, ttl)
+	return ttl, nil
 }
 
 // leave gives the lock up and leaves its key on the nodes. The caller runs after once it has

@@ -280,7 +280,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "extend-after-until", rule: "an extension counts only if it is complete before the old Until", why: "keys expire within milliseconds of Until, so answers rarely come between the two",
-		patches: []patch{{"extend.go", "case k.remaining(now) <= 0:\n\t\t// Also where", "case k.remaining(now) <= -time.Hour:\n\t\t// Also where"}},
+		patches: []patch{{"extend.go", "case left <= 0:\n\t\t// Also where", "case left <= -time.Hour:\n\t\t// Also where"}},
 		test:    "TestAnExtensionThatIsCompleteAfterTheOldUntilIsLost",
 	},
 	{
@@ -1116,7 +1116,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "adopted-expiry", rule: "the error of a release names no time by which the keys of an adopted lock have certainly expired", why: "no judge reads the text of an error",
-		patches: []patch{{"release.go", "\t\tif k.taken {\n", "\t\tif false && k.taken {\n"}},
+		patches: []patch{{"release.go", "\t\tif k.adopted {\n", "\t\tif false && k.adopted {\n"}},
 		test:    "TestAnUnansweredReleaseSaysWhenItsKeysExpire",
 	},
 	{
