@@ -26,7 +26,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "extend-late-start", rule: "the validity after an extension counts from before its first request is sent", profiles: "extend,slow",
-		patches: []patch{{"extend.go", "k.start, k.valid = b.Start, validity(", "k.start, k.valid = now, validity("}},
+		patches: []patch{{"extend.go", "k.start, k.valid = b.Start, validity(", "k.start, k.valid = k.l.now(), validity("}},
 		test:    "TestAnExtensionCountsFromBeforeItsFirstRequest",
 	},
 	{
