@@ -1240,7 +1240,10 @@ func TestALookThatFindsTheLockHeldOutdatesATryWithoutAQuorum(t *testing.T) {
 			w := s.waiter(l, heldLong)
 			time.Sleep(oneTrip)
 			s.failCommand("set", "", 0, 1)
-			time.Sleep(pollPause)
+			if _, ok := within(pollPause, func() bool { return len(s.Told(0, "wait", "pttl")) > 0 }); !ok {
+				s.Fatal("it does not look")
+			}
+			time.Sleep(2 * oneTrip) // it has the answer, and has not tried again
 			w.stop()
 			<-w.ended
 			s.Is("Acquire", w.err, redlock.ErrHeld)
