@@ -360,7 +360,8 @@ func (k *Lock) stays(t time.Time, now clock.Instant) bool {
 	return !t.IsZero() && t.Sub(now.At) <= k.remaining(now)+time.Microsecond
 }
 
-// ttlUntil returns the ttl with which the key stays until t, about to be asked for. Needs k.mu.
+// ttlUntil returns the ttl of an extension, about to be sent, with which the key stays until t,
+// and notes it. Needs k.mu.
 func (k *Lock) ttlUntil(t time.Time, now clock.Instant) (time.Duration, error) {
 	ttl := ttlFor(t.Sub(now.At), k.l.opt.Drift)
 	err := k.l.guard.Admits(ttl)

@@ -100,7 +100,7 @@ func (b *Call) SendRelease(earlier, next *Call, before ...*Call) {
 	lane.Each(0, len(b.Calls), func(i int) {
 		c := &b.Calls[i]
 		if earlier != nil {
-			c.Lane.InheritOwed(c, &earlier.Calls[i]) // also of one that was answered, and is repeated because of a late acquire
+			c.Lane.InheritOwed(c, &earlier.Calls[i]) // also if it has answered: it may look again for a late acquire
 			if rep, gone, ok := earlier.Answered(i); ok {
 				c.CountedAs = gone
 				c.Lane.FinishKnown(c, rep)

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestYields runs the tests with a library whose goroutines are held up now and then, as on a busy machine: before and after
-// calls, it lets other goroutines run. A test that fails then depends on which of two goroutines is faster; so does the code.
-// REDLOCK_YIELDS=100 holds one in a hundred places up.
+// TestYields runs the tests with a library whose goroutines are held up now and then, as on a busy machine: between two calls,
+// with a probability of one in REDLOCK_YIELDS, other goroutines run first. If something fails, either the test or the code
+// depends on which of two goroutines is faster.
 func TestYields(t *testing.T) {
 	if os.Getenv("REDLOCK_YIELDS") == "" {
 		t.Skip("REDLOCK_YIELDS=100 runs it, some minutes")

@@ -99,7 +99,7 @@ type Plan struct {
 	pace    time.Duration // how long the last try took
 	foreign bool          // the holder may not announce its release
 	vain    bool          // the last look found neither held nor free, so a try follows
-	unsure  bool          // no try has shown a holder since a release was announced, or since one showed none
+	unsure  bool          // a release was announced since the last try, or that try met no holder
 
 	turns turns // those of the Locker, in a row
 
