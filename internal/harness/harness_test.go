@@ -8,6 +8,8 @@ import (
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
+func TestMain(m *testing.M) { Main(m) }
+
 // The nodes tell Lockers apart by the values that they store.
 func TestTheLockersOfATestDrawDifferentValues(t *testing.T) {
 	redlocktest.Bubble(t, func(t *testing.T) {
@@ -20,6 +22,28 @@ func TestTheLockersOfATestDrawDifferentValues(t *testing.T) {
 			}
 			drawn[k.Value()] = true
 			CheckIs(t, "Release", k.Release(t.Context()))
+		}
+	})
+}
+
+func TestReconnectFindsADeadConnectionBelowANewOne(t *testing.T) {
+	OnStage(t, 1, func(s *Stage) {
+		l, n := s.Locker(redlock.Options{}), s.Node(0)
+		inspect := func() error { return Second(l.Inspect(s.Ctx, Job)) }
+		n.Delay(0, 5*time.Millisecond)
+		late := Background(inspect)
+		time.Sleep(time.Millisecond)
+		n.Delay(0, 0)
+		n.Restart(true) // with the reply on its way, the last on its connection
+		time.Sleep(time.Millisecond)
+		CheckIs(t, "Inspect over the other connection", inspect(), redlock.ErrNoQuorum)
+		n.Delay(0, 5*time.Millisecond)
+		CheckIs(t, "Inspect over a new connection", inspect())
+		CheckIs(t, "Inspect whose reply was on its way", <-late) // by now its connection is below the new one
+		n.Delay(0, 0)
+		s.Reconnect(l)
+		for _, err := range s.useTwo(l) {
+			CheckIs(t, "Inspect after Reconnect, two at a time", err)
 		}
 	})
 }

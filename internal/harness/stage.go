@@ -95,11 +95,8 @@ func (s *Stage) Locker(opt redlock.Options) *redlock.Locker {
 func (s *Stage) LockerWith(opt redlock.Options, clocks *Clocks, nodes []redlock.Node) *redlock.Locker {
 	s.Helper()
 	l := s.Cold(opt, clocks, nodes)
-	// Twice, the second while the first is in batch: with two connections to each
-	// node a command can overtake another.
-	first := Background(func() error { _, err := l.Inspect(s.Ctx, "warm"); return err })
-	time.Sleep(30 * time.Microsecond)
-	for _, err := range []error{Second(l.Inspect(s.Ctx, "warm")), <-first} {
+	// With two connections to each node a command can overtake another.
+	for _, err := range s.useTwo(l) {
 		if err != nil {
 			s.Fatalf("warming up: %v", err)
 		}
@@ -117,11 +114,20 @@ func (s *Stage) Cold(opt redlock.Options, clocks *Clocks, nodes []redlock.Node) 
 	return newLocker(s, opt, clocks, s.seed, nodes)
 }
 
+// useTwo has a Locker use two connections to each node, by a call that begins while another is under way.
+func (s *Stage) useTwo(l *redlock.Locker) [2]error {
+	first := Background(func() error { return Second(l.Inspect(s.Ctx, "warm")) })
+	time.Sleep(30 * time.Microsecond)
+	second := Second(l.Inspect(s.Ctx, "warm"))
+	return [2]error{<-first, second}
+}
+
 // Reconnect has a Locker replace its connections to nodes that were restarted. Each costs an error: a stage's
-// connections are no file descriptors that a client could check before use.
+// connections are no file descriptors that a client could check before use. A client uses the connection again that it
+// used last, so a dead one below a new one is found only by two calls at a time.
 func (s *Stage) Reconnect(l *redlock.Locker) {
 	for range 4 {
-		l.Inspect(s.Ctx, "warm")
+		s.useTwo(l)
 		time.Sleep(time.Second)
 	}
 }
