@@ -648,7 +648,7 @@ var mutants = []mutant{
 	{
 		name: "no-turns", rule: "Fair: a node says yes to the first of its queue only", profiles: "turns",
 		patches: []patch{{"internal/wire/lua/turn.lua", "local turn = not first or first == ARGV[4]", "local turn = true"}},
-		test:    "TestTurnsAreInOrderOfArrival",
+		test:    "TestScriptTurn",
 	},
 	{
 		name: "turn-unanswered", rule: "Fair: a node that grants a turn has answered, though it tells no time", why: "it takes two who tie on four nodes, and a release before either asks again",

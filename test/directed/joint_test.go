@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -418,6 +419,21 @@ func TestJointReleases(t *testing.T) {
 			}
 			s.Node(i).Resume()
 		}
+		time.Sleep(2 * time.Second)
+		free(s)
+	})
+	onJoint(t, "what is lost with its connection is no yes, and owed", func(s *stage, l *redlock.Locker) {
+		release := s.takeTwo(l)
+		s.each(func(n *redlocktest.Node) {
+			var broken atomic.Bool
+			n.OnCommand(func(args []string) {
+				if harness.Verb(args) == "releases" && broken.CompareAndSwap(false, true) {
+					n.Refuse(true)
+					n.Refuse(false)
+				}
+			})
+		}, 0, 1)
+		release(redlock.ErrNoQuorum)
 		time.Sleep(2 * time.Second)
 		free(s)
 	})
