@@ -72,7 +72,6 @@ func build(t *testing.T, overlay string, pkgs []string) binaries {
 
 const (
 	mutantRuns  = 6                // on each profile, before a mutant counts as not found
-	controlRuns = 2                // likewise, of the library without any mutation, which TestSim plays, too
 	aloneRuns   = 60               // likewise, where no directed test is named
 	mutantLimit = 30 * time.Second // of real time, likewise
 	aloneLimit  = 90 * time.Second
@@ -80,12 +79,12 @@ const (
 
 var caught = regexp.MustCompile(`(?m)^\s*(?:\S+: )?caught: (.*)$`)
 
-// runner plays so many runs of each profile over increasing seeds with the binary as a mutant; "": the library as it is.
-// It returns what was found, or "".
-func runner(t *testing.T, bin, mutant, profiles string, runs int, limit time.Duration) (found string, took time.Duration) {
+// runner plays so many runs of each profile over seeds that increase from seed, with the binary as a mutant; "": the library as
+// it is. It returns what was found, or "".
+func runner(t *testing.T, bin, mutant, profiles string, seed uint64, runs int, limit time.Duration) (found string, took time.Duration) {
 	cmd := exec.Command(bin, "-test.run=^TestRunner$", "-test.v", "-test.timeout="+limit.String())
 	cmd.Dir = filepath.Join(root(t), "internal", "sim")
-	cmd.Env = append(os.Environ(), "REDLOCK_RUNNER="+strconv.Itoa(runs), "REDLOCK_PROFILES="+profiles, "REDLOCK_SEED="+cmp.Or(os.Getenv("REDLOCK_SEED"), "1"), "GOMAXPROCS=1", "REDLOCK_MUTANT="+mutant)
+	cmd.Env = append(os.Environ(), "REDLOCK_RUNNER="+strconv.Itoa(runs), "REDLOCK_PROFILES="+profiles, fmt.Sprintf("REDLOCK_SEED=%d", seed), "GOMAXPROCS=1", "REDLOCK_MUTANT="+mutant)
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
 	took = time.Since(began)
@@ -161,49 +160,46 @@ func TestMutantsApply(t *testing.T) {
 	}
 }
 
-// TestMutants has every mutant found: by simulation, or by the test that it names. The unmutated library passes the same
-// tests and the first of these runs. REDLOCK_MUTANTS=1, or the names of some.
+// TestMutants has every mutant caught. REDLOCK_MUTANTS=1, or the names of some, has each caught by the directed test that it
+// names, or by simulation from seed 1 if it names none. REDLOCK_MUTANTS=sim has those that have profiles hunted by simulation
+// with new seeds; it may miss some of those that a directed test catches. The library without a mutation passes the same.
 func TestMutants(t *testing.T) {
 	which := os.Getenv("REDLOCK_MUTANTS")
 	if which == "" {
-		t.Skip("REDLOCK_MUTANTS=1 runs it, some minutes")
+		t.Skip("REDLOCK_MUTANTS=1 runs it, a minute")
 	}
 	began := time.Now()
+	simulated := which == "sim"
 	var list []*mutant
 	for i := range mutants {
-		if m := &mutants[i]; which == "1" || strings.Contains(","+which+",", ","+m.name+",") {
+		if m := &mutants[i]; which == "1" || simulated && m.profiles != "" || strings.Contains(","+which+",", ","+m.name+",") {
 			list = append(list, m)
 		}
 	}
-	dir := t.TempDir()
-	overlay := compose(t, dir, mutants)
+	if len(list) == 0 {
+		t.Fatalf("REDLOCK_MUTANTS=%s names no mutant", which)
+	}
+	overlay := compose(t, t.TempDir(), mutants)
 	if t.Failed() {
 		return
 	}
-	tests := list
-	if which == "1" { // the control plays them all
-		tests = nil
-		for i := range mutants {
-			tests = append(tests, &mutants[i])
-		}
+	pkgs := []string{simulator}
+	if !simulated {
+		pkgs = append(pkgs, packagesOf(t, list)...)
 	}
-	bins := build(t, overlay, append(packagesOf(t, tests), simulator))
+	bins := build(t, overlay, pkgs)
 	t.Logf("built in %v", time.Since(began).Round(time.Second))
-	next := make(chan func() error)
-	go func() {
-		defer close(next)
-		if which == "1" { // the longest of all
-			next <- func() error { return control(t, bins) }
-		}
-		for _, m := range list {
-			next <- func() error { return m.hunt(t, bins) }
-		}
-	}()
+	var seed uint64 = 1
+	if simulated {
+		seed = baseSeed(t, "REDLOCK_MUTANTS")
+	}
 	var (
 		wg     sync.WaitGroup
 		mu     sync.Mutex
 		failed []error
+		missed []string
 	)
+	next := make(chan func() error)
 	for range 2 {
 		wg.Go(func() {
 			for f := range next {
@@ -215,11 +211,41 @@ func TestMutants(t *testing.T) {
 			}
 		})
 	}
+	next <- func() error { return control(t, bins, list, simulated, seed) } // the longest
+	for _, m := range list {
+		next <- func() error {
+			switch found := ""; {
+			case m.test == "" || simulated:
+				if found = m.hunt(t, bins[simulator], seed); found == "" && m.test == "" {
+					return fmt.Errorf("mutant %s (without the rule: %s) survives %d runs from seed %d, and no directed test is named%s", m.name, m.rule, aloneRuns, seed, m.again())
+				} else if found == "" {
+					mu.Lock()
+					missed = append(missed, m.name)
+					mu.Unlock()
+				}
+				return nil
+			default:
+				return m.tested(t, bins)
+			}
+		}
+	}
+	close(next)
 	wg.Wait()
 	t.Logf("%d mutants in %v", len(list), time.Since(began).Round(time.Second))
+	if simulated {
+		t.Logf("from seed %d, the simulation missed %d, which directed tests catch: %s", seed, len(missed), strings.Join(missed, ", "))
+		if len(missed) > len(list)/3 { // a quarter is usual
+			t.Errorf("the simulation missed %d of %d mutants: is a judge blind?", len(missed), len(list))
+		}
+	}
 	for _, err := range failed { // last, where a log that was cut still has them
 		t.Error(err)
 	}
+}
+
+// again returns how to play the mutant alone, for the end of a message.
+func (m *mutant) again() string {
+	return fmt.Sprintf("\n(again: REDLOCK_MUTANTS=%s go test ./internal/sim -run 'TestMutants$' -v)", m.name)
 }
 
 // simulator is the package of this file.
@@ -274,29 +300,26 @@ func packagesOf(t *testing.T, list []*mutant) (pkgs []string) {
 	return pkgs
 }
 
-// control plays the library as it is over all that the mutants were played over, and the named tests. It returns an
-// error if any of that fails.
-func control(t *testing.T, bins binaries) error {
+// control has the library without any mutation, built as the mutants are, pass what they fail: the named tests, and one run on
+// each profile on which they are hunted. It returns an error if any of that fails.
+func control(t *testing.T, bins binaries, list []*mutant, simulated bool, seed uint64) error {
+	began := time.Now()
 	used := map[string]bool{}
 	tests := map[string][]string{} // by package
-	for _, m := range mutants {
-		for _, p := range strings.Split(m.profiles, ",") {
-			used[p] = true
+	for _, m := range list {
+		if m.test == "" || simulated {
+			for p := range strings.SplitSeq(m.profiles, ",") {
+				used[p] = true
+			}
+			continue
 		}
-		if m.test != "" {
-			pkg := m.packageOf(t)
-			tests[pkg] = append(tests[pkg], m.test)
-		}
+		pkg := m.packageOf(t)
+		tests[pkg] = append(tests[pkg], m.test)
 	}
-	var names []string
-	for _, p := range Profiles {
-		if used[p.Name] {
-			names = append(names, p.Name)
+	if names := slices.Sorted(maps.Keys(used)); len(names) > 0 {
+		if found, _ := runner(t, bins[simulator], "", strings.Join(names, ","), seed, 1, 5*time.Minute); found != "" {
+			return fmt.Errorf("the library without any mutation: %s", found)
 		}
-	}
-	found, took := runner(t, bins[simulator], "", strings.Join(names, ","), controlRuns, 5*time.Minute)
-	if found != "" {
-		return fmt.Errorf("the library without any mutation: %s", found)
 	}
 	n := 0
 	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
@@ -307,7 +330,7 @@ func control(t *testing.T, bins binaries) error {
 			return fmt.Errorf("the library without any mutation: %v in %s: %s", err, pkg, lastLines(string(out)))
 		}
 	}
-	t.Logf("control: %d runs on each of %s in %v, and %d directed tests", controlRuns, strings.Join(names, ", "), took.Round(time.Second), n)
+	t.Logf("control: a run on each of %d profiles, and %d directed tests, in %v", len(used), n, time.Since(began).Round(time.Second))
 	return nil
 }
 
@@ -350,30 +373,27 @@ func (m *mutant) directory(t *testing.T) string {
 	return filepath.Join(own, pkg)
 }
 
-// hunt looks for a mutant and logs how it was found. It returns an error if it was not.
-func (m *mutant) hunt(t *testing.T, bins binaries) error {
-	if m.profiles != "" {
-		runs, limit := mutantRuns, mutantLimit
-		if m.test == "" {
-			runs, limit = aloneRuns, aloneLimit
-		}
-		found, took := runner(t, bins[simulator], m.name, m.profiles, runs, limit)
-		if found != "" {
-			t.Logf("%-22s %5.1fs  %s", m.name, took.Seconds(), found)
-			return nil
-		}
-		if m.test == "" {
-			return fmt.Errorf("mutant %s (without the rule: %s) survives %d runs, and no directed test is named", m.name, m.rule, runs)
-		}
+// hunt looks for a mutant by simulation, and logs and returns what was found, or "".
+func (m *mutant) hunt(t *testing.T, bin string, seed uint64) (found string) {
+	runs, limit := mutantRuns, mutantLimit
+	if m.test == "" {
+		runs, limit = aloneRuns, aloneLimit
 	}
+	found, took := runner(t, bin, m.name, m.profiles, seed, runs, limit)
+	t.Logf("%-22s %5.1fs  %s", m.name, took.Seconds(), cmp.Or(found, "not by simulation"))
+	return found
+}
+
+// tested runs a mutant's directed test, which has to fail. It returns an error if it does not.
+func (m *mutant) tested(t *testing.T, bins binaries) error {
 	began := time.Now()
 	out, err := directed(bins[m.packageOf(t)], m.name, m.test, m.directory(t))
-	if err == nil {
-		return fmt.Errorf("mutant %s (without the rule: %s) survives %s", m.name, m.rule, m.test)
-	}
-	if strings.Contains(string(out), "no tests to run") {
+	switch {
+	case err == nil:
+		return fmt.Errorf("mutant %s (without the rule: %s) survives %s%s", m.name, m.rule, m.test, m.again())
+	case strings.Contains(string(out), "no tests to run"):
 		return fmt.Errorf("mutant %s: there is no %s", m.name, m.test)
 	}
-	t.Logf("%-22s %5.1fs  not by simulation; by %s", m.name, time.Since(began).Seconds(), m.test)
+	t.Logf("%-22s %5.1fs  by %s", m.name, time.Since(began).Seconds(), m.test)
 	return nil
 }
