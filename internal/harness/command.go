@@ -3,6 +3,7 @@ package harness
 import (
 	"crypto/sha1"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,6 +99,44 @@ func ValueOf(args []string) string {
 	keys, _ := strconv.Atoi(args[2])
 	return args[3+keys]
 }
+
+// KeyOf returns the key of the lock that a command is about.
+func KeyOf(args []string) string {
+	switch name := strings.ToLower(args[0]); {
+	case name == "set" && len(args) > 1:
+		return args[1]
+	case strings.HasPrefix(name, "eval") && len(args) > 3:
+		return args[3]
+	}
+	return ""
+}
+
+// Heard returns the verbs of what a node has executed for a key, PINGs included. Record has to be on.
+func Heard(n *redlocktest.Node, key string) (words []string) {
+	for _, c := range n.Log() {
+		switch w := Verb(c.Args); w {
+		case "", "touch", "turn", "wait", "leave", "guard":
+		default:
+			if w == "ping" || KeyOf(c.Args) == key {
+				words = append(words, w)
+			}
+		}
+	}
+	return words
+}
+
+// Count returns how many of the words are w.
+func Count(words []string, w string) (n int) {
+	for _, x := range words {
+		if x == w {
+			n++
+		}
+	}
+	return n
+}
+
+// EndOf is the score by which a queue says when a place is over, in ms since 1970.
+func EndOf[T int | int64](ms T) string { return fmt.Sprint(4_000_000_000_000_000 + int64(ms)) }
 
 // About reports whether a command names the lock of a key or its fence register.
 func About(args []string, key string) bool {

@@ -3,14 +3,17 @@
 package harness
 
 import (
+	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"hash/fnv"
 	"io"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -152,6 +155,80 @@ func Background(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	return done
+}
+
+// Took returns how long f takes.
+func Took(f func()) time.Duration {
+	began := time.Now()
+	f()
+	return time.Since(began)
+}
+
+// Within polls every millisecond until ok or the limit, and returns how long that took and whether ok was true.
+func Within(limit time.Duration, ok func() bool) (time.Duration, bool) {
+	began := time.Now()
+	for !ok() {
+		if time.Since(began) >= limit {
+			return limit, false
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(began), true
+}
+
+// AnswersOf returns the votes of the round that an error carries, in New's order.
+func AnswersOf(err error) string {
+	var q *redlock.QuorumError
+	if !errors.As(err, &q) {
+		return fmt.Sprintf("no votes in %v", err)
+	}
+	var all []string
+	for _, v := range q.Round.Votes {
+		all = append(all, v.Answer.String())
+	}
+	return strings.Join(all, " ")
+}
+
+// NoWork is what Run calls where a test is about the call alone.
+func NoWork(context.Context, *redlock.Lock) error { return nil }
+
+// A Tap is a go-redis hook around pipelines.
+type Tap func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error
+
+func (Tap) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (Tap) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h Tap) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { return h(ctx, cmds, next) }
+}
+
+// Panics reports whether f does.
+func Panics(f func()) (did bool) {
+	defer func() { did = recover() != nil }()
+	f()
+	return
+}
+
+// A Trap is a panic of a callback, once it is armed, and only once.
+type Trap struct{ Armed atomic.Bool }
+
+// Spring panics if the Trap is armed.
+func (p *Trap) Spring() {
+	if p.Armed.CompareAndSwap(true, false) {
+		panic("the caller's own")
+	}
+}
+
+// At returns options whose Trace.Round panics at an operation; 0: whose Retry does.
+func (p *Trap) At(op redlock.Op) redlock.Options {
+	spring := func(now redlock.Op) {
+		if now == op {
+			p.Spring()
+		}
+	}
+	return redlock.Options{
+		Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) { spring(r.Op) }},
+		Retry: func(int) time.Duration { spring(0); return 10 * time.Millisecond },
+	}
 }
 
 // Second returns the error of a call that returns two values.

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -27,8 +28,10 @@ type Stage struct {
 const (
 	Job         = "jobs/42"
 	JobRegister = "{jobs/42}:fence"
+	JobQueue    = "{jobs/42}:queue"
 	OtherValue  = "other:00000000-0000-4000-8000-000000000000" // of another client of this library
 	OneTrip     = 300 * time.Microsecond                       // more than a round trip takes where nothing delays it
+	HeldLong    = 10 * time.Minute                             // a ttl that does not end while anybody waits
 
 	grain = 2 * time.Millisecond // that every validity is shortened by
 )
@@ -56,6 +59,26 @@ func OnStage(t *testing.T, n int, f func(s *Stage)) {
 func RunStage(t *testing.T, name string, n int, f func(s *Stage)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { OnStage(t, n, f) })
+}
+
+// OnStageOf is OnStage for tests whose stages have more methods.
+func OnStageOf[S ~struct{ *Stage }](t *testing.T, n int, f func(s *S)) {
+	t.Helper()
+	OnStage(t, n, func(s *Stage) { f(&S{s}) })
+}
+
+// RunStageOf is RunStage for such tests.
+func RunStageOf[S ~struct{ *Stage }](t *testing.T, name string, n int, f func(s *S)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { OnStageOf(t, n, f) })
+}
+
+// Fairly runs f as two subtests, for Lockers without and with Options.Fair, each on a stage of its own.
+func Fairly[S ~struct{ *Stage }](t *testing.T, n int, f func(s *S, fair bool)) {
+	t.Helper()
+	for _, fair := range []bool{false, true} {
+		RunStageOf(t, fmt.Sprintf("fair=%v", fair), n, func(s *S) { f(s, fair) })
+	}
 }
 
 // NewStage returns a stage with n nodes that know no script, for a test that is in a bubble.
@@ -101,9 +124,7 @@ func (s *Stage) LockerWith(opt redlock.Options, clocks *Clocks, nodes []redlock.
 			s.Fatalf("warming up: %v", err)
 		}
 	}
-	for i := range s.Cluster.Len() {
-		s.Node(i).Record(true)
-	}
+	s.Record()
 	return l
 }
 
@@ -138,6 +159,56 @@ func (s *Stage) Take(l *redlock.Locker, ttl time.Duration) *redlock.Lock {
 	return Try(s, l, Job, ttl)
 }
 
+// Acquire is Acquire of the stage's lock that has to succeed.
+func (s *Stage) Acquire(l *redlock.Locker, ttl time.Duration) *redlock.Lock {
+	s.Helper()
+	k, err := l.Acquire(s.Ctx, Job, ttl)
+	if err != nil {
+		s.Fatalf("Acquire: got %v, want the lock", err)
+	}
+	return k
+}
+
+// TakeMany takes n locks for an hour, and waits until all nodes have replied.
+func (s *Stage) TakeMany(l *redlock.Locker, prefix string, n int) (locks []*redlock.Lock) {
+	s.Helper()
+	for i := range n {
+		locks = append(locks, Try(s, l, fmt.Sprint(prefix, i), time.Hour))
+	}
+	time.Sleep(time.Millisecond)
+	return locks
+}
+
+// Keep returns a context of KeepAlive, which is stopped with the test.
+func (s *Stage) Keep(k *redlock.Lock) context.Context {
+	held, stop := k.KeepAlive(s.Ctx)
+	s.Cleanup(stop)
+	return held
+}
+
+// IsHeld fails the test unless the lock is valid, and its context of KeepAlive has not ended.
+func (s *Stage) IsHeld(when string, k *redlock.Lock, held context.Context) {
+	s.Helper()
+	if held.Err() != nil || !k.Valid() {
+		s.Errorf("%s: context %v, valid %v; want a lock that is held", when, context.Cause(held), k.Valid())
+	}
+}
+
+// Both calls the methods of two locks at one instant, and fails the test unless their errors are want.
+func (s *Stage) Both(what string, first, second func(ctx context.Context) error, want error) {
+	s.Helper()
+	other := Background(func() error { return first(s.Ctx) })
+	s.Is(what, second(s.Ctx), want)
+	s.Is(what, <-other, want)
+}
+
+// Timeout returns a context that ends after d, or with the test.
+func (s *Stage) Timeout(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(s.Ctx, d)
+	s.Cleanup(cancel)
+	return ctx
+}
+
 // Is fails the test unless err is want; a nil want expects no error. If want is one of the library's errors, err must
 // not be another of them as well.
 func (s *Stage) Is(what string, err, want error) {
@@ -165,6 +236,16 @@ func (s *Stage) Says(err error, parts ...string) {
 			s.Errorf("got the error %v, want one that says %q", err, p)
 		}
 	}
+}
+
+// RoundOf returns the round that an error carries.
+func (s *Stage) RoundOf(err error) redlock.Round {
+	s.Helper()
+	var q *redlock.QuorumError
+	if !errors.As(err, &q) {
+		s.Fatalf("got %v, want a *QuorumError in it", err)
+	}
+	return q.Round
 }
 
 // Lasts fails the test unless f takes want, and at most two undelayed round trips more.
@@ -219,29 +300,39 @@ func (s *Stage) All() (is []int) {
 	return is
 }
 
-// Mend ends all faults of a node.
-func (s *Stage) Mend(i int) {
-	n := s.Node(i)
-	n.OnCommand(nil)
-	n.Resume()
-	n.Heal()
-	n.Delay(0, 0)
-	n.DropReplies(0)
-	n.LoseReplies(0)
-	n.Fail("")
-	n.FailCommand("set", "")
-	n.FailCommand("zadd", "")
-	n.Refuse(false)
-	n.Start()
+// Each calls f for the given nodes, or for all.
+func (s *Stage) Each(f func(n *redlocktest.Node), nodes ...int) {
+	if nodes == nil {
+		nodes = s.All()
+	}
+	s.visit(nodes, f)
+}
+
+// visit calls f for the given nodes.
+func (s *Stage) visit(nodes []int, f func(n *redlocktest.Node)) {
+	for _, i := range nodes {
+		f(s.Node(i))
+	}
+}
+
+// Record begins the record of every node anew.
+func (s *Stage) Record() { s.Each(func(n *redlocktest.Node) { n.Record(true) }) }
+
+// Empty fails the test if one of the given nodes, or of all, stores a lock.
+func (s *Stage) Empty(what string, nodes ...int) {
+	s.Helper()
+	s.Each(func(n *redlocktest.Node) {
+		if keys := LocksOn(n); len(keys) > 0 {
+			s.Errorf("%s: node %s stores %v, want nothing", what, n.Name(), keys)
+		}
+	}, nodes...)
 }
 
 // Clean mends all nodes and checks that nothing is left, after as long as clean-up may take: the pools' pause between
 // dials, a probe, the clients' timeouts, and the second look.
 func (s *Stage) Clean(lockers ...*redlock.Locker) {
 	s.Helper()
-	for i := range s.Cluster.Len() {
-		s.Mend(i)
-	}
+	s.Mend()
 	time.Sleep(2 * time.Second)
 	CheckClean(s, s.Cluster, lockers...)
 }
@@ -306,13 +397,6 @@ func (s *Stage) Once(i int, verb string, f func()) {
 			f()
 		}
 	})
-}
-
-// Slow sets the round trip to nodes.
-func (s *Stage) Slow(d time.Duration, nodes ...int) {
-	for _, i := range nodes {
-		s.Node(i).Delay(d/2, d-d/2)
-	}
 }
 
 // Foreign has another client hold the lock on nodes.

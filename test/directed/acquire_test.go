@@ -60,7 +60,7 @@ func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T
 		runStage(t, name, 5, func(s *stage) {
 			l := s.Locker(redlock.Options{})
 			s.Slow(100*time.Millisecond, 1, 2, 3)
-			s.hang(4)
+			s.Hang(4)
 			ctx, cancel := context.WithCancel(s.Ctx)
 			time.AfterFunc(20*time.Millisecond, cancel)
 			err := exactly(s, 20*time.Millisecond, func() (*redlock.Lock, error) {
@@ -74,14 +74,14 @@ func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T
 			s.Says(err, "context canceled", "3 of 5 votes needed", "node-a:6379 yes", "node-b:6379 pending", "node-e:6379 pending")
 			time.Sleep(2 * time.Second)
 			s.Carry("when the slow ones had answered", "", 0, 1, 2, 3, 4)
-			s.resume(4)
+			s.Resume(4)
 			s.Clean(l)
 		})
 	}
 	runStage(t, "by its deadline", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		s.Slow(200*time.Millisecond, 0, 1, 2)
-		ctx := s.timeout(50 * time.Millisecond)
+		ctx := s.Timeout(50 * time.Millisecond)
 		err := exactly(s, 50*time.Millisecond, func() (*redlock.Lock, error) { return l.TryAcquire(ctx, job, 10*time.Second) })
 		s.Is("TryAcquire", err, context.DeadlineExceeded)
 		s.Clean(l)
@@ -89,7 +89,7 @@ func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T
 	runStage(t, "between two attempts", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{Retry: func(int) time.Duration { return time.Hour }})
 		s.Foreign(time.Hour, 0, 1, 2)
-		ctx := s.timeout(10 * time.Minute)
+		ctx := s.Timeout(10 * time.Minute)
 		err := exactly(s, 10*time.Minute, func() (*redlock.Lock, error) { return l.Acquire(ctx, job, 10*time.Second) })
 		harness.CheckIs(s, "Acquire", err, context.DeadlineExceeded, redlock.ErrHeld)
 		s.Says(err, "held by other", "2 of 3 votes needed", "attempt 1")
@@ -121,7 +121,7 @@ func TestAContextThatEndsWhenTheQuorumIsCompleteGivesALockOrARollback(t *testing
 		t.Run(fmt.Sprintf("off by %v", off), func(t *testing.T) {
 			onStage(t, 3, func(s *stage) { // the same run again
 				l := s.Locker(redlock.Options{})
-				ctx := s.timeout(exactly + off)
+				ctx := s.Timeout(exactly + off)
 				k, err := l.TryAcquire(ctx, job, 10*time.Second)
 				switch {
 				case (k == nil) == (err == nil):
@@ -158,7 +158,7 @@ func TestHeldIsToldFromUnreachable(t *testing.T) {
 					case 'd':
 						s.Node(i).Stop()
 					case 'h':
-						s.hang(i)
+						s.Hang(i)
 					}
 				}
 				least, most := time.Duration(0), oneTrip
@@ -196,7 +196,7 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		code, _, _ := strings.Cut(text, " ")
 		runStage(t, code, 5, func(s *stage) {
 			l := s.Locker(redlock.Options{})
-			s.failCommand("set", text, 0, 1, 2)
+			s.FailCommand("set", text, 0, 1, 2)
 			s.Lasts("Acquire", 0, func() {
 				_, err := l.Acquire(s.Ctx, job, 10*time.Second)
 				s.Is("Acquire", err, redlock.ErrNoQuorum)
@@ -206,17 +206,17 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		})
 		runStage(t, code+" on a minority", 5, func(s *stage) {
 			l := s.Locker(redlock.Options{})
-			s.failCommand("set", text, 0, 4)
-			s.Is("Release", s.acquire(l, 10*time.Second).Release(s.Ctx), nil)
+			s.FailCommand("set", text, 0, 4)
+			s.Is("Release", s.Acquire(l, 10*time.Second).Release(s.Ctx), nil)
 			s.Clean(l)
 		})
 	}
 	runStage(t, "two of them and one that is down, which may come back", 5, func(s *stage) {
 		l := s.Locker(redlock.Options{})
-		s.failCommand("set", "READONLY You can't write against a read only replica.", 0, 1)
+		s.FailCommand("set", "READONLY You can't write against a read only replica.", 0, 1)
 		s.Node(2).Stop()
 		time.AfterFunc(3*time.Second, s.Node(2).Start)
-		s.Is("Release", s.acquire(l, 10*time.Second).Release(s.Ctx), nil)
+		s.Is("Release", s.Acquire(l, 10*time.Second).Release(s.Ctx), nil)
 	})
 	for _, text := range []string{
 		loading,
@@ -233,13 +233,13 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		code, _, _ := strings.Cut(text, " ")
 		runStage(t, code+" is waited out", 5, func(s *stage) {
 			l := s.Locker(redlock.Options{})
-			s.fail(text, 0, 1, 2)
+			s.FailNodes(text, 0, 1, 2)
 			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
 			s.Is("TryAcquire", err, redlock.ErrNoQuorum)
 			s.Says(err, "node-a:6379 "+code)
-			time.AfterFunc(2*time.Second, func() { s.fail("", 0, 1, 2) })
+			time.AfterFunc(2*time.Second, func() { s.FailNodes("", 0, 1, 2) })
 			began := time.Now()
-			k := s.acquire(l, 10*time.Second)
+			k := s.Acquire(l, 10*time.Second)
 			if took := time.Since(began); took < 2*time.Second || took > 2500*time.Millisecond {
 				s.Errorf("Acquire took %v, want 2s and a pause", took)
 			}
@@ -383,7 +383,7 @@ func TestALockIsSharedByManyGoroutines(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 16 {
 			wg.Go(func() {
-				held := s.keep(k)
+				held := s.Keep(k)
 				for range 10 {
 					s.Is("Extend", k.Extend(s.Ctx), nil)
 					if !k.Valid() || time.Until(k.Until()) <= 0 || held.Err() != nil || k.Fence() == 0 || k.Key() != job {
@@ -444,7 +444,7 @@ func TestALockThatIsReturnedTooLateIsNotValid(t *testing.T) {
 		if got, want := k.Until(), began.Add(harness.ValidFor(ttl, 1)); !got.Equal(want) || k.Valid() {
 			t.Errorf("Until: got %v after the call, valid %v; want %v and false", got.Sub(began), k.Valid(), want.Sub(began))
 		}
-		held := s.keep(k)
+		held := s.Keep(k)
 		s.Is("the cause of a KeepAlive context", context.Cause(held), redlock.ErrLost)
 		other := s.Take(s.Locker(redlock.Options{}), time.Minute)
 		s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
@@ -486,7 +486,7 @@ func TestAContextThatEndsInThePauseAfterATieIsTold(t *testing.T) {
 		l := s.Locker(redlock.Options{})
 		s.Node(0).Set(job, "x", time.Minute)
 		s.Node(1).Set(job, "y", time.Minute)
-		ctx := s.timeout(4 * time.Millisecond) // the pause is at least 5
+		ctx := s.Timeout(4 * time.Millisecond) // the pause is at least 5
 		harness.CheckIs(t, "TryAcquire", harness.Second(l.TryAcquire(ctx, job, time.Minute)), context.DeadlineExceeded)
 	})
 }
@@ -502,7 +502,7 @@ func TestAnAttemptGoesAfterEveryRollback(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() {
-				ctx := s.timeout(10 * time.Millisecond)
+				ctx := s.Timeout(10 * time.Millisecond)
 				_, err := l.TryAcquire(ctx, job, 20*time.Second)
 				s.Is("TryAcquire", err, context.DeadlineExceeded)
 			})
@@ -546,7 +546,7 @@ func TestATieIsTriedAgain(t *testing.T) {
 			c.put(s)
 			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)
 			s.Is("TryAcquire", err, redlock.ErrHeld)
-			harness.Check(s, "attempts", s.roundOf(err).Attempt, c.attempts)
+			harness.Check(s, "attempts", s.RoundOf(err).Attempt, c.attempts)
 		})
 	}
 }

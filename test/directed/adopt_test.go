@@ -143,10 +143,10 @@ func TestAFailedAdoptionGivesTheLockBack(t *testing.T) {
 		}
 	}
 	for name, fault := range map[string]func(n *redlocktest.Node){
-		"refused":          faults["refused"],
-		"hung":             faults["hung"],
-		"cut off":          faults["cut off"],
-		"loading":          faults["loading"],
+		"refused":          harness.Faults["refused"],
+		"hung":             harness.Faults["hung"],
+		"cut off":          harness.Faults["cut off"],
+		"loading":          harness.Faults["loading"],
 		"replies lost":     onAdopt(func(n *redlocktest.Node) { n.LoseReplies(1) }),
 		"connection reset": onAdopt(func(n *redlocktest.Node) { n.DropReplies(1) }),
 	} {
@@ -154,11 +154,11 @@ func TestAFailedAdoptionGivesTheLockBack(t *testing.T) {
 			a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 			given := s.Take(a, 60*time.Second)
 			time.Sleep(oneTrip)
-			s.each(fault, 0, 2, 4)
+			s.Each(fault, 0, 2, 4)
 			_, err := b.Adopt(s.Ctx, job, given.Value(), 10*time.Second)
 			s.Is("Adopt", err, redlock.ErrNoQuorum)
 			s.Says(err, "3 of 5 votes needed")
-			s.mend()
+			s.Mend()
 			time.Sleep(5 * time.Second)
 			s.Carry("afterwards", given.Value(), s.All()...)
 			for i := range 5 {
@@ -202,7 +202,7 @@ func TestAReplyLostInAnAdoptionIsMadeUpFor(t *testing.T) {
 		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 		given := s.Take(a, 10*time.Second)
 		time.Sleep(oneTrip)
-		unanswered(s.Node(0), "adopt", job, 1)
+		harness.Unanswered(s.Node(0), "adopt", job, 1)
 		k := s.adopts(b, given.Value(), 10*time.Second)
 		time.Sleep(3 * time.Second)
 		s.Carry("all nodes executed it", k.Value(), s.All()...)
@@ -255,14 +255,14 @@ func TestANodeThatForgotDoesNotCountInAnAdoption(t *testing.T) {
 		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 		given := s.Take(a, 20*time.Second)
 		time.Sleep(oneTrip)
-		s.evict(0, 1)
+		s.Evict(0, 1)
 		k := s.adopts(b, given.Value(), 20*time.Second)
 		time.Sleep(oneTrip)
 		s.Carry("after the hand-over", k.Value(), 2, 3, 4)
 		s.Is("Extend", k.Extend(s.Ctx), nil)
 		time.Sleep(2 * oneTrip)
 		s.Carry("after the first Extend", k.Value(), s.All()...)
-		s.evict(0, 1, 2)
+		s.Evict(0, 1, 2)
 		s.Is("Adopt from two of five", harness.Second(a.Adopt(s.Ctx, job, k.Value(), 20*time.Second)), redlock.ErrLost)
 		time.Sleep(time.Second)
 		s.Carry("put back", k.Value(), 3, 4)
@@ -295,7 +295,7 @@ func TestALockWhoseHolderIsGoneIsReleasedByWhoAdoptsIt(t *testing.T) {
 // second replaces nothing, and has nothing to undo. What is sent from now on travels fast.
 func (s *stage) twoAdoptionsGivenUp(l *redlock.Locker, k *redlock.Lock, ttl time.Duration) {
 	s.Helper()
-	s.each(func(n *redlocktest.Node) { n.Delay(40*time.Millisecond, 0) })
+	s.Each(func(n *redlocktest.Node) { n.Delay(40*time.Millisecond, 0) })
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() { s.adoptsFor(10*time.Millisecond, l, k.Value(), ttl) })
@@ -357,7 +357,7 @@ func TestAReleaseWaitsForARestoreThatIsOwed(t *testing.T) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, time.Hour)
 		time.Sleep(oneTrip)
-		s.each(func(n *redlocktest.Node) { n.Delay(40*time.Millisecond, 0) })
+		s.Each(func(n *redlocktest.Node) { n.Delay(40*time.Millisecond, 0) })
 		s.adoptsFor(10*time.Millisecond, l, k.Value(), time.Hour)
 		time.Sleep(50 * time.Millisecond) // the adoption has been executed, the restore is on its way
 		s.Node(2).FailCommand("set", "OOM command not allowed when used memory > 'maxmemory'.")
@@ -384,7 +384,7 @@ func TestAReleaseInTheMidstOfAnAdoptionThatFails(t *testing.T) {
 			l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 			k := s.Take(l, time.Hour)
 			time.Sleep(oneTrip)
-			s.each(func(n *redlocktest.Node) { n.Delay(0, 40*time.Millisecond) })
+			s.Each(func(n *redlocktest.Node) { n.Delay(0, 40*time.Millisecond) })
 			var wg sync.WaitGroup
 			for range 2 {
 				wg.Go(func() { s.adoptsFor(20*time.Millisecond, l, k.Value(), time.Hour) })
@@ -443,7 +443,7 @@ func TestAFailedAdoptionGivesBackTheLifeThatWasLeft(t *testing.T) {
 			s.adoptsFor(10*time.Millisecond, l, k.Value(), longer)
 		},
 		"replies lost": func(s *stage, l *redlock.Locker, k *redlock.Lock) {
-			s.each(func(n *redlocktest.Node) { unanswered(n, "adopt", job, 1) }, 0, 1)
+			s.Each(func(n *redlocktest.Node) { harness.Unanswered(n, "adopt", job, 1) }, 0, 1)
 			s.Is("Adopt", harness.Second(l.Adopt(s.Ctx, job, k.Value(), longer)), redlock.ErrNoQuorum)
 		},
 		"hung before they executed it": func(s *stage, l *redlock.Locker, k *redlock.Lock) {
@@ -454,7 +454,7 @@ func TestAFailedAdoptionGivesBackTheLifeThatWasLeft(t *testing.T) {
 			time.Sleep(2 * time.Second)
 		},
 		"two missing": func(s *stage, l *redlock.Locker, k *redlock.Lock) {
-			s.evict(0, 1)
+			s.Evict(0, 1)
 			s.Is("Adopt", harness.Second(l.Adopt(s.Ctx, job, k.Value(), longer)), redlock.ErrLost)
 		},
 	} {
@@ -470,7 +470,7 @@ func TestAFailedAdoptionGivesBackTheLifeThatWasLeft(t *testing.T) {
 				}
 				for range again {
 					adopt(s, b, given)
-					s.mend()
+					s.Mend()
 					if len(store) == 3 {
 						time.Sleep(time.Second)
 					}
@@ -499,9 +499,9 @@ func TestAFailedAdoptionPutsBackNothingThatWouldHaveExpired(t *testing.T) {
 		time.Sleep(oneTrip)
 		s.Slow(40*time.Millisecond, s.All()...)
 		s.adoptsFor(30*time.Millisecond, b, given.Value(), time.Hour)
-		s.each(faults["refused"]) // they have executed it, and nobody knows
+		s.Each(harness.Faults["refused"]) // they have executed it, and nobody knows
 		time.Sleep(3 * time.Second)
-		s.mend()
+		s.Mend()
 		time.Sleep(5 * time.Second)
 		s.Carry("afterwards", "", s.All()...)
 		s.Clean(b)
@@ -525,10 +525,10 @@ func TestTheLoserOfTwoAdoptersLeavesTheDeadHoldersLife(t *testing.T) {
 		if err == nil || <-first == nil {
 			s.Fatal("one has adopted it: this tests what both leave behind")
 		}
-		s.mend(0, 1)
+		s.Mend(0, 1)
 		time.Sleep(12 * time.Second) // node 2 stays hung: of the others each one counts
 		s.Is("Release", s.Take(s.Locker(redlock.Options{}), time.Second).Release(s.Ctx), nil)
-		s.mend(2)
+		s.Mend(2)
 	})
 }
 
@@ -542,7 +542,7 @@ func TestWhatHasNoTTLIsAdoptedWithOne(t *testing.T) {
 		s.adoptsFor(10*time.Millisecond, l, otherValue, 10*time.Second)
 		time.Sleep(time.Minute)
 		s.Carry("given back", otherValue, s.All()...)
-		s.each(func(n *redlocktest.Node) { harness.Check(s, "its ttl: none, as before", n.TTL(job), 0) })
+		s.Each(func(n *redlocktest.Node) { harness.Check(s, "its ttl: none, as before", n.TTL(job), 0) })
 
 		s.Slow(0, s.All()...)
 		s.adopts(l, otherValue, 10*time.Second)
@@ -556,7 +556,7 @@ func TestWhatHasNoTTLIsAdoptedWithOne(t *testing.T) {
 // expires fails the test unless the lock expires on every node, within the ttl.
 func (s *stage) expires(what string, ttl time.Duration) {
 	s.Helper()
-	s.each(func(n *redlocktest.Node) {
+	s.Each(func(n *redlocktest.Node) {
 		if left := n.TTL(job); left <= 0 || left > ttl {
 			s.Errorf("%s: the key on node %s has %v left, want %v", what, n.Name(), left, ttl)
 		}
@@ -568,7 +568,7 @@ func TestAnExtensionGivesATTLToWhatHasNone(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		k := s.Take(s.Locker(redlock.Options{}), 10*time.Second)
 		time.Sleep(oneTrip)
-		s.each(func(n *redlocktest.Node) { n.Do("PERSIST", job) })
+		s.Each(func(n *redlocktest.Node) { n.Do("PERSIST", job) })
 		s.Is("Extend", k.Extend(s.Ctx), nil)
 		time.Sleep(oneTrip)
 		s.expires("extended", 10*time.Second)
@@ -581,7 +581,7 @@ func TestAReleaseWaitsForTheRestore(t *testing.T) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, 20*time.Second)
 			time.Sleep(time.Second)
-			s.each(func(n *redlocktest.Node) { n.Delay(0, 40*time.Millisecond) }, 1, 2) // the restore meets a slow way
+			s.Each(func(n *redlocktest.Node) { n.Delay(0, 40*time.Millisecond) }, 1, 2) // the restore meets a slow way
 			s.adoptsFor(10*time.Millisecond, l, k.Value(), 20*time.Second)
 			if displaced {
 				ctx, cancel := context.WithTimeout(s.Ctx, time.Millisecond)
@@ -614,20 +614,20 @@ func TestAnUnansweredReleaseSaysWhenItsKeysExpire(t *testing.T) {
 		giver := s.Take(s.Locker(redlock.Options{}), time.Hour)
 		k, err := l.Adopt(s.Ctx, job, giver.Value(), 10*time.Second)
 		s.Is("Adopt", err, nil)
-		s.hang(1, 2)
+		s.Hang(1, 2)
 		err = k.Release(s.Ctx)
 		s.Is("Release", err, redlock.ErrNoQuorum)
 		if ends := time.Now().Add(s.Node(1).TTL(job)); ends.After(expires(s, err)) && !strings.Contains(err.Error(), "unless it was to live longer when it was adopted") {
 			s.Errorf("got %v, and a key lives until %v", err, ends)
 		}
-		s.resume(1, 2)
+		s.Resume(1, 2)
 		s.Clean(l)
 	})
 	runStage(t, "left", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 10*time.Second)
 		time.Sleep(time.Second)
-		s.each((*redlocktest.Node).PartitionReplies, 0, 1, 2)
+		s.Each((*redlocktest.Node).PartitionReplies, 0, 1, 2)
 		left := harness.Background(func() error { return k.LeaveUntil(s.Ctx, time.Now().Add(time.Hour)) })
 		time.Sleep(100 * time.Millisecond)
 		err := k.Release(s.Ctx)

@@ -71,7 +71,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 			k := s.Take(l, time.Hour)
 			time.Sleep(time.Millisecond)
 			if tc.hung {
-				s.each((*redlocktest.Node).Hang)
+				s.Each((*redlocktest.Node).Hang)
 			}
 			var ended time.Time
 			call := harness.Background(func() error {
@@ -80,7 +80,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 			})
 			time.Sleep(50 * time.Millisecond)
 			var err error
-			d := took(func() { err = l.Close() })
+			d := harness.Took(func() { err = l.Close() })
 			closed := time.Now()
 			if !tc.hung || !errors.Is(err, redlock.ErrNoQuorum) { // of a lock that is still held
 				s.Is("Close", err, nil)
@@ -101,9 +101,9 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 			}
 			harness.Check(s, "Valid after Close", k.Valid(), false)
 			if !tc.hung {
-				s.empty("after Close")
+				s.Empty("after Close")
 			}
-			s.mend()
+			s.Mend()
 		})
 	}
 }
@@ -120,8 +120,8 @@ func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
 		defer stop()
 		s.Is("Close", l.Close(), nil)
 		s.Is("cause of the end of a KeepAlive context", context.Cause(held), redlock.ErrClosed)
-		s.empty("after Close")
-		s.record()
+		s.Empty("after Close")
+		s.Record()
 		s.Is("a second Close", l.Close(), redlock.ErrClosed)
 		done, cancel := context.WithCancel(s.Ctx)
 		cancel()
@@ -160,7 +160,7 @@ func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
 		s.Is("Release of a lock that Close released", k.Release(s.Ctx), nil)
 		s.Is("Release of a lock released before", released.Release(s.Ctx), nil)
 		time.Sleep(time.Second)
-		s.each(func(n *redlocktest.Node) { harness.Check(s, "commands of ours after Close", len(n.Log()), 0) })
+		s.Each(func(n *redlocktest.Node) { harness.Check(s, "commands of ours after Close", len(n.Log()), 0) })
 		for _, client := range clients {
 			s.Is("PING by a client given to New", client.Ping(s.Ctx).Err(), nil)
 		}
@@ -172,11 +172,11 @@ func TestClosePaysWhatIsOwedToNodesThatAnswer(t *testing.T) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, time.Hour)
 		time.Sleep(time.Millisecond)
-		unanswered(s.Node(2), "release", job, 3)
+		harness.Unanswered(s.Node(2), "release", job, 3)
 		s.Is("Release", k.Release(s.Ctx), nil)
 		s.Is("Close", l.Close(), nil)
 		harness.Check(s, "keys on the node that had not answered", len(harness.LocksOn(s.Node(2))), 0)
-		harness.Check(s, "releases that it heard", count(heard(s.Node(2), job), "release") >= 2, true)
+		harness.Check(s, "releases that it heard", harness.Count(harness.Heard(s.Node(2), job), "release") >= 2, true)
 	})
 }
 
@@ -193,15 +193,15 @@ func TestCloseWithHungNodesTakesAtMostTwoNodeTimeouts(t *testing.T) {
 	} {
 		onStage(t, 3, func(s *stage) {
 			l := s.Locker(redlock.Options{NodeTimeout: c.timeout})
-			s.takeMany(l, "k", 50)
-			s.each((*redlocktest.Node).Hang, c.hung...)
-			if d := took(func() { s.Is("Close", l.Close(), c.want) }); d > c.most {
+			s.TakeMany(l, "k", 50)
+			s.Each((*redlocktest.Node).Hang, c.hung...)
+			if d := harness.Took(func() { s.Is("Close", l.Close(), c.want) }); d > c.most {
 				s.Errorf("time of Close with nodes %v hung and node timeout %v: got %v, want at most %v", c.hung, c.timeout, d, c.most)
 			}
 			if c.want == nil {
-				s.empty("after Close", 0, 1)
+				s.Empty("after Close", 0, 1)
 			}
-			s.mend()
+			s.Mend()
 		})
 	}
 }
@@ -232,7 +232,7 @@ func TestCloseDoesNotWaitForASilentMinority(t *testing.T) {
 		runStage(t, tc.name, 3, func(s *stage) {
 			l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
 			if tc.warm {
-				s.warm(l)
+				harness.WarmUp(s, s.Cluster, l)
 			}
 			if tc.early == nil {
 				s.Node(2).Hang()
@@ -243,11 +243,11 @@ func TestCloseDoesNotWaitForASilentMinority(t *testing.T) {
 				s.Node(2).Hang()
 			}
 			tc.late(s, l, k)
-			if d := took(func() { s.Is("Close", l.Close(), nil) }); d > tc.most {
+			if d := harness.Took(func() { s.Is("Close", l.Close(), nil) }); d > tc.most {
 				s.Errorf("time of Close: got %v, want at most %v", d, tc.most)
 			}
-			s.empty("after Close", 0, 1)
-			s.mend()
+			s.Empty("after Close", 0, 1)
+			s.Mend()
 		})
 	}
 }
@@ -278,7 +278,7 @@ func TestCloseWaitsForASlowNode(t *testing.T) {
 			}
 			l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
 			if tc.warm {
-				s.warm(l)
+				harness.WarmUp(s, s.Cluster, l)
 			}
 			s.Slow(2*tc.way, 2)
 			k := s.Take(l, time.Hour)
@@ -287,7 +287,7 @@ func TestCloseWaitsForASlowNode(t *testing.T) {
 			}
 			s.Is("Close", l.Close(), nil)
 			time.Sleep(time.Second) // what is under way arrives
-			s.empty("after Close")
+			s.Empty("after Close")
 		})
 	}
 }
@@ -318,7 +318,7 @@ func TestCloseRacingWithAWinNeverLeavesALockWithoutAnOwner(t *testing.T) {
 				harness.Check(s, "Valid after Close", k.Valid(), false)
 			}
 			time.Sleep(time.Second)
-			s.empty(fmt.Sprintf("a Close %v after the call", after))
+			s.Empty(fmt.Sprintf("a Close %v after the call", after))
 		})
 	}
 	if locks == 0 || errs == 0 {
@@ -417,11 +417,11 @@ func TestCloseWaitsForTheRemovalOfALockThatWasJustLost(t *testing.T) {
 		runStage(t, name, 3, func(s *stage) {
 			l := s.Locker(c.opt)
 			k := s.Take(l, time.Minute)
-			held := s.keep(k)
+			held := s.Keep(k)
 			time.Sleep(2 * time.Second)
-			s.fail(loading, 0, 1, 2)
+			s.FailNodes(loading, 0, 1, 2)
 			<-held.Done() // the lock is not renewed any more
-			s.fail("", 0, 1, 2)
+			s.FailNodes("", 0, 1, 2)
 			time.Sleep(time.Until(k.Until()) - c.early)
 			if k.Valid() {
 				s.Fatal("the loss has not been signalled yet")

@@ -47,7 +47,7 @@ func TestAnExtensionThatReachesAMinorityLeavesTheOldUntil(t *testing.T) {
 			k := s.Take(l, 10*time.Second)
 			until := k.Until()
 			time.Sleep(3 * time.Second)
-			s.each(faults[name], 0, 2, 4)
+			s.Each(harness.Faults[name], 0, 2, 4)
 			err := k.Extend(s.Ctx)
 			s.Is("Extend", err, redlock.ErrNoQuorum)
 			s.Says(err, "still held until", "3 of 5 votes needed")
@@ -55,7 +55,7 @@ func TestAnExtensionThatReachesAMinorityLeavesTheOldUntil(t *testing.T) {
 				s.Errorf("afterwards: Until %v, valid %v; want %v and true", got, k.Valid(), until)
 			}
 			s.Carry("afterwards", k.Value(), s.All()...)
-			s.mend()
+			s.Mend()
 			s.Reconnect(l)
 			s.Is("the next Extend", k.Extend(s.Ctx), nil)
 			if !k.Until().After(until) {
@@ -196,7 +196,7 @@ func TestAnothersKeyIsNeverExtended(t *testing.T) {
 // Attacks 40, 42.
 func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T) {
 	for name, forgets := range map[string]func(s *stage, i int){
-		"evicted": func(s *stage, i int) { s.evict(i) },
+		"evicted": func(s *stage, i int) { s.Evict(i) },
 		"restarted empty": func(s *stage, i int) {
 			s.Node(i).Restart(false)
 			s.LoadScripts(i)
@@ -217,7 +217,7 @@ func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T)
 					s.Errorf("node %d: the key has %v left, want 20s", i, left)
 				}
 			}
-			s.each((*redlocktest.Node).Stop, 0, 1)
+			s.Each((*redlocktest.Node).Stop, 0, 1)
 			s.Is("Extend by the healed ones and one more", k.Extend(s.Ctx), nil)
 			s.Is("Release", k.Release(s.Ctx), nil)
 			s.Clean(l)
@@ -238,7 +238,7 @@ func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T)
 			until := k.Until()
 			time.Sleep(oneTrip)
 			forgot := c.up - 1
-			s.evict(forgot)
+			s.Evict(forgot)
 			for i := c.up; i < 5; i++ {
 				s.Node(i).Stop()
 			}
@@ -256,7 +256,7 @@ func TestANodeThatForgotGetsTheLockBackAndCountsFromTheNextRoundOn(t *testing.T)
 	runStage(t, "another's key there is not overwritten", 3, func(s *stage) {
 		k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
 		time.Sleep(oneTrip)
-		s.evict(2)
+		s.Evict(2)
 		s.Once(2, "heal", func() { s.Foreign(time.Minute, 2) })
 		s.Is("Extend", k.Extend(s.Ctx), nil)
 		time.Sleep(time.Second)
@@ -275,7 +275,7 @@ func TestALockThatAMajorityForgotIsLostAndNotTakenAnew(t *testing.T) {
 			l := s.Locker(redlock.Options{})
 			k := s.Take(l, 20*time.Second)
 			time.Sleep(oneTrip)
-			s.each(forgets, 0, 1, 2)
+			s.Each(forgets, 0, 1, 2)
 			if name == "restarted" {
 				s.Reconnect(l)
 			}
@@ -313,7 +313,7 @@ func TestALateExtensionOrHealAfterReleaseLeavesNothing(t *testing.T) {
 			k := s.Take(l, 20*time.Second)
 			time.Sleep(oneTrip)
 			if c.missing {
-				s.evict(2)
+				s.Evict(2)
 			}
 			c.before(s)
 			s.Is("Extend", k.Extend(s.Ctx), nil)
@@ -341,7 +341,7 @@ func TestAnExtensionRestoresTheFenceRegister(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		k := s.Take(s.Locker(redlock.Options{}), 20*time.Second)
 		time.Sleep(oneTrip)
-		s.each(func(n *redlocktest.Node) { n.Evict(jobRegister) })
+		s.Each(func(n *redlocktest.Node) { n.Evict(jobRegister) })
 		high := k.Fence() + 1e9
 		s.SetRegister(high, 0) // which is not lowered
 		s.Is("Extend", k.Extend(s.Ctx), nil)

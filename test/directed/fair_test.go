@@ -66,11 +66,11 @@ func TestTurnsAreInOrderOfArrival(t *testing.T) {
 		{name: "nodes' clocks are apart, but less than the arrivals", nodes: time.Millisecond},
 		{name: "nodes restart without their data, one after the other", restarts: true},
 		{name: "all queues are lost at once", between: func(s *stage) {
-			s.each(func(n *redlocktest.Node) { n.Do("DEL", jobQueue) })
+			s.Each(func(n *redlocktest.Node) { n.Do("DEL", jobQueue) })
 			time.Sleep(time.Second) // all have refreshed
 		}},
-		{name: "two nodes are down", between: func(s *stage) { s.each((*redlocktest.Node).Stop, 0, 3) }},
-		{name: "two nodes hang", between: func(s *stage) { s.each((*redlocktest.Node).Hang, 1, 2) }},
+		{name: "two nodes are down", between: func(s *stage) { s.Each((*redlocktest.Node).Stop, 0, 3) }},
+		{name: "two nodes hang", between: func(s *stage) { s.Each((*redlocktest.Node).Hang, 1, 2) }},
 		{name: "one comes back without its data", between: func(s *stage) {
 			s.Node(0).Restart(false)
 			time.Sleep(2 * time.Second)
@@ -298,7 +298,7 @@ func TestTheReleaseQueuesTheNextCallerOfItsLocker(t *testing.T) {
 		time.Sleep(soon)
 		other.follows(first.lock, "the other", 10*oneTrip)
 		time.Sleep(2 * often)
-		s.evict() // and nobody is told
+		s.Evict() // and nobody is told
 		second.gets("the second", time.Now(), often+10*oneTrip)
 	})
 	runStage(t, "it gives up at the release", 5, func(s *stage) {
@@ -316,7 +316,7 @@ func TestTryAcquireMindsTheQueueAndIsNotInIt(t *testing.T) {
 		s.Foreign(heldLong, s.All()...)
 		s.settled(s.fair("a"), heldLong)
 		other := s.fair("other")
-		s.evict() // free, and nobody knows yet
+		s.Evict() // free, and nobody knows yet
 		_, err := other.TryAcquire(s.Ctx, job, time.Second)
 		s.Is("TryAcquire while another waits", err, redlock.ErrHeld)
 		s.Says(err, "queued behind a")
@@ -345,7 +345,7 @@ func TestWhoFindsTheLockFreeTellsWhoseTurnItIs(t *testing.T) {
 			first := s.settled(s.fair("first"), heldLong)
 			second := s.settled(s.fair("second"), heldLong)
 			time.Sleep(100 * time.Millisecond) // far from the next time that they ask of their own accord
-			s.evict()
+			s.Evict()
 			free := time.Now()
 			ask(s, s.fair("other"))
 			first.gets("told", free, promptly)
@@ -412,7 +412,7 @@ func TestForgedPlacesLapse(t *testing.T) {
 		"without an end": func(s *stage, i int) { s.Do(i, "ZADD", jobQueue, "1", "forged") },
 		"far in the future": func(s *stage, i int) {
 			s.Do(i, "ZADD", jobQueue, "1", "forged")
-			s.Do(i, "ZADD", jobQueue, endOf(s.Node(i).Now().Add(time.Hour).UnixMilli()), "forged!")
+			s.Do(i, "ZADD", jobQueue, harness.EndOf(s.Node(i).Now().Add(time.Hour).UnixMilli()), "forged!")
 		},
 		"for ever": func(s *stage, i int) {
 			s.Do(i, "ZADD", jobQueue, "-inf", "forged")
@@ -420,7 +420,7 @@ func TestForgedPlacesLapse(t *testing.T) {
 		},
 		"within its time": func(s *stage, i int) {
 			s.Do(i, "ZADD", jobQueue, "1", "forged")
-			s.Do(i, "ZADD", jobQueue, endOf(s.Node(i).Now().Add(placeDead).UnixMilli()), "forged!")
+			s.Do(i, "ZADD", jobQueue, harness.EndOf(s.Node(i).Now().Add(placeDead).UnixMilli()), "forged!")
 		},
 	} {
 		runStage(t, what, 3, func(s *stage) {
@@ -530,7 +530,7 @@ func TestATicketIsNotMadeFromWhatWasLearnedLongAgo(t *testing.T) {
 		time.Sleep(time.Second)
 		s.Cluster.Cut(clients...)
 		time.Sleep(2 * placeDead)
-		s.each(func(n *redlocktest.Node) { n.JumpClock(time.Hour) })
+		s.Each(func(n *redlocktest.Node) { n.JumpClock(time.Hour) })
 		first.stop()
 		<-first.ended
 		time.Sleep(time.Second)
@@ -554,10 +554,10 @@ func TestACallerDoesNotInheritATurn(t *testing.T) {
 			other := s.settled(s.fair("b"), heldLong)
 			next := s.settled(a, heldLong)
 			time.Sleep(time.Second + late)
-			s.fail(loading, s.All()...)
+			s.FailNodes(loading, s.All()...)
 			first.gives(context.Canceled)
 			time.Sleep(5 * time.Millisecond)
-			s.fail("", s.All()...)
+			s.FailNodes("", s.All()...)
 			s.quietly(k)
 			select {
 			case <-other.ended:
@@ -577,9 +577,9 @@ func TestAnEntryThatLapsedIsQueuedByTheFirstAnswer(t *testing.T) {
 		onStage(t, 3, func(s *stage) {
 			k := s.Take(s.fair("holder"), heldLong)
 			w := s.settled(s.fair("w"), heldLong)
-			s.fail(loading, s.All()...)
+			s.FailNodes(loading, s.All()...)
 			time.Sleep(placeDead + time.Second)
-			s.fail("", s.All()...)
+			s.FailNodes("", s.All()...)
 			time.Sleep(late) // it polls every 250 ms, and every 800 ms once it has an answer
 			w.passes("after an outage", s.quietly(k), promptly)
 		})

@@ -87,9 +87,9 @@ func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
 			last := int64(0)
 			for i := range 25 {
 				down := random.Perm(5)[:random.IntN(3)]
-				s.hang(down...)
+				s.Hang(down...)
 				who := random.IntN(len(lockers))
-				k := s.acquire(lockers[who], 2*time.Second)
+				k := s.Acquire(lockers[who], 2*time.Second)
 				if k.Fence() <= last {
 					s.Errorf("acquisition %d, of client %d, without %v: got token %d after %d", i, who, down, k.Fence(), last)
 				}
@@ -99,7 +99,7 @@ func TestTokensGrowOverClientsWhoseClocksDiffer(t *testing.T) {
 				} else {
 					k.Release(s.Ctx)
 				}
-				s.resume(down...)
+				s.Resume(down...)
 				time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
 			}
 		})
@@ -199,7 +199,7 @@ func TestAContenderBetweenReadingAndRaisingCostsARoundAndNoToken(t *testing.T) {
 				}
 			})
 		}
-		k := s.acquire(l, 10*time.Second)
+		k := s.Acquire(l, 10*time.Second)
 		harness.Check(s, "attempts", seen.Attempts(), 2)
 		harness.Check(s, "raises", seen.Count(redlock.OpRaise), 2)
 		s.Is("Release", k.Release(s.Ctx), nil)
@@ -363,7 +363,7 @@ func TestRegistersThatNoTokenCanBeMadeFrom(t *testing.T) {
 		for i := range 3 {
 			s.Do(i, "SET", jobRegister, "word")
 		}
-		ctx := s.timeout(time.Minute)
+		ctx := s.Timeout(time.Minute)
 		s.Lasts("Acquire", 0, func() {
 			_, err := l.Acquire(ctx, job, 10*time.Second)
 			s.Is("Acquire", err, redlock.ErrNoQuorum)
@@ -419,7 +419,7 @@ func TestTokensGrowWhileAMajorityKeepsItsRegisters(t *testing.T) {
 		// Whichever majority answers first.
 		for _, far := range [][]int{{0, 3}, {1, 2}, {1, 4}, {2, 4}} {
 			s.Slow(50*time.Millisecond, far...)
-			k := s.acquire(slow, time.Second)
+			k := s.Acquire(slow, time.Second)
 			if k.Fence() <= last {
 				t.Errorf("with %v far: got token %d after %d", far, k.Fence(), last)
 			}
@@ -454,7 +454,7 @@ func TestARegisterOutlivesTheLastWordOnItsLockByAboutADay(t *testing.T) {
 		},
 		"held for a while": func(s *stage, l *redlock.Locker) { s.Take(l, ttl); time.Sleep(1600 * time.Millisecond) },
 		"cancelled": func(s *stage, l *redlock.Locker) {
-			ctx := s.timeout(100 * time.Microsecond)
+			ctx := s.Timeout(100 * time.Microsecond)
 			l.TryAcquire(ctx, job, ttl)
 		},
 	} {

@@ -90,7 +90,7 @@ func TestACallerThatGivesUpAfterAQuietRollbackWakesThoseThatItRefused(t *testing
 			time.Sleep(5 * time.Millisecond)
 			w := s.waiter(other, heldLong)
 			s.Is("the call", <-failed, context.DeadlineExceeded)
-			s.each(func(n *redlocktest.Node) { n.OnCommand(nil) })
+			s.Each(func(n *redlocktest.Node) { n.OnCommand(nil) })
 			w.passes("the rollback", time.Now(), 200*time.Millisecond)
 		})
 	}
@@ -115,7 +115,7 @@ func givesUpAfter(t *testing.T, after time.Duration, hinder, mend func(s *stage)
 // The attempt that was handed over has no majority, and nobody else has one.
 func TestAHandOverInVainGoesToOthersIfTheWaiterGivesUp(t *testing.T) {
 	refuse := func(err string) func(s *stage) {
-		return func(s *stage) { s.each(func(n *redlocktest.Node) { n.FailCommand("set", err) }, 0, 1) }
+		return func(s *stage) { s.Each(func(n *redlocktest.Node) { n.FailCommand("set", err) }, 0, 1) }
 	}
 	for after := time.Duration(0); after < 4*oneTrip; after += oneTrip / 4 {
 		givesUpAfter(t, after, refuse(loading), refuse(""))
@@ -161,7 +161,7 @@ func TestALockerThatHadAllItsTurnsHearsOfThoseWhoGiveUp(t *testing.T) {
 		}
 		first.gets("after all turns", s.quietly(k), promptly)
 		time.Sleep(time.Second)
-		s.evict()
+		s.Evict()
 		last := queue[turns]
 		last.waits("while nobody says that the lock is free")
 		gaveUp := time.Now()

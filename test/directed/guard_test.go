@@ -97,7 +97,7 @@ func (s *stage) guarded(opt redlock.Options) *redlock.Locker {
 // unmarked takes the marks away, which stay for good.
 func (s *stage) unmarked() {
 	s.Helper()
-	s.each(func(n *redlocktest.Node) {
+	s.Each(func(n *redlocktest.Node) {
 		if gone, err := n.Do("DEL", guardMark); gone != 1 {
 			s.Errorf("node %s: no mark (%v, %v)", n.Name(), gone, err)
 		}
@@ -191,7 +191,7 @@ func TestAScriptFlushIsNoRestart(t *testing.T) {
 func (s *stage) marksUsed(l *redlock.Locker, n int) string {
 	s.Helper()
 	s.Is("release", harness.Try(s, l, "warm", time.Second).Release(s.Ctx), nil)
-	s.record()
+	s.Record()
 	s.many(l, "jobs/", n, 0)
 	last := ""
 	for _, cmd := range s.Node(0).Log() {
@@ -324,7 +324,7 @@ func TestARestartBehindAProxyIsNoticed(t *testing.T) {
 			s.Is("release", s.Take(l, time.Second).Release(s.Ctx), nil)
 			n.Restart(keep)
 			var err error
-			if _, ok := within(5*time.Second, func() bool {
+			if _, ok := harness.Within(5*time.Second, func() bool {
 				if _, err = l.TryAcquire(s.Ctx, job, time.Second); err == nil {
 					s.Fatal("granted behind the proxy")
 				}

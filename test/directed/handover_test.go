@@ -370,7 +370,7 @@ func TestWhatIsHandedToAWaiterThatGaveUpIsNotSent(t *testing.T) {
 				if looks++; looks != at {
 					return
 				}
-				s.record()
+				s.Record()
 				extended = harness.Background(func() error { return k.Extend(s.Ctx) })
 				time.Sleep(busy / 5)
 				released = harness.Background(func() error { return k.Release(s.Ctx) })
@@ -430,7 +430,7 @@ func TestCloseDuringAHandOver(t *testing.T) {
 }
 
 func TestAMinorityDoesNotHoldAHandOverUp(t *testing.T) {
-	faults := maps.Clone(faults)
+	faults := maps.Clone(harness.Faults)
 	delete(faults, "slow")
 	faults["drops"] = func(n *redlocktest.Node) { n.DropReplies(1) }
 	faults["loses"] = func(n *redlocktest.Node) { n.LoseReplies(1) }
@@ -442,7 +442,7 @@ func TestAMinorityDoesNotHoldAHandOverUp(t *testing.T) {
 				l := s.Locker(redlock.Options{})
 				k := s.Take(l, heldLong)
 				next := s.settled(l, heldLong)
-				s.each(spoil, s.All()[:n/2]...)
+				s.Each(spoil, s.All()[:n/2]...)
 				released := time.Now()
 				done := harness.Background(func() error { return k.Release(s.Ctx) })
 				next.gets(what, released, oneTrip)
@@ -451,7 +451,7 @@ func TestAMinorityDoesNotHoldAHandOverUp(t *testing.T) {
 					time.Sleep(promptly)
 					s.Carry(what, next.lock.Value(), s.All()[n/2:]...)
 				}
-				s.mend()
+				s.Mend()
 				time.Sleep(3 * time.Second) // down nodes are seen to be up again
 				s.Is("Release", next.lock.Release(s.Ctx), nil)
 				s.Clean(l)
@@ -471,10 +471,10 @@ func TestAHandOverWithoutAnswersLeavesNothing(t *testing.T) {
 			l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond})
 			k := s.Take(l, heldLong)
 			waiters := []*waiting{s.settled(l, heldLong), s.settled(s.Locker(redlock.Options{}), heldLong)}
-			s.each(spoil, 0, 1)
+			s.Each(spoil, 0, 1)
 			s.Is("Release", k.Release(s.Ctx), redlock.ErrNoQuorum)
 			// The line asks again by itself, and has it or whoever asks before.
-			if _, ok := within(2*pollPause, func() bool { return waiters[0].over() || waiters[1].over() }); !ok {
+			if _, ok := harness.Within(2*pollPause, func() bool { return waiters[0].over() || waiters[1].over() }); !ok {
 				s.Fatalf("nobody has a free lock %v after the release", 2*pollPause)
 			}
 			s.quietly(k) // what is owed is paid, or asked again
@@ -563,7 +563,7 @@ func (s *stage) ghost(name string, ticket string) {
 // enters puts an entry into a node's queue that counts for a while.
 func (s *stage) enters(i int, ticket, name string, while time.Duration) {
 	s.Helper()
-	s.Do(i, "ZADD", jobQueue, ticket, name, endOf(s.Node(i).Now().Add(while).UnixMilli()), name+"!")
+	s.Do(i, "ZADD", jobQueue, ticket, name, harness.EndOf(s.Node(i).Now().Add(while).UnixMilli()), name+"!")
 }
 
 func TestTheSecondWhoIsToldLooksAfterTheFirst(t *testing.T) {
@@ -639,7 +639,7 @@ func TestLeavingIsAnnouncedAnewEveryTime(t *testing.T) {
 		for range 3 {
 			s.Foreign(heldLong, s.All()...)
 			first, second := s.settled(a, heldLong), s.settled(b, heldLong)
-			s.evict()
+			s.Evict()
 			left := time.Now()
 			first.gives(context.Canceled)
 			second.passes("told by the leaving", left, 3*oneTrip)
@@ -693,7 +693,7 @@ func (s *stage) servesAll(what string, ls []*redlock.Locker, k *redlock.Lock) {
 		if k != nil {
 			released = s.quietly(k)
 		}
-		_, ok := within(2*promptly, func() bool {
+		_, ok := harness.Within(2*promptly, func() bool {
 			for w := range waiting {
 				if w.over() {
 					s.Is("Acquire", w.err, nil)
@@ -754,7 +754,7 @@ func TestTheDeadArePassedOverHoweverMany(t *testing.T) {
 				s.Foreign(heldLong, s.All()...)
 				first := s.settled(holder, heldLong)
 				free = func() time.Time {
-					s.evict()
+					s.Evict()
 					first.gives()
 					return time.Now()
 				}
@@ -809,7 +809,7 @@ func TestAQueueOfAnotherTypeIsNoReasonToHurry(t *testing.T) {
 					s.Node(0).Stop()
 				}
 				k := s.Take(s.Cold(redlock.Options{}, nil, s.Cluster.Nodes()), heldLong)
-				s.record()
+				s.Record()
 				w := s.waiter(s.Cold(redlock.Options{Fair: fair}, nil, s.Cluster.Nodes()), heldLong)
 				time.Sleep(10 * time.Second)
 				if fair {
@@ -866,10 +866,10 @@ func TestNothingIsHandedOnOnceCloseHasBegun(t *testing.T) {
 		other := s.settled(s.Locker(redlock.Options{}), heldLong)
 		looks := len(s.Told(0, "wait", "pttl"))
 		stand <- struct{}{}
-		if _, ok := within(2*pollPause, func() bool { return len(s.Told(0, "wait", "pttl")) > looks && len(stand) == 0 }); !ok {
+		if _, ok := harness.Within(2*pollPause, func() bool { return len(s.Told(0, "wait", "pttl")) > looks && len(stand) == 0 }); !ok {
 			s.Fatal("the waiter does not look")
 		}
-		s.record()
+		s.Record()
 		closed := harness.Background(l.Close)
 		time.Sleep(time.Millisecond)
 		other.follows(k, "released during Close", promptly)
@@ -902,7 +902,7 @@ func TestAReleaseThatFollowsALookMayRemoveTheEntry(t *testing.T) {
 		time.Sleep(5500 * time.Microsecond) // half a millisecond ago it has sent the look
 		s.quietly(first.lock)
 		time.Sleep(500 * time.Microsecond)
-		other := s.acquire(b, heldLong) // behind the release, and before the leader knows of that
+		other := s.Acquire(b, heldLong) // behind the release, and before the leader knows of that
 		time.Sleep(100 * time.Millisecond)
 		second.waits("while another Locker has the lock")
 		second.follows(other, "the second", promptly)

@@ -54,7 +54,7 @@ func TestInspectChangesNothing(t *testing.T) {
 		s.Take(l, 10*time.Second)
 		time.Sleep(oneTrip)
 		left, life := s.Node(0).TTL(job), s.Node(0).TTL(jobRegister)
-		s.record()
+		s.Record()
 		for range 5 {
 			l.Inspect(s.Ctx, job)
 			l.Inspect(s.Ctx, "jobs/none")
@@ -214,8 +214,8 @@ func TestAnInspectionThatIsCancelledReturnsAtOnce(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		s.Slow(200*time.Millisecond, 0, 1, 2)
-		ctx := s.timeout(50 * time.Millisecond)
-		harness.Check(s, "time of Inspect", took(func() {
+		ctx := s.Timeout(50 * time.Millisecond)
+		harness.Check(s, "time of Inspect", harness.Took(func() {
 			s.Is("Inspect", harness.Second(l.Inspect(ctx, job)), context.DeadlineExceeded)
 		}), 50*time.Millisecond)
 		l.Close()
@@ -236,7 +236,7 @@ func TestValuesOfOtherClientsAreNotTold(t *testing.T) {
 		queues := func(ticket string) { // another client of this library, whose value is the secret
 			for i := range 3 {
 				s.Do(i, "ZADD", jobQueue, ticket, secret+"-waits")
-				s.Do(i, "ZADD", jobQueue, endOf(s.Node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits!")
+				s.Do(i, "ZADD", jobQueue, harness.EndOf(s.Node(i).Now().Add(time.Second).UnixMilli()), secret+"-waits!")
 			}
 		}
 		l := s.Locker(redlock.Options{Fair: fair, Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) { note(r) }}})
@@ -256,13 +256,13 @@ func TestValuesOfOtherClientsAreNotTold(t *testing.T) {
 		s.Is("TryAcquire", err, redlock.ErrHeld)
 		s.Says(err, "held by another client (")
 		note(err)
-		harness.Check(s, "the holder, as programs get it", s.roundOf(err).Holder(), secret)
-		ctx := s.timeout(time.Second)
+		harness.Check(s, "the holder, as programs get it", s.RoundOf(err).Holder(), secret)
+		ctx := s.Timeout(time.Second)
 		_, err = l.Acquire(ctx, job, time.Second)
 		s.Is("Acquire", err, context.DeadlineExceeded)
 		s.Says(err, "held by another client (")
 		note(err)
-		s.evictKey(job, 0, 1, 2) // free, but for those who queue
+		s.EvictKey(job, 0, 1, 2) // free, but for those who queue
 		queues("1")
 		if _, err = l.TryAcquire(s.Ctx, job, time.Second); fair {
 			s.Says(err, "queued behind another client")
@@ -290,7 +290,7 @@ func TestAKeyWithoutTTLIsToldAsSuch(t *testing.T) {
 				for i, ttl := range c.ttls {
 					s.Node(i).Set(job, "customer json", ttl)
 				}
-				ctx := s.timeout(time.Second)
+				ctx := s.Timeout(time.Second)
 				_, err := l.Acquire(ctx, job, time.Second)
 				s.Is("Acquire", err, redlock.ErrHeld)
 				some := c.ttls[0] == 0 && c.ttls[4] != 0 // which of them a look hears first is chance
@@ -325,7 +325,7 @@ func TestInspectRefusesOneServerUnderTwoNames(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		clients := s.Cluster.Clients()
 		again := s.Cluster.Clients()[0]
-		again.AddHook(tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+		again.AddHook(harness.Tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 			time.Sleep(20 * time.Millisecond)
 			return next(ctx, cmds)
 		}))

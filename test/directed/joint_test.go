@@ -1,7 +1,6 @@
 package directed_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,13 +94,13 @@ func TestScriptReleases(t *testing.T) {
 	}
 	queue := func(s *stage, name string) {
 		for i, place := range []string{"x", "y", "z"} {
-			s.Do(0, "ZADD", "{"+name+"}:queue", fmt.Sprint(i), place, endOf(s.ms()+5000), place+"!")
+			s.Do(0, "ZADD", "{"+name+"}:queue", fmt.Sprint(i), place, harness.EndOf(s.ms()+5000), place+"!")
 		}
-		s.Do(0, "ZADD", "{"+name+"}:queue", "0", "expired", endOf(s.ms()-1), "expired!")
+		s.Do(0, "ZADD", "{"+name+"}:queue", "0", "expired", harness.EndOf(s.ms()-1), "expired!")
 	}
 	crowd := func(s *stage, name string) { // too many to read at once
 		for i := range 70 {
-			s.Do(0, "ZADD", "{"+name+"}:queue", "0", fmt.Sprint("dead", i), endOf(s.ms()+5000), fmt.Sprint("dead", i, "!"))
+			s.Do(0, "ZADD", "{"+name+"}:queue", "0", fmt.Sprint("dead", i), harness.EndOf(s.ms()+5000), fmt.Sprint("dead", i, "!"))
 		}
 	}
 	for _, refused := range []string{"time", "zrange", "zscore", "publish"} {
@@ -215,12 +214,12 @@ func TestJointExtensions(t *testing.T) {
 	const ttl = 10 * time.Second
 	extend := func(s *stage, a, b *redlock.Lock, want error) {
 		s.Helper()
-		s.both("Extend", a.Extend, b.Extend, want)
+		s.Both("Extend", a.Extend, b.Extend, want)
 	}
 	two := func(s *stage, l *redlock.Locker) (a, b *redlock.Lock) {
 		a, b = harness.Try(s, l, "a", ttl), harness.Try(s, l, "b", ttl)
 		time.Sleep(time.Second)
-		s.record()
+		s.Record()
 		return a, b
 	}
 	onJoint(t, "in one script", func(s *stage, l *redlock.Locker) {
@@ -256,7 +255,7 @@ func TestJointExtensions(t *testing.T) {
 		time.Sleep(time.Second)
 		again := func(what string, healed, others bool) {
 			s.Helper()
-			s.record()
+			s.Record()
 			extend(s, a, b, nil)
 			time.Sleep(time.Second)
 			for i, want := range []bool{healed, others} {
@@ -296,29 +295,21 @@ func TestJointExtensions(t *testing.T) {
 	})
 	onJoint(t, "a node that refuses it is asked by the single script", func(s *stage, l *redlock.Locker) {
 		a, b := two(s, l)
-		s.failCommand("mget", "NOPERM User locks has no permissions to run the 'mget' command", s.All()...)
+		s.FailCommand("mget", "NOPERM User locks has no permissions to run the 'mget' command", s.All()...)
 		for range 2 {
 			extend(s, a, b, nil)
 		}
 	})
 	onJoint(t, "without replies nothing is extended", func(s *stage, l *redlock.Locker) {
 		a, b := two(s, l)
-		s.hang(0, 1)
+		s.Hang(0, 1)
 		was := a.Until()
 		extend(s, a, b, redlock.ErrNoQuorum)
 		if !a.Until().Equal(was) {
 			s.Errorf("Until moved by %v", a.Until().Sub(was))
 		}
-		s.resume(0, 1)
+		s.Resume(0, 1)
 	})
-}
-
-// both calls the methods of two locks at one instant, and fails the test unless their errors are want.
-func (s *stage) both(what string, first, second func(ctx context.Context) error, want error) {
-	s.Helper()
-	other := harness.Background(func() error { return first(s.Ctx) })
-	s.Is(what, second(s.Ctx), want)
-	s.Is(what, <-other, want)
 }
 
 // onJoint runs f with a Locker whose releases travel in the joint script even alone, on three nodes.
@@ -334,10 +325,10 @@ func onJoint(t *testing.T, name string, f func(s *stage, l *redlock.Locker)) {
 func (s *stage) takeTwo(l *redlock.Locker) (release func(want error)) {
 	a, b := harness.Try(s, l, "a", 10*time.Second), harness.Try(s, l, "b", 10*time.Second)
 	time.Sleep(time.Millisecond)
-	s.record()
+	s.Record()
 	return func(want error) {
 		s.Helper()
-		s.both("Release", a.Release, b.Release, want)
+		s.Both("Release", a.Release, b.Release, want)
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -411,7 +402,7 @@ func TestJointReleases(t *testing.T) {
 	})
 	onJoint(t, "what got no reply is owed", func(s *stage, l *redlock.Locker) {
 		release := s.takeTwo(l)
-		s.hang(0, 1)
+		s.Hang(0, 1)
 		release(redlock.ErrNoQuorum)
 		for i := range 2 {
 			if got := seam.Peek(l).Nodes[i].Owed; got != 2 {
@@ -424,7 +415,7 @@ func TestJointReleases(t *testing.T) {
 	})
 	onJoint(t, "what is lost with its connection is no yes, and owed", func(s *stage, l *redlock.Locker) {
 		release := s.takeTwo(l)
-		s.each(func(n *redlocktest.Node) {
+		s.Each(func(n *redlocktest.Node) {
 			var broken atomic.Bool
 			n.OnCommand(func(args []string) {
 				if harness.Verb(args) == "releases" && broken.CompareAndSwap(false, true) {
@@ -438,7 +429,7 @@ func TestJointReleases(t *testing.T) {
 		free(s)
 	})
 	onJoint(t, "an answer that no server gives is no answer, and the last", func(s *stage, l *redlock.Locker) {
-		s.failCommand("mget", "ERR the proxy lost the reply", 0, 1)
+		s.FailCommand("mget", "ERR the proxy lost the reply", 0, 1)
 		s.takeTwo(l)(redlock.ErrNoQuorum)
 		time.Sleep(2 * time.Minute)
 		free(s)

@@ -22,7 +22,7 @@ func TestAKeptLockIsRenewedAtAboutAThirdOfItsTTL(t *testing.T) {
 		k := s.Take(s.Locker(redlock.Options{}), ttl)
 		held, stop := k.KeepAlive(s.Ctx)
 		time.Sleep(10 * time.Minute)
-		s.isHeld("after ten minutes", k, held)
+		s.IsHeld("after ten minutes", k, held)
 		stop()
 		sent := s.Told(0, "extend")
 		pauses := make(map[time.Duration]bool)
@@ -44,17 +44,17 @@ func TestAKeptLockIsRenewedAtAboutAThirdOfItsTTL(t *testing.T) {
 // Attack 62.
 func TestContextsEndGraceBeforeUntil(t *testing.T) {
 	for name, fault := range map[string]func(s *stage, i int){
-		"all nodes hang":            func(s *stage, i int) { s.hang(i) },
+		"all nodes hang":            func(s *stage, i int) { s.Hang(i) },
 		"all nodes are dead":        func(s *stage, i int) { s.Node(i).Stop() },
 		"all nodes are cut off":     func(s *stage, i int) { s.Node(i).Partition() },
 		"no reply arrives":          func(s *stage, i int) { s.Node(i).PartitionReplies() },
 		"every reply is lost":       func(s *stage, i int) { s.Node(i).LoseReplies(1000) },
 		"every connection is reset": func(s *stage, i int) { s.Node(i).DropReplies(1000) },
 		"an extension hangs":        func(s *stage, i int) { s.Once(i, "extend", s.Node(i).Hang) },
-		"all nodes answer errors":   func(s *stage, i int) { s.fail(loading, i) },
+		"all nodes answer errors":   func(s *stage, i int) { s.FailNodes(loading, i) },
 		"a majority hangs": func(s *stage, i int) {
 			if i > 0 {
-				s.hang(i)
+				s.Hang(i)
 			}
 		},
 	} {
@@ -133,7 +133,7 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 		if err != nil && strings.Count(err.Error(), "lost") != 1 {
 			s.Errorf("got %q, want the word lost once", err)
 		}
-		round := s.roundOf(err)
+		round := s.RoundOf(err)
 		if round.Op != redlock.OpLost || len(round.Votes) != votes {
 			s.Errorf("got the round %+v, want a loss with %d votes", round, votes)
 		}
@@ -144,7 +144,7 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 		var seen harness.Observer
 		l := s.Locker(redlock.Options{Trace: seen.Trace()})
 		k := s.Take(l, 1500*time.Millisecond)
-		held := s.keep(k)
+		held := s.Keep(k)
 		s.Node(1).Refuse(true)
 		s.Node(2).Hang()
 		s.Ended(held, time.Minute)
@@ -165,7 +165,7 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 	runStage(t, "Run", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		err := l.Run(s.Ctx, job, 1500*time.Millisecond, func(ctx context.Context, lock *redlock.Lock) error {
-			s.hang(0, 1)
+			s.Hang(0, 1)
 			<-ctx.Done()
 			return nil
 		})
@@ -177,15 +177,15 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 		says  []string
 	}{
 		"without KeepAlive": {func(s *stage, k *redlock.Lock) {
-			s.fail(loading, 0, 1)
+			s.FailNodes(loading, 0, 1)
 			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
 			time.Sleep(2 * time.Second)
 		}, 3, []string{"the extension sent 2s before got no majority (2 of 3 votes needed; node-a:6379 LOADING"}},
 		"no extension failed": {func(*stage, *redlock.Lock) { time.Sleep(2 * time.Second) }, 0, nil},
 		"one failed before the last one that succeeded": {func(s *stage, k *redlock.Lock) {
-			s.fail(loading, 0, 1)
+			s.FailNodes(loading, 0, 1)
 			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
-			s.fail("", 0, 1)
+			s.FailNodes("", 0, 1)
 			s.Is("Extend", k.Extend(s.Ctx), nil)
 			time.Sleep(2 * time.Second)
 		}, 0, nil},
@@ -206,10 +206,10 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 		l := s.Locker(redlock.Options{NodeTimeout: 600 * time.Millisecond})
 		k := s.Take(l, 1500*time.Millisecond)
 		time.Sleep(1200 * time.Millisecond)
-		s.hang(1, 2)
+		s.Hang(1, 2)
 		extend := harness.Background(func() error { return k.Extend(s.Ctx) })
 		time.Sleep(time.Millisecond)
-		held := s.keep(k)
+		held := s.Keep(k)
 		s.Ended(held, time.Minute)
 		tells(s, context.Cause(held), 3, ended, "has no majority yet (2 of 3 votes needed; node-a:6379 yes", "node-b:6379 pending, node-c:6379 pending")
 		tells(s, <-extend, 3, ended)
@@ -222,15 +222,15 @@ func TestALostLockIsNotFreedBeforeUntil(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 9*time.Second)
-		held := s.keep(k)
+		held := s.Keep(k)
 		for i := range 3 {
 			s.On(i, "rollback", func(n int, args []string) {
 				if time.Now().Before(k.Until()) {
 					t.Errorf("node %d was told to roll back %v before Until", i, time.Until(k.Until()))
 				}
 			})
-			s.failCommand("evalsha", loading, i)
-			s.failCommand("eval", loading, i)
+			s.FailCommand("evalsha", loading, i)
+			s.FailCommand("eval", loading, i)
 		}
 		s.Ended(held, time.Minute)
 		time.Sleep(time.Second)
@@ -247,7 +247,7 @@ func TestASuspendedMachineIsToldWithinASecondOfWaking(t *testing.T) {
 			k := s.Take(l, 9*time.Second)
 			held := s.Ctx
 			if kept {
-				held = s.keep(k)
+				held = s.Keep(k)
 			}
 			time.Sleep(2500 * time.Millisecond)
 			s.Suspend(&h, time.Hour) // no timer of ours has moved
@@ -270,7 +270,7 @@ func TestASuspendedMachineIsToldWithinASecondOfWaking(t *testing.T) {
 		var h harness.Clocks
 		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 		k := s.Take(l, 9*time.Second)
-		held := s.keep(k)
+		held := s.Keep(k)
 		for range 20 {
 			time.Sleep(4 * time.Second)
 			s.Suspend(&h, 3*time.Second)
@@ -296,7 +296,7 @@ func TestAWallClockThatIsSetDoesNotKeepALostLock(t *testing.T) {
 		h.MoveWall(-24 * time.Hour)
 		harness.Check(s, "valid", k.Valid(), true)
 		time.Sleep(time.Minute)
-		s.isHeld("a minute later", k, held)
+		s.IsHeld("a minute later", k, held)
 		stop()
 		until := k.Until()
 		time.Sleep(time.Until(until) - time.Microsecond)
@@ -308,7 +308,7 @@ func TestAWallClockThatIsSetDoesNotKeepALostLock(t *testing.T) {
 		var h harness.Clocks
 		l := s.LockerWith(redlock.Options{}, &h, s.Cluster.Nodes())
 		k := s.Take(l, 9*time.Second)
-		held := s.keep(k)
+		held := s.Keep(k)
 		time.Sleep(1300 * time.Millisecond)
 		h.MoveWall(24 * time.Hour)
 		set := time.Now()
@@ -335,7 +335,7 @@ func TestStopEndsTheRenewalAndNotTheLock(t *testing.T) {
 		if errors.Is(context.Cause(held), redlock.ErrLost) {
 			t.Errorf("the cause is ErrLost, and nothing was lost")
 		}
-		s.record()
+		s.Record()
 		time.Sleep(time.Until(k.Until()) - time.Microsecond)
 		if got := s.Told(0, "extend"); len(got) > 0 || !k.Valid() {
 			t.Errorf("after stop: %d renewals, valid %v; want none, and held until Until", len(got), k.Valid())
@@ -349,9 +349,9 @@ func TestStopEndsTheRenewalAndNotTheLock(t *testing.T) {
 		_, stop := k.KeepAlive(s.Ctx)
 		stop()
 		time.Sleep(8 * time.Second)
-		held := s.keep(k)
+		held := s.Keep(k)
 		time.Sleep(time.Minute)
-		s.isHeld("a minute later", k, held)
+		s.IsHeld("a minute later", k, held)
 	})
 }
 
@@ -378,8 +378,8 @@ func TestManyKeepALock(t *testing.T) {
 				t.Errorf("context %d ended: %v, want %v", i, ended, i < 9)
 			}
 		}
-		h := s.keep(k)
-		s.hang(0, 1, 2)
+		h := s.Keep(k)
+		s.Hang(0, 1, 2)
 		s.Ended(h, time.Minute)
 		s.Is("the other context", held[9].Err(), context.Canceled)
 		s.Is("the cause", context.Cause(held[9]), redlock.ErrLost)
@@ -419,7 +419,7 @@ func TestAKeepAliveOfALockThatIsOverHasEnded(t *testing.T) {
 		before, stop := k.KeepAlive(s.Ctx)
 		defer stop()
 		s.Is("Release", k.Release(s.Ctx), nil)
-		after := s.keep(k)
+		after := s.Keep(k)
 		for name, h := range map[string]context.Context{"before": before, "after": after} {
 			s.Is("KeepAlive "+name+" the release", h.Err(), context.Canceled)
 			if errors.Is(context.Cause(h), redlock.ErrLost) {
@@ -435,7 +435,7 @@ func TestAKeepAliveOfALockThatIsOverHasEnded(t *testing.T) {
 	runStage(t, "lost", 3, func(s *stage) {
 		k := s.Take(s.Locker(redlock.Options{}), time.Second)
 		time.Sleep(2 * time.Second)
-		held := s.keep(k)
+		held := s.Keep(k)
 		s.Is("the context", held.Err(), context.Canceled)
 		s.Is("the cause", context.Cause(held), redlock.ErrLost)
 	})
@@ -446,7 +446,7 @@ func TestAKeepAliveOfALockThatIsOverHasEnded(t *testing.T) {
 		defer stop()
 		s.Is("Close", l.Close(), nil)
 		s.Is("the cause", context.Cause(before), redlock.ErrClosed)
-		after := s.keep(k)
+		after := s.Keep(k)
 		if after.Err() == nil {
 			s.Errorf("KeepAlive after Close: got a context that is alive")
 		}
@@ -463,7 +463,7 @@ func TestARenewalAndAReleaseAtOnceLeaveNothing(t *testing.T) {
 			l := s.Locker(redlock.Options{})
 			s.Slow(time.Millisecond, 2)
 			k := s.Take(l, time.Second)
-			held := s.keep(k)
+			held := s.Keep(k)
 			first := make(chan struct{})
 			s.Once(0, "extend", func() { close(first) })
 			<-first
@@ -488,11 +488,11 @@ func TestAReleaseWithinTheGraceFreesTheLockAtOnce(t *testing.T) {
 		runStage(t, name, 3, func(s *stage) {
 			l, other := s.Locker(redlock.Options{Grace: 3 * time.Second}), s.Locker(redlock.Options{})
 			k := s.Take(l, 9*time.Second)
-			held := s.keep(k)
-			s.fail(loading, 0, 1, 2)
+			held := s.Keep(k)
+			s.FailNodes(loading, 0, 1, 2)
 			s.Ended(held, time.Minute)
 			until := k.Until()
-			s.fail("", 0, 1, 2)
+			s.FailNodes("", 0, 1, 2)
 			time.Sleep(time.Second)
 			s.Carry("within the grace", k.Value(), 0, 1, 2)
 			release(s, l, k)
@@ -518,14 +518,14 @@ func TestAnExtensionThatIsAnsweredWithinTheGraceChangesNothing(t *testing.T) {
 		runStage(t, name, 3, func(s *stage) {
 			l := s.Locker(redlock.Options{Grace: 5 * time.Second, NodeTimeout: 4 * time.Second})
 			k := s.Take(l, 21*time.Second)
-			held := s.keep(k)
-			s.fail(loading, 0, 1, 2)
+			held := s.Keep(k)
+			s.FailNodes(loading, 0, 1, 2)
 			until := k.Until()
 			time.Sleep(time.Until(until) - 5100*time.Millisecond)
 			if taken {
 				s.Foreign(time.Minute, 0, 1, 2)
 			}
-			s.fail("", 0, 1, 2)
+			s.FailNodes("", 0, 1, 2)
 			s.Slow(500*time.Millisecond, 0, 1, 2)
 			err := k.Extend(s.Ctx)
 			s.Ended(held, time.Millisecond)
@@ -551,21 +551,21 @@ func TestTwoRenewalsMayFailBeforeTheGraceBegins(t *testing.T) {
 			l := s.Locker(redlock.Options{Grace: grace})
 			k := s.Take(l, 9*time.Second)
 			for i := range 3 {
-				s.failCommand("evalsha", loading, i)
+				s.FailCommand("evalsha", loading, i)
 				s.On(i, "extend", func(n int, _ []string) { // two of three fail, again and again
 					err := loading
 					if n%3 == 0 {
 						err = ""
 					}
-					s.failCommand("evalsha", err, i)
+					s.FailCommand("evalsha", err, i)
 				})
 			}
-			held := s.keep(k)
+			held := s.Keep(k)
 			time.Sleep(time.Minute)
-			s.isHeld("though two of three renewals failed", k, held)
+			s.IsHeld("though two of three renewals failed", k, held)
 			for i := range 3 {
 				s.Mend(i)
-				s.failCommand("evalsha", "", i)
+				s.FailCommand("evalsha", "", i)
 			}
 			s.Is("Release", k.Release(s.Ctx), nil)
 			s.Clean(l)
@@ -580,8 +580,8 @@ func TestAMachineThatWakesWithinTheGraceIsTold(t *testing.T) {
 			var h harness.Clocks
 			l := s.LockerWith(redlock.Options{Grace: 5 * time.Second}, &h, s.Cluster.Nodes())
 			k := s.Take(l, 20*time.Second)
-			held := s.keep(k)
-			s.fail(loading, 0, 1, 2)
+			held := s.Keep(k)
+			s.FailNodes(loading, 0, 1, 2)
 			if kept {
 				time.Sleep(2500 * time.Millisecond)
 				s.Suspend(&h, 14*time.Second)
@@ -611,7 +611,7 @@ func TestAGraceThatLeavesNoTimeToRenewIsRefused(t *testing.T) {
 			"Acquire":    func() error { return harness.Second(l.Acquire(s.Ctx, job, 3*time.Second)) },
 			"Adopt":      func() error { return harness.Second(l.Adopt(s.Ctx, job, "me:1", 3*time.Second)) },
 			"Run": func() error {
-				return l.Run(s.Ctx, job, 3*time.Second, noWork)
+				return l.Run(s.Ctx, job, 3*time.Second, harness.NoWork)
 			},
 		} {
 			err := call()
@@ -636,7 +636,7 @@ func TestAWallClockSetForwardAndBackLeavesTheLockToClose(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		k.Valid()
 		h.MoveWall(-time.Hour)
-		held := s.keep(k)
+		held := s.Keep(k)
 		l.Close()
 		s.Is("the context of KeepAlive after Close", held.Err(), context.Canceled)
 		s.Carry("after Close", "", 0, 1, 2)
@@ -649,7 +649,7 @@ func TestConcurrentExtendsShareRounds(t *testing.T) {
 		k := s.Take(s.Locker(redlock.Options{}), 10*time.Second)
 		s.Slow(10*time.Millisecond, 0, 1, 2)
 		var wg sync.WaitGroup
-		if d := took(func() {
+		if d := harness.Took(func() {
 			for range 100 {
 				wg.Go(func() { s.Is("Extend", k.Extend(s.Ctx), nil) })
 			}
@@ -665,9 +665,9 @@ func TestALargeDriftLeavesTimeToRenew(t *testing.T) {
 	for drift, ttl := range map[float64]time.Duration{0.7: 10 * time.Second, 0.8: time.Minute, 0.9: 10 * time.Second} { // the last one is valid for 998 ms
 		runStage(t, fmt.Sprint(drift), 3, func(s *stage) {
 			k := s.Take(s.Locker(redlock.Options{Drift: drift, NodeTimeout: 100 * time.Millisecond}), ttl)
-			held := s.keep(k)
+			held := s.Keep(k)
 			time.Sleep(ttl)
-			s.isHeld("after the ttl, with nothing in its way", k, held)
+			s.IsHeld("after the ttl, with nothing in its way", k, held)
 			s.Is("Release", k.Release(s.Ctx), nil)
 		})
 	}
@@ -689,10 +689,10 @@ func TestContextsEndBeforeTheTraceIsToldOfTheRound(t *testing.T) {
 				}
 			}}})
 			k := s.Take(l, heldLong)
-			held = s.keep(k)
+			held = s.Keep(k)
 			cause := context.Canceled
 			if lost {
-				s.evictKey(job, 0, 1, 2)
+				s.EvictKey(job, 0, 1, 2)
 				cause = redlock.ErrLost
 				s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
 			} else {

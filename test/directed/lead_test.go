@@ -84,7 +84,7 @@ func TestLeadEnds(t *testing.T) {
 			return l.Lead(s.Ctx, job, heldLong, func(ctx context.Context, _ *redlock.Lock) error { <-ctx.Done(); return nil })
 		})
 		time.Sleep(time.Second)
-		nested := l.Lead(s.Ctx, job, heldLong, noWork, redlock.WithWait(0))
+		nested := l.Lead(s.Ctx, job, heldLong, harness.NoWork, redlock.WithWait(0))
 		s.Is("Lead of a lock that is held, with a limit", nested, redlock.ErrHeld)
 		l.Close()
 		if err := <-done; !errors.Is(err, redlock.ErrClosed) && !errors.Is(err, redlock.ErrLost) {
@@ -111,7 +111,7 @@ func TestALeaderThatReleasesTheLockItselfHasResigned(t *testing.T) {
 			t.Errorf("%d terms in 3s, want a pause of 250 to 500ms after each", terms)
 		}
 		errMine := errors.New("mine")
-		ctx = s.timeout(time.Second)
+		ctx = s.Timeout(time.Second)
 		err = l.Lead(ctx, job, heldLong, func(ctx context.Context, lock *redlock.Lock) error {
 			defer lock.Release(ctx)
 			return errMine
@@ -165,7 +165,7 @@ func TestAWatcherIsToldOfEachLeader(t *testing.T) {
 			})
 			time.Sleep(3 * time.Second)
 			expect("the leader", name, <-starts, 10*oneTrip)
-			s.record()
+			s.Record()
 			time.Sleep(10 * time.Second)
 			if n := len(s.Told(0, "inspect")); n > 12 {
 				t.Errorf("a node was asked %d times in 10s", n)
@@ -274,7 +274,7 @@ func TestAWatchEndsWithTheErrorOfWhatEndedIt(t *testing.T) {
 				}
 				l = s.Locker(redlock.Options{Trace: redlock.Trace{Round: round}})
 				if failing {
-					s.fail(loading, 0, 1, 2)
+					s.FailNodes(loading, 0, 1, 2)
 				}
 				var told []error
 				for _, err := range l.Watch(ctx, job) {

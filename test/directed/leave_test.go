@@ -32,7 +32,7 @@ func TestLeaveUntilKeepsTheKeyUntilTheTime(t *testing.T) {
 			s.Node(0).SetClockRate(1.0099)
 			s.Node(1).SetClockRate(1.0099)
 			k := s.Take(l, c.ttl)
-			held := s.keep(k)
+			held := s.Keep(k)
 			time.Sleep(c.work)
 			at, until := time.Now().Add(c.stay), k.Until()
 			if c.stay == 0 {
@@ -41,7 +41,7 @@ func TestLeaveUntilKeepsTheKeyUntilTheTime(t *testing.T) {
 			if c.sends == !until.Before(at) {
 				s.Fatalf("the lock is held until %v, and is to stay until %v", until, at)
 			}
-			s.record()
+			s.Record()
 			s.Is("LeaveUntil", k.LeaveUntil(s.Ctx, at), nil)
 			if sent := len(s.Told(0, "extend")); sent != 0 != c.sends {
 				s.Errorf("%d extensions were sent, want that %v", sent, c.sends)
@@ -119,7 +119,7 @@ func TestLeaveUntilWithoutAMajoritySaysWhatIsKnown(t *testing.T) {
 		var k *redlock.Lock
 		err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 			k = lock
-			s.fail(loading, 1, 2)
+			s.FailNodes(loading, 1, 2)
 			until := lock.Until()
 			err := lock.LeaveUntil(ctx, time.Now().Add(time.Minute))
 			s.Is("LeaveUntil", err, redlock.ErrNoQuorum)
@@ -127,7 +127,7 @@ func TestLeaveUntilWithoutAMajoritySaysWhatIsKnown(t *testing.T) {
 			if ctx.Err() == nil || lock.Valid() || !lock.Until().Equal(until) {
 				t.Errorf("got ctx %v, valid %v, until %v, want the lock given up, and the Until that it had: %v", ctx.Err(), lock.Valid(), lock.Until(), until)
 			}
-			s.fail("", 1, 2)
+			s.FailNodes("", 1, 2)
 			return err
 		})
 		s.Is("Run", err, redlock.ErrNoQuorum)
@@ -207,9 +207,9 @@ func TestLeaveUntilOfALockThatIsLost(t *testing.T) {
 		var k *redlock.Lock
 		s.Is("Run", l.Run(s.Ctx, job, 9*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 			k = lock
-			s.fail(loading, 0, 1, 2)
+			s.FailNodes(loading, 0, 1, 2)
 			<-ctx.Done()
-			s.fail("", 0, 1, 2)
+			s.FailNodes("", 0, 1, 2)
 			s.Is("LeaveUntil", lock.LeaveUntil(ctx, time.Now().Add(time.Minute)), redlock.ErrLost)
 			return nil
 		}), redlock.ErrLost)
@@ -218,7 +218,7 @@ func TestLeaveUntilOfALockThatIsLost(t *testing.T) {
 		time.Sleep(time.Second)
 		s.Carry("afterwards", "", 0, 1, 2)
 		k = s.Take(l, 9*time.Second)
-		s.evictKey(job, 0, 1, 2)
+		s.EvictKey(job, 0, 1, 2)
 		s.Is("LeaveUntil of a lock that the nodes forgot", k.LeaveUntil(s.Ctx, time.Now().Add(time.Minute)), redlock.ErrLost)
 		s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
 		s.Clean(l)

@@ -17,7 +17,7 @@ func waitedInVain(s *stage, err, want error) redlock.Round {
 	s.Helper()
 	s.Is("the error", err, want)
 	harness.CheckIsNot(s, "the error", err, context.DeadlineExceeded, context.Canceled)
-	round := s.roundOf(err)
+	round := s.RoundOf(err)
 	if len(round.Votes) != s.Cluster.Len() || round.Op != redlock.OpAcquire || round.Key != job {
 		s.Errorf("got the round %+v, want one vote of each node about %q", round, job)
 	}
@@ -80,7 +80,7 @@ func TestAWaitThatEndsBeforeARoundSaysSo(t *testing.T) {
 func TestWithWaitZeroTriesOnce(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{MaxWaiters: 1})
-		s.Is("Run of a free lock", l.Run(s.Ctx, job, time.Second, noWork, redlock.WithWait(0)), nil)
+		s.Is("Run of a free lock", l.Run(s.Ctx, job, time.Second, harness.NoWork, redlock.WithWait(0)), nil)
 		k := s.Take(s.Locker(redlock.Options{}), heldLong)
 		ctx, cancel := context.WithCancel(s.Ctx)
 		waits := harness.Background(func() error { return harness.Second(l.Acquire(ctx, job, time.Second)) })
@@ -154,7 +154,7 @@ func TestMaxWaitersBoundsTheCallersOfEachKey(t *testing.T) {
 				if i == most-1 {
 					ctx = s.Ctx
 				}
-				errs <- l.Run(ctx, job, time.Second, noWork)
+				errs <- l.Run(ctx, job, time.Second, harness.NoWork)
 			}()
 			synctest.Wait()
 		}
@@ -177,7 +177,7 @@ func TestMaxWaitersBoundsTheCallersOfEachKey(t *testing.T) {
 		}
 		waits := make(chan error, most)
 		for range most - 1 {
-			go func() { waits <- l.Run(s.Ctx, job, time.Second, noWork) }()
+			go func() { waits <- l.Run(s.Ctx, job, time.Second, harness.NoWork) }()
 		}
 		synctest.Wait()
 		refused("after two have left and two have come")
@@ -186,7 +186,7 @@ func TestMaxWaitersBoundsTheCallersOfEachKey(t *testing.T) {
 			s.Is("a waiter", <-waits, nil)
 		}
 		s.Is("the last of the first", <-errs, nil)
-		s.Is("Run with no waiters", l.Run(s.Ctx, job, time.Second, noWork), nil)
+		s.Is("Run with no waiters", l.Run(s.Ctx, job, time.Second, harness.NoWork), nil)
 		s.Clean(l)
 	})
 }

@@ -45,7 +45,7 @@ func TestNodeThatHangsForAMinuteUnderLoadCostsLittle(t *testing.T) {
 			}
 			var k *redlock.Lock
 			var err error
-			if d := took(func() { k, err = l.TryAcquire(t.Context(), key, time.Hour) }); d > time.Millisecond {
+			if d := harness.Took(func() { k, err = l.TryAcquire(t.Context(), key, time.Hour) }); d > time.Millisecond {
 				t.Fatalf("TryAcquire number %d beside a hung node: took %v, want what the others take", i, d)
 			}
 			if key == "held" {
@@ -71,7 +71,7 @@ func TestNodeThatHangsForAMinuteUnderLoadCostsLittle(t *testing.T) {
 		harness.CheckIs(t, "Release", other.Release(t.Context()))
 		n.Record(true)
 		n.Resume()
-		back, ok := within(2*time.Second, func() bool {
+		back, ok := harness.Within(2*time.Second, func() bool {
 			k := harness.Try(t, l, "after", time.Hour)
 			time.Sleep(time.Millisecond)
 			value, _ := n.Get("after")
@@ -83,7 +83,7 @@ func TestNodeThatHangsForAMinuteUnderLoadCostsLittle(t *testing.T) {
 		}
 		released := 0
 		for _, cmd := range n.Log() {
-			switch key := keyOf(cmd.Args); {
+			switch key := harness.KeyOf(cmd.Args); {
 			case strings.HasPrefix(key, "old"):
 				released++
 			case key == "after" && harness.Verb(cmd.Args) == "acquire" && released < 20:

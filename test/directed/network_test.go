@@ -149,7 +149,7 @@ func TestABrokenAnswerIsOneNodesErrorAndNoOthersAnswer(t *testing.T) {
 			if k != nil {
 				s.Fatalf("acquired by one of three and an answer that is none")
 			}
-			if v := s.roundOf(err).Votes[2]; v.Answer == redlock.Yes || name != "one answer too many" && (v.Answer != redlock.Unknown || v.Err == nil) {
+			if v := s.RoundOf(err).Votes[2]; v.Answer == redlock.Yes || name != "one answer too many" && (v.Answer != redlock.Unknown || v.Err == nil) {
 				s.Errorf("vote of a node whose answer was %s: got %v, %v; want unknown and why", name, v.Answer, v.Err)
 			}
 			time.Sleep(3 * time.Second)
@@ -159,7 +159,7 @@ func TestABrokenAnswerIsOneNodesErrorAndNoOthersAnswer(t *testing.T) {
 				if err != nil {
 					s.Fatalf("lock %d afterwards: %v", n, err)
 				}
-				if _, ok := within(20*time.Millisecond, func() bool { v, _ := s.Node(2).Get(key); return v == k.Value() }); !ok {
+				if _, ok := harness.Within(20*time.Millisecond, func() bool { v, _ := s.Node(2).Get(key); return v == k.Value() }); !ok {
 					s.Errorf("lock %d afterwards: the node has not %q", n, k.Value())
 				}
 				if st, err := l.Inspect(s.Ctx, key); err != nil || st.Nodes[2].Value != k.Value() || st.Nodes[2].Err != nil {
@@ -235,7 +235,7 @@ func TestTheTwoNearestOfFiveFarNodesDie(t *testing.T) {
 			check := func(what string, f func() error) {
 				s.Helper()
 				var err error
-				d := took(func() { err = f() })
+				d := harness.Took(func() { err = f() })
 				if err != nil || d < far[4] || d > far[4]+2*oneTrip {
 					s.Errorf("%s with the two nearest %s: took %v, %v; want the farthest's %v", what, name, d, err, far[4])
 				}
@@ -269,7 +269,7 @@ func TestTheTwoNearestOfFiveFarNodesDie(t *testing.T) {
 			l := s.Cold(redlock.Options{}, nil, s.Cluster.Nodes())
 			var k *redlock.Lock
 			var err error
-			d := took(func() { k, err = l.TryAcquire(s.Ctx, job, 10*time.Second) })
+			d := harness.Took(func() { k, err = l.TryAcquire(s.Ctx, job, 10*time.Second) })
 			if want := 6 * far[4]; err != nil || d > want { // a dial, what it is set up with, scripts
 				s.Fatalf("TryAcquire: got %v after %v, want the lock within %v", err, d, want)
 			}

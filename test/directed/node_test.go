@@ -62,7 +62,7 @@ func (s *stage) many(l *redlock.Locker, prefix string, n int, apart time.Duratio
 	all := make([]time.Duration, n)
 	for i := range n {
 		wg.Go(func() {
-			all[i] = took(func() {
+			all[i] = harness.Took(func() {
 				s.Is(fmt.Sprintf("TryAcquire number %d of %d at a time", i, n), harness.Second(l.TryAcquire(s.Ctx, fmt.Sprint(prefix, i), 10*time.Second)), nil)
 			})
 		})
@@ -77,9 +77,9 @@ func (s *stage) gauged() (*redlock.Locker, *gauge) {
 	s.Helper()
 	g := &gauge{}
 	clients := s.Cluster.Clients()
-	clients[0].AddHook(tap(g.around))
+	clients[0].AddHook(harness.Tap(g.around))
 	l := s.Cold(redlock.Options{}, nil, harness.Nodes(clients))
-	s.warm(l)
+	harness.WarmUp(s, s.Cluster, l)
 	g.reset()
 	return l, g
 }
@@ -166,7 +166,7 @@ func TestFarNodesWarmUpAndAreUsed(t *testing.T) {
 		k.Release(s.Ctx)
 		time.Sleep(3 * time.Second)
 		for i := range 20 {
-			d := took(func() { k = harness.Try(s, l, "jobs/43", time.Second) })
+			d := harness.Took(func() { k = harness.Try(s, l, "jobs/43", time.Second) })
 			if i > 5 && d > 141*time.Millisecond { // until then scripts and connections are new
 				s.Errorf("TryAcquire %d: took %v, want one round trip of 140 ms", i, d)
 			}
@@ -187,7 +187,7 @@ func TestDownNodeGetsPingsAndNothingElseUntilItAnswersOne(t *testing.T) {
 		onStage(t, 3, func(s *stage) {
 			l := s.Locker(redlock.Options{})
 			down := s.Node(2)
-			faults[fault](down)
+			harness.Faults[fault](down)
 			harness.Try(s, l, "first", 10*time.Second)
 			time.Sleep(time.Second + time.Millisecond)
 			harness.Check(s, "a node that let an acquire time out ("+fault+") is down", seam.Peek(l).Nodes[2].Down, true)
@@ -197,14 +197,14 @@ func TestDownNodeGetsPingsAndNothingElseUntilItAnswersOne(t *testing.T) {
 				k.Release(s.Ctx)
 				time.Sleep(20 * time.Millisecond)
 			}
-			s.mend(2)
+			s.Mend(2)
 			time.Sleep(5 * time.Second)
 			for _, cmd := range down.Log() {
 				if !slices.Contains(setsUp, strings.ToLower(cmd.Args[0])) && strings.Contains(strings.Join(cmd.Args, " "), "during") {
 					s.Fatalf("commands that a node that is down gets (%s): got %v, want PING only", fault, cmd)
 				}
 			}
-			harness.Check(s, "PINGs to a node that is down ("+fault+") were sent", count(heard(down, ""), "ping") > 0, true)
+			harness.Check(s, "PINGs to a node that is down ("+fault+") were sent", harness.Count(harness.Heard(down, ""), "ping") > 0, true)
 			harness.Check(s, "the node is down after it answered", seam.Peek(l).Nodes[2].Down, false)
 			k := harness.Try(s, l, "after", time.Second)
 			time.Sleep(10 * time.Millisecond)
@@ -237,12 +237,12 @@ func TestOnlyAPingSentAfterTheLastTimeoutClearsANode(t *testing.T) {
 		time.Sleep(30*time.Millisecond - time.Since(began))
 		harness.Try(s, l, "second", 10*time.Second)          // on another connection; times out at 80 ms
 		time.Sleep(110*time.Millisecond - time.Since(began)) // the PINGs of before that are answered
-		harness.Check(s, "PINGs that left before the last timeout are there", count(heard(n, ""), "ping") > 0, true)
+		harness.Check(s, "PINGs that left before the last timeout are there", harness.Count(harness.Heard(n, ""), "ping") > 0, true)
 		harness.Check(s, "the node is down though they were answered", seam.Peek(l).Nodes[2].Down, true)
 		time.Sleep(500 * time.Millisecond)
 		harness.Check(s, "the node is down half a second later", seam.Peek(l).Nodes[2].Down, true)
 		over.Store(true)
-		_, up := within(time.Second, func() bool { return !seam.Peek(l).Nodes[2].Down })
+		_, up := harness.Within(time.Second, func() bool { return !seam.Peek(l).Nodes[2].Down })
 		harness.Check(s, "the node is used again when a later PING is answered", up, true)
 	})
 }
@@ -259,15 +259,15 @@ func TestNodeIsUsedAgainWithinASecondOfComingBack(t *testing.T) {
 				l := s.LockerWith(redlock.Options{}, nil, harness.Nodes(s.Cluster.ClientsWith(func(o *redis.Options) { o.PoolSize = 1024 })))
 				n := s.Node(2)
 				fault, restarted := strings.CutSuffix(name, ", then restarted")
-				faults[fault](n)
+				harness.Faults[fault](n)
 				k := harness.Try(s, l, "during", 3*time.Second)
 				time.Sleep(outage)
 				k.Release(s.Ctx)
 				if restarted {
 					n.Restart(true)
 				}
-				s.mend(2)
-				back, ok := within(3*time.Second, func() bool {
+				s.Mend(2)
+				back, ok := harness.Within(3*time.Second, func() bool {
 					k := harness.Try(s, l, "after", 10*time.Second)
 					time.Sleep(time.Millisecond)
 					value, _ := n.Get("after")
@@ -286,7 +286,7 @@ func TestNodeIsUsedAgainWithinASecondOfComingBack(t *testing.T) {
 // A minority in any sort of trouble costs no time: what is asked takes the time of
 // the majority-th fastest of the rest.
 func TestMinorityInTroubleCostsNoTime(t *testing.T) {
-	faults := maps.Clone(faults)
+	faults := maps.Clone(harness.Faults)
 	faults["restarting"] = func(n *redlocktest.Node) { n.OnCommand(func([]string) { n.Restart(false) }) }
 	for name, fault := range faults {
 		runStage(t, name, 5, func(s *stage) {
@@ -294,7 +294,7 @@ func TestMinorityInTroubleCostsNoTime(t *testing.T) {
 				s.Slow(2*ms*time.Millisecond, i)
 			}
 			l := s.Locker(redlock.Options{})
-			s.each(fault, 3, 4)
+			s.Each(fault, 3, 4)
 			for range 20 {
 				var k *redlock.Lock
 				s.Lasts("TryAcquire", 8*time.Millisecond, func() { k = s.Take(l, time.Second) })
@@ -302,7 +302,7 @@ func TestMinorityInTroubleCostsNoTime(t *testing.T) {
 				s.Lasts("Release", 8*time.Millisecond, func() { s.Is("Release", k.Release(s.Ctx), nil) })
 				time.Sleep(30 * time.Millisecond)
 			}
-			s.each(func(n *redlocktest.Node) { n.OnCommand(nil) })
+			s.Each(func(n *redlocktest.Node) { n.OnCommand(nil) })
 		})
 	}
 }
@@ -333,7 +333,7 @@ func TestAMinorityIsWaitedForWhereItsVoteDecides(t *testing.T) {
 			for i, want := range tc.took {
 				var k *redlock.Lock
 				var err error
-				d := took(func() { k, err = l.TryAcquire(s.Ctx, job, 10*time.Second) })
+				d := harness.Took(func() { k, err = l.TryAcquire(s.Ctx, job, 10*time.Second) })
 				s.Is("TryAcquire", err, tc.err)
 				if d < want || d > want+10*time.Millisecond {
 					s.Errorf("TryAcquire number %d took %v, want %v", i, d, want)
@@ -343,7 +343,7 @@ func TestAMinorityIsWaitedForWhereItsVoteDecides(t *testing.T) {
 				}
 				time.Sleep(3 * time.Second)
 			}
-			s.mend(2)
+			s.Mend(2)
 		})
 	}
 }
@@ -351,10 +351,10 @@ func TestAMinorityIsWaitedForWhereItsVoteDecides(t *testing.T) {
 func TestForgottenScriptsAreSentAgainForAllOfABatch(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
-		locks := s.takeMany(l, "k", 40)
+		locks := s.TakeMany(l, "k", 40)
 		all := func(what string, f func(k *redlock.Lock) error) {
 			s.Helper()
-			s.each(func(n *redlocktest.Node) { n.Do("SCRIPT", "FLUSH") })
+			s.Each(func(n *redlocktest.Node) { n.Do("SCRIPT", "FLUSH") })
 			var wg sync.WaitGroup
 			for _, k := range locks {
 				wg.Go(func() { s.Is(what+" on servers that forgot the scripts", f(k), nil) })
@@ -365,7 +365,7 @@ func TestForgottenScriptsAreSentAgainForAllOfABatch(t *testing.T) {
 		all("Extend", func(k *redlock.Lock) error { return k.Extend(s.Ctx) })
 		all("Release", func(k *redlock.Lock) error { return k.Release(s.Ctx) })
 		k := harness.Try(s, l, "later", time.Minute)
-		s.record()
+		s.Record()
 		k.Release(s.Ctx)
 		time.Sleep(time.Millisecond)
 		for _, cmd := range s.Node(0).Log() {
@@ -404,7 +404,7 @@ func TestServersBefore7AreAskedWithoutGet(t *testing.T) {
 		locker := func() *redlock.Locker {
 			clients := s.Cluster.Clients()
 			for _, client := range clients {
-				client.AddHook(tap(old))
+				client.AddHook(harness.Tap(old))
 			}
 			return s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
 		}
@@ -418,10 +418,10 @@ func TestServersBefore7AreAskedWithoutGet(t *testing.T) {
 		}
 		s.Is("Release", k.Release(s.Ctx), nil)
 		time.Sleep(10 * time.Millisecond)
-		s.record()
+		s.Record()
 		k = s.Take(b, time.Minute)
 		time.Sleep(time.Millisecond)
-		harness.Check(s, "what a server known to be old is asked", strings.Join(heard(s.Node(0), job), " "), "heal") // SET K v NX PX
+		harness.Check(s, "what a server known to be old is asked", strings.Join(harness.Heard(s.Node(0), job), " "), "heal") // SET K v NX PX
 		s.Is("Release", k.Release(s.Ctx), nil)
 		s.Clean(a, b)
 	})
@@ -430,7 +430,7 @@ func TestServersBefore7AreAskedWithoutGet(t *testing.T) {
 func TestPoisonedAndHugeCommandsDoNotHurtTheirNeighbours(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
-		s.each(func(n *redlocktest.Node) {
+		s.Each(func(n *redlocktest.Node) {
 			n.Do("RPUSH", "poison", "x")
 			for j := range 90 {
 				n.Do("SET", fmt.Sprintf("{badfence%d}:fence", j), "x", "PX", "600000")
@@ -459,7 +459,7 @@ func TestPoisonedAndHugeCommandsDoNotHurtTheirNeighbours(t *testing.T) {
 		}
 		wg.Wait()
 		time.Sleep(time.Second)
-		s.each(func(n *redlocktest.Node) {
+		s.Each(func(n *redlocktest.Node) {
 			harness.Check(s, "the list at a poisoned key is still there", len(harness.LocksOn(n)), 1)
 			n.Evict("poison") // beside which the acquire's second command has raised the register
 		})
@@ -499,7 +499,7 @@ func TestConnectionThatDiesInMidBatchLeavesNothing(t *testing.T) {
 					}
 					failed.Add(1)
 					s.Is("TryAcquire on a dying connection", err, redlock.ErrNoQuorum)
-					harness.Check(s, "vote of a node whose connection died", answersOf(err), "unknown")
+					harness.Check(s, "vote of a node whose connection died", harness.AnswersOf(err), "unknown")
 				})
 			}
 			wg.Wait()
@@ -517,7 +517,7 @@ func TestConnectionThatDiesInMidBatchLeavesNothing(t *testing.T) {
 }
 
 func TestMissingAnswerIsUnknownAndNeverNo(t *testing.T) {
-	faults := maps.Clone(faults)
+	faults := maps.Clone(harness.Faults)
 	faults["slow"] = func(n *redlocktest.Node) { n.Delay(0, 1500*time.Millisecond) }
 	faults["dropped"] = func(n *redlocktest.Node) { n.DropReplies(2) }
 	faults["lost"] = func(n *redlocktest.Node) { n.LoseReplies(2) }
@@ -529,11 +529,11 @@ func TestMissingAnswerIsUnknownAndNeverNo(t *testing.T) {
 		runStage(t, name, 3, func(s *stage) {
 			l := s.Locker(redlock.Options{})
 			s.Foreign(time.Hour, 0)
-			s.each(fault, 1, 2)
+			s.Each(fault, 1, 2)
 			k, err := l.TryAcquire(s.Ctx, job, time.Hour)
 			harness.Check(s, "a lock", k == nil, true)
 			s.Is("TryAcquire where one node says held and two do not answer", err, redlock.ErrNoQuorum)
-			if votes := answersOf(err); votes != "no unknown unknown" && votes != "pending unknown unknown" {
+			if votes := harness.AnswersOf(err); votes != "no unknown unknown" && votes != "pending unknown unknown" {
 				s.Errorf("votes: got %s, want unknown of the two that did not answer", votes)
 			}
 			s.Clean(l)
@@ -551,7 +551,7 @@ func TestAnswerAfterTheTimeoutIsIgnoredAndCleanedUp(t *testing.T) {
 		s.Is("TryAcquire answered after 300 ms with a node timeout of 100 ms", err, redlock.ErrNoQuorum)
 		harness.Check(s, "a lock", k == nil, true)
 		time.Sleep(150 * time.Millisecond) // the owed rollback has been answered, the acquire not
-		s.empty("when the late yes comes")
+		s.Empty("when the late yes comes")
 		time.Sleep(200 * time.Millisecond)
 		harness.Check(s, "locks on the list after the late yes", seam.Peek(l).Held, 0)
 		for _, r := range seen.Rounds() {
@@ -567,10 +567,10 @@ func TestAnswerAfterTheTimeoutIsIgnoredAndCleanedUp(t *testing.T) {
 // A command that go-redis, or a hook of the user's, never executed has neither value
 // nor error, as a nil reply has; and a nil reply is a granted lock.
 func TestUntouchedCommandIsNeverAYes(t *testing.T) {
-	returns := func(err error) tap {
+	returns := func(err error) harness.Tap {
 		return func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return err }
 	}
-	for name, h := range map[string]tap{
+	for name, h := range map[string]harness.Tap{
 		"nil without executing":       returns(nil),
 		"error without executing":     returns(errors.New("the hook says no")),
 		"redis.Nil without executing": returns(redis.Nil),
@@ -585,7 +585,7 @@ func TestUntouchedCommandIsNeverAYes(t *testing.T) {
 			var on atomic.Bool
 			clients := s.Cluster.Clients()
 			for _, client := range clients {
-				client.AddHook(tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+				client.AddHook(harness.Tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 					if on.Load() {
 						return h(ctx, cmds, next)
 					}
@@ -616,7 +616,7 @@ func (s *stage) grantsNothing(k *redlock.Lock, err error) {
 	s.Helper()
 	harness.Check(s, "a lock", k == nil, true)
 	s.Is("acquisition", err, redlock.ErrNoQuorum)
-	if votes := answersOf(err) + " "; strings.Contains(votes, "yes ") || strings.Contains(votes, "no ") {
+	if votes := harness.AnswersOf(err) + " "; strings.Contains(votes, "yes ") || strings.Contains(votes, "no ") {
 		s.Errorf("votes of commands that were not executed: got %s, want neither yes nor no", votes)
 	}
 }
@@ -624,7 +624,7 @@ func (s *stage) grantsNothing(k *redlock.Lock, err error) {
 // Where a server refuses a connection go-redis leaves the commands untouched.
 func TestServerThatRefusesThePasswordIsNeverAYes(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		s.each(func(n *redlocktest.Node) {
+		s.Each(func(n *redlocktest.Node) {
 			for _, command := range []string{"HELLO", "AUTH"} {
 				n.FailCommand(command, "WRONGPASS invalid username-password pair or user is disabled.")
 			}
@@ -666,7 +666,7 @@ func TestErrorReplyOfAnyClassIsUnknownAndNothingIsLeft(t *testing.T) {
 			l := s.Locker(redlock.Options{})
 			held := harness.Try(s, l, "held", time.Hour)
 			time.Sleep(time.Millisecond)
-			s.each(func(n *redlocktest.Node) { n.Fail(tc.text) })
+			s.Each(func(n *redlocktest.Node) { n.Fail(tc.text) })
 			ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
 			defer cancel()
 			_, err := l.Acquire(ctx, job, time.Hour)
@@ -678,7 +678,7 @@ func TestErrorReplyOfAnyClassIsUnknownAndNothingIsLeft(t *testing.T) {
 			harness.Check(s, "Valid after an extension that errors answered", held.Valid(), true)
 			s.Is("Release", held.Release(s.Ctx), redlock.ErrNoQuorum)
 			time.Sleep(3 * time.Second)
-			s.mend()
+			s.Mend()
 			time.Sleep(20 * time.Second) // tries of what errors answer are up to 16 s apart
 			s.Is("Release after the errors have ended", held.Release(s.Ctx), nil)
 			s.Clean(l)
@@ -697,7 +697,7 @@ func TestCallsBeyondTheQueueFailAtOnce(t *testing.T) {
 		for i := range calls {
 			wg.Go(func() {
 				var err error
-				d := took(func() { _, err = l.TryAcquire(context.Background(), fmt.Sprint(i), time.Second) })
+				d := harness.Took(func() { _, err = l.TryAcquire(context.Background(), fmt.Sprint(i), time.Second) })
 				switch {
 				case !errors.Is(err, redlock.ErrNoQuorum):
 					s.Errorf("TryAcquire on a hung node: got %v, want ErrNoQuorum", err)
@@ -738,7 +738,7 @@ func TestCallsBeyondTheQueueFailAtOnce(t *testing.T) {
 func TestClientsThatRetryDoNotSendOurCommandsAgain(t *testing.T) {
 	for name, fault := range map[string]func(n *redlocktest.Node){
 		"dropped": func(n *redlocktest.Node) { n.DropReplies(1) },
-		"LOADING": faults["loading"],
+		"LOADING": harness.Faults["loading"],
 	} {
 		runStage(t, name, 3, func(s *stage) {
 			l := s.LockerWith(redlock.Options{NodeTimeout: 2 * time.Second}, nil, harness.Nodes(s.Cluster.ClientsWith(func(o *redis.Options) {
@@ -751,11 +751,11 @@ func TestClientsThatRetryDoNotSendOurCommandsAgain(t *testing.T) {
 				fault(n)
 				f()
 				time.Sleep(3 * time.Second) // go-redis waits 8 to 512 ms before it sends again
-				words := heard(n, job)
+				words := harness.Heard(n, job)
 				if i := slices.Index(words, "ping"); i >= 0 {
 					words = words[:i] // after the first PING we may well send it again ourselves
 				}
-				harness.Check(s, verb+" commands executed or refused, of one call", count(words, verb), 1)
+				harness.Check(s, verb+" commands executed or refused, of one call", harness.Count(words, verb), 1)
 				n.Fail("")
 			}
 			var k *redlock.Lock
@@ -784,7 +784,7 @@ func TestWhatWaitsInOurOwnQueueIsNotHeldAgainstTheNode(t *testing.T) {
 			harness.Try(s, l, fmt.Sprint("jobs/", i), 10*time.Second)
 		}
 		time.Sleep(200 * time.Millisecond)
-		harness.Check(s, "PINGs to a node that answers everything in 45 ms", count(heard(slow, ""), "ping"), 0)
+		harness.Check(s, "PINGs to a node that answers everything in 45 ms", harness.Count(harness.Heard(slow, ""), "ping"), 0)
 		for i := range 3 {
 			_, there := slow.Get(fmt.Sprint("jobs/", i))
 			harness.Check(s, fmt.Sprintf("jobs/%d is on it", i), there, true)
@@ -800,7 +800,7 @@ func TestAReplicaIsNamedAndItsVotesDoNotCount(t *testing.T) {
 		var promoted atomic.Bool
 		var asked atomic.Int64
 		for _, client := range clients[1:] { // a minority that remains is no quorum
-			client.AddHook(tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			client.AddHook(harness.Tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 				err := next(ctx, cmds)
 				for _, cmd := range cmds {
 					if args := cmd.Args(); args[0] == "info" && args[1] == "replication" {
@@ -815,9 +815,9 @@ func TestAReplicaIsNamedAndItsVotesDoNotCount(t *testing.T) {
 		}
 		l := s.Cold(redlock.Options{}, nil, harness.Nodes(clients))
 		var err error
-		d := took(func() { _, err = l.Acquire(s.Ctx, job, time.Minute) })
+		d := harness.Took(func() { _, err = l.Acquire(s.Ctx, job, time.Minute) })
 		s.Is("Acquire", err, redlock.ErrNoQuorum)
-		harness.Check(s, "the replicas' votes", strings.HasSuffix(answersOf(err), " unknown unknown"), true)
+		harness.Check(s, "the replicas' votes", strings.HasSuffix(harness.AnswersOf(err), " unknown unknown"), true)
 		if !strings.Contains(fmt.Sprint(err), "replica of 10.0.0.1:6379: pass its master") {
 			s.Errorf("got %q, want the replica and its master named", err)
 		}
@@ -935,7 +935,7 @@ func TestAPanicOfAClientIsOneNodesFailedAnswer(t *testing.T) {
 				harness.Check(s, method+" is no part of it", slices.Contains([]string{"Process", "Subscribe", "Receive"}, method), true)
 			} else {
 				s.Is("TryAcquire", err, redlock.ErrNoQuorum)
-				harness.Check(s, "votes", answersOf(err), "unknown")
+				harness.Check(s, "votes", harness.AnswersOf(err), "unknown")
 				s.Says(err, "client panicked: runtime error: invalid memory address", ".go:") // what, and where
 			}
 			waiter := s.Cold(redlock.Options{}, nil, nodes) // it would have to hear the node
@@ -987,7 +987,7 @@ func TestAnErrorThatNoServerSaysMayHideAnExecutedCommand(t *testing.T) {
 		const lost = serverError("ERR upstream failure")
 		clients := s.Cluster.Clients()
 		for _, cl := range clients[1:] {
-			cl.AddHook(tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			cl.AddHook(harness.Tap(func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 				err := next(ctx, cmds)
 				if !strings.EqualFold(cmds[0].Name(), "set") {
 					return err
@@ -1001,7 +1001,7 @@ func TestAnErrorThatNoServerSaysMayHideAnExecutedCommand(t *testing.T) {
 		l := s.LockerWith(redlock.Options{}, nil, harness.Nodes(clients))
 		s.Is("TryAcquire", harness.Second(l.TryAcquire(s.Ctx, job, time.Minute)), redlock.ErrNoQuorum)
 		time.Sleep(10 * time.Second)
-		s.empty("ten seconds later")
+		s.Empty("ten seconds later")
 	})
 }
 
@@ -1024,7 +1024,7 @@ func TestAttemptsFasterThanAFarNodeAnswersDoNotQueueBehindIt(t *testing.T) {
 		holder.Release(s.Ctx)
 		s.Node(1).Stop()
 		time.Sleep(10 * time.Millisecond)
-		if d := took(func() { s.Take(l, 30*time.Second) }); d > time.Second {
+		if d := harness.Took(func() { s.Take(l, 30*time.Second) }); d > time.Second {
 			s.Errorf("TryAcquire took %v, want about a round trip of 200ms", d)
 		}
 	})
@@ -1035,6 +1035,6 @@ func TestExtensionsFasterThanAFarNodeAnswersDoNotOutliveTheRelease(t *testing.T)
 	onStage(t, 3, func(s *stage) {
 		s.Is("Release", s.extendsFast(s.Locker(redlock.Options{})).Release(s.Ctx), nil)
 		time.Sleep(2 * time.Second)
-		s.empty("two seconds after Release")
+		s.Empty("two seconds after Release")
 	})
 }

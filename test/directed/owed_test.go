@@ -40,7 +40,7 @@ func TestACleanUpOfWhatHadNoAnswerGoesOutOnlyAfterAPing(t *testing.T) {
 			l := s.Locker(redlock.Options{})
 			n := s.Node(2)
 			s.Slow(10*time.Millisecond, 2) // the verdict is there before its answer
-			unanswered(n, "acquire", job, 1)
+			harness.Unanswered(n, "acquire", job, 1)
 			if cleanUp == "rollback" {
 				s.Foreign(time.Hour, 0, 1)
 				s.Is("TryAcquire", harness.Second(l.TryAcquire(s.Ctx, job, time.Hour)), redlock.ErrHeld)
@@ -48,7 +48,7 @@ func TestACleanUpOfWhatHadNoAnswerGoesOutOnlyAfterAPing(t *testing.T) {
 				s.Is("Release", s.Take(l, time.Hour).Release(s.Ctx), nil)
 			}
 			time.Sleep(2 * time.Second)
-			harness.Check(s, "what the node hears whose connection broke", between(heard(n, job), "acquire", cleanUp), "acquire ping "+cleanUp)
+			harness.Check(s, "what the node hears whose connection broke", between(harness.Heard(n, job), "acquire", cleanUp), "acquire ping "+cleanUp)
 			s.Clean(l)
 		})
 	}
@@ -60,11 +60,11 @@ func TestRollbackIsSentAgainUntilItIsAnswered(t *testing.T) {
 			l := s.Locker(redlock.Options{})
 			s.Foreign(time.Hour, 0, 1)
 			n := s.Node(2)
-			unanswered(n, "rollback", job, lost)
+			harness.Unanswered(n, "rollback", job, lost)
 			l.TryAcquire(s.Ctx, job, time.Hour)
 			time.Sleep(5 * time.Second)
-			words := heard(n, job)
-			harness.Check(s, fmt.Sprintf("rollbacks where %d had no answer", lost), count(words, "rollback"), lost+1)
+			words := harness.Heard(n, job)
+			harness.Check(s, fmt.Sprintf("rollbacks where %d had no answer", lost), harness.Count(words, "rollback"), lost+1)
 			if strings.Contains(strings.Join(words, " "), "rollback rollback") {
 				s.Errorf("what the node hears: got %v, want a PING before every rollback but the first", words)
 			}
@@ -84,7 +84,7 @@ func TestReleaseIsSentAgainUntilItIsAnswered(t *testing.T) {
 		time.Sleep(9 * time.Minute)
 		harness.Check(s, "owed to a node that is cut off", seam.Peek(l).Nodes[2].Owed, 1)
 		n.Heal()
-		if d, ok := within(time.Second, func() bool { return len(harness.LocksOn(n)) == 0 }); !ok {
+		if d, ok := harness.Within(time.Second, func() bool { return len(harness.LocksOn(n)) == 0 }); !ok {
 			s.Errorf("key on the node after the heal: still there after %v, want it gone within a second", d)
 		}
 		s.Clean(l)
@@ -144,7 +144,7 @@ func TestDebtIsDroppedAfterItsTime(t *testing.T) {
 			n.Start()
 			far.let()
 			time.Sleep(5 * time.Second)
-			harness.Check(s, fmt.Sprintf("owed release of a lock of two minutes is sent after %v", tc.outage), count(heard(n, job), "release") > 0, tc.sent)
+			harness.Check(s, fmt.Sprintf("owed release of a lock of two minutes is sent after %v", tc.outage), harness.Count(harness.Heard(n, job), "release") > 0, tc.sent)
 			harness.Check(s, "owed then", seam.Peek(l).Nodes[2].Owed, 0)
 			harness.Check(s, "locks on the node then", len(harness.LocksOn(n)), 0)
 		})
@@ -174,11 +174,11 @@ func TestSecondLookFindsTheAcquireThatCameAfterTheCleanUp(t *testing.T) {
 	late := func(name, want string, late time.Duration, f func(s *stage, l *redlock.Locker, n *redlocktest.Node)) {
 		runStage(t, fmt.Sprintf("%s, after %v", name, late), 3, func(s *stage) {
 			l, n := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond}), s.Node(2)
-			heldUp(n, "acquire", job, 1, late)
+			harness.HeldUp(n, "acquire", job, 1, late)
 			f(s, l, n)
 			time.Sleep(late + 10*time.Millisecond)
 			cleanUp, _, _ := strings.Cut(want, " ")
-			harness.Check(s, "what the node hears", between(heard(n, job), cleanUp, "acquire"), want)
+			harness.Check(s, "what the node hears", between(harness.Heard(n, job), cleanUp, "acquire"), want)
 			s.Clean(l)
 		})
 	}
@@ -197,8 +197,8 @@ func TestSecondLookFindsTheAcquireThatCameAfterTheCleanUp(t *testing.T) {
 				s.Is("Extend", k.Extend(s.Ctx), nil)
 				time.Sleep(10 * time.Millisecond)
 			}
-			harness.Check(s, "extensions that the node hears", count(heard(n, job), "extend"), extensions)
-			harness.Check(s, "heals", count(heard(n, job), "heal"), min(extensions, 1))
+			harness.Check(s, "extensions that the node hears", harness.Count(harness.Heard(n, job), "extend"), extensions)
+			harness.Check(s, "heals", harness.Count(harness.Heard(n, job), "heal"), min(extensions, 1))
 			s.Is("Release", k.Release(s.Ctx), nil)
 		})
 	}
@@ -208,14 +208,14 @@ func TestSecondLookFindsTheAcquireThatCameAfterTheCleanUp(t *testing.T) {
 // does not answer it is owed.
 func TestAbandonedAttemptIsOwedAlthoughTheContextIsDone(t *testing.T) {
 	for name, fault := range map[string]func(n *redlocktest.Node){
-		"hung":         faults["hung"],
-		"replies lost": faults["replies lost"],
+		"hung":         harness.Faults["hung"],
+		"replies lost": harness.Faults["replies lost"],
 		"slow":         func(n *redlocktest.Node) { n.Delay(40*time.Millisecond, 40*time.Millisecond) },
 		"reset":        func(n *redlocktest.Node) { n.DropReplies(1) },
 	} {
 		runStage(t, name, 3, func(s *stage) {
 			l := s.Locker(redlock.Options{})
-			s.each(fault, 0, 1)
+			s.Each(fault, 0, 1)
 			ctx, cancel := context.WithTimeout(s.Ctx, 20*time.Millisecond)
 			defer cancel()
 			k, err := l.TryAcquire(ctx, job, time.Hour)
@@ -233,7 +233,7 @@ func TestAbandonedAttemptIsOwedAlthoughTheContextIsDone(t *testing.T) {
 func TestWhatIsOwedGoesBeforeNewAcquires(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
-		locks := s.takeMany(l, "old", 300) // more than one batch
+		locks := s.TakeMany(l, "old", 300) // more than one batch
 		n := s.Node(2)
 		n.Hang()
 		for _, k := range locks {
@@ -256,7 +256,7 @@ func TestWhatIsOwedGoesBeforeNewAcquires(t *testing.T) {
 		<-stopped
 		var keys []string
 		for _, cmd := range n.Log() {
-			if key := keyOf(cmd.Args); len(key) >= 3 {
+			if key := harness.KeyOf(cmd.Args); len(key) >= 3 {
 				keys = append(keys, key[:3])
 			}
 		}
@@ -265,16 +265,6 @@ func TestWhatIsOwedGoesBeforeNewAcquires(t *testing.T) {
 		}
 		s.Clean(l)
 	})
-}
-
-// takeMany takes n locks for an hour, and waits until all nodes have replied.
-func (s *stage) takeMany(l *redlock.Locker, prefix string, n int) (locks []*redlock.Lock) {
-	s.Helper()
-	for i := range n {
-		locks = append(locks, harness.Try(s, l, fmt.Sprint(prefix, i), time.Hour))
-	}
-	time.Sleep(time.Millisecond)
-	return locks
 }
 
 func TestDebtThatErrorsAnswerIsTriedLessAndLessOften(t *testing.T) {
@@ -294,10 +284,10 @@ func TestDebtThatErrorsAnswerIsTriedLessAndLessOften(t *testing.T) {
 			if d := tries[len(tries)-1].At.Sub(tries[len(tries)-2].At); d < 8*time.Second || d > 17*time.Second {
 				s.Errorf("pause between the last two tries: got %v, want 8 to 17 s", d)
 			}
-			harness.Check(s, "PINGs in two minutes are few", count(heard(n, ""), "ping") < 40, true)
+			harness.Check(s, "PINGs in two minutes are few", harness.Count(harness.Heard(n, ""), "ping") < 40, true)
 			harness.Try(s, l, "others", time.Hour).Release(s.Ctx) // the node is asked all the same
 			time.Sleep(time.Millisecond)
-			harness.Check(s, "acquires of others that the node hears", count(heard(n, "others"), "acquire"), 1)
+			harness.Check(s, "acquires of others that the node hears", harness.Count(harness.Heard(n, "others"), "acquire"), 1)
 			n.Fail("")
 			time.Sleep(16 * time.Second)
 			s.Clean(l)
@@ -323,11 +313,11 @@ func TestNodeThatAnswersPingsAndHangsOnScriptsHurtsNobody(t *testing.T) {
 		s.Is("Release", k.Release(s.Ctx), nil)
 		for i := range 300 {
 			var k *redlock.Lock
-			d := took(func() { k = harness.Try(s, l, fmt.Sprint("k", i), time.Hour) })
+			d := harness.Took(func() { k = harness.Try(s, l, fmt.Sprint("k", i), time.Hour) })
 			if d > time.Millisecond {
 				s.Fatalf("TryAcquire beside a node that hangs on scripts: took %v, want what the others take", d)
 			}
-			if d := took(func() { s.Is("Release", k.Release(s.Ctx), nil) }); d > time.Millisecond {
+			if d := harness.Took(func() { s.Is("Release", k.Release(s.Ctx), nil) }); d > time.Millisecond {
 				s.Fatalf("Release beside a node that hangs on scripts: took %v, want what the others take", d)
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -350,7 +340,7 @@ func TestNodeThatAnswersPingsAndHangsOnScriptsHurtsNobody(t *testing.T) {
 func TestDebtsOfSeveralNodesAreAllPaid(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		l := s.Locker(redlock.Options{})
-		locks := s.takeMany(l, "k", 20)
+		locks := s.TakeMany(l, "k", 20)
 		s.Node(3).Hang()
 		s.Node(4).Stop()
 		for _, k := range locks[:10] {
@@ -369,10 +359,10 @@ func TestDebtsOfSeveralNodesAreAllPaid(t *testing.T) {
 				s.Errorf("owed to node %s: got %d, want from %d to %d", s.Node(i).Name(), got, least, 2*least)
 			}
 		}
-		s.mend(3)
+		s.Mend(3)
 		time.Sleep(time.Second)
 		harness.Check(s, "owed to the node that woke first", seam.Peek(l).Nodes[3].Owed, 0)
-		s.mend(2, 4)
+		s.Mend(2, 4)
 		time.Sleep(time.Second)
 		s.Clean(l)
 	})
@@ -408,7 +398,7 @@ func TestPipelinesThatNeverComeBackAreBounded(t *testing.T) {
 		}
 		harness.Check(s, "the node is down", seam.Peek(l).Nodes[2].Down, true)
 		hangs.Store(false)
-		if d, ok := within(10*time.Second, func() bool { return !seam.Peek(l).Nodes[2].Down && seam.Peek(l).Nodes[2].Stuck == 0 }); !ok {
+		if d, ok := harness.Within(10*time.Second, func() bool { return !seam.Peek(l).Nodes[2].Down && seam.Peek(l).Nodes[2].Stuck == 0 }); !ok {
 			s.Errorf("used again: not %v after they came back", d)
 		}
 		s.Clean(l)
@@ -421,7 +411,7 @@ func TestRepeatedReleasesDoNotCrowdOutWhatIsOwedForOthers(t *testing.T) {
 		l := s.Locker(redlock.Options{})
 		a, k := harness.Try(s, l, "a", time.Hour), harness.Try(s, l, "k", time.Hour)
 		time.Sleep(10 * time.Millisecond)
-		s.each((*redlocktest.Node).Stop, 1, 2)
+		s.Each((*redlocktest.Node).Stop, 1, 2)
 		a.Release(s.Ctx)
 		k.Release(s.Ctx)
 		before := seam.Peek(l).Nodes[1].Owed
@@ -430,9 +420,9 @@ func TestRepeatedReleasesDoNotCrowdOutWhatIsOwedForOthers(t *testing.T) {
 			k.Release(s.Ctx)
 		}
 		harness.Check(s, "owed after releases that were owed already", seam.Peek(l).Nodes[1].Owed, before)
-		s.mend(1, 2)
+		s.Mend(1, 2)
 		time.Sleep(time.Minute)
-		s.empty("a minute after the nodes are back")
+		s.Empty("a minute after the nodes are back")
 	})
 }
 
@@ -441,12 +431,12 @@ func TestRepeatedReleasesDoNotCrowdOutWhatIsOwedForOthers(t *testing.T) {
 func TestRepeatedReleasesDoNotRepeatASecondLook(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
-		s.hang(0)
+		s.Hang(0)
 		k := s.Take(l, time.Hour)
 		time.Sleep(2 * time.Second)
-		s.resume(0)
+		s.Resume(0)
 		time.Sleep(2 * time.Second)
-		s.each((*redlocktest.Node).Stop, 1, 2)
+		s.Each((*redlocktest.Node).Stop, 1, 2)
 		s.Is("Release", k.Release(s.Ctx), redlock.ErrNoQuorum)
 		time.Sleep(100 * time.Millisecond)
 		harness.Check(s, "owed after a release", seam.Peek(l).Nodes[0].Owed, 1)
@@ -454,9 +444,9 @@ func TestRepeatedReleasesDoNotRepeatASecondLook(t *testing.T) {
 			k.Release(s.Ctx)
 		}
 		harness.Check(s, "owed after releases that were answered", seam.Peek(l).Nodes[0].Owed, 1)
-		s.mend(1, 2)
+		s.Mend(1, 2)
 		time.Sleep(time.Minute)
-		s.empty("a minute after the nodes are back")
+		s.Empty("a minute after the nodes are back")
 		s.Clean(l)
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,35 +12,6 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
-
-// panics reports whether f does.
-func panics(f func()) (did bool) {
-	defer func() { did = recover() != nil }()
-	f()
-	return
-}
-
-// A trap is a panic of a callback, once it is armed, and only once.
-type trap struct{ armed atomic.Bool }
-
-func (p *trap) spring() {
-	if p.armed.CompareAndSwap(true, false) {
-		panic("the caller's own")
-	}
-}
-
-// at returns options whose Trace.Round panics at an operation; 0: whose Retry does.
-func (p *trap) at(op redlock.Op) redlock.Options {
-	spring := func(now redlock.Op) {
-		if now == op {
-			p.spring()
-		}
-	}
-	return redlock.Options{
-		Trace: redlock.Trace{Round: func(_ context.Context, r redlock.Round) { spring(r.Op) }},
-		Retry: func(int) time.Duration { spring(0); return 10 * time.Millisecond },
-	}
-}
 
 // A callback panics on the goroutine of a caller that recovers, as a server's handler does.
 // The caller has no lock then, so there is none; and the Locker goes on.
@@ -61,7 +31,7 @@ func TestAPanicInACallbackLeavesNoLock(t *testing.T) {
 		{"TryAcquire has lost, and has to roll back", redlock.OpAcquire, []int{1, 2}, false, tries},
 		{"Acquire has won", redlock.OpAcquire, nil, false, waits},
 		{"Acquire has lost", redlock.OpAcquire, []int{0, 1, 2}, false, waits},
-		{"Run has won", redlock.OpAcquire, nil, false, func(l *redlock.Locker) { l.Run(ctx, job, heldLong, noWork) }},
+		{"Run has won", redlock.OpAcquire, nil, false, func(l *redlock.Locker) { l.Run(ctx, job, heldLong, harness.NoWork) }},
 		{"Adopt has won", redlock.OpAdopt, []int{0, 1, 2}, false, func(l *redlock.Locker) { l.Adopt(ctx, job, otherValue, heldLong) }},
 		{"the token is raised by TryAcquire", redlock.OpRaise, nil, true, tries},
 		{"the token is raised by Acquire", redlock.OpRaise, nil, true, waits},
@@ -73,16 +43,16 @@ func TestAPanicInACallbackLeavesNoLock(t *testing.T) {
 				if fair && c.at == redlock.OpLook {
 					return // its waiters try, and do not look
 				}
-				var p trap
-				opt := p.at(c.at)
+				var p harness.Trap
+				opt := p.At(c.at)
 				opt.Fair = fair
 				l := s.Locker(opt)
 				s.Foreign(time.Minute, c.held...)
 				if c.ahead {
 					s.SetRegister(time.Now().Add(time.Hour).UnixMicro(), s.All()...)
 				}
-				p.armed.Store(true)
-				harness.Check(s, "the panic goes on to the caller", panics(func() { c.call(l) }), true)
+				p.Armed.Store(true)
+				harness.Check(s, "the panic goes on to the caller", harness.Panics(func() { c.call(l) }), true)
 				time.Sleep(promptly)
 				s.Carry("after the panic", otherValue, c.held...)
 				s.Carry("after the panic", "", slices.DeleteFunc(s.All(), func(i int) bool { return slices.Contains(c.held, i) })...)
@@ -90,12 +60,12 @@ func TestAPanicInACallbackLeavesNoLock(t *testing.T) {
 				if fair {
 					harness.Check(s, "waiters in the queue", len(s.queue(0)), 0)
 				}
-				s.evictKey(job, s.All()...)
+				s.EvictKey(job, s.All()...)
 				next := s.waiter(l, heldLong)
 				next.gets("the next call", time.Now(), time.Second)
 				s.Is("Release", next.lock.Release(s.Ctx), nil)
 				s.Clean(l)
-				if d := took(func() { s.Is("Close", l.Close(), nil) }); d > promptly {
+				if d := harness.Took(func() { s.Is("Close", l.Close(), nil) }); d > promptly {
 					s.Errorf("Close took %v, want it to wait for nobody", d)
 				}
 			})
@@ -107,15 +77,15 @@ func TestAPanicInACallbackLeavesNoLock(t *testing.T) {
 func TestAPanicInACallbackDoesNotStopTheLine(t *testing.T) {
 	for _, at := range []redlock.Op{redlock.OpAcquire, redlock.OpLook, 0} {
 		runStage(t, at.String(), 3, func(s *stage) {
-			var p trap
-			l := s.Locker(p.at(at))
+			var p harness.Trap
+			l := s.Locker(p.At(at))
 			k := s.Take(s.Locker(redlock.Options{}), heldLong)
 			first := make(chan bool)
-			go func() { first <- panics(func() { l.Acquire(s.Ctx, job, heldLong) }) }()
+			go func() { first <- harness.Panics(func() { l.Acquire(s.Ctx, job, heldLong) }) }()
 			time.Sleep(200 * time.Millisecond)
 			second := s.waiter(l, heldLong)
 			time.Sleep(200 * time.Millisecond)
-			p.armed.Store(true)
+			p.Armed.Store(true)
 			var released time.Time
 			if at == redlock.OpAcquire { // the others happen while it is held
 				released = s.quietly(k)
@@ -137,15 +107,15 @@ func TestAPanicInACallbackDoesNotStopTheLine(t *testing.T) {
 func TestAPanicInObserveDoesNotStopAQuestionHalfWay(t *testing.T) {
 	for _, at := range []redlock.Op{redlock.OpRelease, redlock.OpExtend} {
 		runStage(t, at.String(), 3, func(s *stage) {
-			var p trap
-			l := s.Locker(p.at(at))
+			var p harness.Trap
+			l := s.Locker(p.At(at))
 			k := s.Take(l, heldLong)
 			s.knownToHang(l, k)
-			p.armed.Store(true)
+			p.Armed.Store(true)
 			if at == redlock.OpExtend {
-				harness.Check(s, "Extend panics", panics(func() { k.Extend(s.Ctx) }), true)
+				harness.Check(s, "Extend panics", harness.Panics(func() { k.Extend(s.Ctx) }), true)
 			}
-			harness.Check(s, "Release panics", panics(func() { k.Release(s.Ctx) }), at == redlock.OpRelease)
+			harness.Check(s, "Release panics", harness.Panics(func() { k.Release(s.Ctx) }), at == redlock.OpRelease)
 			time.Sleep(promptly)
 			if v, _ := s.Node(2).Get(job); v != "" {
 				s.Errorf("the third node still holds %s", v)
@@ -157,7 +127,7 @@ func TestAPanicInObserveDoesNotStopAQuestionHalfWay(t *testing.T) {
 
 // knownToHang has two of three nodes hang, and the lock's Locker know it.
 func (s *stage) knownToHang(l *redlock.Locker, k *redlock.Lock) {
-	s.hang(0, 1)
+	s.Hang(0, 1)
 	k.Extend(s.Ctx)
 	time.Sleep(2 * time.Second)
 	if !seam.Peek(l).Nodes[0].Down || !seam.Peek(l).Nodes[1].Down {
@@ -168,13 +138,13 @@ func (s *stage) knownToHang(l *redlock.Locker, k *redlock.Lock) {
 // Nor does it keep Close from releasing the other locks, and from ending what is ours.
 func TestAPanicInObserveDoesNotStopClose(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		var p trap
-		l := s.Locker(p.at(redlock.OpRelease))
+		var p harness.Trap
+		l := s.Locker(p.At(redlock.OpRelease))
 		locks, err := l.AcquireAll(s.Ctx, []string{"a", "b", "c"}, heldLong)
 		s.Is("AcquireAll", err, nil)
 		s.knownToHang(l, locks[0])
-		p.armed.Store(true)
-		harness.Check(s, "Close panics", panics(func() { l.Close() }), true)
+		p.Armed.Store(true)
+		harness.Check(s, "Close panics", harness.Panics(func() { l.Close() }), true)
 		for _, k := range locks {
 			if v, _ := s.Node(2).Get(k.Key()); v != "" {
 				t.Errorf("the third node still holds %s after Close", k.Key())
@@ -204,7 +174,7 @@ func TestMistakesOfTheProgramPanic(t *testing.T) {
 		}
 		ctx := t.Context()
 		var none context.Context
-		fn := noWork
+		fn := harness.NoWork
 		for _, mistakes := range []struct {
 			says  string
 			calls map[string]func()

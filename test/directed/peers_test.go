@@ -20,7 +20,7 @@ import (
 func (s *stage) cycle(l *redlock.Locker, ttl time.Duration) (took [3]time.Duration, left time.Duration) {
 	s.Helper()
 	began := time.Now()
-	k := s.acquire(l, ttl)
+	k := s.Acquire(l, ttl)
 	took[0], left = time.Since(began), time.Until(k.Until())
 	began = time.Now()
 	s.Is("Extend", k.Extend(s.Ctx), nil)
@@ -87,7 +87,7 @@ func TestPeers_AcquireReplyLost(t *testing.T) {
 				for i := range lost {
 					s.Once(i, "acquire", func() { lose(s, i) })
 				}
-				k := s.acquire(l, 5*time.Second)
+				k := s.Acquire(l, 5*time.Second)
 				if lost == 1 && seen.Attempts() != 1 {
 					s.Errorf("acquired with attempt %d, want the first: two said yes", seen.Attempts())
 				}
@@ -111,7 +111,7 @@ func TestPeers_NodesRestartWithoutTheirDataDuringALongHold(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 		k := s.Take(a, 9*time.Second)
-		held := s.keep(k)
+		held := s.Keep(k)
 		ctx, cancel := context.WithCancel(s.Ctx)
 		contender := harness.Background(func() error { return harness.Second(b.Acquire(ctx, job, time.Second)) })
 		for i := range 5 {
@@ -119,7 +119,7 @@ func TestPeers_NodesRestartWithoutTheirDataDuringALongHold(t *testing.T) {
 			s.Node(i).Restart(false)
 		}
 		time.Sleep(10 * time.Second)
-		s.isHeld("at the end", k, held)
+		s.IsHeld("at the end", k, held)
 		cancel()
 		s.Is("the contender's Acquire", <-contender, context.Canceled)
 		time.Sleep(4 * time.Second)
@@ -178,7 +178,7 @@ func TestPeers_PerNodeVotesInTheError(t *testing.T) {
 		check := func(what string, err, want error, says ...string) {
 			s.Is(what, err, want)
 			s.Says(err, says...)
-			round := s.roundOf(err)
+			round := s.RoundOf(err)
 			if len(round.Votes) != 5 || round.Need != 3 {
 				t.Errorf("%s: got %v, want five votes, of which three are needed", what, err)
 			}

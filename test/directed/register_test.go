@@ -23,7 +23,7 @@ func (s *stage) registersExpire() {
 func TestEveryRegisterIsGivenALife(t *testing.T) {
 	opt := redlock.Options{Retry: func(int) time.Duration { return 200 * time.Millisecond }}
 	hangs := func(s *stage, l *redlock.Locker) { // another key's call finds out
-		s.hang(2)
+		s.Hang(2)
 		harness.Try(s, l, "other", 100*time.Millisecond).Release(s.Ctx)
 	}
 	fail := func(s *stage, l *redlock.Locker) { // and a node is flushed before each attempt
@@ -52,9 +52,9 @@ func TestEveryRegisterIsGivenALife(t *testing.T) {
 		}, 2 * time.Minute},
 		{"of a lock that is lost by votes within a second", func(s *stage, l *redlock.Locker) {
 			s.Foreign(time.Minute, 2)
-			held := s.keep(s.Take(l, 500*time.Millisecond))
+			held := s.Keep(s.Take(l, 500*time.Millisecond))
 			time.Sleep(10 * time.Millisecond)
-			s.evictKey(job, 0, 1)
+			s.EvictKey(job, 0, 1)
 			<-held.Done()
 		}, 2 * time.Minute},
 		{"of a lock that has expired", func(s *stage, l *redlock.Locker) {
@@ -65,19 +65,19 @@ func TestEveryRegisterIsGivenALife(t *testing.T) {
 		}, 2 * time.Minute},
 		{"raised by an attempt before the last one, which did not reach the node", func(s *stage, l *redlock.Locker) {
 			s.Foreign(time.Minute, 0, 1, 2)
-			ctx := s.timeout(400 * time.Millisecond)
+			ctx := s.Timeout(400 * time.Millisecond)
 			time.AfterFunc(10*time.Millisecond, func() { hangs(s, l) })
 			s.Is("Acquire", harness.Second(l.Acquire(ctx, job, 10*time.Second)), context.DeadlineExceeded)
 			time.Sleep(time.Second)
-			s.resume(2)
+			s.Resume(2)
 		}, 2 * time.Minute},
 		{"raised by an attempt before the one that won, which did not reach the node", func(s *stage, l *redlock.Locker) {
 			s.Foreign(90*time.Millisecond, 0, 1, 2)
 			time.AfterFunc(10*time.Millisecond, func() { hangs(s, l) })
-			k := s.acquire(l, 10*time.Second)
+			k := s.Acquire(l, 10*time.Second)
 			time.Sleep(5 * time.Second) // the look's touch, too
 			s.Is("Release", k.Release(s.Ctx), nil)
-			s.resume(2)
+			s.Resume(2)
 		}, 2 * time.Minute},
 		// The second attempt makes the registers anew, within the minute in which the first one has given them a life.
 		{"made anew by a second failed attempt, in time", fail, 2 * time.Minute},
@@ -88,7 +88,7 @@ func TestEveryRegisterIsGivenALife(t *testing.T) {
 		{"of a foreign key whose adoption is cancelled", func(s *stage, l *redlock.Locker) {
 			s.Foreign(time.Minute, 0, 1, 2)
 			s.Slow(40*time.Millisecond, 0, 1, 2)
-			ctx := s.timeout(10 * time.Millisecond)
+			ctx := s.Timeout(10 * time.Millisecond)
 			s.Is("Adopt", harness.Second(l.Adopt(ctx, job, otherValue, 10*time.Second)), context.DeadlineExceeded)
 			time.Sleep(time.Second)
 			s.Carry("afterwards", otherValue, 0, 1, 2)

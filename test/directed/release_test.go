@@ -22,13 +22,13 @@ func (s *stage) stores(i int, what rune, value string) {
 	case 'o':
 		s.Node(i).Set(job, value, time.Minute)
 	case 'm':
-		s.evict(i)
+		s.Evict(i)
 	case 'x':
 		s.Foreign(time.Minute, i)
 	case 's':
 		s.Node(i).Hang()
 	case 'd', 'a':
-		unanswered(s.Node(i), "release", job, 1)
+		harness.Unanswered(s.Node(i), "release", job, 1)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestVerdictOfARelease(t *testing.T) {
 						s.Says(err, "expires by 00:00:")
 					}
 					harness.Check(s, "Valid after Release", k.Valid(), false)
-					s.mend()
+					s.Mend()
 					time.Sleep(time.Second)
 					for i, what := range nodes {
 						want := ""
@@ -89,7 +89,7 @@ func TestAReleaseThatReachesAMinoritySaysWhenTheRestExpires(t *testing.T) {
 		l := s.Locker(redlock.Options{})
 		k := s.Take(l, 10*time.Second)
 		time.Sleep(time.Millisecond)
-		s.each((*redlocktest.Node).Partition, 2, 3, 4)
+		s.Each((*redlocktest.Node).Partition, 2, 3, 4)
 		began := time.Now()
 		err := k.Release(s.Ctx)
 		harness.Check(s, "time of a release that three of five do not answer", time.Since(began), time.Second)
@@ -99,7 +99,7 @@ func TestAReleaseThatReachesAMinoritySaysWhenTheRestExpires(t *testing.T) {
 		harness.Check(s, "Valid after Release", k.Valid(), false)
 		s.Is("Release while they are still silent", k.Release(s.Ctx), redlock.ErrNoQuorum)
 		s.Is("Extend of a lock that is being released", k.Extend(s.Ctx), redlock.ErrLost)
-		s.each((*redlocktest.Node).Heal, 2, 3, 4)
+		s.Each((*redlocktest.Node).Heal, 2, 3, 4)
 		time.Sleep(time.Second)
 		for i := range 2 {
 			harness.Check(s, "releases that node "+s.Node(i).Name()+" heard", len(s.Told(i, "release")), 1)
@@ -156,7 +156,7 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 					s.Errorf("Release again: got %v, want nothing said of what is left", err)
 				}
 				// All have answered: there is nothing more to learn.
-				s.record()
+				s.Record()
 				if third := k.Release(s.Ctx); third == nil || third.Error() != err.Error() {
 					s.Errorf("Release once more: got %v, want %v", third, err)
 				}
@@ -172,7 +172,7 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 			k := s.Take(s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond}), time.Second)
 			s.Slow(20*time.Millisecond, s.All()...)
 			time.Sleep(time.Until(k.Until()) - 5*time.Millisecond)
-			s.evict(0, 1)
+			s.Evict(0, 1)
 			if anothers {
 				s.Foreign(time.Minute, 0, 1)
 			}
@@ -182,7 +182,7 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 	runStage(t, "first asked after Until", 3, func(s *stage) {
 		k := s.Take(s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond}), time.Second)
 		time.Sleep(2 * time.Second)
-		s.each(func(n *redlocktest.Node) { unanswered(n, "release", job, 1) })
+		s.Each(func(n *redlocktest.Node) { harness.Unanswered(n, "release", job, 1) })
 		s.Is("Release, nobody answers", k.Release(s.Ctx), redlock.ErrNoQuorum)
 		time.Sleep(time.Second)
 		s.Is("Release again", k.Release(s.Ctx), redlock.ErrLost)
@@ -202,17 +202,17 @@ func TestReleaseThatIsOverSendsNothing(t *testing.T) {
 			first := k.Release(s.Ctx)
 			harness.Check(s, "Release is ErrLost", errors.Is(first, redlock.ErrLost), lost)
 			time.Sleep(10 * time.Millisecond)
-			s.record()
+			s.Record()
 			for range 5 {
 				var err error
-				d := took(func() { err = k.Release(s.Ctx) })
+				d := harness.Took(func() { err = k.Release(s.Ctx) })
 				harness.Check(s, "time of another Release", d, 0)
 				harness.Check(s, "its error", err, first)
 			}
 			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
 			harness.Check(s, "Valid after Release", k.Valid(), false)
 			time.Sleep(time.Second)
-			s.each(func(n *redlocktest.Node) { harness.Check(s, "commands after the first Release", len(n.Log()), 0) })
+			s.Each(func(n *redlocktest.Node) { harness.Check(s, "commands after the first Release", len(n.Log()), 0) })
 			s.Clean(l)
 		})
 	}
@@ -227,10 +227,10 @@ func TestReleaseAndTheCallersContext(t *testing.T) {
 		},
 		"done before, in a defer": func(s *stage, k *redlock.Lock, done context.Context) {
 			func() { defer k.Release(done) }()
-			s.empty("after the defer")
+			s.Empty("after the defer")
 		},
 		"done before, all hung": func(s *stage, k *redlock.Lock, done context.Context) {
-			s.each((*redlocktest.Node).Hang)
+			s.Each((*redlocktest.Node).Hang)
 			s.Lasts("Release of a lock of a minute", time.Second, func() {
 				err := k.Release(done)
 				s.Is("Release", err, redlock.ErrNoQuorum)
@@ -246,7 +246,7 @@ func TestReleaseAndTheCallersContext(t *testing.T) {
 				harness.CheckIsNot(s, "Release", err, redlock.ErrLost)
 			})
 			time.Sleep(2 * rtt)
-			s.empty("after a release that nobody waited for")
+			s.Empty("after a release that nobody waited for")
 			s.Is("the next Release", k.Release(s.Ctx), nil)
 			for i := range 3 {
 				harness.Check(s, "releases that a node heard", len(s.Told(i, "release")), 1)
@@ -292,11 +292,11 @@ func TestACleanUpGoesAfterWhatItUndoes(t *testing.T) {
 	slow := func(name, verb, want string, f func(s *stage, l *redlock.Locker, n *redlocktest.Node)) {
 		runStage(t, name, 3, func(s *stage) {
 			l, n := s.Locker(redlock.Options{}), s.Node(2)
-			heldUp(n, verb, job, 1, 50*time.Millisecond) // what comes on another connection is not held up
+			harness.HeldUp(n, verb, job, 1, 50*time.Millisecond) // what comes on another connection is not held up
 			f(s, l, n)
 			time.Sleep(100 * time.Millisecond)
-			harness.Check(s, "what the slow node heard", strings.Join(heard(n, job), " "), want)
-			s.empty("the slow node", 2)
+			harness.Check(s, "what the slow node heard", strings.Join(harness.Heard(n, job), " "), want)
+			s.Empty("the slow node", 2)
 			s.Clean(l)
 		})
 	}
@@ -306,7 +306,7 @@ func TestACleanUpGoesAfterWhatItUndoes(t *testing.T) {
 		s.Lasts("TryAcquire beside a slow node", 0, func() { k = s.Take(l, time.Hour) })
 		s.Lasts("Release beside a slow node", 0, func() { s.Is("Release", k.Release(s.Ctx), nil) })
 		time.Sleep(40 * time.Millisecond)
-		harness.Check(s, "what the slow node heard before its acquire is executed", strings.Join(heard(n, job), " "), "")
+		harness.Check(s, "what the slow node heard before its acquire is executed", strings.Join(harness.Heard(n, job), " "), "")
 	})
 	slow("a rollback after the acquire", "acquire", "acquire rollback", func(s *stage, l *redlock.Locker, n *redlocktest.Node) {
 		s.Foreign(time.Second, 0, 1)
@@ -317,7 +317,7 @@ func TestACleanUpGoesAfterWhatItUndoes(t *testing.T) {
 	slow("a release after the heal that an extension sent", "heal", "acquire extend heal release", func(s *stage, l *redlock.Locker, n *redlocktest.Node) {
 		k := s.Take(l, time.Hour)
 		time.Sleep(time.Millisecond)
-		s.evict(2)
+		s.Evict(2)
 		s.Is("Extend", k.Extend(s.Ctx), nil)
 		time.Sleep(10 * time.Millisecond) // the heal has arrived and waits
 		s.Is("Release", k.Release(s.Ctx), nil)
@@ -338,7 +338,7 @@ func TestReleaseBesideKeepAliveAndExtendLeavesNoKey(t *testing.T) {
 			defer stop()
 			time.Sleep(849*time.Millisecond + time.Duration(seed)*4*time.Millisecond)
 			if seed%2 == 0 {
-				s.evict((seed + 1) % 3) // a heal is on its way when the release comes
+				s.Evict((seed + 1) % 3) // a heal is on its way when the release comes
 			}
 			var wg sync.WaitGroup
 			for i := range 4 {
@@ -352,7 +352,7 @@ func TestReleaseBesideKeepAliveAndExtendLeavesNoKey(t *testing.T) {
 			harness.Check(s, "the KeepAlive context has ended", held.Err() != nil, true)
 			wg.Wait()
 			time.Sleep(1500 * time.Millisecond) // not so long that the ttl could hide it
-			s.empty(fmt.Sprintf("seed %d", seed))
+			s.Empty(fmt.Sprintf("seed %d", seed))
 			s.Is("Extend after Release", k.Extend(s.Ctx), redlock.ErrLost)
 		})
 	}
@@ -387,7 +387,7 @@ func TestNextAttemptIsNotBlockedByOurOwnLeftovers(t *testing.T) {
 			s.Foreign(5*time.Minute, 0, 1)
 			_, err := l.TryAcquire(s.Ctx, job, time.Hour)
 			s.Is("TryAcquire of a held lock", err, redlock.ErrHeld)
-			s.evict(0, 1)
+			s.Evict(0, 1)
 		},
 		"after one whose ctx ended": func(s *stage, l *redlock.Locker) {
 			ctx, cancel := context.WithTimeout(s.Ctx, 3*time.Millisecond)

@@ -34,7 +34,7 @@ func TestRunGivesWhatFnGave(t *testing.T) {
 		if k.Valid() {
 			t.Errorf("valid after Run")
 		}
-		s.Is("Run", l.Run(s.Ctx, job, time.Second, noWork), nil)
+		s.Is("Run", l.Run(s.Ctx, job, time.Second, harness.NoWork), nil)
 		s.Clean(l)
 	})
 }
@@ -58,13 +58,13 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 				harness.CheckIs(s, "Run", l.Run(s.Ctx, job, 9*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 					k = lock
 					if grace == 0 {
-						s.hang(0, 1, 2)
+						s.Hang(0, 1, 2)
 					} else {
-						s.fail(loading, 0, 1, 2)
+						s.FailNodes(loading, 0, 1, 2)
 					}
 					err := c.fn(ctx)
 					s.Is("the cause of fn's context", context.Cause(ctx), redlock.ErrLost)
-					s.fail("", 0, 1, 2)
+					s.FailNodes("", 0, 1, 2)
 					return err
 				}), c.want...)
 				if name != "fn does not look" && grace > 0 {
@@ -98,7 +98,7 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 	runStage(t, "a release that too few answer is no loss", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		err := l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-			s.hang(0, 1)
+			s.Hang(0, 1)
 			return nil
 		})
 		s.Is("Run", err, nil)
@@ -107,7 +107,7 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 	runStage(t, "not acquired: fn is not called", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		s.Foreign(time.Hour, 0, 1, 2)
-		ctx := s.timeout(time.Second)
+		ctx := s.Timeout(time.Second)
 		err := l.Run(ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 			s.Errorf("fn was called")
 			return nil
@@ -219,7 +219,7 @@ func TestRunWaitsForItsReleaseOnce(t *testing.T) {
 			ctx, cancel := context.WithCancel(s.Ctx)
 			var returned time.Time
 			s.Is(name, run(ctx, l, func() {
-				s.hang(0, 1)
+				s.Hang(0, 1)
 				returned = time.Now()
 				time.AfterFunc(limit, cancel)
 			}), nil)
@@ -238,7 +238,7 @@ func TestALockIsNotReentrant(t *testing.T) {
 		under := func(context.Context, *redlock.Lock) error { t.Error("the inner fn is called"); return nil }
 		refused := func(what string, ctx context.Context, fence int64) {
 			t.Helper()
-			s.record()
+			s.Record()
 			ctx, stop := context.WithTimeout(ctx, time.Second)
 			defer stop()
 			_, acquire := l.Acquire(ctx, job, time.Second)
@@ -285,7 +285,7 @@ func TestALockIsNotReentrant(t *testing.T) {
 		}{
 			{"released", func(lock *redlock.Lock) { s.Is("Release", lock.Release(s.Ctx), nil) }},
 			{"lost", func(lock *redlock.Lock) {
-				s.evictKey(job, 0, 1, 2)
+				s.EvictKey(job, 0, 1, 2)
 				s.Is("Extend", lock.Extend(s.Ctx), redlock.ErrLost)
 			}},
 		} {

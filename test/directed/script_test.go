@@ -24,10 +24,6 @@ func (s *stage) eval(script string, args ...string) any {
 	return s.Do(0, append([]string{"EVAL", harness.Script(script), "2", job, jobRegister}, args...)...)
 }
 
-const (
-	jobQueue = "{jobs/42}:queue"
-)
-
 // evalQueue is eval for the scripts that know the queue as well.
 func (s *stage) evalQueue(script string, args ...string) any {
 	s.Helper()
@@ -365,11 +361,8 @@ func (s *stage) listening(channels ...string) (heard func() []string) {
 // place puts a place into the queue of the stage's only node.
 func (s *stage) place(member string, ticket, over int) {
 	s.Helper()
-	s.Do(0, "ZADD", jobQueue, fmt.Sprint(ticket), member, endOf(over), member+"!")
+	s.Do(0, "ZADD", jobQueue, fmt.Sprint(ticket), member, harness.EndOf(over), member+"!")
 }
-
-// endOf is the score by which a queue says when a place is over, in ms since 1970.
-func endOf[T int | int64](ms T) string { return fmt.Sprint(4_000_000_000_000_000 + int64(ms)) }
 
 // queues checks who stands in the queue of the stage's only node, first to last, and
 // that these have an end and nobody else has one.
@@ -473,7 +466,7 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 		time.Sleep(123456 * time.Microsecond)
 		s.answers("release", release(s, "d stay", "2"), 2)
 		s.ticket("d", s.us())
-		s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "d!"), endOf(s.ms()+12000))
+		s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "d!"), harness.EndOf(s.ms()+12000))
 		if got := s.Node(0).TTL(jobQueue); got != 8876544*time.Microsecond {
 			s.Errorf("life of the queue: got %v, want it as it was", got)
 		}
@@ -500,7 +493,7 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 			}
 			s.answers("release", s.evalQueue("release", args...), reply)
 			s.queues("afterwards", queue...)
-			s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "c!"), endOf(s.ms()+2000))
+			s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "c!"), harness.EndOf(s.ms()+2000))
 			if got := s.Node(0).TTL(jobQueue); got != life {
 				s.Errorf("life of the queue: got %v, want %v", got, life)
 			}
@@ -586,7 +579,7 @@ func TestScriptLeave(t *testing.T) {
 		s.place("b", 11, s.ms()-1)
 		s.place("c", 12, s.ms())
 		for i := range 40 { // as they lapse
-			s.Do(0, "ZADD", jobQueue, endOf(s.ms()+1), fmt.Sprint("dead", i, "!"))
+			s.Do(0, "ZADD", jobQueue, harness.EndOf(s.ms()+1), fmt.Sprint("dead", i, "!"))
 		}
 	}, ":a=1 news :c=2 news", deadOnes(40, "a", "b", "c")...)
 	tells("held: nobody", "2", func(s *stage) {
@@ -639,7 +632,7 @@ func TestScriptWait(t *testing.T) {
 		s.Node(0).Set(job, "theirs", 9*sec)
 		s.answers("wait", wait(s, "p", ""), 9000, 0, s.us())
 		s.ticket("p", s.us())
-		s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "p!"), endOf(s.ms()+12000))
+		s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "p!"), harness.EndOf(s.ms()+12000))
 		time.Sleep(time.Millisecond)
 		s.answers("wait", wait(s, "a", ""), 8999, 1, s.us())
 		s.queues("in order of arrival", "p", "a")
@@ -657,7 +650,7 @@ func TestScriptWait(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		s.answers("wait", wait(s, "p", ""), -2, 0, s.us())
 		s.ticket("p", began)
-		s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "p!"), endOf(s.ms()+12000))
+		s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "p!"), harness.EndOf(s.ms()+12000))
 		harness.Check(s, "life of the queue", s.Node(0).TTL(jobQueue), 15*sec)
 		s.queues("afterwards", "p", "q")
 		time.Sleep(15*time.Second + time.Millisecond)
@@ -681,7 +674,7 @@ func TestScriptWait(t *testing.T) {
 		s.answers("wait", wait(s, "p", ""), -2, 0, s.us())
 		s.queues("afterwards", "p")
 		for i := range 150 {
-			s.Do(0, "ZADD", jobQueue, endOf(s.ms()), fmt.Sprint("alone", i, "!"))
+			s.Do(0, "ZADD", jobQueue, harness.EndOf(s.ms()), fmt.Sprint("alone", i, "!"))
 		}
 		s.Do(0, "ZREM", jobQueue, "p", "p!")
 		s.Do(0, "ZADD", jobQueue, "+inf", "behind")
@@ -938,10 +931,10 @@ func TestScriptTurn(t *testing.T) {
 	onScript(t, "a place is refreshed, and queues live for as long as they are used", func(s *stage) {
 		s.Node(0).Set(job, "theirs", time.Minute)
 		turn(s, "p", "10")
-		s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "p!"), endOf(s.ms()+2000))
+		s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "p!"), harness.EndOf(s.ms()+2000))
 		time.Sleep(1500 * time.Millisecond)
 		turn(s, "p", "10")
-		s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "p!"), endOf(s.ms()+2000))
+		s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "p!"), harness.EndOf(s.ms()+2000))
 		harness.Check(s, "life of the queue, as it was", s.Node(0).TTL(jobQueue), 13500*time.Millisecond)
 		s.evalQueue("turn", "ours", "5000", "77", "p", "10", "2000", "15000", releaseChannel, "1")
 		harness.Check(s, "life of the queue, anew", s.Node(0).TTL(jobQueue), 15*sec)

@@ -67,7 +67,7 @@ func TestTheEarliestUntilOfSeveralCounts(t *testing.T) {
 		}
 		held, stop := locks.KeepAlive(s.Ctx)
 		defer stop()
-		s.evictKey("b", 0, 1, 2)
+		s.EvictKey("b", 0, 1, 2)
 		s.Ended(held, time.Minute)
 		s.Is("the cause", context.Cause(held), redlock.ErrLost)
 		if locks.Valid() || !locks[0].Valid() {
@@ -165,7 +165,7 @@ func TestWhatEndsAcquireAllLeavesNothing(t *testing.T) {
 		want []error
 	}{
 		"ctx": {redlock.Options{}, func(s *stage, l *redlock.Locker) error {
-			ctx := s.timeout(time.Second)
+			ctx := s.Timeout(time.Second)
 			return all(ctx, l)
 		}, []error{context.DeadlineExceeded, redlock.ErrHeld}},
 		"WithWait": {redlock.Options{}, func(s *stage, l *redlock.Locker) error {
@@ -179,14 +179,14 @@ func TestWhatEndsAcquireAllLeavesNothing(t *testing.T) {
 			return all(s.Ctx, l)
 		}, []error{redlock.ErrClosed, redlock.ErrHeld}},
 		"MaxWaiters": {redlock.Options{MaxWaiters: 1}, func(s *stage, l *redlock.Locker) error {
-			ctx := s.timeout(time.Second)
+			ctx := s.Timeout(time.Second)
 			first := harness.Background(func() error { return harness.Second(l.Acquire(ctx, "b", time.Second)) })
 			synctest.Wait()
 			defer func() { <-first }()
 			return all(s.Ctx, l)
 		}, []error{redlock.ErrTooManyWaiters}},
 		"a panic": {panicky, func(s *stage, l *redlock.Locker) error {
-			if !panics(func() { all(s.Ctx, l) }) {
+			if !harness.Panics(func() { all(s.Ctx, l) }) {
 				return nil
 			}
 			return errors.New("it panics")
@@ -250,7 +250,7 @@ func TestAcquireAllDoesNotOvertakeWaiters(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
 		k := harness.Try(s, other, "b", time.Minute)
-		first := harness.Background(func() error { return l.Run(s.Ctx, "b", time.Minute, noWork) })
+		first := harness.Background(func() error { return l.Run(s.Ctx, "b", time.Minute, harness.NoWork) })
 		time.Sleep(time.Second)
 		before := s.attempts(0, "a") + s.attempts(0, "b")
 		all := harness.Background(func() error { return l.RunAll(s.Ctx, []string{"a", "b"}, time.Minute, noWorkAll) })
@@ -281,7 +281,7 @@ func TestAcquireAllDoesNotWakeItself(t *testing.T) {
 		l := s.Locker(redlock.Options{})
 		s.Node(0).Set("b", otherValue, time.Minute)
 		s.Node(1).Hang()
-		ctx := s.timeout(10 * time.Second)
+		ctx := s.Timeout(10 * time.Second)
 		_, err := l.AcquireAll(ctx, []string{"a", "b"}, 10*time.Second)
 		s.Is("AcquireAll", err, context.DeadlineExceeded)
 		if n := s.attempts(2, "b"); n < 10 || n > 100 {
@@ -344,7 +344,7 @@ func TestRunAllSaysWhichLocksWereLost(t *testing.T) {
 		}), nil)
 		for _, key := range []string{"a", "b"} {
 			err := l.RunAll(s.Ctx, []string{"a", "b"}, time.Second, func(ctx context.Context, locks redlock.Locks) error {
-				s.evictKey(key, 0, 1, 2)
+				s.EvictKey(key, 0, 1, 2)
 				s.Ended(ctx, time.Minute)
 				return why
 			})
@@ -387,7 +387,7 @@ func TestAcquireAllThatEndsBetweenTwoLinesLeavesTheKeysUsable(t *testing.T) {
 				t.Fatalf("n=%d: AcquireAll still waits for a free lock", n)
 			}
 			for _, key := range []string{"a", "b"} {
-				s.Is(fmt.Sprintf("n=%d: Run of %s afterwards", n, key), l.Run(s.Ctx, key, time.Minute, noWork, redlock.WithWait(5*time.Second)), nil)
+				s.Is(fmt.Sprintf("n=%d: Run of %s afterwards", n, key), l.Run(s.Ctx, key, time.Minute, harness.NoWork, redlock.WithWait(5*time.Second)), nil)
 			}
 			s.Clean(l, other)
 		})
@@ -397,15 +397,15 @@ func TestAcquireAllThatEndsBetweenTwoLinesLeavesTheKeysUsable(t *testing.T) {
 // A caller whose Retry panics leaves the queue.
 func TestAPanicInRetryOfAcquireAllLeavesTheQueue(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		var p trap
-		l, other := s.Locker(p.at(0)), s.Locker(redlock.Options{})
-		p.armed.Store(true)
+		var p harness.Trap
+		l, other := s.Locker(p.At(0)), s.Locker(redlock.Options{})
+		p.Armed.Store(true)
 		k := harness.Try(s, other, "a", time.Minute)
-		if !panics(func() { l.AcquireAll(s.Ctx, []string{"a", "b"}, time.Minute) }) {
+		if !harness.Panics(func() { l.AcquireAll(s.Ctx, []string{"a", "b"}, time.Minute) }) {
 			t.Fatal("no panic, want it to go on to the caller")
 		}
 		s.Is("Release", k.Release(s.Ctx), nil)
-		s.Is("Run of the key afterwards", l.Run(s.Ctx, "a", time.Minute, noWork, redlock.WithWait(5*time.Second)), nil)
+		s.Is("Run of the key afterwards", l.Run(s.Ctx, "a", time.Minute, harness.NoWork, redlock.WithWait(5*time.Second)), nil)
 		s.Clean(l, other)
 	})
 }
@@ -420,7 +420,7 @@ func TestAcquireAllBehindAnotherWaiterIsToldTheHolder(t *testing.T) {
 		time.Sleep(time.Second)
 		_, err := l.AcquireAll(s.Ctx, []string{"a", "b"}, time.Minute, redlock.WithWait(200*time.Millisecond))
 		s.Is("AcquireAll", err, redlock.ErrHeld)
-		harness.Check(s, "the holder", s.roundOf(err).Holder(), k.Value())
+		harness.Check(s, "the holder", s.RoundOf(err).Holder(), k.Value())
 		cancel()
 		<-first
 		s.Is("Release", k.Release(s.Ctx), nil)
@@ -469,7 +469,7 @@ func TestACallerBehindLocksOfItsOwnLockerThatAreNotReleased(t *testing.T) {
 			_, err = l.AcquireAll(s.Ctx, []string{"b", "c"}, heldLong, redlock.WithWait(200*time.Millisecond))
 		})
 		s.Is("AcquireAll", err, redlock.ErrHeld)
-		harness.Check(s, "the holder", s.roundOf(err).Holder(), locks[1].Value())
+		harness.Check(s, "the holder", s.RoundOf(err).Holder(), locks[1].Value())
 		waiting := harness.Background(func() error { return l.RunAll(s.Ctx, []string{"b", "c"}, heldLong, noWorkAll) })
 		synctest.Wait()
 		_, err = l.AcquireAll(s.Ctx, []string{"b"}, heldLong)

@@ -122,11 +122,11 @@ func TestASlotWhoseCallEndsBeforeItKnowsAllIsToldTheHolder(t *testing.T) {
 // A callback's panic reaches the caller, and nothing is left.
 func TestAPanicWhileASlotIsWaitedForReachesTheCaller(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
-		var p trap
-		l, other := s.Locker(p.at(0)), s.Locker(redlock.Options{})
+		var p harness.Trap
+		l, other := s.Locker(p.At(0)), s.Locker(redlock.Options{})
 		k := harness.Try(s, other, job+"#0", time.Minute)
-		time.AfterFunc(2*time.Second, func() { p.armed.Store(true) })
-		harness.Check(s, "AcquireSlot panics", panics(func() { l.AcquireSlot(s.Ctx, job, 1, time.Second) }), true)
+		time.AfterFunc(2*time.Second, func() { p.Armed.Store(true) })
+		harness.Check(s, "AcquireSlot panics", harness.Panics(func() { l.AcquireSlot(s.Ctx, job, 1, time.Second) }), true)
 		time.Sleep(time.Second)
 		s.Is("Release", k.Release(s.Ctx), nil)
 		s.Clean(l, other)
@@ -146,7 +146,7 @@ func TestOneOfTwoSlotsThatComeFreeTogetherIsKept(t *testing.T) {
 				got <- k
 			}()
 			time.Sleep(3 * time.Second)
-			s.both("Release", b.Release, a.Release, nil)
+			s.Both("Release", b.Release, a.Release, nil)
 			k := <-got
 			time.Sleep(time.Second)
 			if keys := s.locked(); !slices.Equal(keys, []string{k.Key()}) {

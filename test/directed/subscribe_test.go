@@ -77,7 +77,7 @@ func TestOneConnectionPerNodeHearsForAllKeysAndWaiters(t *testing.T) {
 			released := time.Now()
 			k.Release(s.Ctx)
 			got := 0
-			within(5*time.Millisecond, func() bool {
+			harness.Within(5*time.Millisecond, func() bool {
 				got = 0
 				for _, w := range ws[3*i : 3*i+3] {
 					if w.over() {
@@ -176,12 +176,12 @@ func TestAQuietLinkIsPingedAndAHalfOpenOneGivenUp(t *testing.T) {
 			s.Errorf("a minute of silence: got %d PINGs and %d subscriptions, want one in six seconds and none", pings, subs)
 		}
 		s.Cluster.Cut(ears[0])
-		d, ok := within(deafAfter+time.Second, func() bool { return seam.Peek(l).Nodes[0].Subscribed == 0 })
+		d, ok := harness.Within(deafAfter+time.Second, func() bool { return seam.Peek(l).Nodes[0].Subscribed == 0 })
 		if !ok || d > deafAfter+10*time.Millisecond {
 			s.Errorf("a half-open link is noticed after %v, want %v", d, deafAfter)
 		}
 		s.Cluster.Mend(ears[0])
-		if d, ok := within(4*time.Second, func() bool { return seam.Peek(l).Nodes[0].Subscribed == 1 }); !ok {
+		if d, ok := harness.Within(4*time.Second, func() bool { return seam.Peek(l).Nodes[0].Subscribed == 1 }); !ok {
 			s.Errorf("not heard again %v after the link was mended", d)
 		}
 		w.gives(context.Canceled)
@@ -221,7 +221,7 @@ func TestDialsForASubscriptionAreBounded(t *testing.T) {
 			if what == "no permission" || what == "a node without PUBSUB" {
 				bound = 31 * time.Second
 			}
-			if d, ok := within(bound, func() bool {
+			if d, ok := harness.Within(bound, func() bool {
 				return seam.Peek(l).Nodes[0].Subscribed+seam.Peek(l).Nodes[1].Subscribed+seam.Peek(l).Nodes[2].Subscribed == 3
 			}); !ok {
 				s.Errorf("not heard %v after it could be", d)
@@ -278,7 +278,7 @@ func TestNothingIsListenedToAfterClose(t *testing.T) {
 }
 
 // denied has every SUBSCRIBE answered with an error.
-func (s *stage) denied(err string) { s.failCommand("subscribe", err, s.All()...) }
+func (s *stage) denied(err string) { s.FailCommand("subscribe", err, s.All()...) }
 
 // channels fails the test unless the Locker hears as many channels of each node, and somebody subscribes to them there.
 func (s *stage) channels(what string, l *redlock.Locker, want int) {

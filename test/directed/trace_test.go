@@ -145,7 +145,7 @@ func TestATracerHidesNothingOfTheCallersContext(t *testing.T) {
 			ctx, stop := context.WithTimeout(s.Ctx, time.Second)
 			defer stop()
 			s.Is("Run within Run", l.Run(ctx, job, heldLong, func(ctx context.Context, _ *redlock.Lock) error {
-				return l.Run(ctx, job, heldLong, noWork)
+				return l.Run(ctx, job, heldLong, harness.NoWork)
 			}), redlock.ErrNested)
 			s.Clean(l)
 		})
@@ -178,13 +178,13 @@ func TestReleasesOfSeveralLocksAreTraced(t *testing.T) {
 func TestAPanicInATraceReleasesAllLocks(t *testing.T) {
 	for _, at := range []string{"Start", "End"} {
 		runStage(t, at, 3, func(s *stage) {
-			var p trap
+			var p harness.Trap
 			began, ended := 0, 0
 			l := s.Locker(redlock.Options{Trace: redlock.Trace{
 				Start: func(ctx context.Context, c redlock.Call) context.Context {
 					if c.Method == "Release" {
 						if at == "Start" {
-							p.spring()
+							p.Spring()
 						}
 						began++
 					}
@@ -193,15 +193,15 @@ func TestAPanicInATraceReleasesAllLocks(t *testing.T) {
 				End: func(_ context.Context, c redlock.Call, _ error) {
 					if c.Method == "Release" {
 						if ended++; at == "End" {
-							p.spring()
+							p.Spring()
 						}
 					}
 				},
 			}})
 			locks, err := l.AcquireAll(s.Ctx, []string{"a", "b", "c"}, heldLong)
 			s.Is("AcquireAll", err, nil)
-			p.armed.Store(true)
-			harness.Check(s, "the panic goes on to the caller", panics(func() { locks.Release(s.Ctx) }), true)
+			p.Armed.Store(true)
+			harness.Check(s, "the panic goes on to the caller", harness.Panics(func() { locks.Release(s.Ctx) }), true)
 			time.Sleep(time.Second)
 			if keys := s.locked(); len(keys) > 0 || began != ended || ended < 2 {
 				s.Errorf("%d calls began, %d ended, and the nodes have %v", began, ended, keys)
@@ -220,7 +220,7 @@ func TestATracerNeitherEndsNorProlongsACall(t *testing.T) {
 			l := s.Locker(redlock.Options{Trace: redlock.Trace{Start: func(context.Context, redlock.Call) context.Context { return traced }}})
 			k := s.Take(l, heldLong)
 			s.Is(name+": Extend", k.Extend(s.Ctx), nil)
-			ctx := s.timeout(time.Second)
+			ctx := s.Timeout(time.Second)
 			s.Lasts(name+": Acquire", time.Second, func() {
 				_, err := l.Acquire(ctx, job, heldLong)
 				harness.CheckIs(t, name+": Acquire", err, context.DeadlineExceeded, redlock.ErrHeld)
@@ -241,7 +241,7 @@ func TestAPanicInATraceLeavesNoLock(t *testing.T) {
 	}{
 		"TryAcquire": {redlock.OpAcquire, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.TryAcquire(s.Ctx, "free", heldLong) }},
 		"Acquire":    {redlock.OpAcquire, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Acquire(s.Ctx, "free", heldLong) }},
-		"Run":        {0, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Run(s.Ctx, "free", heldLong, noWork) }},
+		"Run":        {0, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Run(s.Ctx, "free", heldLong, harness.NoWork) }},
 		"Adopt":      {redlock.OpAdopt, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Adopt(s.Ctx, "free", otherValue, heldLong) }},
 		"Inspect":    {redlock.OpInspect, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Inspect(s.Ctx, job) }},
 		"Extend":     {0, func(s *stage, _ *redlock.Locker, k *redlock.Lock) { k.Extend(s.Ctx) }},
@@ -253,7 +253,7 @@ func TestAPanicInATraceLeavesNoLock(t *testing.T) {
 				continue // these are observed elsewhere
 			}
 			runStage(t, at+" in "+method, 3, func(s *stage) {
-				var p trap
+				var p harness.Trap
 				var ended error
 				var l *redlock.Locker
 				spring := func(what, of string) {
@@ -261,7 +261,7 @@ func TestAPanicInATraceLeavesNoLock(t *testing.T) {
 						s.Errorf("%s of %s runs under a mutex", what, of)
 					}
 					if what == at && of == method {
-						p.spring()
+						p.Spring()
 					}
 				}
 				l = s.Locker(redlock.Options{Trace: redlock.Trace{
@@ -288,8 +288,8 @@ func TestAPanicInATraceLeavesNoLock(t *testing.T) {
 						want = otherValue
 					}
 				}
-				p.armed.Store(true)
-				harness.Check(s, "the panic goes on to the caller", panics(func() { c.call(s, l, k) }), true)
+				p.Armed.Store(true)
+				harness.Check(s, "the panic goes on to the caller", harness.Panics(func() { c.call(s, l, k) }), true)
 				if at == "Round" {
 					s.Is("End after a panic", ended, redlock.ErrPanicked)
 				}
@@ -302,7 +302,7 @@ func TestAPanicInATraceLeavesNoLock(t *testing.T) {
 						harness.Check(s, fmt.Sprint("the lock is on node ", i), held, false)
 					}
 				}
-				s.evictKey("free", 0, 1, 2)
+				s.EvictKey("free", 0, 1, 2)
 				s.Is("Release", k.Release(s.Ctx), nil)
 				s.Clean(l)
 			})
@@ -355,8 +355,8 @@ func TestEvents(t *testing.T) {
 			k.Release(s.Ctx)
 		}, []redlock.EventKind{redlock.EventLeft}, nil},
 		{"renewed and lost", redlock.Options{}, func(s *stage, l *redlock.Locker) {
-			held := s.keep(s.Take(l, ttl))
-			s.fail(loading, 0, 1)
+			held := s.Keep(s.Take(l, ttl))
+			s.FailNodes(loading, 0, 1)
 			s.Ended(held, time.Minute)
 		}, nil, func(s *stage, es []redlock.Event) {
 			at := slices.IndexFunc(es, func(e redlock.Event) bool { return e.Kind == redlock.EventLost })
@@ -372,13 +372,13 @@ func TestEvents(t *testing.T) {
 		}},
 		{"lost within the grace, and released", redlock.Options{Grace: time.Second}, func(s *stage, l *redlock.Locker) {
 			k := s.Take(l, ttl)
-			held := s.keep(k)
+			held := s.Keep(k)
 			for i := range 3 {
 				s.Once(i, "extend", func() {})
 				s.Node(i).FailCommand("evalsha", "ERR no")
 			}
 			s.Ended(held, time.Minute)
-			s.failCommand("evalsha", "", 0, 1, 2)
+			s.FailCommand("evalsha", "", 0, 1, 2)
 			s.Is("Release", k.Release(s.Ctx), nil)
 		}, nil, func(s *stage, es []redlock.Event) {
 			if n := len(slices.DeleteFunc(es, func(e redlock.Event) bool { return e.Kind == redlock.EventRenewed })); n != 1 {

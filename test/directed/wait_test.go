@@ -60,7 +60,7 @@ func (s *stage) settled(l *redlock.Locker, ttl time.Duration, opts ...redlock.Ac
 	w := s.waiter(l, ttl, opts...)
 	time.Sleep(200 * time.Millisecond)
 	w.waits("after 200 ms")
-	s.record()
+	s.Record()
 	return w
 }
 
@@ -142,8 +142,6 @@ func (s *stage) sentBy(set, i int) (n int, words []string) {
 	return n, words
 }
 
-const heldLong = 10 * time.Minute
-
 func TestAReleaseWakesTheWaiterWithinARoundTrip(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5} {
 		runStage(t, "", n, func(s *stage) {
@@ -221,7 +219,7 @@ func TestAReleaseBeforeTheSubscriptionIsFoundByALookAfterIt(t *testing.T) {
 		s.Node(1).OnCommand(func(args []string) {
 			if harness.Verb(args) == "subscribe" {
 				time.Sleep(700 * time.Millisecond) // pauses have become long
-				s.evictKey(job, 0, 1)
+				s.EvictKey(job, 0, 1)
 				freed <- time.Now()
 			}
 		})
@@ -258,7 +256,7 @@ func TestHearingThatBeginsDuringAQuestionHasTheNodesAskedAgain(t *testing.T) {
 			w := s.waiter(l, 5*time.Second)
 			<-cut
 			time.Sleep(5 * time.Millisecond)
-			s.evictKey(job, 0, 1, 2)
+			s.EvictKey(job, 0, 1, 2)
 			s.Cluster.Mend(subscribers...)
 			time.Sleep(20 * time.Millisecond)
 			for i := range 3 {
@@ -329,7 +327,7 @@ func TestNothingDependsOnAnnouncements(t *testing.T) {
 		wait, bound time.Duration // before the release, and after it
 	}{
 		{"refused", func(s *stage) ([]redlock.Node, func()) {
-			s.failCommand("subscribe", noperm, 0, 1, 2)
+			s.FailCommand("subscribe", noperm, 0, 1, 2)
 			return s.Cluster.Nodes(), func() {}
 		}, 3 * time.Second, retryPause + rounds},
 		{"no node has announcements", muted(0, 1, 2), 3 * time.Second, retryPause + rounds},
@@ -355,7 +353,7 @@ func TestNothingDependsOnAnnouncements(t *testing.T) {
 		{"cut while it waits, and noticed", cut(0, 2), deafAfter + 2*time.Second, retryPause + rounds},
 		{"a minority cut", cut(1), time.Second, rounds},
 		{"the holder may not publish", func(s *stage) ([]redlock.Node, func()) {
-			return s.Cluster.Nodes(), func() { s.failCommand("publish", noperm, 0, 1, 2) }
+			return s.Cluster.Nodes(), func() { s.FailCommand("publish", noperm, 0, 1, 2) }
 		}, 3 * time.Second, pollPause + rounds},
 	} {
 		t.Run(m.name, func(t *testing.T) {
@@ -386,17 +384,17 @@ func TestALostSubscriptionIsFollowedByALook(t *testing.T) {
 		// The connections of two subscribers break, and new ones are slow to hear. Looks come
 		// every 125 to 250 ms meanwhile, and one is just over when the lock becomes free.
 		s.Cluster.Cut(subscribers[0], subscribers[1])
-		if _, ok := within(deafAfter+time.Second, func() bool { return seam.Peek(l).Nodes[0].Subscribed+seam.Peek(l).Nodes[1].Subscribed == 0 }); !ok {
+		if _, ok := harness.Within(deafAfter+time.Second, func() bool { return seam.Peek(l).Nodes[0].Subscribed+seam.Peek(l).Nodes[1].Subscribed == 0 }); !ok {
 			s.Fatal("two cut subscriptions are not noticed")
 		}
 		time.Sleep(3 * time.Second)
 		looks := len(s.Told(2, "pttl", "wait"))
-		if _, ok := within(time.Second, func() bool { return len(s.Told(2, "pttl", "wait")) > looks }); !ok {
+		if _, ok := harness.Within(time.Second, func() bool { return len(s.Told(2, "pttl", "wait")) > looks }); !ok {
 			s.Fatal("who does not hear does not look")
 		}
 		time.Sleep(2 * time.Millisecond)
 		freed := time.Now()
-		s.evictKey(job, 0, 1, 2)
+		s.EvictKey(job, 0, 1, 2)
 		s.Cluster.Mend(subscribers...) // what was held arrives, and is heard
 		w.gets("freed while deaf", freed, 5*time.Millisecond)
 	})
@@ -456,7 +454,7 @@ func TestAForeignHolderIsFoundGoneWithinThePause(t *testing.T) {
 			time.Sleep(15*time.Second + c.bound/3) // longer than an entry of a queue counts
 			w.waits("while it is there")
 			gone := time.Now()
-			s.evictKey(job, 0, 2)
+			s.EvictKey(job, 0, 2)
 			w.gets("gone", gone, c.bound+3*oneTrip)
 		})
 	}
@@ -729,7 +727,7 @@ func TestCloseEndsAllWaits(t *testing.T) {
 func TestErrorsThatTimeDoesNotHealEndAllWaitsAtOnce(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
-		s.failCommand("set", "NOPERM this user has no permissions to run the 'set' command", 0, 1)
+		s.FailCommand("set", "NOPERM this user has no permissions to run the 'set' command", 0, 1)
 		began := time.Now()
 		var ws []*waiting
 		for range 50 {
@@ -770,7 +768,7 @@ func TestManyThatTryAtOneInstant(t *testing.T) {
 						}
 						return n
 					}
-					d, ok := within(time.Second, func() bool { return won() > 0 })
+					d, ok := harness.Within(time.Second, func() bool { return won() > 0 })
 					if bound := 50 * time.Millisecond; !ok || d > bound {
 						s.Fatalf("fair %v: of %d that try at once one wins after %v, want at most %v", fair, m, d, bound)
 					}
@@ -1014,7 +1012,7 @@ func TestEveryCallerOfALineIsToldWhatTheLeaderSaw(t *testing.T) {
 				var seen harness.Observer
 				l := s.Locker(redlock.Options{Fair: fair, Trace: seen.Trace()})
 				k := s.Take(s.Locker(redlock.Options{Name: "the-holder"}), heldLong)
-				ctx := s.timeout(patience)
+				ctx := s.Timeout(patience)
 				opts, says := []redlock.AcquireOption(nil), []string{"deadline exceeded after 1s", "held by the-holder (2 of 3 votes needed; "}
 				if limit == "WithWait" {
 					ctx, opts, says = s.Ctx, []redlock.AcquireOption{redlock.WithWait(patience)}, []string{"held by the-holder, waited 1s, "}
@@ -1026,7 +1024,7 @@ func TestEveryCallerOfALineIsToldWhatTheLeaderSaw(t *testing.T) {
 					} else {
 						harness.CheckIs(s, "the wait", err, redlock.ErrHeld, context.DeadlineExceeded)
 					}
-					round := s.roundOf(err)
+					round := s.RoundOf(err)
 					if round.Holder() != k.Value() || len(round.Votes) != 3 || round.Op != redlock.OpAcquire || round.Key != job {
 						s.Errorf("got the round %+v, want three votes for %s", round, k.Value())
 					}
@@ -1097,7 +1095,7 @@ func TestAnErrorSaysWhatItsCallerWaitedFor(t *testing.T) {
 		time.Sleep(time.Second)
 		fourth.gives(context.Canceled, redlock.ErrHeld)
 		s.Says(fourth.err, ", behind 1 caller of this process: held by ours (2 of 3 votes needed; ")
-		if s.roundOf(fourth.err).Holder() != first.lock.Value() || answersOf(fourth.err) != "no no no" {
+		if s.RoundOf(fourth.err).Holder() != first.lock.Value() || harness.AnswersOf(fourth.err) != "no no no" {
 			t.Errorf("got %v, want the votes of a lock that is held by %s", fourth.err, first.lock.Value())
 		}
 		fifth := s.settled(l, heldLong)
@@ -1126,7 +1124,7 @@ func TestNothingIsToldOfALockThatNobodyCouldAskFor(t *testing.T) {
 		s.Foreign(time.Second, s.All()...)
 		s.settled(l, heldLong).gives(redlock.ErrHeld)
 		time.Sleep(2 * time.Second)
-		s.hang(0, 1, 2)
+		s.Hang(0, 1, 2)
 		s.waiter(l, heldLong)
 		time.Sleep(time.Millisecond)
 		second := s.waiter(l, heldLong)
@@ -1143,7 +1141,7 @@ func TestNothingIsToldOfALockThatNobodyCouldAskFor(t *testing.T) {
 func TestEveryCallerOfALineIsToldThatThereIsNoQuorum(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
-		s.fail(loading, 0, 1)
+		s.FailNodes(loading, 0, 1)
 		s.waiter(l, heldLong)
 		time.Sleep(time.Second)
 		second := s.waiter(l, heldLong)
@@ -1159,7 +1157,7 @@ func TestAnAttemptThatIsTakenBackWakesThoseThatItRefused(t *testing.T) {
 		l, other := s.Locker(redlock.Options{}), s.listens()
 		s.SetRegister(time.Now().Add(time.Hour).UnixMicro(), 0, 1, 2) // so that the attempt has to raise
 		s.Slow(20*time.Millisecond, 0, 1, 2)
-		ctx := s.timeout(38 * time.Millisecond)
+		ctx := s.Timeout(38 * time.Millisecond)
 		failed := harness.Background(func() error { return harness.Second(l.TryAcquire(ctx, job, heldLong)) })
 		time.Sleep(5 * time.Millisecond)
 		w := s.waiter(other, heldLong)
@@ -1232,15 +1230,15 @@ func TestALookThatFindsTheLockHeldOutdatesATryWithoutAQuorum(t *testing.T) {
 		onStage(t, 3, func(s *stage) {
 			s.Take(s.Locker(redlock.Options{}), heldLong)
 			l := s.Locker(redlock.Options{})
-			s.failCommand("set", loading, 0, 1)
+			s.FailCommand("set", loading, 0, 1)
 			for range before {
 				s.waiter(l, heldLong)
 				time.Sleep(10 * time.Microsecond)
 			}
 			w := s.waiter(l, heldLong)
 			time.Sleep(oneTrip)
-			s.failCommand("set", "", 0, 1)
-			if _, ok := within(pollPause, func() bool { return len(s.Told(0, "wait", "pttl")) > 0 }); !ok {
+			s.FailCommand("set", "", 0, 1)
+			if _, ok := harness.Within(pollPause, func() bool { return len(s.Told(0, "wait", "pttl")) > 0 }); !ok {
 				s.Fatal("it does not look")
 			}
 			time.Sleep(2 * oneTrip) // it has the answer, and has not tried again
@@ -1286,7 +1284,7 @@ func TestAnErrorNamesNoHolderWhoseReleaseWasAnnounced(t *testing.T) {
 		first.follows(k, "the first", promptly)
 		time.Sleep(time.Second)
 		second.gives(redlock.ErrHeld)
-		if got, want := s.roundOf(second.err).Holder(), first.lock.Value(); got != want {
+		if got, want := s.RoundOf(second.err).Holder(), first.lock.Value(); got != want {
 			s.Errorf("holder: got %q, want %q; released: %q", got, want, k.Value())
 		}
 	})
