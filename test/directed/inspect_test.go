@@ -307,15 +307,16 @@ func TestAKeyWithoutTTLIsToldAsSuch(t *testing.T) {
 	runStage(t, "and not any more when it has one", 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		s.Foreign(0, s.All()...)
-		w := s.waiter(l, time.Second)
+		ctx, stop := context.WithCancel(s.Ctx)
+		waits := harness.Background(func() error { return harness.Second(l.Acquire(ctx, job, time.Second)) })
 		time.Sleep(time.Second)
 		s.Foreign(time.Hour, s.All()...)
 		time.Sleep(10 * time.Second)
-		w.stop()
-		<-w.ended
-		s.Is("Acquire", w.err, redlock.ErrHeld)
-		if strings.Contains(w.err.Error(), told) {
-			s.Errorf("got %v, though it has a ttl by now", w.err)
+		stop()
+		err := <-waits
+		s.Is("Acquire", err, redlock.ErrHeld)
+		if strings.Contains(err.Error(), told) {
+			s.Errorf("got %v, though it has a ttl by now", err)
 		}
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
-	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
 // A callback panics on the goroutine of a caller that recovers, as a server's handler does.
@@ -165,14 +164,12 @@ func watchOnce(l *redlock.Locker, ctx context.Context, key string) error {
 
 // Each mistake of a program is one panic that says what is wrong, before anything is sent.
 func TestMistakesOfTheProgramPanic(t *testing.T) {
-	staged(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
-		l := warmLocker(t, c, redlock.Options{})
-		k := harness.Try(t, l, "jobs/42", time.Hour)
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, time.Hour)
 		time.Sleep(3 * time.Second) // its registers have been given a life
-		for i := range 3 {
-			c.Node(i).Record(true)
-		}
-		ctx := t.Context()
+		s.Record()
+		ctx := s.Ctx
 		var none context.Context
 		fn := harness.NoWork
 		for _, mistakes := range []struct {
@@ -234,7 +231,7 @@ func TestMistakesOfTheProgramPanic(t *testing.T) {
 					defer func() {
 						got, _ := recover().(string)
 						if !strings.HasPrefix(got, "redlock: ") || !strings.Contains(got, mistakes.says) {
-							t.Errorf("%s: got the panic %q, want one that begins with redlock: and says %q", name, got, mistakes.says)
+							s.Errorf("%s: got the panic %q, want one that begins with redlock: and says %q", name, got, mistakes.says)
 						}
 					}()
 					call()
@@ -243,8 +240,8 @@ func TestMistakesOfTheProgramPanic(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for i := range 3 {
-			harness.Check(t, "commands of these calls", len(c.Node(i).Log()), 0)
+			harness.Check(s, "commands of these calls", len(s.Node(i).Log()), 0)
 		}
-		harness.Check(t, "Valid of the lock", k.Valid(), true)
+		harness.Check(s, "Valid of the lock", k.Valid(), true)
 	})
 }
