@@ -255,7 +255,7 @@ const simulator = "./internal/sim"
 type binaries map[string]string
 
 // testPackages are where the mutants' directed tests are looked for, in this order. Some may not exist.
-var testPackages = []string{".", "./test/directed", "./internal/wire", "./internal/lane", "./internal/pubsub", "./internal/wait", "./internal/fence", "./internal/held", "./internal/quorum", "./internal/queue"}
+var testPackages = []string{".", "./test/directed/calls", "./test/directed/waiting", "./test/directed/nodes", "./internal/wire", "./internal/lane", "./internal/pubsub", "./internal/wait", "./internal/fence", "./internal/held", "./internal/quorum", "./internal/queue"}
 
 // testsByPackage are the names of the tests in testPackages.
 var testsByPackage = sync.OnceValue(func() map[string][]string {

@@ -30,7 +30,7 @@ func TestYields(t *testing.T) {
 	}
 	o.put(t, "internal/yields/yields.go", yieldFile)
 	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=20m", "-overlay", o.write(t),
-		"./test/directed", "./test/real", ".", "./cmd/redlock", "./redlocktest", "./internal/lane", "./internal/quorum", "./internal/queue", "./internal/wait")
+		"./test/directed/...", "./test/real", ".", "./cmd/redlock", "./redlocktest", "./internal/lane", "./internal/quorum", "./internal/queue", "./internal/wait")
 	cmd.Dir = root(t)
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)

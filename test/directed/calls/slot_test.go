@@ -1,0 +1,187 @@
+package calls_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
+)
+
+// At most k hold a slot, all different ones, and everybody gets one.
+func TestAtMostKHoldASlot(t *testing.T) {
+	for _, k := range []int{1, 2, 5} {
+		runStage(t, fmt.Sprint(k), 3, func(s *stage) {
+			const workers, runs = 12, 5
+			lockers := []*redlock.Locker{s.Locker(redlock.Options{}), s.Locker(redlock.Options{})}
+			var mu sync.Mutex
+			held := make(map[int]bool)
+			var all sync.WaitGroup
+			for w := range workers {
+				all.Go(func() {
+					for range runs {
+						lock, slot, err := lockers[w%2].AcquireSlot(s.Ctx, job, k, 10*time.Second)
+						if s.Is("AcquireSlot", err, nil); err != nil {
+							return
+						}
+						harness.Check(s, "the key", lock.Key(), fmt.Sprint(job, "#", slot))
+						mu.Lock()
+						if held[slot] || len(held) == k {
+							s.Errorf("got slot %d, and slots %v are held", slot, held)
+						}
+						held[slot] = true
+						mu.Unlock()
+						time.Sleep(3 * time.Millisecond)
+						mu.Lock()
+						delete(held, slot)
+						mu.Unlock()
+						s.Is("Release", lock.Release(s.Ctx), nil)
+					}
+				})
+			}
+			all.Wait()
+			time.Sleep(time.Second)
+			if keys := s.locked(); len(keys) > 0 {
+				s.Errorf("afterwards the nodes have %v", keys)
+			}
+			s.Clean(lockers...)
+		})
+	}
+}
+
+// Every free slot is found, in three round trips at most, and any slot that is released wakes the caller.
+func TestASlotIsFoundAndWaitedFor(t *testing.T) {
+	const k = 8
+	onStage(t, 3, func(s *stage) {
+		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		held := make(map[int]*redlock.Lock)
+		for range k {
+			lock, slot, err := l.AcquireSlot(s.Ctx, job, k, time.Hour, redlock.WithWait(0))
+			s.Is("AcquireSlot", err, nil)
+			held[slot] = lock
+		}
+		if len(held) != k {
+			t.Fatalf("got %d slots, want all %d", len(held), k)
+		}
+		_, _, err := other.AcquireSlot(s.Ctx, job, k, time.Hour, redlock.WithWait(0))
+		s.Is("AcquireSlot with all held", err, redlock.ErrHeld)
+		s.Lasts("AcquireSlot with a limit", 100*time.Millisecond, func() {
+			_, _, err := other.AcquireSlot(s.Ctx, job, k, time.Hour, redlock.WithWait(100*time.Millisecond))
+			s.Is("AcquireSlot with a limit", err, redlock.ErrHeld)
+			harness.CheckIsNot(s, "AcquireSlot with a limit", err, context.DeadlineExceeded, context.Canceled)
+		})
+		for slot := range k {
+			time.AfterFunc(10*time.Second, func() { held[slot].Release(s.Ctx) })
+			began := time.Now()
+			lock, got, err := other.AcquireSlot(s.Ctx, job, k, time.Hour)
+			s.Is("AcquireSlot", err, nil)
+			if got != slot || time.Since(began) > 10*time.Second+20*time.Millisecond {
+				t.Errorf("got slot %d after %v, want the one that was released, %d, at once", got, time.Since(began), slot)
+			}
+			held[slot] = lock
+		}
+		done := harness.Background(func() error { _, _, err := other.AcquireSlot(s.Ctx, job, k, time.Hour); return err })
+		time.Sleep(time.Second)
+		s.Is("Close", other.Close(), nil)
+		harness.CheckIs(s, "AcquireSlot that Close ends", <-done, redlock.ErrClosed)
+		_, _, err = l.AcquireSlot(s.Ctx, job, 65, time.Hour)
+		s.Says(err, "65 slots", "1 to 64")
+	})
+}
+
+// Whether the call ends while it asks which slots are free, or while it tries them all again, it is told the holder of the
+// slot that was tried first.
+func TestASlotWhoseCallEndsBeforeItKnowsAllIsToldTheHolder(t *testing.T) {
+	const k = 4
+	onStage(t, 3, func(s *stage) {
+		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{Name: "the-holder"})
+		for i := range k {
+			harness.Try(s, other, fmt.Sprint(job, "#", i), time.Minute)
+		}
+		s.Slow(20*time.Millisecond, s.All()...)
+		for _, limit := range []time.Duration{30 * time.Millisecond, 50 * time.Millisecond} {
+			for range 5 { // the slot that is tried is random
+				_, _, err := l.AcquireSlot(s.Ctx, job, k, heldLong, redlock.WithWait(limit))
+				s.Is("AcquireSlot", err, redlock.ErrHeld)
+				s.Says(err, "held by the-holder, waited "+limit.String())
+				time.Sleep(100 * time.Millisecond) // else the next attempt follows the rollbacks of this one
+				ctx, cancel := context.WithTimeout(s.Ctx, limit)
+				_, _, err = l.AcquireSlot(ctx, job, k, heldLong)
+				cancel()
+				harness.CheckIs(s, "AcquireSlot", err, context.DeadlineExceeded, redlock.ErrHeld)
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+	})
+}
+
+// A callback's panic reaches the caller, and nothing is left.
+func TestAPanicWhileASlotIsWaitedForReachesTheCaller(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var p harness.Trap
+		l, other := s.Locker(p.At(0)), s.Locker(redlock.Options{})
+		k := harness.Try(s, other, job+"#0", time.Minute)
+		time.AfterFunc(2*time.Second, func() { p.Armed.Store(true) })
+		harness.Check(s, "AcquireSlot panics", harness.Panics(func() { l.AcquireSlot(s.Ctx, job, 1, time.Second) }), true)
+		time.Sleep(time.Second)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		s.Clean(l, other)
+	})
+}
+
+// Two slots come free at one instant: the caller that waits for both gets one, and the other one is free.
+func TestOneOfTwoSlotsThatComeFreeTogetherIsKept(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		for range 20 {
+			a, b := harness.Try(s, other, job+"#0", time.Minute), harness.Try(s, other, job+"#1", time.Minute)
+			got := make(chan *redlock.Lock, 1)
+			go func() {
+				k, _, err := l.AcquireSlot(s.Ctx, job, 2, time.Minute)
+				s.Is("AcquireSlot", err, nil)
+				got <- k
+			}()
+			time.Sleep(3 * time.Second)
+			s.Both("Release", b.Release, a.Release, nil)
+			k := <-got
+			time.Sleep(time.Second)
+			if keys := s.locked(); !slices.Equal(keys, []string{k.Key()}) {
+				t.Fatalf("the nodes have %v, want the one that was returned, %s", keys, k.Key())
+			}
+			s.Is("Release", k.Release(s.Ctx), nil)
+			time.Sleep(time.Second)
+		}
+		s.Clean(l, other)
+	})
+}
+
+// Whoever holds a slot gets another one, and its number, also if the slot that it holds comes first.
+func TestASlotWithinASlot(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		const k = 3
+		l := s.Locker(redlock.Options{})
+		ctx := s.Ctx
+		held := make(map[int]*redlock.Lock)
+		for range k {
+			lock, slot, err := l.AcquireSlot(ctx, job, k, heldLong)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := fmt.Sprint(job, "#", slot); lock.Key() != want || held[slot] != nil {
+				t.Errorf("got slot %d and the key %q, want a slot that is not held, and %q", slot, lock.Key(), want)
+			}
+			held[slot] = lock
+			ctx, _ = lock.KeepAlive(ctx)
+		}
+		_, _, err := l.AcquireSlot(ctx, job, k, heldLong)
+		s.Is("AcquireSlot within all slots", err, redlock.ErrNested)
+		for _, lock := range held {
+			s.Is("Release", lock.Release(s.Ctx), nil)
+		}
+		s.Clean(l)
+	})
+}

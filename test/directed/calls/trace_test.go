@@ -1,0 +1,489 @@
+package calls_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
+)
+
+type spanKey struct{}
+
+// notes are what a Trace was called with.
+type notes struct {
+	mu   sync.Mutex
+	text []string
+}
+
+// sorted returns the notes that have all of a text, in alphabetical order: a round of a lock is reported by the goroutine
+// that decides it.
+func (n *notes) sorted(part string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	got := slices.DeleteFunc(slices.Clone(n.text), func(s string) bool { return !strings.Contains(s, part) || s == " asks rollback" })
+	slices.Sort(got)
+	return strings.Join(got, "\n")
+}
+
+// trace returns a Trace that notes what it is called with, below the span of the context.
+func (n *notes) trace() redlock.Trace {
+	span := func(ctx context.Context) string { s, _ := ctx.Value(spanKey{}).(string); return s }
+	note := func(text string) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.text = append(n.text, text)
+	}
+	return redlock.Trace{
+		Start: func(ctx context.Context, call redlock.Call) context.Context {
+			return context.WithValue(ctx, spanKey{}, span(ctx)+"/"+call.Method)
+		},
+		Round: func(ctx context.Context, r redlock.Round) { note(span(ctx) + " asks " + r.Op.String()) },
+		End: func(ctx context.Context, call redlock.Call, err error) {
+			note(fmt.Sprintf("%s ends %s %v", span(ctx), call.Method, err == nil))
+		},
+	}
+}
+
+// Every round belongs to the call that asked for it, and every call that begins ends.
+func TestATraceFollowsEveryCall(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var got notes
+		l := s.Cold(redlock.Options{Trace: got.trace()}, nil, s.Cluster.Nodes())
+		err := l.Run(s.Ctx, job, heldLong, func(ctx context.Context, k *redlock.Lock) error {
+			s.Is("Extend", k.Extend(ctx), nil)
+			_, err := l.TryAcquire(context.Background(), job, heldLong)
+			s.Is("TryAcquire", err, redlock.ErrHeld)
+			return nil
+		})
+		s.Is("Run", err, nil)
+		l.Inspect(s.Ctx, job)
+		time.Sleep(time.Second)
+		want := []string{
+			"/Run/Acquire asks acquire", "/Run/Acquire ends Acquire true",
+			"/Run/Extend asks extend", "/Run/Extend ends Extend true",
+			"/TryAcquire asks acquire", "/TryAcquire ends TryAcquire false",
+			"/Run/Release asks release", "/Run/Release ends Release true", "/Run ends Run true",
+			"/Inspect asks inspect", "/Inspect ends Inspect true",
+		}
+		slices.Sort(want)
+		harness.Check(s, "calls and rounds", got.sorted(""), strings.Join(want, "\n"))
+	})
+}
+
+// The end of a Run is told of a panic, whether that comes from fn or from a callback during the release.
+func TestTheEndOfARunThatPanicsIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		end     func()
+		release bool // the End of Release panics
+	}{
+		"fn panics":             {func() { panic("fn's own") }, false},
+		"fn ends its goroutine": {runtime.Goexit, false},
+		"End panics":            {func() {}, true},
+	} {
+		runStage(t, name, 3, func(s *stage) {
+			ended := make(chan error, 1)
+			l := s.Locker(redlock.Options{Trace: redlock.Trace{End: func(_ context.Context, call redlock.Call, err error) {
+				switch {
+				case call.Method == "Run":
+					ended <- err
+				case call.Method == "Release" && c.release:
+					panic("the caller's own")
+				}
+			}}})
+			go func() {
+				defer func() { recover() }()
+				l.Run(s.Ctx, job, heldLong, func(context.Context, *redlock.Lock) error { c.end(); return nil })
+			}()
+			s.Is("the End of Run", <-ended, redlock.ErrPanicked)
+			s.Clean(l)
+		})
+	}
+}
+
+// Whatever context Start returns, the error and the cause of a call are those of the caller's ctx, and a call knows under
+// which locks it is made.
+func TestATracerHidesNothingOfTheCallersContext(t *testing.T) {
+	for name, start := range map[string]func(ctx context.Context) (context.Context, context.CancelFunc){
+		"a context of its own": func(context.Context) (context.Context, context.CancelFunc) {
+			return context.WithValue(context.Background(), spanKey{}, "span"), func() {}
+		},
+		"one that has ended": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeoutCause(context.WithValue(ctx, spanKey{}, "span"), time.Millisecond, errors.New("the tracer's"))
+		},
+	} {
+		runStage(t, name, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{Trace: redlock.Trace{Start: func(ctx context.Context, _ redlock.Call) context.Context {
+				ctx, stop := start(ctx)
+				s.Cleanup(stop)
+				return ctx
+			}}})
+			why := errors.New("the caller's")
+			ending := func() context.Context {
+				ctx, end := context.WithCancelCause(s.Ctx)
+				time.AfterFunc(time.Second, func() { end(why) })
+				return ctx
+			}
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
+			err := harness.Second(l.Acquire(ending(), job, heldLong))
+			harness.CheckIs(s, "Acquire", err, context.Canceled, why, redlock.ErrHeld)
+			harness.CheckIsNot(s, "Acquire", err, context.DeadlineExceeded)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Is("Run", l.Run(ending(), job, heldLong, func(ctx context.Context, _ *redlock.Lock) error {
+				harness.Check(t, "the span of fn's context", ctx.Value(spanKey{}), any("span"))
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}), why)
+			ctx, stop := context.WithTimeout(s.Ctx, time.Second)
+			defer stop()
+			s.Is("Run within Run", l.Run(ctx, job, heldLong, func(ctx context.Context, _ *redlock.Lock) error {
+				return l.Run(ctx, job, heldLong, harness.NoWork)
+			}), redlock.ErrNested)
+			s.Clean(l)
+		})
+	}
+}
+
+// A Release of several locks, by hand or by RunAll, is one call for each lock.
+func TestReleasesOfSeveralLocksAreTraced(t *testing.T) {
+	for name, release := range map[string]func(s *stage, l *redlock.Locker) error{
+		"Locks": func(s *stage, l *redlock.Locker) error {
+			locks, err := l.AcquireAll(s.Ctx, []string{"a", "b"}, heldLong)
+			return errors.Join(err, locks.Release(s.Ctx), locks.Release(s.Ctx))
+		},
+		"RunAll": func(s *stage, l *redlock.Locker) error {
+			return l.RunAll(s.Ctx, []string{"a", "b"}, heldLong, noWorkAll)
+		},
+	} {
+		onStage(t, 3, func(s *stage) {
+			var got notes
+			l := s.Cold(redlock.Options{Trace: got.trace()}, nil, s.Cluster.Nodes())
+			s.Is(name, release(s, l), nil)
+			time.Sleep(time.Second)
+			want := strings.Repeat("/Release asks release\n", 2) + "/Release ends Release true\n/Release ends Release true"
+			harness.Check(s, name, strings.ReplaceAll(got.sorted("elease"), "/RunAll/", "/"), want)
+		})
+	}
+}
+
+// A panic in Start or End of one lock's release keeps no other lock from being released, and every call that began ends.
+func TestAPanicInATraceReleasesAllLocks(t *testing.T) {
+	for _, at := range []string{"Start", "End"} {
+		runStage(t, at, 3, func(s *stage) {
+			var p harness.Trap
+			began, ended := 0, 0
+			l := s.Locker(redlock.Options{Trace: redlock.Trace{
+				Start: func(ctx context.Context, c redlock.Call) context.Context {
+					if c.Method == "Release" {
+						if at == "Start" {
+							p.Spring()
+						}
+						began++
+					}
+					return ctx
+				},
+				End: func(_ context.Context, c redlock.Call, _ error) {
+					if c.Method == "Release" {
+						if ended++; at == "End" {
+							p.Spring()
+						}
+					}
+				},
+			}})
+			locks, err := l.AcquireAll(s.Ctx, []string{"a", "b", "c"}, heldLong)
+			s.Is("AcquireAll", err, nil)
+			p.Armed.Store(true)
+			harness.Check(s, "the panic goes on to the caller", harness.Panics(func() { locks.Release(s.Ctx) }), true)
+			time.Sleep(time.Second)
+			if keys := s.locked(); len(keys) > 0 || began != ended || ended < 2 {
+				s.Errorf("%d calls began, %d ended, and the nodes have %v", began, ended, keys)
+			}
+			s.Clean(l)
+		})
+	}
+}
+
+// Start may return a context that ends, or none at all: the caller's alone ends the call.
+func TestATracerNeitherEndsNorProlongsACall(t *testing.T) {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, traced := range map[string]context.Context{"nil": nil, "ended": over, "endless": context.Background()} {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{Trace: redlock.Trace{Start: func(context.Context, redlock.Call) context.Context { return traced }}})
+			k := s.Take(l, heldLong)
+			s.Is(name+": Extend", k.Extend(s.Ctx), nil)
+			ctx := s.Timeout(time.Second)
+			s.Lasts(name+": Acquire", time.Second, func() {
+				_, err := l.Acquire(ctx, job, heldLong)
+				harness.CheckIs(t, name+": Acquire", err, context.DeadlineExceeded, redlock.ErrHeld)
+			})
+			s.Is(name+": Release", k.Release(s.Ctx), nil)
+			err := l.Run(s.Ctx, job, heldLong, func(ctx context.Context, k *redlock.Lock) error { return ctx.Err() })
+			s.Is(name+": Run", err, nil)
+			s.Clean(l)
+		})
+	}
+}
+
+// A call that a panic in Start or End ends leaves nothing, and the Locker goes on.
+func TestAPanicInATraceLeavesNoLock(t *testing.T) {
+	for method, c := range map[string]struct {
+		round redlock.Op // that the call itself tells; 0: none
+		call  func(s *stage, l *redlock.Locker, k *redlock.Lock)
+	}{
+		"TryAcquire": {redlock.OpAcquire, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.TryAcquire(s.Ctx, "free", heldLong) }},
+		"Acquire":    {redlock.OpAcquire, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Acquire(s.Ctx, "free", heldLong) }},
+		"Run":        {0, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Run(s.Ctx, "free", heldLong, harness.NoWork) }},
+		"Adopt":      {redlock.OpAdopt, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Adopt(s.Ctx, "free", otherValue, heldLong) }},
+		"Inspect":    {redlock.OpInspect, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Inspect(s.Ctx, job) }},
+		"Extend":     {0, func(s *stage, _ *redlock.Locker, k *redlock.Lock) { k.Extend(s.Ctx) }},
+		"Release":    {0, func(s *stage, _ *redlock.Locker, k *redlock.Lock) { k.Release(s.Ctx) }},
+		"LeaveUntil": {0, func(s *stage, _ *redlock.Locker, k *redlock.Lock) { k.LeaveUntil(s.Ctx, time.Now().Add(-time.Second)) }},
+	} {
+		for _, at := range []string{"Start", "Round", "End"} {
+			if at == "Round" && c.round == 0 {
+				continue // these are observed elsewhere
+			}
+			runStage(t, at+" in "+method, 3, func(s *stage) {
+				var p harness.Trap
+				var ended error
+				var l *redlock.Locker
+				spring := func(what, of string) {
+					if l != nil && !seam.Unlocked(l) {
+						s.Errorf("%s of %s runs under a mutex", what, of)
+					}
+					if what == at && of == method {
+						p.Spring()
+					}
+				}
+				l = s.Locker(redlock.Options{Trace: redlock.Trace{
+					Start: func(ctx context.Context, c redlock.Call) context.Context { spring("Start", c.Method); return ctx },
+					End: func(_ context.Context, c redlock.Call, err error) {
+						if l != nil { // earlier calls are concurrent
+							ended = err
+						}
+						spring("End", c.Method)
+					},
+					Round: func(_ context.Context, r redlock.Round) {
+						if r.Op == c.round {
+							spring("Round", method)
+						}
+					},
+				}})
+				k := s.Take(l, heldLong)
+				want := ""
+				if method == "Adopt" {
+					for i := range 3 {
+						s.Node(i).Set("free", otherValue, heldLong)
+					}
+					if at != "End" {
+						want = otherValue
+					}
+				}
+				p.Armed.Store(true)
+				harness.Check(s, "the panic goes on to the caller", harness.Panics(func() { c.call(s, l, k) }), true)
+				if at == "Round" {
+					s.Is("End after a panic", ended, redlock.ErrPanicked)
+				}
+				time.Sleep(time.Second)
+				for i := range 3 {
+					got, _ := s.Node(i).Get("free")
+					harness.Check(s, fmt.Sprint("the value on node ", i), got, want)
+					if method == "Release" { // the caller may not look at the lock again
+						_, held := s.Node(i).Get(job)
+						harness.Check(s, fmt.Sprint("the lock is on node ", i), held, false)
+					}
+				}
+				s.EvictKey("free", 0, 1, 2)
+				s.Is("Release", k.Release(s.Ctx), nil)
+				s.Clean(l)
+			})
+		}
+	}
+}
+
+// Each event, and what comes with it.
+func TestEvents(t *testing.T) {
+	const ttl = 3 * time.Second
+	for _, c := range []struct {
+		name  string
+		opt   redlock.Options
+		do    func(s *stage, l *redlock.Locker)
+		want  []redlock.EventKind
+		check func(s *stage, es []redlock.Event)
+	}{
+		{"released", redlock.Options{}, func(s *stage, l *redlock.Locker) {
+			k := s.Take(l, ttl)
+			time.Sleep(time.Second)
+			s.Is("Extend", k.Extend(s.Ctx), nil)
+			time.Sleep(500 * time.Millisecond)
+			k.Release(s.Ctx)
+			k.Release(s.Ctx)
+		}, []redlock.EventKind{redlock.EventRenewed, redlock.EventReleased}, func(s *stage, es []redlock.Event) {
+			s.near("left when it was renewed", es[0].Left, harness.ValidFor(ttl, 1)-time.Second)
+			s.near("held", es[1].Held, 1500*time.Millisecond)
+			s.near("left", es[1].Left, harness.ValidFor(ttl, 1)-500*time.Millisecond)
+			s.Is("renewed", es[0].Err, nil)
+			s.Is("released", es[1].Err, nil)
+		}},
+		{"released by Close", redlock.Options{}, func(s *stage, l *redlock.Locker) {
+			s.Take(l, ttl)
+			l.Close()
+		}, []redlock.EventKind{redlock.EventReleased}, nil},
+		{"released too late", redlock.Options{}, func(s *stage, l *redlock.Locker) {
+			k := s.Take(l, ttl)
+			time.Sleep(2 * ttl)
+			s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
+		}, []redlock.EventKind{redlock.EventReleased}, func(s *stage, es []redlock.Event) {
+			s.Is("released", es[0].Err, redlock.ErrLost)
+			s.near("held", es[0].Held, 2*ttl)
+			if es[0].Left > 0 {
+				s.Errorf("left: got %v, want nothing", es[0].Left)
+			}
+		}},
+		{"left", redlock.Options{}, func(s *stage, l *redlock.Locker) {
+			k := s.Take(l, ttl)
+			k.LeaveUntil(s.Ctx, k.Until())
+			k.Release(s.Ctx)
+		}, []redlock.EventKind{redlock.EventLeft}, nil},
+		{"renewed and lost", redlock.Options{}, func(s *stage, l *redlock.Locker) {
+			held := s.Keep(s.Take(l, ttl))
+			s.FailNodes(loading, 0, 1)
+			s.Ended(held, time.Minute)
+		}, nil, func(s *stage, es []redlock.Event) {
+			at := slices.IndexFunc(es, func(e redlock.Event) bool { return e.Kind == redlock.EventLost })
+			if at < 3 {
+				s.Fatalf("got a loss after %d renewals that failed, want several", at)
+			}
+			lost := es[at]
+			s.Is("lost", lost.Err, redlock.ErrLost)
+			s.near("held", lost.Held, harness.ValidFor(ttl, 1))
+			for _, e := range es[:at] {
+				s.Is("a renewal", e.Err, redlock.ErrNoQuorum)
+			}
+		}},
+		{"lost within the grace, and released", redlock.Options{Grace: time.Second}, func(s *stage, l *redlock.Locker) {
+			k := s.Take(l, ttl)
+			held := s.Keep(k)
+			for i := range 3 {
+				s.Once(i, "extend", func() {})
+				s.Node(i).FailCommand("evalsha", "ERR no")
+			}
+			s.Ended(held, time.Minute)
+			s.FailCommand("evalsha", "", 0, 1, 2)
+			s.Is("Release", k.Release(s.Ctx), nil)
+		}, nil, func(s *stage, es []redlock.Event) {
+			if n := len(slices.DeleteFunc(es, func(e redlock.Event) bool { return e.Kind == redlock.EventRenewed })); n != 1 {
+				s.Errorf("ends of the lock: got %d, want 1", n)
+			}
+		}},
+		{"healed", redlock.Options{}, func(s *stage, l *redlock.Locker) {
+			k := s.Take(l, ttl)
+			s.Node(1).Evict(job)
+			s.Is("Extend", k.Extend(s.Ctx), nil)
+			time.Sleep(time.Second)
+		}, []redlock.EventKind{redlock.EventRenewed, redlock.EventHealed}, func(s *stage, es []redlock.Event) {
+			harness.Check(s, "the node", es[1].Node, s.Node(1).Addr())
+		}},
+		{"a node is down, and up again", redlock.Options{}, func(s *stage, l *redlock.Locker) {
+			s.Node(2).Hang()
+			k := s.Take(l, heldLong)
+			time.Sleep(5 * time.Second)
+			s.Node(2).Resume()
+			time.Sleep(5 * time.Second)
+			k.LeaveUntil(s.Ctx, k.Until())
+		}, []redlock.EventKind{redlock.EventNodeDown, redlock.EventNodeUp, redlock.EventLeft}, func(s *stage, es []redlock.Event) {
+			harness.Check(s, "the node", es[0].Node, s.Node(2).Addr())
+			harness.Check(s, "the node", es[1].Node, s.Node(2).Addr())
+			s.Says(es[0].Err, "timeout 1s")
+			if d := es[1].Down; d < 4*time.Second || d > 5*time.Second {
+				s.Errorf("down for %v, want some 4s", d)
+			}
+		}},
+		{"a node is quarantined", redlock.Options{RestartGuard: 10 * time.Second}, func(s *stage, l *redlock.Locker) {
+			leave(s, s.Take(l, ttl))
+			s.Node(0).Restart(false)
+			s.Reconnect(l)
+			for range 3 {
+				time.Sleep(4 * time.Second)
+				leave(s, s.Take(l, ttl))
+			}
+		}, nil, func(s *stage, es []redlock.Event) {
+			es = slices.DeleteFunc(es, func(e redlock.Event) bool { return e.Node != s.Node(0).Addr() })
+			var kinds []redlock.EventKind
+			for _, e := range es {
+				kinds = append(kinds, e.Kind)
+			}
+			at := slices.Index(kinds, redlock.EventNodeQuarantined)
+			if at < 0 || len(es) != at+2 || es[at+1].Kind != redlock.EventNodeUp {
+				s.Fatalf("got %v, want a quarantine and its end", kinds)
+			}
+			s.Says(es[at].Err, "quarantined ")
+			if es[at+1].Down < 3*time.Second {
+				s.Errorf("quarantined for %v, want some 4s", es[at+1].Down)
+			}
+		}},
+	} {
+		runStage(t, c.name, 3, func(s *stage) {
+			var seen harness.Observer
+			c.opt.Trace = seen.Trace()
+			var l *redlock.Locker
+			c.opt.Trace.Event = func(e redlock.Event) {
+				if l != nil && !seam.Unlocked(l) {
+					s.Errorf("%v is told under a mutex", e.Kind)
+				}
+				seen.Trace().Event(e)
+			}
+			l = s.Locker(c.opt)
+			c.do(s, l)
+			time.Sleep(10 * time.Millisecond)
+			es := seen.Events()
+			var kinds []redlock.EventKind
+			for _, e := range es {
+				if kinds = append(kinds, e.Kind); e.Kind != redlock.EventHealed && (e.Lock == nil) == (e.Node == "") {
+					s.Errorf("%v: got the lock %v and the node %q, want one of them", e.Kind, e.Lock, e.Node)
+				}
+			}
+			if c.want != nil && !slices.Equal(kinds, c.want) {
+				s.Fatalf("got %v, want %v", kinds, c.want)
+			}
+			if c.check != nil {
+				c.check(s, es)
+			}
+		})
+	}
+}
+
+// One server under two names.
+func TestADuplicateNodeIsAnEvent(t *testing.T) {
+	onStage(t, 2, func(s *stage) {
+		var seen harness.Observer
+		nodes := s.Cluster.Nodes()
+		l := s.Cold(redlock.Options{Trace: seen.Trace()}, nil, append(nodes, s.Cluster.Nodes()[1]))
+		l.Inspect(s.Ctx, job)
+		es := seen.Events(redlock.EventNodeDuplicate)
+		if len(es) != 1 {
+			t.Fatalf("got %v, want one", seen.Events())
+		}
+		s.Says(es[0].Err, "same server as "+s.Node(1).Addr())
+	})
+}
+
+// near fails the test unless got is want, but for a few round trips.
+func (s *stage) near(what string, got, want time.Duration) {
+	s.Helper()
+	if d := got - want; d < -5*time.Millisecond || d > 5*time.Millisecond {
+		s.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// leave gives a lock up; its key stays until its ttl ends.
+func leave(s *stage, k *redlock.Lock) { s.Is("LeaveUntil", k.LeaveUntil(s.Ctx, k.Until()), nil) }

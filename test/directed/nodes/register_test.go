@@ -1,0 +1,188 @@
+package nodes_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
+)
+
+// registersExpire fails the test if the lock's register on any node has no ttl.
+func (s *stage) registersExpire() {
+	s.Helper()
+	for i := range s.Cluster.Len() {
+		if s.Register(i) != 0 && s.Node(i).TTL(jobRegister) <= 0 {
+			s.Errorf("node %d: the register stays for ever; the node was told %v", i, harness.Verbs(s.Told(i)))
+		}
+	}
+}
+
+// Whatever becomes of the attempts that raised it.
+func TestEveryRegisterIsGivenALife(t *testing.T) {
+	opt := redlock.Options{Retry: func(int) time.Duration { return 200 * time.Millisecond }}
+	hangs := func(s *stage, l *redlock.Locker) { // another key's call finds out
+		s.Hang(2)
+		harness.Try(s, l, "other", 100*time.Millisecond).Release(s.Ctx)
+	}
+	fail := func(s *stage, l *redlock.Locker) { // and a node is flushed before each attempt
+		for range 2 {
+			for i := range 3 {
+				s.Node(i).FlushAll()
+			}
+			s.Foreign(time.Hour, 0, 1, 2)
+			s.Is("TryAcquire", harness.Second(l.TryAcquire(s.Ctx, job, 10*time.Second)), redlock.ErrHeld)
+			time.Sleep(time.Second)
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		do    func(s *stage, l *redlock.Locker)
+		after time.Duration // the registers have a life
+	}{
+		{"raised beside a foreign key, on a node that is down when the lock is released", func(s *stage, l *redlock.Locker) {
+			s.Foreign(time.Minute, 2)
+			k := s.Take(l, 10*time.Second)
+			time.Sleep(10 * time.Millisecond)
+			s.Node(2).Refuse(true)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			time.Sleep(time.Second)
+			s.Node(2).Refuse(false)
+		}, 2 * time.Minute},
+		{"of a lock that is lost by votes within a second", func(s *stage, l *redlock.Locker) {
+			s.Foreign(time.Minute, 2)
+			held := s.Keep(s.Take(l, 500*time.Millisecond))
+			time.Sleep(10 * time.Millisecond)
+			s.EvictKey(job, 0, 1)
+			<-held.Done()
+		}, 2 * time.Minute},
+		{"of a lock that has expired", func(s *stage, l *redlock.Locker) {
+			s.Foreign(time.Minute, 2)
+			k := s.Take(l, 300*time.Millisecond)
+			time.Sleep(400 * time.Millisecond)
+			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+		}, 2 * time.Minute},
+		{"raised by an attempt before the last one, which did not reach the node", func(s *stage, l *redlock.Locker) {
+			s.Foreign(time.Minute, 0, 1, 2)
+			ctx := s.Timeout(400 * time.Millisecond)
+			time.AfterFunc(10*time.Millisecond, func() { hangs(s, l) })
+			s.Is("Acquire", harness.Second(l.Acquire(ctx, job, 10*time.Second)), context.DeadlineExceeded)
+			time.Sleep(time.Second)
+			s.Resume(2)
+		}, 2 * time.Minute},
+		{"raised by an attempt before the one that won, which did not reach the node", func(s *stage, l *redlock.Locker) {
+			s.Foreign(90*time.Millisecond, 0, 1, 2)
+			time.AfterFunc(10*time.Millisecond, func() { hangs(s, l) })
+			k := s.Acquire(l, 10*time.Second)
+			time.Sleep(5 * time.Second) // the look's touch, too
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Resume(2)
+		}, 2 * time.Minute},
+		// The second attempt makes the registers anew, within the minute in which the first one has given them a life.
+		{"made anew by a second failed attempt, in time", fail, 2 * time.Minute},
+		{"made anew by a second failed attempt, at Close", func(s *stage, l *redlock.Locker) {
+			fail(s, l)
+			s.Is("Close", l.Close(), nil)
+		}, 0},
+		{"of a foreign key whose adoption is cancelled", func(s *stage, l *redlock.Locker) {
+			s.Foreign(time.Minute, 0, 1, 2)
+			s.Slow(40*time.Millisecond, 0, 1, 2)
+			ctx := s.Timeout(10 * time.Millisecond)
+			s.Is("Adopt", harness.Second(l.Adopt(ctx, job, otherValue, 10*time.Second)), context.DeadlineExceeded)
+			time.Sleep(time.Second)
+			s.Carry("afterwards", otherValue, 0, 1, 2)
+		}, 0},
+	} {
+		runStage(t, c.name, 3, func(s *stage) {
+			c.do(s, s.Locker(opt))
+			time.Sleep(c.after)
+			s.registersExpire()
+			if s.Register(0) == 0 {
+				s.Error("there is no register: this tests nothing")
+			}
+		})
+	}
+}
+
+// Many attempts at a contended key do not send a life for its registers each.
+func TestContendedRegistersAreGivenALifeOnceAMinute(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Foreign(time.Hour, 0, 1, 2)
+		const minutes = 5
+		attempts := 0
+		for began := time.Now(); time.Since(began) < minutes*time.Minute; attempts++ {
+			s.Is("TryAcquire", harness.Second(l.TryAcquire(s.Ctx, job, 10*time.Second)), redlock.ErrHeld)
+			time.Sleep(3 * time.Second)
+		}
+		if lives := len(s.Told(0, "touch", "rollback")); lives == 0 || lives > minutes+2 {
+			t.Errorf("%d attempts in %d minutes sent %d lives to a node, want about one a minute", attempts, minutes, lives)
+		}
+		s.registersExpire()
+	})
+}
+
+// The longest ttl is longer than the day that a register outlives its lock by. It is
+// counted from the last word on the lock all the same, so that whoever is next, and
+// slow by hours, has the greater token.
+//
+// Attack 10.
+func TestTokensGrowBehindALockOfTheLongestTTL(t *testing.T) {
+	const longest = 24 * 24 * time.Hour
+	for name, end := range map[string]func(s *stage, k *redlock.Lock){
+		"left to expire": func(s *stage, k *redlock.Lock) { k.LeaveUntil(s.Ctx, k.Until()); time.Sleep(longest) },
+		"released": func(s *stage, k *redlock.Lock) {
+			s.Is("Release", k.Release(s.Ctx), nil)
+			time.Sleep(longest - 12*time.Hour)
+		},
+	} {
+		runStage(t, name, 3, func(s *stage) {
+			fast := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: 30 * 24 * time.Hour}, s.Cluster.Nodes())
+			k := s.Take(fast, longest)
+			if got := s.Node(0).TTL(job); got > longest || got < longest-time.Minute {
+				s.Errorf("the key lives for %v, want %v", got, longest)
+			}
+			end(s, k)
+			time.Sleep(time.Millisecond)
+			next := s.Take(s.Locker(redlock.Options{}), longest)
+			if next.Fence() <= k.Fence() {
+				s.Errorf("token: got %d after %d", next.Fence(), k.Fence())
+			}
+			next.Release(s.Ctx)
+		})
+	}
+}
+
+// Where every register is lost tokens are what the clients' clocks make them: in order
+// where these differ by less than the time since the last grant, to the microsecond.
+//
+// Attack 69.
+func TestTokensAfterALossOfAllRegistersAreInOrderWithinTheClocks(t *testing.T) {
+	const ttl = time.Second
+	for _, late := range []time.Duration{time.Microsecond, 0, -time.Microsecond} {
+		onStage(t, 3, func(s *stage) {
+			var ha, hb harness.Clocks
+			a, b := s.LockerWith(redlock.Options{}, &ha, s.Cluster.Nodes()), s.LockerWith(redlock.Options{}, &hb, s.Cluster.Nodes())
+			ha.Stop() // so that both stand at whole microseconds
+			hb.Stop()
+			ha.Pass(hb.Wall().Sub(ha.Wall()))
+			k := s.Take(a, ttl)
+			for i := range 3 {
+				s.Node(i).Stop()
+				s.Node(i).FlushAll()
+			}
+			time.Sleep(2 * ttl) // they stay away, for longer than any ttl
+			for i := range 3 {
+				s.Node(i).Start()
+			}
+			s.Reconnect(b)
+			hb.Pass(time.Hour) // since the grant, by a true clock
+			hb.MoveWall(late - time.Hour)
+			next := s.Take(b, ttl)
+			if got, want := next.Fence()-k.Fence(), late.Microseconds(); got != want {
+				t.Errorf("clocks that differ by %v less than the time since the grant: the token is %d above the one before, want %d", late, got, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,38 @@
+// Package waiting_test has the suites of who waits for a lock, in which order, and how a lock passes from one holder to
+// the next: queues, turns, announcements, hand-overs, adoptions.
+package waiting_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/seed-ce352c9b/redlock/internal/harness"
+	_ "github.com/seed-ce352c9b/redlock/internal/sim" // registers the Go twins of the scripts
+	"github.com/seed-ce352c9b/redlock/internal/twin"
+)
+
+// TestMain runs the tests with the Go twins of the scripts, which halves their time, and with
+// REDLOCK_LONG with the scripts. The tests of the scripts themselves always execute Lua.
+func TestMain(m *testing.M) {
+	twin.Enable(os.Getenv("REDLOCK_LONG") == "")
+	harness.Main(m)
+}
+
+const (
+	job         = harness.Job
+	jobRegister = harness.JobRegister
+	otherValue  = harness.OtherValue
+	jobQueue    = harness.JobQueue
+	oneTrip     = harness.OneTrip
+	heldLong    = harness.HeldLong
+	loading     = harness.Loading
+)
+
+// A stage is a harness.Stage with more methods.
+type stage struct{ *harness.Stage }
+
+var (
+	onStage  = harness.OnStageOf[stage]
+	runStage = harness.RunStageOf[stage]
+	fairly   = harness.Fairly[stage]
+)
