@@ -192,6 +192,14 @@ func AnswersOf(err error) string {
 // NoWork is what Run calls where a test is about the call alone.
 func NoWork(context.Context, *redlock.Lock) error { return nil }
 
+// A Client has the methods of a *redis.Client that a Locker calls. Wrappers embed it, and not the client, whose 500
+// methods would be compiled for each of them.
+type Client interface {
+	redlock.Node
+	Options() *redis.Options
+	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
+}
+
 // A Tap is a go-redis hook around pipelines.
 type Tap func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error
 

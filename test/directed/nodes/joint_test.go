@@ -461,7 +461,7 @@ func TestAJointReleaseGoesBeforeWhatWasQueuedEarlier(t *testing.T) {
 
 // TestOnlyPlainClientsJoin: any other client may split a pipeline or a script, even a wrapper of a plain one.
 func TestOnlyPlainClientsJoin(t *testing.T) {
-	type wrapper struct{ *redis.Client }
+	type wrapper struct{ harness.Client }
 	for name, wrap := range map[string]func(c *redis.Client) redlock.Node{
 		"plain":   func(c *redis.Client) redlock.Node { return c },
 		"wrapped": func(c *redis.Client) redlock.Node { return wrapper{c} },

@@ -869,7 +869,7 @@ func (h hidesAll) Pipeline() redis.Pipeliner { return h.node.Pipeline() }
 
 // A frail node is a client that panics in one of its methods, while a test says so.
 type frail struct {
-	*redis.Client
+	harness.Client
 	fails atomic.Pointer[string] // the name of the method; nil: none
 }
 

@@ -93,7 +93,7 @@ func TestReleaseIsSentAgainUntilItIsAnswered(t *testing.T) {
 
 // An unheard client has PINGs wait until they are let go.
 type unheard struct {
-	*redis.Client
+	harness.Client
 	gate atomic.Pointer[chan struct{}]
 }
 

@@ -247,7 +247,7 @@ func TestHearingThatBeginsDuringAQuestionHasTheNodesAskedAgain(t *testing.T) {
 					if n == 2 {
 						go func() {
 							time.Sleep(10 * time.Microsecond) // it is executed, its answer is on its way
-							s.Cluster.Cut(nodes[i].(ways).Client)
+							s.Cluster.Cut(nodes[i].(ways).Client.(*redis.Client))
 							once.Do(func() { close(cut) })
 						}()
 					}
@@ -267,7 +267,7 @@ func TestHearingThatBeginsDuringAQuestionHasTheNodesAskedAgain(t *testing.T) {
 			w.waits("while the answers are held up")
 			mended := time.Now()
 			for _, n := range nodes {
-				s.Cluster.Mend(n.(ways).Client)
+				s.Cluster.Mend(n.(ways).Client.(*redis.Client))
 			}
 			w.gets("freed during a "+during, mended, 30*time.Millisecond)
 		})
@@ -277,7 +277,7 @@ func TestHearingThatBeginsDuringAQuestionHasTheNodesAskedAgain(t *testing.T) {
 // ways is a node that is asked by one client and heard by another, so that a test can
 // treat the two differently.
 type ways struct {
-	*redis.Client
+	harness.Client
 	ear *redis.Client
 }
 
