@@ -94,8 +94,12 @@ func TestSubscribed(t *testing.T) {
 		}
 	}
 	q := heard(rules(0.5))
-	if wake := q.Subscribed(1, false, epoch); !wake || q.at.Sub(epoch) != 10*ms {
-		t.Errorf("without a majority: got wake %v, a pause of %v; want RetryFirst", wake, q.at.Sub(epoch))
+	if wake := q.Subscribed(2, true, epoch.Add(ms)); wake || !q.wasSubscribedAt(epoch) {
+		t.Errorf("one more than a majority: got wake %v, subscribed at epoch: %v", wake, q.wasSubscribedAt(epoch))
+	}
+	q = heard(rules(0.5))
+	if wake := q.Subscribed(1, false, epoch); !wake || q.at.Sub(epoch) != 10*ms || q.try {
+		t.Errorf("without a majority: got wake %v, a pause of %v (try: %v); want RetryFirst", wake, q.at.Sub(epoch), q.try)
 	}
 	q = heard(fairRules())
 	if q.Subscribed(1, false, epoch); !q.try {
@@ -158,11 +162,36 @@ func TestAnnounced(t *testing.T) {
 	}
 }
 
+// What is kept of announcements is bounded: a new value takes the place of the oldest.
+func TestAnnouncementsOfManyValues(t *testing.T) {
+	p := heard(rules(0.5))
+	value := func(i int) string { return "1 " + string(rune('a'+i)) }
+	for i := range 9 {
+		p.Announced(0, value(i), epoch)
+	}
+	for i := range 9 {
+		if told, _ := p.Announced(1, value(8-i), epoch); told != (i < 8) {
+			t.Errorf("the last value but %d: got told %v", i, told)
+		}
+	}
+}
+
+func TestAfterOthers(t *testing.T) {
+	p := heard(rules(0.5))
+	for i, now := range []time.Time{epoch, epoch.Add(ms)} {
+		if wake := p.AfterOthers(now); wake != (i == 0) {
+			t.Errorf("call %d: got wake %v", i+1, wake)
+		}
+		expect(t, p, epoch, Wait, 4500*time.Microsecond)
+		expect(t, p, epoch.Add(5*ms), Glance, 0)
+	}
+}
+
 func TestWon(t *testing.T) {
 	p := heard(rules(0.5))
-	p.foreign = true
+	p.foreign, p.due = true, true
 	p.Won(epoch, epoch.Add(ms))
-	expect(t, p, epoch.Add(ms), Wait, lookFirst)
+	expect(t, p, epoch.Add(ms), Wait, 5*ms)
 	expect(t, p, epoch.Add(ms+lookFirst), Look, 0)
 	if p.foreign || !p.asked.Equal(epoch) {
 		t.Errorf("foreign %v, asked %v", p.foreign, p.asked)
@@ -206,6 +235,12 @@ func TestLost(t *testing.T) {
 	}
 }
 
+func TestATieInNoTimeMakesAPause(t *testing.T) {
+	p := heard(rules(0.5))
+	p.Lost(new(Caller), &Lost{Held: true, Votes: []Vote{{Yes: true}, {Holder: "b"}, {Holder: "c"}}, Mine: "d"}, epoch)
+	expect(t, p, epoch, Wait, 4500*time.Nanosecond)
+}
+
 func TestWhatLastsIsNoTie(t *testing.T) {
 	p, c := heard(rules(0.5)), new(Caller)
 	lost := &Lost{Held: true, Votes: []Vote{{Yes: true}, {Holder: "b"}, {}}, Mine: "a", Took: ms, Longest: 100 * ms}
@@ -242,8 +277,10 @@ func TestLooked(t *testing.T) {
 		{"held by a foreign client", false, true, false, Looked{Held: true, FreeIn: time.Hour}, Look, 75 * ms},
 		{"held, with a Retry", false, false, true, Looked{Held: true, FreeIn: time.Hour}, Look, 75 * ms},
 		{"free", false, false, false, Looked{Free: true, Standing: Standing{Answered: true}}, Try, 0},
+		{"free, one before us", false, false, false, Looked{Free: true, Standing: Standing{Answered: true, Before: 1}}, Try, 5 * ms},
 		{"free, two before us", false, false, false, Looked{Free: true, Standing: Standing{Answered: true, Before: 2}}, Try, 10 * ms},
 		{"free, many before us", false, false, false, Looked{Free: true, Standing: Standing{Answered: true, Before: 99}}, Try, 250 * ms},
+		{"free, too few told of those before us", false, false, false, Looked{Free: true, Standing: Standing{Before: 2}}, Try, 0},
 		{"too few replied", false, false, false, Looked{}, Try, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -274,6 +311,45 @@ func TestLooked(t *testing.T) {
 	p = heard(fairRules())
 	if p.Looked(&Looked{Start: epoch, Held: true}, epoch); !p.try {
 		t.Error("with Fair the head tries")
+	}
+}
+
+// A look that finds the lock held is believed if a try has met a holder, and nobody has announced its release since.
+func TestALookIsBelieved(t *testing.T) {
+	lost := func(holder string) func(*Plan) {
+		return func(p *Plan) {
+			p.Lost(new(Caller), &Lost{Held: true, Holder: holder, Votes: []Vote{{}, {}, {}}}, epoch)
+		}
+	}
+	announced := func(p *Plan) { p.Announced(0, "2 a", epoch) }
+	type events = []func(*Plan)
+	const soon = 187500 * time.Microsecond // RetryMost, less half of the spread
+	for _, c := range []struct {
+		name   string
+		events events
+		freeIn time.Duration
+		act    Act
+		pause  time.Duration
+	}{
+		{"a try met the holder", events{lost(ours)}, time.Hour, Look, 4500 * ms},
+		{"a try met no holder", events{lost("")}, time.Hour, Try, soon},
+		{"one node announced a release", events{lost(ours), announced}, time.Hour, Try, soon},
+		{"the same twice", events{lost(ours), announced, announced}, time.Hour, Try, soon},
+		{"the ttl passes before", events{lost(ours), announced}, 100 * ms, Look, 100 * ms},
+		{"a try met a holder since", events{announced, lost(ours)}, time.Hour, Look, 4500 * ms},
+		{"what was known before was announced again", events{announced, lost(ours), announced}, time.Hour, Look, 4500 * ms},
+		{"our own Locker had it since", events{lost(ours), announced, func(p *Plan) { p.Won(epoch, epoch) }}, time.Hour, Look, 4500 * ms},
+		{"with a Retry", events{lost(ours), announced, func(p *Plan) { p.rules.OwnRetry = true }}, time.Hour, Look, 3 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := heard(rules(0.5))
+			for _, event := range c.events {
+				event(p)
+			}
+			p.Looked(&Looked{Start: epoch, Held: true, FreeIn: c.freeIn, Longest: 4 * time.Second}, epoch)
+			expect(t, p, epoch, Wait, c.pause)
+			expect(t, p, epoch.Add(c.pause), c.act, 0)
+		})
 	}
 }
 
