@@ -4,21 +4,16 @@ package calls_test
 
 import (
 	"context"
-	"os"
 	"testing"
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 	_ "github.com/seed-ce352c9b/redlock/internal/sim" // registers the Go twins of the scripts
-	"github.com/seed-ce352c9b/redlock/internal/twin"
 )
 
-// TestMain runs the tests with the Go twins of the scripts, which halves their time, and with
-// REDLOCK_LONG with the scripts. The tests of the scripts themselves always execute Lua.
-func TestMain(m *testing.M) {
-	twin.Enable(os.Getenv("REDLOCK_LONG") == "")
-	harness.Main(m)
-}
+// TestMain runs the tests with the Go twins of the scripts, which halves their time. The tests of the scripts themselves
+// always execute Lua.
+func TestMain(m *testing.M) { harness.Main(m) }
 
 const (
 	job         = harness.Job
