@@ -38,7 +38,7 @@ func generateReal(seed uint64) *Schedule {
 	s := &Schedule{Profile: "real", Seed: seed, Nodes: realNodes, Keys: realKeys, Subscribers: true, Clients: make([]Client, realClients)}
 	for i := range s.Clients {
 		if i%2 == 1 { // these clients are created by New, with a wall clock of their own
-			s.Clients[i] = Client{Wall: between(-20*time.Second, 20*time.Second), NodeTimeout: between(100*time.Millisecond, 250*time.Millisecond)}
+			s.Clients[i] = Client{Wall: between(-20*time.Second, 20*time.Second), NodeTimeout: between(100*time.Millisecond, 240*time.Millisecond)} // less than the shortest ttl and what it loses
 		}
 	}
 	for node := range realNodes {
