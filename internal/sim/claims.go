@@ -82,23 +82,6 @@ func (w *world) onAllHealthy(k *holding) bool {
 	return true
 }
 
-// bare reports whether the key is held, but not on all healthy nodes.
-func (w *world) bare(key int) bool {
-	if !w.s.prompt() {
-		return false
-	}
-	k := w.holder(key)
-	return k != nil && !w.onAllHealthy(k)
-}
-
-// extended judges the result of an Extend.
-func (w *world) extended(k *holding, before time.Time, err error) {
-	w.judgeUntil(k, before, err)
-	if err == nil {
-		w.carried(k)
-	}
-}
-
 // watchLoss judges when the context of KeepAlive or Run ends: no later than the Until of any of its locks, less Options.Grace,
 // and as lost only if one of them is. valid reports whether all of them are valid.
 func (w *world) watchLoss(c *client, held context.Context, valid func() bool, ks ...*holding) {

@@ -119,7 +119,7 @@ func (d *taskRun) rush() {
 		if d.Late != andRelease && draw(1)%3 == 0 {
 			a.Client = int(draw(2) % uint64(len(d.w.s.Clients)))
 		}
-		a.c = d.w.clients[a.Client]
+		a.h, a.c = &a, d.w.clients[a.Client]
 		a.incarnation = a.c.incarnation()
 		a.TTL = []time.Duration{d.TTL, min(d.TTL, 10*time.Second), time.Minute, longLife}[draw(3)%4]
 		if draw(4)%2 == 0 {

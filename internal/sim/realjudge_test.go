@@ -175,7 +175,7 @@ func (w *realWorld) judge() (bad []Violation, n realCount) {
 		}
 	}
 	bad = append(bad, w.storage(&n)...)
-	bad = append(bad, w.told(&n)...)
+	bad = append(bad, w.onTime(&n)...)
 	slices.SortStableFunc(bad, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
 	return bad, n
 }
@@ -206,7 +206,7 @@ func (w *realWorld) excuse() {
 	}
 	// A holder that gets ErrLost because somebody has begun to adopt the lock releases it at once.
 	for _, c := range w.h.Claims {
-		if w.lost[c.Value] && c.Adopting < c.Ended {
+		if w.toldLost[c.Value] && c.Adopting < c.Ended {
 			c.Ended, c.Why = c.Adopting, "lost to an adoption"
 		}
 	}
@@ -242,8 +242,8 @@ func (w *realWorld) epoch(key int, from, to instant) *History {
 			mine[c.Value] = true
 		}
 	}
-	s := fenced{}
-	for _, x := range w.h.Writes {
+	s := fenced{} // sees the writes in the order of their times, which need not be that of the record
+	for _, x := range slices.SortedStableFunc(slices.Values(w.h.Writes), func(a, b Write) int { return cmp.Compare(a.At, b.At) }) {
 		if mine[x.Value] && x.At < to {
 			if x.Accepted = x.Fence >= s.fence; x.Accepted {
 				s = fenced{fence: x.Fence, value: x.Value}
@@ -279,8 +279,8 @@ func (w *realWorld) storage(n *realCount) (bad []Violation) {
 	return bad
 }
 
-// told judges I3, and how long Close took.
-func (w *realWorld) told(n *realCount) (bad []Violation) {
+// onTime judges I3, and how long Close took.
+func (w *realWorld) onTime(n *realCount) (bad []Violation) {
 	for _, x := range w.tellings {
 		what, promise := "a context ended", "I3"
 		switch {

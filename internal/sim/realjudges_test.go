@@ -36,7 +36,7 @@ func TestRealJudges(t *testing.T) {
 			w: &realWorld{forgettings: forgot, proofs: proven, renewals: []renewal{{"c0.1", "k0", 65 * ms, 80 * ms}}}, want: "I1"},
 		{name: "a smaller fence", c: []*Claim{a(), smaller(after())}, want: "I2"},
 		{name: "a smaller fence after a node forgot", c: []*Claim{a(), smaller(after())}, w: &realWorld{forgettings: []forgetting{{from: 550 * ms, to: 560 * ms}}}},
-		{name: "lost, and nobody took it over", c: []*Claim{a(), beside()}, w: &realWorld{lost: map[string]bool{"c0.1:a": true}}, want: "I1"},
+		{name: "lost, and nobody took it over", c: []*Claim{a(), beside()}, w: &realWorld{record: record{toldLost: map[string]bool{"c0.1:a": true}}}, want: "I1"},
 		{name: "not carried", c: []*Claim{a()}, w: &realWorld{glimpses: []glimpse{{value: "c0.1:a", until: 500 * ms, taken: 30 * ms, answered: 5, without: 3}}}, want: "I1"},
 		{name: "carried by a majority", c: []*Claim{a()}, w: &realWorld{glimpses: []glimpse{{value: "c0.1:a", until: 500 * ms, taken: 30 * ms, answered: 5, without: 2}}}},
 		{name: "looked for when it was over", c: []*Claim{a()}, w: &realWorld{glimpses: []glimpse{{value: "c0.1:a", until: 500 * ms, taken: 510 * ms, answered: 5, without: 5}}}},
@@ -68,7 +68,7 @@ func TestRealJudges(t *testing.T) {
 	// The adoption that explains a loss ends the claim before another client has the lock.
 	c, d := a(), beside()
 	c.Adopting = 90 * ms
-	w := &realWorld{s: &Schedule{Nodes: realNodes, Keys: 1}, tardy: &tardiness{}, lost: map[string]bool{c.Value: true}}
+	w := &realWorld{s: &Schedule{Nodes: realNodes, Keys: 1}, tardy: &tardiness{}, record: record{toldLost: map[string]bool{c.Value: true}}}
 	w.h = &History{Schedule: w.s, Claims: []*Claim{c, d}, Length: time.Second}
 	if bad, _ := w.judge(); len(bad) > 0 {
 		t.Errorf("lost to an adoption: got %v", bad)

@@ -32,7 +32,6 @@ type realWorld struct {
 	lookers sync.WaitGroup // active reads of the nodes
 
 	// mu of the record guards these.
-	lost        map[string]bool // values whose holders got ErrLost
 	forgettings []forgetting
 	proofs      []proof
 	renewals    []renewal
@@ -82,8 +81,7 @@ type telling struct {
 // playReal executes a round and returns its world. The servers are in their initial state before and after it.
 func playReal(t *testing.T, s *Schedule, servers []*realredis.Server, tardy *tardiness) *realWorld {
 	w := &realWorld{
-		record: newRecord(s), t: t, s: s, servers: servers, tardy: tardy,
-		lost: map[string]bool{}, faults: map[Strike]int{},
+		record: newRecord(s), t: t, s: s, servers: servers, tardy: tardy, faults: map[Strike]int{},
 	}
 	for _, srv := range servers {
 		w.admin = append(w.admin, srv.Client(func(o *redis.Options) {
@@ -128,6 +126,44 @@ func playReal(t *testing.T, s *Schedule, servers []*realredis.Server, tardy *tar
 	w.closeLockers()
 	w.h.Length = w.now()
 	return w
+}
+
+// claim records an acquisition after it has returned.
+func (w *realWorld) claim(c *realClient, task, key int, called instant, ttl time.Duration, lock *redlock.Lock) *holding {
+	k := w.granted(c.i, task, key, called, ttl, lock)
+	k.Registers = 1<<w.s.Nodes - 1 // on a majority of them; which one is unknown, so each loss of data ends an epoch
+	w.mu.Lock()
+	w.enterLocked(k)
+	w.mu.Unlock()
+	w.started(k)
+	w.glimpse(k)
+	return k
+}
+
+// glimpse checks in the background whether a majority stores the claim.
+func (w *realWorld) glimpse(k *holding) {
+	w.lookers.Go(func() {
+		g := glimpse{value: k.Value, until: k.lock.Until().Sub(w.began)}
+		seen := w.look(k.Key)
+		g.taken = w.now()
+		const grain = 2 * time.Millisecond // PTTL is in whole milliseconds
+		for i := range seen {
+			s := seen[i][0]
+			switch {
+			case !s.ok:
+				continue
+			case s.value != k.Value && s.had < g.until, s.value == k.Value && s.had+s.left+grain < g.until:
+				g.without++
+			}
+			if s.register < k.Fence {
+				g.below++
+			}
+			g.answered++
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.glimpses = append(w.glimpses, g)
+	})
 }
 
 // A realClient is one process, as far as the nodes can tell.
@@ -336,26 +372,12 @@ func (w *realWorld) revive() {
 	var all sync.WaitGroup
 	for key := range w.s.Keys {
 		all.Go(func() {
-			c := w.clients[key%len(w.clients)]
-			ctx, cancel := context.WithTimeout(context.Background(), bound)
-			defer cancel()
-			called := w.now()
-			lock, err := c.locker(key).Acquire(ctx, w.s.keyName(key), realLong)
-			took := w.now() - called
-			if err != nil {
-				w.wrong("liveness", key, "%v after the last fault c%d still cannot acquire the lock: %v", took, c.i, err)
-				return
-			}
-			k := w.claim(c, -1, key, called, realLong, lock)
-			w.mu.Lock()
-			w.h.Revived = append(w.h.Revived, took)
-			w.mu.Unlock()
-			w.write(k)
-			w.end(k, "release")
+			over := w.now() + bound
+			k := w.newTask(-1, Task{Client: key % len(w.clients), Key: key, TTL: realLong, Wait: bound}).revive()
 			// A node may have been given up during a fault, and is used again only after it has answered a PING: so several attempts.
-			for lock.Release(context.Background()) != nil {
-				if ctx.Err() != nil {
-					w.wrong("liveness", key, "release on a healthy cluster: %v", lock.Release(context.Background()))
+			for k != nil && k.lock.Release(context.Background()) != nil {
+				if w.now() > over {
+					w.wrong("liveness", key, "release on a healthy cluster: %v", k.lock.Release(context.Background()))
 					return
 				}
 				time.Sleep(10 * time.Millisecond)

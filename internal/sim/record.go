@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -19,19 +20,21 @@ type record struct {
 	latest   map[int]*holding    // by key: the newest claim
 	live     map[string]*holding // by value
 	closedAt map[string]instant  // by label: when the Locker's Close was called
+	store    map[int]*fenced
+	toldLost map[string]bool // values whose holders got ErrLost
 }
 
 // A holding is a claim and its lock.
 type holding struct {
 	*Claim
 	lock *redlock.Lock
-	held context.Context // of KeepAlive or Run; only in the bubble
+	held context.Context // of KeepAlive or Run
 	edge edge
 }
 
 // newRecord returns a record that begins now.
 func newRecord(s *Schedule) record {
-	return record{began: time.Now(), h: &History{Schedule: s}, latest: map[int]*holding{}, live: map[string]*holding{}, closedAt: map[string]instant{}}
+	return record{began: time.Now(), h: &History{Schedule: s}, latest: map[int]*holding{}, live: map[string]*holding{}, closedAt: map[string]instant{}, store: map[int]*fenced{}, toldLost: map[string]bool{}}
 }
 
 func (r *record) now() instant { return time.Since(r.began) }
@@ -50,6 +53,28 @@ func (r *record) struck(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.h.Struck = append(r.h.Struck, Struck{At: at, Text: fmt.Sprintf(format, args...)})
+}
+
+// called makes a call, and records it and its return.
+func (r *record) called(o *Op, f func() error) error {
+	err := recovered(f)
+	o.Returned, o.Outcome = r.now(), outcome(err)
+	if err != nil {
+		o.Text = err.Error()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Ops = append(r.h.Ops, *o)
+	return err
+}
+
+// told records what the holder of a claim was told: an error, the cause of the end of a context.
+func (r *record) told(k *holding, err error) {
+	if errors.Is(err, redlock.ErrLost) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.toldLost[k.Value] = true
+	}
 }
 
 // granted returns the claim to a lock that was just returned. The world adds what else it knows before it calls enterLocked:

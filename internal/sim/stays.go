@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -149,17 +148,12 @@ func (w *world) isTorn(value string) bool {
 	return k != nil && k.edge.torn
 }
 
-// releaseAndJudge releases a lock and judges the result.
-func (d *taskRun) releaseAndJudge(k *holding) {
-	called := d.w.now()
-	err := d.call("Release", func() error { return k.lock.Release(context.Background()) })
-	if d.w.s.Edges {
-		d.w.released(k, called, err)
-	}
-}
-
 // released judges the result of a release.
-func (w *world) released(k *holding, called instant, err error) {
+func (d *taskRun) released(k *holding, called instant, err error) {
+	w := d.w
+	if !w.s.Edges {
+		return
+	}
 	now, has := w.now(), 0
 	for i := range w.c.Len() {
 		if w.stored(i, k.Key).value == k.Value {

@@ -6,23 +6,25 @@ type fenced struct {
 	value string
 }
 
-// write writes to the store. A holder writes even after its claim has ended: late writes must do no harm.
-func (w *world) write(c *client, k *holding) {
-	valid, now, until := k.lock.Valid(), w.now(), k.lock.Until().Sub(w.began)
+// write writes to the store. A holder writes even after its claim has ended: late writes must do no harm. The clock is read before
+// what is compared with it, because in real time the goroutine may be suspended in between.
+func (r *record) write(k *holding) {
+	now, valid := r.now(), k.lock.Valid()
+	until := k.lock.Until().Sub(r.began)
 	if valid && now >= until {
-		w.wrong("I3", k.Key, "c%d: fence %d is valid at %v, after its Until %v", c.i, k.Fence, now, until)
+		r.wrong("I3", k.Key, "c%d: fence %d is valid at %v, after its Until %v", k.Client, k.Fence, now, until)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := w.store[k.Key]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.store[k.Key]
 	if s == nil {
 		s = &fenced{}
-		w.store[k.Key] = s
+		r.store[k.Key] = s
 	}
-	o := Write{At: now, Key: k.Key, Client: c.i, Value: k.Value, Fence: k.Fence, Accepted: k.Fence >= s.fence}
+	o := Write{At: now, Key: k.Key, Client: k.Client, Value: k.Value, Fence: k.Fence, Accepted: k.Fence >= s.fence}
 	o.Claimed = now < until && k.Ended == never && k.Adopting == never
 	if o.Accepted {
 		s.fence, s.value = k.Fence, k.Value
 	}
-	w.h.Writes = append(w.h.Writes, o)
+	r.h.Writes = append(r.h.Writes, o)
 }

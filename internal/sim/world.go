@@ -31,17 +31,16 @@ type world struct {
 
 	// mu of the record guards these.
 	lost          map[string]instant // values that a majority no longer stores, and since when
-	store         map[int]*fenced
-	depth         map[string]int   // number of active faults, by kind and node
-	drops         []int            // number of requests to drop, by node
-	open          int              // number of active faults
-	quiet         instant          // when a fault last began or ended
-	death         instant          // when a client last died by a fault
-	queue         map[int]waiter   // waiting calls, by task
-	fickle        map[int][]func() // by key: the callers that give up at the next release
-	join          map[int][]joiner // by key: the callers that queue just before the next release
-	foreignValues map[string]bool  // values of foreign clients
-	throws        map[[2]int]int   // number of active faults that make calls panic, by client and node
+	depth         map[string]int     // number of active faults, by kind and node
+	drops         []int              // number of requests to drop, by node
+	open          int                // number of active faults
+	quiet         instant            // when a fault last began or ended
+	death         instant            // when a client last died by a fault
+	queue         map[int]waiter     // waiting calls, by task
+	fickle        map[int][]func()   // by key: the callers that give up at the next release
+	join          map[int][]joiner   // by key: the callers that queue just before the next release
+	foreignValues map[string]bool    // values of foreign clients
+	throws        map[[2]int]int     // number of active faults that make calls panic, by client and node
 }
 
 // Run executes a schedule in a bubble and returns its history. It does not judge. If trace is set, the history includes the
@@ -52,7 +51,7 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 	redlocktest.BubbleFunc(t, func() {
 		w := &world{
 			s: s, c: redlocktest.NewSeeded(t, s.Nodes, s.Seed), record: newRecord(s), calm: make(chan struct{}),
-			lost: map[string]instant{}, store: map[int]*fenced{}, depth: map[string]int{}, queue: map[int]waiter{}, fickle: map[int][]func(){}, join: map[int][]joiner{}, foreignValues: map[string]bool{}, throws: map[[2]int]int{}, death: -time.Hour, drops: make([]int, s.Nodes),
+			lost: map[string]instant{}, depth: map[string]int{}, queue: map[int]waiter{}, fickle: map[int][]func(){}, join: map[int][]joiner{}, foreignValues: map[string]bool{}, throws: map[[2]int]int{}, death: -time.Hour, drops: make([]int, s.Nodes),
 		}
 		h = w.h
 		for i := range w.c.Len() {
@@ -140,21 +139,11 @@ func (w *world) revive() {
 				break
 			}
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), bound)
-		called := w.now()
-		lock, err := c.locker().Acquire(ctx, w.s.keyName(key), 2*time.Second)
-		cancel()
-		took := w.now() - called
-		if err != nil {
-			w.wrong("liveness", key, "%v after the last fault c%d still cannot acquire the lock: %v", took, c.i, err)
-			continue
-		}
-		w.h.Revived = append(w.h.Revived, took)
-		k := w.claim(c, -1, key, called, 2*time.Second, lock)
-		w.write(c, k)
-		w.end(k, "release")
-		if err := lock.Release(context.Background()); err != nil {
-			w.wrong("liveness", key, "release on a healthy cluster: %v", err)
+		d := w.newTask(c, -1, Task{Client: c.i, Key: key, TTL: 2 * time.Second, Wait: bound})
+		if k := d.revive(); k != nil {
+			if err := k.lock.Release(context.Background()); err != nil {
+				w.wrong("liveness", key, "release on a healthy cluster: %v", err)
+			}
 		}
 	}
 }
