@@ -34,7 +34,7 @@ func TestReal(t *testing.T) {
 	tardy := watchTardiness()
 	defer tardy.close()
 	began := time.Now()
-	sum := realCount{kinds: map[Strike]int{}, outcomes: map[string]int{}}
+	sum := newRealCount()
 	for i := uint64(0); i == 0 || time.Since(began) < limit && !t.Failed(); i++ {
 		t.Run(fmt.Sprint(seed+i), func(t *testing.T) {
 			w := playReal(t, generateReal(seed+i), servers, tardy)
@@ -45,6 +45,6 @@ func TestReal(t *testing.T) {
 			}
 		})
 	}
-	sum.tardy = tardy.worst(0, never)
-	t.Logf("in %v: %v", time.Since(began).Round(time.Second), sum)
+	sum.most("latest timer of this process", tardy.worst(0, never))
+	t.Logf("in %v:\n  %v", time.Since(began).Round(time.Second), sum)
 }

@@ -76,108 +76,74 @@ func (w *realWorld) allowance(from, to instant) time.Duration {
 
 // A realCount counts what was judged, in one round or in many.
 type realCount struct {
-	rounds, faults, ops               int
-	claims, excluded, pairs           int // acquisitions; judged as intervals; neighbours on a key
-	fences, searched, writes, refused int // judged in an epoch; by porcupine; at the store
-	contexts, closes                  int
-	revived, glimpses                 int
-	late, slowest, tardy              time.Duration // context after Until; acquisition after the last fault; timer
-	kinds                             map[Strike]int
-	outcomes                          map[string]int
+	n     map[string]int
+	worst map[string]time.Duration
 }
 
-func (c *realCount) add(o realCount) {
-	c.rounds += o.rounds
-	c.faults += o.faults
-	c.ops += o.ops
-	c.claims += o.claims
-	c.excluded += o.excluded
-	c.pairs += o.pairs
-	c.fences += o.fences
-	c.searched += o.searched
-	c.writes += o.writes
-	c.refused += o.refused
-	c.contexts += o.contexts
-	c.closes += o.closes
-	c.revived += o.revived
-	c.glimpses += o.glimpses
-	c.late, c.slowest, c.tardy = max(c.late, o.late), max(c.slowest, o.slowest), max(c.tardy, o.tardy)
-	for k, n := range o.kinds {
-		c.kinds[k] += n
+func newRealCount() realCount { return realCount{map[string]int{}, map[string]time.Duration{}} }
+
+func (c realCount) most(what string, d time.Duration) { c.worst[what] = max(c.worst[what], d) }
+
+func (c realCount) add(o realCount) {
+	for what, n := range o.n {
+		c.n[what] += n
 	}
-	for k, n := range o.outcomes {
-		c.outcomes[k] += n
+	for what, d := range o.worst {
+		c.most(what, d)
 	}
 }
 
 func (c realCount) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d rounds, %d faults, %d calls\n", c.rounds, c.faults, c.ops)
-	fmt.Fprintf(&b, "  I1  %d acquisitions, %d of them judged by intervals (%d pairs of neighbours), %d looks at the storage\n", c.claims, c.excluded, c.pairs, c.glimpses)
-	fmt.Fprintf(&b, "  I2  %d fences compared, %d operations searched by porcupine, %d writes to the store, %d refused\n", c.fences, c.searched, c.writes, c.refused)
-	fmt.Fprintf(&b, "  I3  %d contexts, at most %v after Until; timers of this process up to %v late\n", c.contexts, c.late, c.tardy)
-	fmt.Fprintf(&b, "  I4  %d times all nodes and goroutines, %d times Close\n", c.rounds, c.closes)
-	fmt.Fprintf(&b, "  liveness  %d acquisitions after the last fault, the slowest after %v\n", c.revived, c.slowest.Round(time.Millisecond))
-	fmt.Fprintf(&b, "  faults  %s\n  calls   %s", realTally(c.kinds), realTally(c.outcomes))
-	return b.String()
-}
-
-func realTally[K ~string](m map[K]int) string {
 	var parts []string
-	for k, n := range m {
-		parts = append(parts, fmt.Sprintf("%s %d", k, n))
+	for what, n := range c.n {
+		parts = append(parts, fmt.Sprintf("%s %d", what, n))
+	}
+	for what, d := range c.worst {
+		parts = append(parts, fmt.Sprintf("%s %v", what, d.Round(10*time.Microsecond)))
 	}
 	slices.Sort(parts)
-	return strings.Join(parts, ", ")
+	return strings.Join(parts, "\n  ")
 }
 
 // judge returns the violations. It uses the judges of the simulation that can be applied to a history in real time.
-func (w *realWorld) judge() (bad []Violation, n realCount) {
+func (w *realWorld) judge() (bad []Violation, count realCount) {
 	h := w.h
-	n = realCount{rounds: 1, ops: len(h.Ops), claims: len(h.Claims), revived: len(h.Revived), kinds: w.faults, outcomes: map[string]int{}}
+	count = newRealCount()
+	count.n["rounds"], count.n["I1: acquisitions"] = 1, len(h.Claims)
 	for _, o := range h.Ops {
-		n.outcomes[o.Name+" "+o.Outcome]++
+		count.n["call: "+o.Name+", "+o.Outcome]++
 	}
-	for _, k := range w.faults {
-		n.faults += k
+	for kind, n := range w.faults {
+		count.n["fault: "+string(kind)] = n
 	}
 	for _, d := range h.Revived {
-		n.slowest = max(n.slowest, d)
+		count.most("liveness: slowest acquisition after the last fault", d)
 	}
 	bad = slices.Clone(h.Seen)
 	w.excuse()
 	bad = append(bad, exclusion(h)...)
-	for _, claims := range h.byKey() {
-		slices.SortFunc(claims, func(a, b *Claim) int { return cmp.Compare(a.Got, b.Got) })
-		judged := 0
-		for _, c := range claims {
-			if c.End() > c.Got && c.Forgotten > c.Got {
-				judged++
-			}
+	for _, k := range h.Claims {
+		if k.End() > k.Got && k.Forgotten > k.Got {
+			count.n["I1: judged by intervals"]++
 		}
-		n.excluded += judged
-		n.pairs += max(0, judged-1)
 	}
 	for _, e := range w.epochs() {
 		bad = append(bad, fences(e)...)
 		bad = append(bad, store(e)...)
-		n.fences += len(e.Claims)
-		n.writes += len(e.Writes)
+		count.n["I2: fences compared"] += len(e.Claims)
 		for _, x := range e.Writes {
-			if !x.Accepted {
-				n.refused++
-			}
+			count.n[fmt.Sprintf("I2: write to the store, accepted %v", x.Accepted)]++
 		}
 		ops, exclusive := e.operations()
-		n.searched += len(ops)
+		count.n["I1 and I2: operations searched by porcupine"] += len(ops)
 		if porcupine.CheckOperationsTimeout(model(exclusive), ops, porcupinePatience) == porcupine.Illegal {
 			bad = append(bad, Violation{At: e.Length, Promise: "I1 and I2", Key: e.Claims[0].Key, Text: "porcupine finds no order of the acquisitions in which one holds at a time and fences grow"})
 		}
 	}
-	bad = append(bad, w.storage(&n)...)
-	bad = append(bad, w.onTime(&n)...)
+	bad = append(bad, w.storage(count)...)
+	bad = append(bad, w.onTime(count)...)
 	slices.SortStableFunc(bad, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
-	return bad, n
+	return bad, count
 }
 
 // excuse records from when on nothing is promised of a claim any more. A claim needs the node that lost its data, unless it is
@@ -256,7 +222,7 @@ func (w *realWorld) epoch(key int, from, to instant) *History {
 
 // storage judges the nodes: until a holder's Until, a majority stores its value until then, and has registers at or above its
 // fence. Reading takes time, so it only shows where there cannot have been a majority.
-func (w *realWorld) storage(n *realCount) (bad []Violation) {
+func (w *realWorld) storage(count realCount) (bad []Violation) {
 	claims := map[string]*Claim{}
 	for _, c := range w.h.Claims {
 		claims[c.Value] = c
@@ -268,7 +234,7 @@ func (w *realWorld) storage(n *realCount) (bad []Violation) {
 		if forgot || c.Forgotten != never || g.answered <= w.s.Nodes/2 {
 			continue
 		}
-		n.glimpses++
+		count.n["I1: looks at the storage"]++
 		if g.without > w.s.Nodes/2 && c.End() > g.taken && c.Adopting > g.taken {
 			bad = append(bad, Violation{At: g.taken, Promise: "I1", Key: c.Key, Text: fmt.Sprintf("%d nodes do not keep %v until %v", g.without, c, g.until)})
 		}
@@ -280,18 +246,18 @@ func (w *realWorld) storage(n *realCount) (bad []Violation) {
 }
 
 // onTime judges I3, and how long Close took.
-func (w *realWorld) onTime(n *realCount) (bad []Violation) {
+func (w *realWorld) onTime(count realCount) (bad []Violation) {
 	for _, x := range w.tellings {
 		what, promise := "a context ended", "I3"
 		switch {
 		case x.key < 0:
-			n.closes++
+			count.n["I4: Close"]++
 			what, promise = "it returned", "I4"
 		case x.open:
 			what = "a context has not ended"
 		default:
-			n.contexts++
-			n.late = max(n.late, x.at-x.until)
+			count.n["I3: contexts"]++
+			count.most("I3: latest context, after Until", x.at-x.until)
 		}
 		if late := x.at - x.until; late > w.allowance(x.until, x.at) {
 			bad = append(bad, Violation{At: x.at, Promise: promise, Key: x.key, Text: fmt.Sprintf("%s %v too late: %s", what, late, x.who)})
