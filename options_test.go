@@ -14,6 +14,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/queue"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 	"github.com/seed-ce352c9b/redlock/internal/wire/wiretest"
+	"github.com/seed-ce352c9b/redlock/internal/wrapped"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -301,15 +302,10 @@ func TestOpenClosesWhatItMade(t *testing.T) {
 	}
 }
 
-// Wrappers of clients. Those that embed one have its methods; the others hide them.
+// Wrappers of clients, beside those of package wrapped.
 type (
-	aroundClient    struct{ *redis.Client }
-	aroundRing      struct{ *redis.Ring }
-	aroundCluster   struct{ *redis.ClusterClient }
-	aroundPipeliner struct{ *redis.AutoPipeliner }
-	aroundAny       struct{ redis.UniversalClient }
-	aroundNode      struct{ Node }
-	aroundItself    struct {
+	aroundNode   struct{ Node }
+	aroundItself struct {
 		Node
 		*aroundItself
 	}
@@ -319,14 +315,11 @@ type (
 		hidden
 		client *redis.Client
 	}
-	// disguised says that it is a client, and is a Ring.
-	disguised struct{ aroundRing }
 )
 
 func (h hidden) Process(ctx context.Context, cmd redis.Cmder) error { return h.node.Process(ctx, cmd) }
 func (h hidden) Pipeline() redis.Pipeliner                          { return h.node.Pipeline() }
 func (o optionsOf) Options() *redis.Options                         { return o.client.Options() }
-func (disguised) Options() *redis.Options                           { return &redis.Options{Addr: "liar:1"} }
 
 // What a Node stands for is seen through wrappers, and decides what is refused, by what
 // name it is called, and whether it is listened to.
@@ -355,21 +348,21 @@ func TestWrappedClientsAreRecognised(t *testing.T) {
 		{"a Ring", ring, wire.KindRing, "shard-1", false, false},
 		{"a cluster", cluster, wire.KindCluster, "127.0.0.1:7001", false, true},
 		{"an auto-pipeliner", pipeliner, wire.KindPipeliner, "node1", false, true},
-		{"a wrapped client", aroundClient{client}, wire.KindSingle, "127.0.0.1:1", false, true},
-		{"a pointer to one", &aroundClient{client}, wire.KindSingle, "127.0.0.1:1", false, true},
-		{"a wrapped Ring", aroundRing{ring}, wire.KindRing, "shard-1", false, false},
-		{"a wrapped cluster", aroundCluster{cluster}, wire.KindCluster, "127.0.0.1:7001", false, true},
-		{"a wrapped auto-pipeliner", aroundPipeliner{pipeliner}, wire.KindPipeliner, "node1", false, true},
-		{"a client as a UniversalClient", aroundAny{client}, wire.KindSingle, "127.0.0.1:1", false, true},
-		{"a Ring as a UniversalClient", aroundAny{ring}, wire.KindRing, "shard-1", false, false},
-		{"a cluster as a UniversalClient", &aroundAny{cluster}, wire.KindCluster, "127.0.0.1:7001", false, true},
-		{"a wrapper in a wrapper", aroundNode{&aroundAny{ring}}, wire.KindRing, "shard-1", false, false},
+		{"a wrapped client", wrapped.Client{Client: client}, wire.KindSingle, "127.0.0.1:1", false, true},
+		{"a pointer to one", &wrapped.Client{Client: client}, wire.KindSingle, "127.0.0.1:1", false, true},
+		{"a wrapped Ring", wrapped.Ring{Ring: ring}, wire.KindRing, "shard-1", false, false},
+		{"a wrapped cluster", wrapped.Cluster{ClusterClient: cluster}, wire.KindCluster, "127.0.0.1:7001", false, true},
+		{"a wrapped auto-pipeliner", wrapped.AutoPipeliner{AutoPipeliner: pipeliner}, wire.KindPipeliner, "node1", false, true},
+		{"a client as a UniversalClient", wrapped.Any{UniversalClient: client}, wire.KindSingle, "127.0.0.1:1", false, true},
+		{"a Ring as a UniversalClient", wrapped.Any{UniversalClient: ring}, wire.KindRing, "shard-1", false, false},
+		{"a cluster as a UniversalClient", &wrapped.Any{UniversalClient: cluster}, wire.KindCluster, "127.0.0.1:7001", false, true},
+		{"a wrapper in a wrapper", aroundNode{&wrapped.Any{UniversalClient: ring}}, wire.KindRing, "shard-1", false, false},
 		{"a wrapper that embeds itself", itself, wire.KindRing, "shard-1", false, false},
-		{"a Ring that says it is a client", disguised{aroundRing{ring}}, wire.KindRing, "liar:1", false, false},
+		{"a Ring that says it is a client", wrapped.DisguisedRing{Ring: wrapped.Ring{Ring: ring}}, wire.KindRing, "liar:1", false, false},
 		{"a wrapper that hides all but its options", optionsOf{hidden{client}, client}, wire.KindSingle, "127.0.0.1:1", false, false},
 		{"a wrapper that hides all", hidden{ring}, wire.KindUnknown, "node1", false, false},
-		{"a wrapper of nothing", aroundRing{}, wire.KindRing, "node1", false, false},
-		{"a wrapper of no interface", &aroundAny{}, wire.KindUnknown, "node1", false, true},
+		{"a wrapper of nothing", wrapped.Ring{}, wire.KindRing, "node1", false, false},
+		{"a wrapper of no interface", &wrapped.Any{}, wire.KindUnknown, "node1", false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := mustNew(t, Options{}, c.node)

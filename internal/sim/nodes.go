@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-ce352c9b/redlock/internal/wrapped"
 )
 
 // A pollingNode is a client without Subscribe, so that waiters poll.
@@ -27,8 +29,18 @@ func (d pollingNode) Process(ctx context.Context, cmd redis.Cmder) error {
 	return d.client.Process(ctx, cmd)
 }
 
+// Pipeline returns a pipeline that sleeps, depending on its commands, before it sends them.
 func (d pollingNode) Pipeline() redis.Pipeliner {
-	return &pipeline{Pipeliner: d.client.Pipeline(), d: d}
+	var key uint64
+	return &wrapped.Pipeline{
+		Pipeliner: d.client.Pipeline(),
+		OnQueue:   func(cmds ...redis.Cmder) { key = argsOf(key, cmds...) },
+		OnExec: func(ctx context.Context, exec func(context.Context) ([]redis.Cmder, error)) ([]redis.Cmder, error) {
+			time.Sleep(d.pause(key))
+			key = 0
+			return exec(ctx)
+		},
+	}
 }
 
 // A subscribingNode is a client with Subscribe. It sleeps before a subscription, too.
@@ -46,29 +58,6 @@ func (h subscribingNode) Subscribe(ctx context.Context, channels ...string) *red
 
 func (d pollingNode) pause(key uint64) time.Duration {
 	return jitter(d.seed, key, uint64(time.Now().UnixNano())) / 4
-}
-
-// A pipeline sleeps, depending on its commands, before it sends them.
-type pipeline struct {
-	redis.Pipeliner
-	d   pollingNode
-	key uint64
-}
-
-func (p *pipeline) Process(ctx context.Context, cmd redis.Cmder) error {
-	p.key = argsOf(p.key, cmd)
-	return p.Pipeliner.Process(ctx, cmd)
-}
-
-func (p *pipeline) BatchProcess(ctx context.Context, cmds ...redis.Cmder) error {
-	p.key = argsOf(p.key, cmds...)
-	return p.Pipeliner.BatchProcess(ctx, cmds...)
-}
-
-func (p *pipeline) Exec(ctx context.Context) ([]redis.Cmder, error) {
-	time.Sleep(p.d.pause(p.key))
-	p.key = 0
-	return p.Pipeliner.Exec(ctx)
 }
 
 func hashOf(text string) uint64 {

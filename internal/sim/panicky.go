@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/wrapped"
 )
 
 // This file simulates user code that panics: callbacks, and clients of nodes.
@@ -152,24 +153,16 @@ func (t panickyNode) Process(ctx context.Context, cmd redis.Cmder) error {
 	return err
 }
 
-func (t panickyNode) Pipeline() redis.Pipeliner { return &panickyPipeline{t.Node.Pipeline(), t} }
-
-type panickyPipeline struct {
-	redis.Pipeliner
-	panickyNode
-}
-
-func (p *panickyPipeline) Process(ctx context.Context, cmd redis.Cmder) error {
-	return p.Pipeliner.Process(ctx, cmd)
-}
-
-func (p *panickyPipeline) Pipeline() redis.Pipeliner { return p.Pipeliner.Pipeline() }
-
-func (p *panickyPipeline) Exec(ctx context.Context) ([]redis.Cmder, error) {
-	p.maybePanic()
-	cmds, err := p.Pipeliner.Exec(ctx)
-	p.maybePanic()
-	return cmds, err
+func (t panickyNode) Pipeline() redis.Pipeliner {
+	return &wrapped.Pipeline{
+		Pipeliner: t.Node.Pipeline(),
+		OnExec: func(ctx context.Context, exec func(context.Context) ([]redis.Cmder, error)) ([]redis.Cmder, error) {
+			t.maybePanic()
+			cmds, err := exec(ctx)
+			t.maybePanic()
+			return cmds, err
+		},
+	}
 }
 
 func (w *world) throw(f Fault) (end func()) {

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/seam"
+	"github.com/seed-ce352c9b/redlock/internal/wrapped"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -887,7 +888,15 @@ func (n *frail) Process(ctx context.Context, cmd redis.Cmder) error {
 
 func (n *frail) Pipeline() redis.Pipeliner {
 	n.fail("Pipeline")
-	return &frailPipeline{n.Client.Pipeline(), n}
+	return &wrapped.Pipeline{
+		Pipeliner: n.Client.Pipeline(),
+		OnQueue:   func(...redis.Cmder) { n.fail("BatchProcess") },
+		OnExec: func(ctx context.Context, exec func(context.Context) ([]redis.Cmder, error)) ([]redis.Cmder, error) {
+			n.fail("before Exec")
+			defer n.fail("after Exec")
+			return exec(ctx)
+		},
+	}
 }
 
 func (n *frail) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
@@ -896,22 +905,6 @@ func (n *frail) Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 		return nil // its methods panic
 	}
 	return n.Client.Subscribe(ctx, channels...)
-}
-
-type frailPipeline struct {
-	redis.Pipeliner
-	n *frail
-}
-
-func (p *frailPipeline) BatchProcess(ctx context.Context, cmds ...redis.Cmder) error {
-	p.n.fail("BatchProcess")
-	return p.Pipeliner.BatchProcess(ctx, cmds...)
-}
-
-func (p *frailPipeline) Exec(ctx context.Context) ([]redis.Cmder, error) {
-	p.n.fail("before Exec")
-	defer p.n.fail("after Exec")
-	return p.Pipeliner.Exec(ctx)
 }
 
 // A panic in a client's code is a failed answer of that node, which may have been sent.
