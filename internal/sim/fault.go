@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/twin/scripts"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -100,9 +101,9 @@ func (w *world) strike(f Fault) (end func()) {
 	case EvictQueue:
 		switch queue := w.s.queueName(f.Key % w.s.Keys); f.N {
 		case 1:
-			n.Do("ZREMRANGEBYSCORE", queue, strconv.FormatInt(endsAt, 10), "+inf")
+			n.Do("ZREMRANGEBYSCORE", queue, strconv.FormatInt(scripts.EndsAt, 10), "+inf")
 		case 2:
-			n.Do("ZREMRANGEBYSCORE", queue, "-inf", strconv.FormatInt(endsAt, 10))
+			n.Do("ZREMRANGEBYSCORE", queue, "-inf", strconv.FormatInt(scripts.EndsAt, 10))
 		default:
 			n.Evict(queue)
 		}

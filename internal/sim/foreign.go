@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/seed-ce352c9b/redlock/internal/twin/scripts"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -115,7 +116,7 @@ func (w *world) keepForeign() {
 var forgeries = []func(n *redlocktest.Node, queue, entry string, until time.Time){
 	func(n *redlocktest.Node, queue, entry string, until time.Time) {
 		n.Do("ZADD", queue, "1", entry)
-		n.Do("ZADD", queue, fmt.Sprint(endsAt+until.UnixMilli()), entry+"!")
+		n.Do("ZADD", queue, fmt.Sprint(scripts.EndsAt+until.UnixMilli()), entry+"!")
 	},
 	func(n *redlocktest.Node, queue, entry string, _ time.Time) {
 		n.Do("ZADD", queue, "+inf", entry)

@@ -8,19 +8,20 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/twin"
+	"github.com/seed-ce352c9b/redlock/internal/twin/scripts"
 )
 
 // TestTwins runs schedules with the twins and with the scripts. The histories must be the same, down to each command and
 // nanosecond.
 func TestTwins(t *testing.T) {
-	for _, tw := range twins {
+	for _, tw := range scripts.All {
 		var text []byte
-		for part := range strings.SplitSeq(tw.name, "+") {
+		for part := range strings.SplitSeq(tw.Name, "+") {
 			text = append(text, harness.Script(part)...)
 		}
 		sum := sha1.Sum(text)
-		if got := hex.EncodeToString(sum[:]); got != tw.sha {
-			t.Errorf("internal/wire/lua/%s.lua has changed: change its twin accordingly, and then its sha in twins*.go: %s", tw.name, got)
+		if got := hex.EncodeToString(sum[:]); got != tw.SHA {
+			t.Errorf("internal/wire/lua/%s.lua has changed: change its twin accordingly, and then its SHA in internal/twin/scripts: %s", tw.Name, got)
 		}
 	}
 	defer twin.Enable(true)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 	"github.com/seed-ce352c9b/redlock/internal/twin"
+	"github.com/seed-ce352c9b/redlock/internal/twin/scripts"
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
@@ -44,9 +45,9 @@ func lockCalls(t *testing.T, seed uint64) (told []string) {
 		cl := redlocktest.NewSeeded(t, 1, seed)
 		c, n := cl.Clients()[0], cl.Node(0)
 		shas := map[string]string{}
-		for _, tw := range lockTwins {
+		for _, tw := range scripts.Locks {
 			var err error
-			if shas[tw.name], err = c.ScriptLoad(context.Background(), harness.Script(tw.name)).Result(); err != nil {
+			if shas[tw.Name], err = c.ScriptLoad(context.Background(), harness.Script(tw.Name)).Result(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -74,7 +75,7 @@ func lockCalls(t *testing.T, seed uint64) (told []string) {
 				case 1:
 					n.Do("ZADD", lock, "1", "x")
 				case 2:
-					n.Do("ZADD", queue, "1", "p1", fmt.Sprint(endsAt+n.Now().UnixMilli()+1000), "p1!")
+					n.Do("ZADD", queue, "1", "p1", fmt.Sprint(scripts.EndsAt+n.Now().UnixMilli()+1000), "p1!")
 				}
 				continue
 			case "later":
@@ -120,9 +121,9 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 		cl := redlocktest.NewSeeded(t, 1, seed)
 		c, n := cl.Clients()[0], cl.Node(0)
 		shas := map[string]string{}
-		for _, tw := range append(waitTwins, lockTwins[0]) {
+		for _, tw := range append(scripts.Waiting, scripts.Locks[0]) {
 			var err error
-			if shas[tw.name], err = c.ScriptLoad(context.Background(), harness.Script(tw.name)).Result(); err != nil {
+			if shas[tw.Name], err = c.ScriptLoad(context.Background(), harness.Script(tw.Name)).Result(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -155,10 +156,10 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 				sha, keys = shas["release"], []string{"k0", "{k0}:fence", queue}
 				args = [][]any{{"v1"}, {"v1", "ch"}, {"v2", "ch", place, "1"}, {"v1", "ch", place, "2", "1", "9", "12000"}, {"v2", "ch", "", "0"}, {"v1", "ch", place, "2", "1", "9", "12000", "15000"}, {"v1", "ch", place, pick("1", "2"), "1", "9", "2000", "15000", pick("3", "5")}, {"v1", "ch", place, "1", "1", "9", "2000", "15000", "4", "1"}}[r.IntN(8)]
 			case 7:
-				n.Do("ZADD", queue, pick("1", "4", "+inf", fmt.Sprint(endsAt+n.Now().UnixMilli()), fmt.Sprint(n.Now().UnixMicro())), place+pick("", "", "!"))
+				n.Do("ZADD", queue, pick("1", "4", "+inf", fmt.Sprint(scripts.EndsAt+n.Now().UnixMilli()), fmt.Sprint(n.Now().UnixMicro())), place+pick("", "", "!"))
 				if r.IntN(8) == 0 {
 					for i := range 70 {
-						n.Do("ZADD", queue, fmt.Sprint(i%5), fmt.Sprint("crowd", i), pick("9", fmt.Sprint(endsAt+n.Now().UnixMilli()+50)), fmt.Sprint("crowd", i, pick("!", "")))
+						n.Do("ZADD", queue, fmt.Sprint(i%5), fmt.Sprint("crowd", i), pick("9", fmt.Sprint(scripts.EndsAt+n.Now().UnixMilli()+50)), fmt.Sprint("crowd", i, pick("!", "")))
 					}
 				}
 				continue

@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
-	_ "github.com/seed-ce352c9b/redlock/internal/sim" // registers the Go twins of the scripts
+	_ "github.com/seed-ce352c9b/redlock/internal/twin/scripts" // the Go twins
 )
 
 // TestMain runs the tests with the Go twins of the scripts, which halves their time. The tests of the scripts themselves

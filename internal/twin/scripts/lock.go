@@ -1,4 +1,6 @@
-package sim
+// Package scripts has the Go twins of the library's scripts, and registers them where it is imported. It does not import the
+// library: it knows what a script does only from the script's text. TestTwins compares whole histories with those of the scripts.
+package scripts
 
 import (
 	"slices"
@@ -7,24 +9,24 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/twin"
 )
 
-// A scriptTwin is one of the library's scripts in Go, which is six times as fast. It is registered under the SHA-1 of the
-// script's text; TestTwins compares whole histories with those of the real scripts.
-type scriptTwin struct {
-	name string // of the script's file, or of the files from which it is composed
-	sha  string
+// A Script is one of the library's scripts in Go, which is six times as fast.
+type Script struct {
+	Name string // of the script's file, or of the files from which it is composed, joined by a plus sign
+	SHA  string // of its text
 	f    twin.Twin
 }
 
-// twins contains all twins.
-var twins = slices.Concat(lockTwins, waitTwins, guardTwins)
+// All are all twins.
+var All = slices.Concat(Locks, Waiting, guards)
 
 func init() {
-	for _, t := range twins {
-		twin.Register(t.sha, t.f)
+	for _, s := range All {
+		twin.Register(s.SHA, s.f)
 	}
 }
 
-var lockTwins = []scriptTwin{
+// Locks are the twins of the scripts that handle a lock.
+var Locks = []Script{
 	{"release", "99d7827e1b267ddebff7fcc0a5d03e60b479aa2c", releaseTwin},
 	{"releases", "83c9f438210e41a1492dc75499aab7b4f7820209", releasesTwin},
 	{"extends", "82b831f51318c23789cdefd7fba5f88ea133f796", extendsTwin},
@@ -50,7 +52,7 @@ func check(call twin.Call, keys []string) (held any, ok bool) {
 func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		panic("sim: invalid argument of a script: " + text)
+		panic("scripts: invalid argument of a script: " + text)
 	}
 	return n
 }

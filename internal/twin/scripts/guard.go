@@ -1,4 +1,4 @@
-package sim
+package scripts
 
 import (
 	"regexp"
@@ -8,9 +8,9 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/twin"
 )
 
-// The twins of the scripts that have lua/guard.lua prepended; see twins.go.
+// The twins of the scripts that have lua/guard.lua prepended; see lock.go.
 
-var guardTwins = []scriptTwin{
+var guards = []Script{
 	{"guard+acquire", "e1877b28656a5c1ca2b340d83f607e072f3a2db9", guarded(acquireTwin)},
 	{"guard+adopt", "41b1451b37cb122d1d0bff4689a374c47d2d60bd", guarded(adoptTwin)},
 	{"guard+turn", "835a277dbf3f0212e10bbe9aecc155ecf6494c18", guarded(turnTwin)},

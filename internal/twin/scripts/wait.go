@@ -1,4 +1,4 @@
-package sim
+package scripts
 
 import (
 	"math"
@@ -8,9 +8,8 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/twin"
 )
 
-// The twins of the scripts for waiting; see twins.go.
-
-var waitTwins = []scriptTwin{
+// Waiting are the twins of the scripts for waiting.
+var Waiting = []Script{
 	{"turn", "7ad195b62738e31d341deb4e57b61b7621df61c8", turnTwin},
 	{"wait", "db98b14ff3427365cacafe89db417cadd2a657f1", waitTwin},
 	{"leave", "5fddad4b79f1320518fc26ee34c080c782524d2e", leaveTwin},
@@ -25,7 +24,7 @@ type scriptQueue struct {
 }
 
 const (
-	endsAt = 4e15 // before the ms at which an entry expires
+	EndsAt = 4e15 // before the ms at which an entry expires
 	chunk  = 64   // members that are read at once
 )
 
@@ -61,10 +60,10 @@ func (q *scriptQueue) read(from, n int) (all []member, expiry map[string]float64
 		if err != nil || math.IsInf(score, 0) { // tonumber does not read these
 			score = 9e15
 			if ok {
-				expiry[name] = -endsAt
+				expiry[name] = -EndsAt
 			}
 		} else if ok {
-			expiry[name] = score - endsAt
+			expiry[name] = score - EndsAt
 		}
 		all = append(all, member{list[i].(string), score})
 	}
@@ -85,7 +84,7 @@ func (q *scriptQueue) expiresAt(entry string, expiry map[string]float64, long bo
 	if err != nil || math.IsInf(ms, 0) {
 		ms = 0
 	}
-	return ms - endsAt, true
+	return ms - EndsAt, true
 }
 
 // front returns the first entry that has not expired, and when it does. It drops those before.
@@ -98,7 +97,7 @@ func (q *scriptQueue) front(life int, ours string, ticket *float64) (first strin
 				if ticket == nil {
 					return ours, 0
 				}
-			case strings.HasSuffix(m.name, "!") && m.score >= endsAt:
+			case strings.HasSuffix(m.name, "!") && m.score >= EndsAt:
 				return q.none(ours, ticket), 0
 			case strings.HasSuffix(m.name, "!"):
 				q.call("ZREM", q.key, m.name)
@@ -130,7 +129,7 @@ func (q *scriptQueue) none(ours string, ticket *float64) string {
 
 // ends returns the score of an expiry that is so many ms from now.
 func (q *scriptQueue) ends(life string) string {
-	return strconv.FormatInt(endsAt+int64(q.ms+number(life)), 10)
+	return strconv.FormatInt(EndsAt+int64(q.ms+number(life)), 10)
 }
 
 func turnTwin(call twin.Call, keys, argv []string) (any, bool) {
@@ -252,12 +251,12 @@ func (q *scriptQueue) tell(channel, value, ours string, most int) (notified int)
 		all, expiry := q.read(from, n)
 		for _, m := range all {
 			if strings.HasSuffix(m.name, "!") {
-				if m.score >= endsAt {
+				if m.score >= EndsAt {
 					return notified
 				}
 				continue
 			}
-			if m.name == ours || most > 1 && !(m.score < endsAt && m.score+2_000_000 >= float64(q.us)) && !q.lives(m.name, expiry) {
+			if m.name == ours || most > 1 && !(m.score < EndsAt && m.score+2_000_000 >= float64(q.us)) && !q.lives(m.name, expiry) {
 				continue
 			}
 			if receivers, _ := q.call("PUBLISH", channel+":"+m.name, strconv.Itoa(notified+1)+" "+value); receivers != 0 {
