@@ -119,7 +119,7 @@ func (s *Stage) LockerWith(opt redlock.Options, clocks *Clocks, nodes []redlock.
 	s.Helper()
 	l := s.Cold(opt, clocks, nodes)
 	// With two connections to each node a command can overtake another.
-	for _, err := range s.useTwo(l) {
+	for _, err := range s.UseTwo(l) {
 		if err != nil {
 			s.Fatalf("warming up: %v", err)
 		}
@@ -135,8 +135,8 @@ func (s *Stage) Cold(opt redlock.Options, clocks *Clocks, nodes []redlock.Node) 
 	return newLocker(s, opt, clocks, s.seed, nodes)
 }
 
-// useTwo has a Locker use two connections to each node, by a call that begins while another is under way.
-func (s *Stage) useTwo(l *redlock.Locker) [2]error {
+// UseTwo has a Locker use two connections to each node, by a call that begins while another is under way.
+func (s *Stage) UseTwo(l *redlock.Locker) [2]error {
 	first := Background(func() error { return Second(l.Inspect(s.Ctx, "warm")) })
 	time.Sleep(30 * time.Microsecond)
 	second := Second(l.Inspect(s.Ctx, "warm"))
@@ -148,7 +148,7 @@ func (s *Stage) useTwo(l *redlock.Locker) [2]error {
 // used last, so a dead one below a new one is found only by two calls at a time.
 func (s *Stage) Reconnect(l *redlock.Locker) {
 	for range 4 {
-		s.useTwo(l)
+		s.UseTwo(l)
 		time.Sleep(time.Second)
 	}
 }
