@@ -678,7 +678,7 @@ var mutants = []mutant{
 	{
 		name: "new-ticket", rule: "with Fair, a caller keeps its ticket over all tries", profiles: "turns",
 		patches: []patch{{"internal/wait/turn.go", "\tc.answered = s.Answered\n", "\tc.answered = s.Answered\n\tif c.ticket != 0 {\n\t\tc.ticket = p.ticket(now)\n\t}\n"}},
-		test:    "TestTurnsAreInOrderOfArrival",
+		test:    "TestATicketIsTheNodesTimeOfTheArrival",
 	},
 	{
 		name: "extend-shortens", rule: "an extension never shortens a ttl", why: "all extensions of a lock have the same ttl, and a late one ends later",
