@@ -114,7 +114,7 @@ func TestDocsNameWhatExists(t *testing.T) {
 	sequence := regexp.MustCompile(`\x60[\w/.-]+\.go\x60(?:[,;]? \x60[\w/.-]+\x60)*`) // files, each with what is in it
 	word := regexp.MustCompile(`\x60[\w./-]+\x60`)
 	mutant := regexp.MustCompile(`mutants? ((?:(?:, )?\x60[\w-]+\x60)+)`)
-	mutants := files["internal/sim/mutant_list_test.go"]
+	mutants := files["internal/mutants/list_test.go"]
 	name := regexp.MustCompile(`\x60((?:Test|Fuzz)[A-Z]\w*)(?:/[^\x60]*)?\x60`)
 	named := 0
 	for _, page := range pages {

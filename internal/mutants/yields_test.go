@@ -1,11 +1,10 @@
-package sim
+package mutants
 
 import (
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,9 +28,8 @@ func TestYields(t *testing.T) {
 		}
 	}
 	o.put(t, "internal/yields/yields.go", yieldFile)
-	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-timeout=20m", "-overlay", o.write(t),
+	cmd := goCommand(t, "test", "-count=1", "-vet=off", "-timeout=20m", "-overlay", o.write(t),
 		"./test/directed/...", "./test/real", ".", "./cmd/redlock", "./redlocktest", "./internal/lane", "./internal/quorum", "./internal/queue", "./internal/wait")
-	cmd.Dir = root(t)
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {

@@ -1,14 +1,14 @@
-package sim
+package mutants
 
 // A mutant is the library with one rule taken out, as a patch of its source: production code carries no hooks for
-// this. It is to be found by random simulation on one of its profiles, or by a directed test.
+// this. A directed test has to catch it, or, where none is named, random simulation on one of its profiles.
 type mutant struct {
 	name     string
 	rule     string // that is taken out
 	patches  []patch
-	profiles string // where simulation looks for it; empty: it cannot see it
+	profiles string // where random simulation looks for it; empty: it cannot see it
 	why      string // it cannot
-	test     string // directed
+	test     string // directed; fails with it each time
 	pkg      string // of the test, such as "./internal/lane"; empty: the first of testPackages that has it
 }
 

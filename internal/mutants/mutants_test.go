@@ -1,32 +1,36 @@
-package sim
+// Package mutants changes the library's source and has the go command build the tests over it: the mutants, each of which takes
+// out one rule and has to be caught, and goroutines that are held up at random. It imports nothing of this module, so that it is
+// not built again after each edit of the library.
+//
+// docs/design/verification.md describes the mutants, and CONTRIBUTING.md how to add one.
+package mutants
 
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/seed-ce352c9b/redlock/internal/harness"
 )
 
-// root is the module's directory.
+// root returns the module's directory. The tests of this package run in its folder.
 func root(t *testing.T) string {
-	_, file, _, ok := runtime.Caller(0)
-	if !ok {
-		t.Fatal("where am I?")
+	dir, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	return dir
 }
 
 // sources are the files that the mutant changes, as it has them. Each patch has to match once.
@@ -39,7 +43,7 @@ func (m *mutant) sources(t *testing.T) map[string]string {
 			text = source(t, p.file)
 		}
 		if n := strings.Count(text, p.old); n != 1 {
-			t.Errorf("mutant %s: its patch of %s matches %d times, not once: the source has changed, follow it in mutant_list_test.go\n%s", m.name, p.file, n, p.old)
+			t.Errorf("mutant %s: its patch of %s matches %d times, not once: the source has changed, follow it in internal/mutants/list_test.go\n%s", m.name, p.file, n, p.old)
 		}
 		texts[p.file] = strings.Replace(text, p.old, p.new, 1)
 	}
@@ -55,11 +59,28 @@ func source(t *testing.T, file string) string {
 	return string(b)
 }
 
+// goCommand returns a go command in the module's directory. What it reads is not known to the go command that runs this test, which
+// would take the test's last result for the next one: so the test looks at all folders of the module itself.
+func goCommand(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("go", args...)
+	cmd.Dir = root(t)
+	err := filepath.WalkDir(cmd.Dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == ".git" {
+			return fs.SkipDir
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
 // build makes the test binaries of packages over an overlay.
 func build(t *testing.T, overlay string, pkgs []string) binaries {
 	dir := t.TempDir()
-	cmd := exec.Command("go", append([]string{"test", "-c", "-ldflags=-s -w", "-o", dir, "-overlay", overlay}, pkgs...)...)
-	cmd.Dir = root(t)
+	cmd := goCommand(t, append([]string{"test", "-c", "-ldflags=-s -w", "-o", dir, "-overlay", overlay}, pkgs...)...)
 	if b, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, b)
 	}
@@ -111,35 +132,9 @@ func lastLines(s string) string {
 	return strings.Join(lines[max(0, len(lines)-3):], " | ")
 }
 
-// TestRunner is what a mutant's binary is started with: it plays REDLOCK_PROFILES over increasing seeds until a promise is
-// broken, at most REDLOCK_RUNNER times each.
-func TestRunner(t *testing.T) {
-	runs, _ := strconv.Atoi(os.Getenv("REDLOCK_RUNNER"))
-	if runs == 0 {
-		t.Skip("for TestMutants")
-	}
-	seed, n := baseSeed(t, "REDLOCK_RUNNER"), 0
-	for i := range runs {
-		for _, p := range profiles(t) {
-			n++
-			h := Run(t, Generate(p, seed+uint64(i)), false)
-			if bad := verdict(h); len(bad) > 0 {
-				text := bad[0].Text
-				if len(text) > 90 {
-					text = text[:90] + "…"
-				}
-				t.Fatalf("caught: run %d, %s seed %d, %s: %s", n, p.Name, seed+uint64(i), bad[0].Promise, text)
-			}
-		}
-	}
-}
-
 // TestMutantsApply is cheap and always on: every patch still matches the source exactly once, and the library with all
 // mutants compiles.
 func TestMutantsApply(t *testing.T) {
-	if harness.Sparing {
-		t.Skip("it has one goroutine")
-	}
 	overlay := compose(t, t.TempDir(), mutants)
 	for i := range mutants {
 		m := &mutants[i]
@@ -150,11 +145,10 @@ func TestMutantsApply(t *testing.T) {
 			m.packageOf(t)
 		}
 	}
-	if t.Failed() || harness.Rounds(0, 1) == 0 { // a build takes long, and TestMutants builds them too
+	if t.Failed() || os.Getenv("REDLOCK_LONG") == "" { // a build takes long, and TestMutants builds them too
 		return
 	}
-	cmd := exec.Command("go", "build", "-overlay", overlay, "-o", os.DevNull, ".")
-	cmd.Dir = root(t)
+	cmd := goCommand(t, "build", "-overlay", overlay, "-o", os.DevNull, ".")
 	if b, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("the mutants do not compile: %v\n%s", err, b)
 	}
@@ -191,7 +185,13 @@ func TestMutants(t *testing.T) {
 	t.Logf("built in %v", time.Since(began).Round(time.Second))
 	var seed uint64 = 1
 	if simulated {
-		seed = baseSeed(t, "REDLOCK_MUTANTS")
+		seed = rand.Uint64() >> 32
+		if text := os.Getenv("REDLOCK_SEED"); text != "" {
+			var err error
+			if seed, err = strconv.ParseUint(text, 0, 64); err != nil {
+				t.Fatalf("REDLOCK_SEED: %v", err)
+			}
+		}
 	}
 	var (
 		wg     sync.WaitGroup
@@ -245,10 +245,10 @@ func TestMutants(t *testing.T) {
 
 // again returns how to play the mutant alone, for the end of a message.
 func (m *mutant) again() string {
-	return fmt.Sprintf("\n(again: REDLOCK_MUTANTS=%s go test ./internal/sim -run 'TestMutants$' -v)", m.name)
+	return fmt.Sprintf("\n(again: REDLOCK_MUTANTS=%s go test ./internal/mutants -run 'TestMutants$' -v)", m.name)
 }
 
-// simulator is the package of this file.
+// simulator is the package whose TestRunner and TestReal play mutants.
 const simulator = "./internal/sim"
 
 // binaries are the test binaries by package, with all mutants in them.
