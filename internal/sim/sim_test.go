@@ -45,8 +45,8 @@ func (c *totals) String() string {
 		c.runs.Load(), time.Duration(c.virtual.Load()).Hours(), c.faults.Load(), c.ops.Load(), c.claims.Load(), c.turns.Load(), c.writes.Load())
 }
 
-// baseSeed returns REDLOCK_SEED. Without it, a run that is as long as the variable length says has a new seed, and the
-// short run always has the same one.
+// baseSeed returns REDLOCK_SEED. Without it, a run that is as long as the variable length says has a new seed, and any other
+// run has seed 1.
 func baseSeed(t *testing.T, length string) uint64 {
 	text := os.Getenv("REDLOCK_SEED")
 	switch {
@@ -78,27 +78,45 @@ func profiles(t *testing.T) (list []*Profile) {
 	return list
 }
 
-// TestSim runs every profile once, or with increasing seeds for as long as REDLOCK_SIM says ("5m"). REDLOCK_SEED sets the
-// first seed; REDLOCK_PROFILES selects profiles.
+// everything is how many rounds from seed 1 have every task and every fault of each profile; TestSim checks it.
+const everything = 3
+
+// TestSim runs every profile once, for a short time. With REDLOCK_SIM=3x it runs each three times at full length, from seed 1;
+// with REDLOCK_SIM=5m it runs new seeds for five minutes. REDLOCK_SEED sets the first seed; REDLOCK_PROFILES selects profiles.
 func TestSim(t *testing.T) {
-	seed, list := baseSeed(t, "REDLOCK_SIM"), slices.Clone(profiles(t))
-	rounds, limit := 1, 10*time.Minute
-	for i, p := range list {
-		if list[i] = p.brief(); harness.Sparing {
-			list[i].Length /= 2
+	list := slices.Clone(profiles(t))
+	seed, rounds, limit := uint64(1), 1, time.Hour
+	again := "" // what REDLOCK_SIM has to be for one run of the same length
+	switch text := os.Getenv("REDLOCK_SIM"); {
+	case text == "":
+		seed = baseSeed(t, "REDLOCK_SIM")
+		for i, p := range list {
+			if list[i] = p.brief(); harness.Sparing {
+				list[i].Length /= 2
+			}
 		}
-	}
-	if text := os.Getenv("REDLOCK_SIM"); text != "" {
+	case strings.HasSuffix(text, "x"):
+		n, err := strconv.Atoi(strings.TrimSuffix(text, "x"))
+		if err != nil || n < 1 {
+			t.Fatalf("REDLOCK_SIM=%s: want a number of rounds, such as 3x, or a duration, such as 5m", text)
+		}
+		rounds, again = n, "REDLOCK_SIM=1x "
+		if os.Getenv("REDLOCK_SEED") != "" {
+			seed = baseSeed(t, "REDLOCK_SIM")
+		} else if n >= everything {
+			checkReach(t, list)
+		}
+	default:
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			t.Fatalf("REDLOCK_SIM: %v", err)
+			t.Fatalf("REDLOCK_SIM=%s: want a number of rounds, such as 3x, or a duration, such as 5m", text)
 		}
-		rounds, limit = 1<<30, d
+		seed, rounds, limit, again = baseSeed(t, "REDLOCK_SIM"), 1<<30, d, "REDLOCK_SIM=1s "
 		for i := range list {
-			list[i] = profiles(t)[i].thin()
+			list[i] = list[i].thin()
 		}
 	}
-	t.Logf("base seed %d (again: REDLOCK_SEED=%d go test ./internal/sim -run TestSim)", seed, seed)
+	t.Logf("base seed %d", seed)
 	began := time.Now()
 	var sum totals
 	next := make(chan func(*testing.T))
@@ -114,7 +132,7 @@ func TestSim(t *testing.T) {
 					bad := verdict(h)
 					sum.add(h)
 					if len(bad) > 0 {
-						t.Errorf("%s", h.Report(bad))
+						t.Errorf("%s\n(again: %sREDLOCK_SEED=%d REDLOCK_PROFILES=%s go test ./internal/sim -run 'TestSim$')", h.Report(bad), again, seed+uint64(i), p.Name)
 					}
 				}
 			}
@@ -123,6 +141,32 @@ func TestSim(t *testing.T) {
 	workers(t, next)
 	took := time.Since(began)
 	t.Logf("%v in %v: %.2f virtual hours a minute", &sum, took.Round(time.Millisecond), time.Duration(sum.virtual.Load()).Hours()/took.Minutes())
+}
+
+// checkReach fails the test unless the first rounds from seed 1 have every task and every fault of each profile.
+func checkReach(t *testing.T, list []*Profile) {
+	for _, p := range list {
+		reached := map[string]bool{}
+		for i := range uint64(everything) {
+			schedule := Generate(p, 1+i)
+			for _, task := range schedule.Tasks {
+				reached["task "+string(task.Do)] = true
+			}
+			for _, fault := range schedule.Faults {
+				reached["fault "+string(fault.Do)] = true
+			}
+		}
+		for _, task := range p.Tasks {
+			if !reached["task "+string(task.v)] {
+				t.Errorf("%s: none of %d runs has the task %s", p.Name, everything, task.v)
+			}
+		}
+		for _, fault := range p.Faults {
+			if !reached["fault "+string(fault.v)] {
+				t.Errorf("%s: none of %d runs has the fault %s", p.Name, everything, fault.v)
+			}
+		}
+	}
 }
 
 // workers runs the incoming functions, in as many bubbles at once as there are processors.
