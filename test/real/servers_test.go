@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -82,9 +84,15 @@ func realStarved(t testing.TB) func() time.Duration {
 	return late
 }
 
-// realSeed prints the seed that a random test runs with.
+// realSeed returns the random source of a test: with REDLOCK_SEED, or with the same seed each time.
 func realSeed(t testing.TB) *rand.Rand {
-	seed := rand.Uint64()
+	seed := harness.Seed(t)
+	if text := os.Getenv("REDLOCK_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 0, 64); err != nil {
+			t.Fatalf("REDLOCK_SEED: %v", err)
+		}
+	}
 	t.Logf("seed %d", seed)
 	return rand.New(rand.NewPCG(seed, 1))
 }
