@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
+	_ "github.com/seed-ce352c9b/redlock/internal/rapidseed" // the same cases each time
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 
 	"pgregory.net/rapid"

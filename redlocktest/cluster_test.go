@@ -20,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-ce352c9b/redlock"
+	_ "github.com/seed-ce352c9b/redlock/internal/rapidseed" // the same cases each time
 	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 

@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
+	_ "github.com/seed-ce352c9b/redlock/internal/rapidseed" // the same cases each time
 	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
@@ -89,9 +90,8 @@ func Rounds(short, long int) int {
 	return short
 }
 
-// Checks sets how many cases rapid checks, short or long with REDLOCK_LONG, unless -rapid.checks says so; they are the same
-// each time, unless -rapid.seed says otherwise. The function that it returns takes that back. Tests that call it must not be
-// parallel.
+// Checks sets how many cases rapid checks, short or long with REDLOCK_LONG, unless -rapid.checks says so. The function that it
+// returns takes that back. Tests that call it must not be parallel.
 func Checks(short, long int) (restore func()) {
 	restore = func() {}
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
@@ -100,11 +100,6 @@ func Checks(short, long int) (restore func()) {
 		}
 		f.Value.Set(strconv.Itoa(Rounds(short, long)))
 		restore = func() { f.Value.Set(f.DefValue) }
-		if f := flag.Lookup("rapid.seed"); f.Value.String() == f.DefValue {
-			more := restore
-			f.Value.Set("1")
-			restore = func() { more(); f.Value.Set(f.DefValue) }
-		}
 	}
 	return restore
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
+	_ "github.com/seed-ce352c9b/redlock/internal/rapidseed" // the same cases each time
 
 	"pgregory.net/rapid"
 )

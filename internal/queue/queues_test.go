@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
+	_ "github.com/seed-ce352c9b/redlock/internal/rapidseed" // the same cases each time
 	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 

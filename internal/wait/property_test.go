@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	_ "github.com/seed-ce352c9b/redlock/internal/rapidseed" // the same cases each time
 )
 
 // What holds of a Plan whatever happens, in whichever order. Which event makes which pause is in the tables of

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	_ "github.com/seed-ce352c9b/redlock/internal/rapidseed" // the same cases each time
 )
 
 // clusterSlot is the slot of a key as the Redis Cluster specification words it,
