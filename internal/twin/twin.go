@@ -1,6 +1,7 @@
 // Package twin lets other packages of this module replace a Lua script by a Go function, its twin, when redlocktest
 // executes it: a Lua state costs 140 µs, and a simulation executes millions of scripts. A twin is registered under the
-// SHA-1 of its script's text, so a script that was changed has no twin and runs as Lua. Only internal/sim registers twins.
+// SHA-1 of its script's text, so a script that was changed has no twin and runs as Lua. Only package scripts below
+// registers twins.
 package twin
 
 import (
