@@ -30,7 +30,7 @@ func TestReal(t *testing.T) {
 	logging.Disable() // go-redis logs every dial that fails
 	t.Cleanup(logging.Enable)
 	seed := baseSeed(t, "REDLOCK_REAL")
-	t.Logf("seed %d (again: REDLOCK_SEED=%d go test ./internal/sim -run 'TestReal$')", seed, seed)
+	t.Logf("base seed %d", seed)
 	tardy := watchTardiness()
 	defer tardy.close()
 	began := time.Now()
@@ -41,7 +41,7 @@ func TestReal(t *testing.T) {
 			bad, n := w.judge()
 			sum.add(n)
 			if len(bad) > 0 {
-				t.Errorf("caught after %v: %v\n%s", time.Since(began).Round(time.Millisecond), bad[0].Promise, w.h.Report(bad))
+				t.Errorf("caught after %v: %v\n%s\n(again: REDLOCK_LONG=1 REDLOCK_SEED=%d go test ./internal/sim -run 'TestReal$')", time.Since(began).Round(time.Millisecond), bad[0].Promise, w.h.Report(bad), seed+i)
 			}
 		})
 	}
