@@ -69,12 +69,11 @@ func TestRealPermissionsOfTheDocs(t *testing.T) {
 		realUntil(t, 2*time.Second, "rest", func() bool { return realAtRest(a, 3) && realAtRest(b, 3) })
 		r.do(t, nil, "del", "jobs/44")
 		// An adoption that fails on two of three, and is undone on the third.
-		given := realAcquire(t, a, "jobs/45", time.Minute)
-		realUntil(t, 2*time.Second, "the lock on all nodes", func() bool { return r.count(t, "jobs/45", given.Value()) == 3 })
-		r.do(t, []int{0, 1}, "del", "jobs/45")
-		_, err = b.Adopt(t.Context(), "jobs/45", given.Value(), time.Hour)
+		given := r.acquireEverywhere(t, a, "jobs/45")
+		r.do(t, []int{0, 1}, "del", given.Key())
+		_, err = b.Adopt(t.Context(), given.Key(), given.Value(), time.Hour)
 		realIs(t, "Adopt", err, redlock.ErrLost)
-		realUntil(t, 2*time.Second, "the giver's value back", func() bool { return r.count(t, "jobs/45", given.Value()) == 1 })
+		realUntil(t, 2*time.Second, "the giver's value back", func() bool { return r.count(t, given.Key(), given.Value()) == 1 })
 		realRelease(t, given)
 	}
 	for i, c := range r.admin {
@@ -93,12 +92,12 @@ func TestRealReleaseWithoutAPermissionIsToldAndOwed(t *testing.T) {
 	for _, denied := range []string{"get", "del", "pttl", "pexpire"} {
 		t.Run(denied, func(t *testing.T) {
 			t.Parallel()
-			user, key := "without-"+denied, "jobs/"+denied
+			user := "without-" + denied
 			r.do(t, nil, "acl", "setuser", user, "on", ">secret", "~*", "&*", "+@all")
 			l := realOpen(t, redlock.Options{}, r.urls(user+":secret")...)
-			k := realAcquire(t, l, key, time.Minute)
 			// Not by an extension: it would give the registers a ttl, and the release would not need PEXPIRE.
-			realUntil(t, 2*time.Second, "the lock on all nodes", func() bool { return r.count(t, key, k.Value()) == 3 })
+			k := r.acquireEverywhere(t, l, "jobs/"+denied)
+			key := k.Key()
 			r.do(t, nil, "acl", "setuser", user, "-"+denied)
 			err := k.Release(t.Context())
 			if !errors.Is(err, redlock.ErrNoQuorum) || errors.Is(err, redlock.ErrLost) {

@@ -391,8 +391,8 @@ func TestRealAFailedAdoptionGivesBackTheEnd(t *testing.T) {
 		if i%4 == 0 {
 			r.do(t, nil, "set", key, value)
 		} else {
-			value = realAcquire(t, a, key, time.Minute).Value()
-			realUntil(t, 2*time.Second, "the lock on all nodes", func() bool { return r.count(t, key, value) == 3 })
+			held := r.acquireEverywhere(t, a, key)
+			key, value = held.Key(), held.Value()
 		}
 		before := ends(key)
 		ctx, cancel := context.WithCancel(context.Background())

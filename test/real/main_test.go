@@ -9,7 +9,7 @@ import (
 
 // Most tests run side by side: they wait for most of their time, for servers to start, to expire keys, to hang.
 func TestMain(m *testing.M) {
-	parallel := "24" // go test -parallel overrides it
+	parallel := "16" // go test -parallel overrides it
 	if harness.Sparing {
 		parallel = "6"
 	}

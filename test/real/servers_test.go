@@ -240,6 +240,25 @@ func (r *realNodes) everywhere(t testing.TB, locks ...*redlock.Lock) {
 	})
 }
 
+// acquireEverywhere acquires a lock for a minute and returns when all servers store it. On a busy machine one may answer too late,
+// and be undone there: then it acquires the next key, one slash longer.
+func (r *realNodes) acquireEverywhere(t testing.TB, l *redlock.Locker, key string) *redlock.Lock {
+	t.Helper()
+	for range 50 {
+		k := realAcquire(t, l, key, time.Minute)
+		for range 100 {
+			if r.count(t, key, k.Value()) == len(r.servers) {
+				return k
+			}
+			<-time.After(2 * time.Millisecond)
+		}
+		realRelease(t, k)
+		key += "/"
+	}
+	t.Fatal("none of 50 locks is on all servers")
+	return nil
+}
+
 // left lists what is on the servers besides fence registers.
 func (r *realNodes) left() (found []string) {
 	for i, c := range r.admin {

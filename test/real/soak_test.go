@@ -113,7 +113,8 @@ func TestRealSoak(t *testing.T) {
 		case period == 1: // all connections and tables have their size
 			settled = now
 		case period > 1:
-			if now.goroutines > settled.goroutines+8 || now.files > settled.files+8 || now.heap > settled.heap+settled.heap/4+1<<20 {
+			// A pool has more connections after some faults than after others: 5 for each of 5 nodes.
+			if now.goroutines > settled.goroutines+8 || now.files > settled.files+25 || now.heap > settled.heap+settled.heap/4+1<<20 {
 				t.Errorf("after period %d: %v; after the second: %v", period+1, now, settled)
 			}
 		}
