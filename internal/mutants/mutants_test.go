@@ -214,19 +214,19 @@ func TestMutants(t *testing.T) {
 	next <- func() error { return control(t, bins, list, simulated, seed) } // the longest
 	for _, m := range list {
 		next <- func() error {
-			switch found := ""; {
-			case m.test == "" || simulated:
-				if found = m.hunt(t, bins[simulator], seed); found == "" && m.test == "" {
-					return fmt.Errorf("mutant %s (without the rule: %s) survives %d runs from seed %d, and no directed test is named%s", m.name, m.rule, aloneRuns, seed, m.again())
-				} else if found == "" {
-					mu.Lock()
-					missed = append(missed, m.name)
-					mu.Unlock()
-				}
-				return nil
-			default:
+			if m.test != "" && !simulated {
 				return m.tested(t, bins)
 			}
+			switch found := m.hunt(t, bins[simulator], seed); {
+			case found != "":
+			case m.test == "":
+				return fmt.Errorf("mutant %s (without the rule: %s) survives %d runs from seed %d, and no directed test is named%s", m.name, m.rule, aloneRuns, seed, m.again())
+			default:
+				mu.Lock()
+				missed = append(missed, m.name)
+				mu.Unlock()
+			}
+			return nil
 		}
 	}
 	close(next)
@@ -234,7 +234,7 @@ func TestMutants(t *testing.T) {
 	t.Logf("%d mutants in %v", len(list), time.Since(began).Round(time.Second))
 	if simulated {
 		t.Logf("from seed %d, the simulation missed %d, which directed tests catch: %s", seed, len(missed), strings.Join(missed, ", "))
-		if len(missed) > len(list)/3 { // a quarter is usual
+		if len(missed) > len(list)/3 { // one in seven is usual
 			t.Errorf("the simulation missed %d of %d mutants: is a judge blind?", len(missed), len(list))
 		}
 	}
