@@ -124,7 +124,7 @@ func (w *world) waited(key int, now instant) (since instant, ok bool) {
 }
 
 // unavailable reports whether nobody can acquire the key: a majority of the nodes stores one value, or too many nodes store values
-// that none of our clients removes.
+// that nobody removes: foreign and torn ones, and those of processes that have died.
 func (w *world) unavailable(key int) bool {
 	count, blocked := map[string]int{}, 0
 	most := w.c.Len()/2 + 1
@@ -132,7 +132,7 @@ func (w *world) unavailable(key int) bool {
 		v, ok := w.c.Node(i).Get(w.s.keyName(key))
 		switch {
 		case !ok:
-		case w.isForeign(v) || w.isTorn(v):
+		case w.isForeign(v) || w.isTorn(v) || w.isOrphan(v):
 			blocked++
 		default:
 			count[v]++
@@ -144,6 +144,14 @@ func (w *world) unavailable(key int) bool {
 		}
 	}
 	return w.c.Len()-blocked < most
+}
+
+// isOrphan reports whether the process that stored a value died and took nothing back. Two of its attempts may stand on two nodes,
+// and neither on a majority.
+func (w *world) isOrphan(value string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closedAt[labelOf(value)] == never
 }
 
 // An arrival is a call that waited, and the time until it was served or gave up.
