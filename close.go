@@ -50,7 +50,8 @@ const maxCloseErrors = 10
 // Once a majority of the nodes has replied, Close does not wait for a node that has left a
 // question unanswered for a quarter of the node timeout or, if that is longer, for three of
 // its round trips. Such a node may keep a key, or store it when it wakes: the key expires
-// with its ttl, and on one node alone it excludes nobody.
+// with its ttl, and on one node alone it excludes nobody. The same holds for a node that
+// refuses what Close sends by an error, such as NOAUTH or LOADING.
 func (l *Locker) Close() (err error) {
 	l.made()
 	l.mu.Lock()

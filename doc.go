@@ -50,9 +50,14 @@
 // value or the remains of one), the missing vote decides and is waited for, up to the node
 // timeout. A node that
 // exceeds the node timeout is neither asked nor waited for until it has answered a PING;
-// a node that is slow but within the timeout is waited for each time.
+// a node that is slow but within the timeout is waited for each time. A node that replies
+// with errors is not waited for either, also not by Close: what it refused to clean up is
+// sent again while the Locker lives, and Locker.Nodes and Trace.Event report its state.
 //
 // # What it does not guarantee
+//
+// A node that grants what it does not store, such as a proxy that makes up replies, is
+// covered by no promise.
 //
 // A holder that sleeps past Until and does not check has lost the lock without knowing
 // it. Where this must do no harm, the store has to refuse writes with a smaller fence

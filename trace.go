@@ -86,12 +86,13 @@ const (
 	// Of a node.
 	EventNodeDown        // it is not used until it replies to a PING; Err says why
 	EventNodeQuarantined // with Options.RestartGuard, it grants nothing for a while; Err says for how long
-	EventNodeUp          // it is used again, or its quarantine has ended
+	EventNodeUp          // it is used again, does again what it refused, or its quarantine has ended
 	EventNodeDuplicate   // it is the same server as another node and has no vote; Err names that one
+	EventNodeRefusing    // it replies with errors (NOAUTH, READONLY, LOADING, ...); Err is the first
 )
 
 func (k EventKind) String() string {
-	names := [...]string{"", "renewed", "healed", "lost", "released", "left", "node down", "node quarantined", "node up", "node duplicate"}
+	names := [...]string{"", "renewed", "healed", "lost", "released", "left", "node down", "node quarantined", "node up", "node duplicate", "node refusing"}
 	if int(k) < len(names) && k > 0 {
 		return names[k]
 	}
@@ -106,7 +107,7 @@ type Event struct {
 	Err  error
 	Held time.Duration // EventLost, EventReleased, EventLeft: since the acquisition began
 	Left time.Duration // the same: how much of the validity was left; not positive after Until. EventRenewed: how much was left when the extension was decided
-	Down time.Duration // EventNodeUp: how long the node was down or quarantined
+	Down time.Duration // EventNodeUp: how long the node was down, refusing or quarantined
 }
 
 // A tracedCall is a call between Start and End. A nil one is not traced.
@@ -205,6 +206,6 @@ func (l *Locker) reportEnd(e Event) {
 
 // nodeEvent reports what a lane has noticed.
 func (l *Locker) nodeEvent(n lane.News) {
-	kind := map[lane.NewsKind]EventKind{lane.Down: EventNodeDown, lane.Up: EventNodeUp, lane.Quarantined: EventNodeQuarantined, lane.Duplicate: EventNodeDuplicate}[n.Kind]
-	l.event(Event{Kind: kind, Node: n.Lane.Name, Err: n.Err, Down: n.For})
+	kinds := [...]EventKind{lane.Up: EventNodeUp, lane.Down: EventNodeDown, lane.Refusing: EventNodeRefusing, lane.Quarantined: EventNodeQuarantined, lane.Duplicate: EventNodeDuplicate}
+	l.event(Event{Kind: kinds[n.Now], Node: n.Lane.Name, Err: n.Err, Down: n.For})
 }

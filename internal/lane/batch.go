@@ -221,6 +221,10 @@ func (ln *Lane) complete(b *batch, info *wire.Identity, err error, took time.Dur
 		}
 	}
 	if transport == nil {
+		ln.took = took
+		if ln.since.IsZero() {
+			ln.since = ln.now()
+		}
 		ln.updateRTT(took)
 		if ln.down != nil {
 			ln.wakeProbe() // the node is alive: the prober need not wait any longer
@@ -240,16 +244,22 @@ func (ln *Lane) complete(b *batch, info *wire.Identity, err error, took time.Dur
 	ln.jointAnswered(b)
 	var again []*Call
 	for i, c := range b.calls {
-		if c.phase == finished {
-			continue // its deadline passed; what it may have left on the node is owed
-		}
+		rep, other := &b.results[i].reply, b.results[i].again && !ln.closed
 		switch {
 		case ln.duplicate != nil:
-			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Sent: true, Stored: b.results[i].reply.Stored, Err: ln.duplicate}, ready)
+			*rep = wire.Reply{Answer: wire.Unknown, Sent: true, Stored: rep.Stored, Err: ln.duplicate}
+			other = false
 		case replica != nil && !c.Question.Kind.Cleans():
-			rep := b.results[i].reply // a replica that accepts writes has executed it
-			ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Sent: rep.Sent, Silent: rep.Silent, Stored: rep.Stored, Err: replica}, ready)
-		case b.results[i].again && !ln.closed:
+			// A replica that accepts writes has executed it.
+			*rep = wire.Reply{Answer: wire.Unknown, Sent: rep.Sent, Silent: rep.Silent, Refused: rep.Refused, Stored: rep.Stored, Err: replica}
+			other = false
+		}
+		if ln.duplicate == nil && !other {
+			ln.noteReply(c.Question, rep)
+		}
+		switch {
+		case c.phase == finished: // its deadline passed; what it may have left on the node is owed
+		case other:
 			if c.joined {
 				c.joined, c.alone = false, true
 			} else {
@@ -259,8 +269,7 @@ func (ln *Lane) complete(b *batch, info *wire.Identity, err error, took time.Dur
 			c.phase = queued
 			again = append(again, c)
 		default:
-			ln.noteQuarantine(c, &b.results[i].reply)
-			ready = ln.finish(c, b.results[i].reply, ready)
+			ready = ln.finish(c, *rep, ready)
 		}
 	}
 	if len(again) > 0 {

@@ -124,7 +124,7 @@ func (c *Call) inherit(before *Call) {
 	case !c.AfterAttempt:
 	case before.Residue.Has(Holds): // the rollback does the same
 		c.Residue = 0
-	case before.Reply.Sent:
+	case before.Reply.Sent && !before.Reply.Refused:
 		c.Residue |= Raised
 	}
 }

@@ -56,21 +56,20 @@ func AwaitIdle(lanes []*Lane, need int, silentAfter time.Duration, limit *time.T
 // It needs ln.mu.
 func (ln *Lane) notifyIdle() {
 	if ln.idle != nil && ln.isIdle() {
-		ln.idle(ln.down == nil)
+		ln.idle(ln.down == nil && ln.owed.len() == 0)
 		ln.idle = nil
 	}
 }
 
-// isIdle reports whether no call is queued or sent and nothing is owed. What is owed to a
-// node that is down does not count: it could be paid only after the node came back.
+// isIdle reports whether no call is queued or sent, and nothing is owed that the node would
+// take now: not what it has refused, and nothing if it is down.
 func (ln *Lane) isIdle() bool {
-	return len(ln.queue) == 0 && ln.running == 0 && (ln.down != nil || ln.owed.len() == 0)
+	return len(ln.queue) == 0 && ln.running == 0 && (ln.down != nil || !ln.owed.payable())
 }
 
-// whenIdle arranges that f is called once, with ln.mu held, when no call is under way to
-// the node and nothing is owed to it, or when the node is down; answered is false if it is
-// down. That may be before whenIdle returns. A later f replaces an earlier one that has
-// not been called.
+// whenIdle arranges that f is called once, with ln.mu held, when the lane is idle; answered
+// is false if the node is down or something stays owed to it. That may be before whenIdle
+// returns. A later f replaces an earlier one that has not been called.
 func (ln *Lane) whenIdle(f func(answered bool)) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()

@@ -100,6 +100,7 @@ func (ln *Lane) markDown(why *wire.NodeError, ready []*Call) []*Call {
 	ln.downSince = time.Now()
 	if ln.down == nil {
 		ln.downAt = ln.downSince
+		ln.forgetRefusal()
 		ln.note(Down, why, time.Time{})
 		ln.down = wire.NewNodeError("down: "+why.Text, why.Cause)
 	}

@@ -98,7 +98,7 @@ type Lane struct {
 	probing   bool
 	probeWake chan struct{} // wakes the prober from its pause; has room for one
 
-	news // what Report has not been told yet
+	news // the node's condition, and what Report has not been told yet
 
 	// The end. After closed is set nothing is queued and nothing becomes owed.
 	closed   bool

@@ -37,8 +37,9 @@ const (
 	lookAgain = 500 * time.Millisecond
 
 	// maxBackoffDoublings bounds the pause after repeated error replies: lookAgain doubled
-	// five times is 16 s.
-	maxBackoffDoublings = 5
+	// four times is 8 s. Halved, a node that refuses everything gets a batch twice as often;
+	// doubled, a key stays for twice as long after the node works again.
+	maxBackoffDoublings = 4
 
 	// drainTimeout bounds the wait for the answers to one batch of owed commands. Halved, a
 	// slow node is sent more of them again.
@@ -91,6 +92,30 @@ func (d *owedCommands) drop(gone func(*owedCommand) bool) {
 	})
 }
 
+// payable reports whether there is a command that the node has not refused since it became
+// owed.
+func (d *owedCommands) payable() bool {
+	return slices.ContainsFunc(d.list, func(one *owedCommand) bool { return one.tries == 0 && !d.restoreOwed(one.question.Value) })
+}
+
+// hurry makes all commands that were refused due now.
+func (d *owedCommands) hurry(now time.Time) {
+	for _, one := range d.list {
+		if one.tries > 0 && one.due.After(now) {
+			one.due = now
+		}
+	}
+}
+
+// postpone makes no command due before then.
+func (d *owedCommands) postpone(then time.Time) {
+	for _, one := range d.list {
+		if one.due.Before(then) {
+			one.due = then
+		}
+	}
+}
+
 // restoreOwed reports whether a restore is owed that puts this value back. The release of
 // the value waits for it, however often the node refuses the restore. If the release were
 // executed first, it would find the value of the failed adoption in place of its own, and
@@ -114,13 +139,17 @@ func (ln *Lane) owe(c *Call, pause time.Duration) {
 		return
 	}
 	c.owed = true
+	tries := 0
+	if rep := &c.Reply; rep.Answer == wire.Unknown && rep.Sent && !rep.Silent { // refused once
+		tries, pause = 1, lookAgain
+	}
 	now := time.Now()
 	if len(ln.owed.list) >= maxOwed {
 		oldest := ln.owed.list[0]
 		ln.owed.drop(func(d *owedCommand) bool { return d == oldest })
 		ln.owed.dropped++
 	}
-	ln.owed.add(&owedCommand{question: c.Question.Owed(), since: now, until: now.Add(c.Question.TTL + owedLife), due: now.Add(pause), mayArriveLate: c.Residue.Has(Late), lastBatch: ln.batchesSent})
+	ln.owed.add(&owedCommand{question: c.Question.Owed(), since: now, until: now.Add(c.Question.TTL + owedLife), due: now.Add(pause), mayArriveLate: c.Residue.Has(Late), lastBatch: ln.batchesSent, tries: tries})
 	ln.ensureProbe()
 }
 
@@ -196,13 +225,17 @@ func (ln *Lane) settleOwed(batch []*owedCommand, got []wire.Reply) (answered boo
 	now := time.Now()
 	answered = true
 	paid := make(map[*owedCommand]bool, len(batch))
+	refused, most := 0, 0
 	for i, d := range batch {
+		ln.noteReply(d.question, &got[i])
 		switch r := got[i]; {
 		case r.Silent || !r.Sent:
 			answered = false
 		case r.Answer == wire.Unknown: // LOADING, READONLY and the like: at growing intervals
-			d.tries++
+			refused++
+			most = max(most, d.tries)
 			d.due = now.Add(lookAgain << min(d.tries, maxBackoffDoublings))
+			d.tries++
 		case d.mayArriveLate: // what it undoes may still come: with its batch, or just after
 			d.mayArriveLate = ln.batchUnderway(d.lastBatch)
 			d.due = now.Add(lookAgain)
@@ -211,6 +244,10 @@ func (ln *Lane) settleOwed(batch []*owedCommand, got []wire.Reply) (answered boo
 		}
 	}
 	ln.owed.drop(func(d *owedCommand) bool { return paid[d] })
+	if refused == len(batch) { // it would refuse the rest as well
+		ln.owed.postpone(now.Add(lookAgain << min(most, maxBackoffDoublings)))
+	}
+	ln.notifyIdle()
 	return answered
 }
 

@@ -18,6 +18,12 @@ const (
 	probeFirst = 10 * time.Millisecond
 	probeMax   = 200 * time.Millisecond
 
+	// maxFailedPings is how many PINGs in a row have to fail until a node is down whose
+	// connections break. Halved, a server that has closed idle connections may be taken for
+	// one; doubled, Close waits longer for a node with which nothing can be exchanged, as a
+	// TLS port without TLS.
+	maxFailedPings = 4
+
 	// maxProbes bounds the PINGs without an answer. Each occupies a connection until
 	// the client's own timeout.
 	maxProbes = 3
@@ -52,7 +58,7 @@ type pong struct {
 // closes. If a PING hangs, another one is sent beside it, up to maxProbes.
 func (ln *Lane) probeLoop() {
 	pongs := make(chan pong, maxProbes) // room for all, so that no sender blocks
-	open := 0
+	open, failed := 0, 0
 	pause := probeFirst
 	for {
 		if open < maxProbes {
@@ -68,6 +74,7 @@ func (ln *Lane) probeLoop() {
 		}
 		switch {
 		case ok && p.alive():
+			failed = 0
 			done, wait := ln.resume(p)
 			ln.tell()
 			if done {
@@ -78,6 +85,9 @@ func (ln *Lane) probeLoop() {
 		default:
 			pause = min(2*pause, probeMax)
 			if ok { // the PING failed at once; otherwise awaitPong has waited that long
+				if failed++; failed == maxFailedPings {
+					ln.pingsFailed(p.err)
+				}
 				ln.probePause(pause)
 			}
 		}
@@ -123,6 +133,16 @@ func (ln *Lane) awaitPong(pongs <-chan pong, limit time.Duration) (p pong, ok bo
 	return p, false
 }
 
+// pingsFailed takes the node out of use: no connection to it works.
+func (ln *Lane) pingsFailed(err error) {
+	why, _ := wire.Explain(err)
+	ln.mu.Lock()
+	ready := ln.markDown(why, nil)
+	ln.mu.Unlock()
+	defer ln.tell()
+	deliver(ready)
+}
+
 // pingPatience returns how long to wait for a PING before another one is sent: a few round
 // trips, within the bounds of the pauses.
 func (ln *Lane) pingPatience() time.Duration {
@@ -166,6 +186,7 @@ func (ln *Lane) resume(p pong) (done bool, wait time.Duration) {
 			return false, probeFirst
 		}
 		ln.down = nil
+		ln.forgetRefusal()
 		ln.note(Up, nil, ln.downAt)
 		if ln.rtt == 0 || p.took < ln.rtt {
 			ln.rtt = max(p.took, 1)

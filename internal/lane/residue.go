@@ -33,7 +33,7 @@ func (r Residue) Settle(q *wire.Question, rep *wire.Reply) Residue {
 	k := q.Kind
 	switch {
 	case k == wire.AskAdopt || k == wire.AskAcquire && q.Script == nil:
-		if rep.Sent {
+		if rep.Sent && !rep.Refused {
 			r |= Raised
 		}
 	case k == wire.AskTurn || k == wire.AskAcquire:

@@ -506,6 +506,46 @@ var mutants = []mutant{
 		test:    "TestAHandOverWaitsForTheRestore",
 	},
 	{
+		name: "refused-awaited", rule: "Close does not wait for a node that refuses what it is owed", why: "Close takes longer, which no judge measures",
+		patches: []patch{{"internal/lane/close.go", "(ln.down != nil || !ln.owed.payable())", "(ln.down != nil || ln.owed.len() == 0)"}},
+		test:    "TestCloseDoesNotWaitForANodeThatRefuses",
+	},
+	{
+		name: "pings-in-vain", rule: "a node on which several PINGs in a row have failed is down", why: "Close takes longer, which no judge measures",
+		patches: []patch{{"internal/lane/probe.go", "failed == maxFailedPings {", "failed < 0 {"}},
+		test:    "TestCloseDoesNotWaitForANodeThatRefuses",
+	},
+	{
+		name: "refused-paid", rule: "a clean-up that a node refuses stays owed", why: "no simulated node refuses clean-ups for a while",
+		patches: []patch{{"internal/lane/owed.go", "\t\t\td.tries++\n", "\t\t\tpaid[d] = true\n"}},
+		test:    "TestAKeyGoesSoonAfterItsNodeWorksAgain",
+	},
+	{
+		name: "refused-unhurried", rule: "a node that works again gets at once what it has refused", why: "the clean-up comes some seconds later",
+		patches: []patch{{"internal/lane/news.go", "\t\tln.owed.hurry(ln.now())\n", ""}},
+		test:    "TestAKeyGoesSoonAfterItsNodeWorksAgain",
+	},
+	{
+		name: "refused-raised", rule: "a clean-up is not owed where the command that it undoes was refused as well", why: "a needless clean-up does no harm",
+		patches: []patch{{"internal/lane/residue.go", "if rep.Sent && !rep.Refused {", "if rep.Sent {"}},
+		test:    "TestNothingIsOwedToANodeThatHasRefusedAll",
+	},
+	{
+		name: "refused-half", rule: "a register that was raised beside a refused SET gets a ttl", why: "simulated nodes refuse both commands or none",
+		patches: []patch{{"internal/wire/reply.go", "r.Refused = failed(AskAcquire, err).Refused // otherwise the register may have been raised\n\t\t} else {\n\t\t\tr.Refused = false\n\t\t}", "r.Refused = failed(AskAcquire, err).Refused\n\t\t}"}},
+		test:    "TestARegisterRaisedBesideARefusedSetGetsATTL",
+	},
+	{
+		name: "refusal-unnoticed", rule: "a node that refuses is reported, also by replies that decide nothing", why: "no judge looks at events",
+		patches: []patch{{"internal/lane/batch.go", "if ln.duplicate == nil && !other {", "if ln.duplicate == nil && !other && rep.Answer != wire.Unknown {"}},
+		test:    "TestAFarNodeThatRefusesIsReported",
+	},
+	{
+		name: "refusal-of-one-kind", rule: "a node works again only when it does what it refused", why: "no judge looks at events",
+		patches: []patch{{"internal/lane/news.go", "if f.kinds != 0 && ln.now()", "if false && ln.now()"}},
+		test:    "TestANodeThatRefusesOneKindOfCommandIsReportedOnce",
+	},
+	{
 		name: "restore-owed", rule: "a release waits for a pending restore of its value", why: "the fault shows only if a node refuses the restore and executes the release",
 		patches: []patch{{"internal/lane/order.go", "if c.mayBeOvertaken || ln.owed.restoreOwed(c.Question.Value) {", "if c.mayBeOvertaken {"}},
 		test:    "TestAReleaseWaitsForARestoreThatIsOwed",

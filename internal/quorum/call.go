@@ -378,12 +378,12 @@ func (b *Call) Inherit(left *lane.Residues) {
 	}
 }
 
-// MayHaveExecuted returns the nodes that the question may have reached.
+// MayHaveExecuted returns the nodes that may have executed the question.
 func (b *Call) MayHaveExecuted() (nodes lane.Nodes) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.Calls {
-		if c := &b.Calls[i]; !c.Voted || c.Reply.Sent {
+		if c := &b.Calls[i]; !c.Voted || c.Reply.Sent && !c.Reply.Refused {
 			nodes |= 1 << i
 		}
 	}

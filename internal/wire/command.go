@@ -71,7 +71,8 @@ func failed(k Kind, err error) Reply {
 	r := Reply{Answer: Unknown, Err: e, Sent: !NeverSent(err)}
 	r.Silent = r.Sent && !said
 	// A proxy may report a lost reply as an error of its own; the command was executed then.
-	r.Stored = k.Stores() && (r.Silent || said && !notExecuted(e.Text))
+	r.Refused = said && notExecuted(e.Text)
+	r.Stored = k.Stores() && (r.Silent || said && !r.Refused)
 	return r
 }
 

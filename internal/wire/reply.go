@@ -24,7 +24,21 @@ type Reply struct {
 	Stored  bool      // our value may be on the node because of this
 	Sent    bool      // the question was sent; otherwise it was certainly not executed
 	Silent  bool      // it was sent and not answered: it may be executed at any later time
+	Refused bool      // it was answered by an error, and certainly not executed
 	Err     *NodeError
+}
+
+// Refuses reports whether the node replied with an error that says something about the node
+// and not about the lock's keys.
+func (r *Reply) Refuses() bool {
+	if r.Err == nil || !r.Sent || r.Silent || r.Answer != Unknown || r.Err.IsQuarantine() {
+		return false
+	}
+	text := r.Err.Text
+	for _, prefix := range []string{"FENCE ", "fence register: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	return !strings.HasPrefix(text, "WRONGTYPE") && !strings.HasPrefix(text, "fence register is ")
 }
 
 // WantsOtherForm reports whether the node executed nothing, but would execute the question in
@@ -89,7 +103,13 @@ func readAcquire(v any, err error, zadd *Command, plain bool, exec error, value 
 	var r Reply
 	switch {
 	case err != nil && !errors.Is(err, redis.Nil):
-		return failed(AskAcquire, err)
+		r = failed(AskAcquire, err)
+		if _, err := result(zadd, exec); r.Refused && err != nil {
+			r.Refused = failed(AskAcquire, err).Refused // otherwise the register may have been raised
+		} else {
+			r.Refused = false
+		}
+		return r
 	case plain && err != nil: // the nil reply: something is there
 		r = Reply{Answer: No}
 	case plain && v == "OK":

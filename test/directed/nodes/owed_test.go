@@ -278,11 +278,11 @@ func TestDebtThatErrorsAnswerIsTriedLessAndLessOften(t *testing.T) {
 			s.Is("Release", k.Release(s.Ctx), nil)
 			time.Sleep(2 * time.Minute)
 			tries := s.Told(2, "release")
-			if len(tries) < 5 || len(tries) > 16 {
-				s.Fatalf("releases that %.8s answers in two minutes: got %d, want 5 to 16", text, len(tries))
+			if len(tries) < 5 || len(tries) > 20 {
+				s.Fatalf("releases that %.8s answers in two minutes: got %d, want 5 to 20", text, len(tries))
 			}
-			if d := tries[len(tries)-1].At.Sub(tries[len(tries)-2].At); d < 8*time.Second || d > 17*time.Second {
-				s.Errorf("pause between the last two tries: got %v, want 8 to 17 s", d)
+			if d := tries[len(tries)-1].At.Sub(tries[len(tries)-2].At); d < 7*time.Second || d > 9*time.Second {
+				s.Errorf("pause between the last two tries: got %v, want 8 s", d)
 			}
 			harness.Check(s, "PINGs in two minutes are few", harness.Count(harness.Heard(n, ""), "ping") < 40, true)
 			harness.Try(s, l, "others", time.Hour).Release(s.Ctx) // the node is asked all the same

@@ -1,0 +1,244 @@
+package nodes_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed-ce352c9b/redlock"
+	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
+)
+
+// refusals are ways in which a node does not do what it is asked, by what it replies; "": its connections break.
+var refusals = map[string]string{
+	"no password":        "NOAUTH Authentication required.",
+	"wrong password":     "WRONGPASS invalid username-password pair or user is disabled.",
+	"no permission":      "NOPERM this user has no permissions to run the 'set' command",
+	"replica":            "READONLY You can't write against a read only replica.",
+	"loading":            loading,
+	"disk":               "MISCONF Redis is configured to save RDB snapshots, but it is currently not able to persist on disk.",
+	"sentinel":           "ERR unknown command 'set', with args beginning with: ",
+	"node of a cluster":  "MOVED 6155 10.0.0.7:6379",
+	"cluster down":       "CLUSTERDOWN Hash slot not served",
+	"proxy":              "DENIED by policy",
+	"broken connections": "",
+}
+
+// refuses makes a node refuse everything.
+func refuses(n *redlocktest.Node, text string) {
+	if text == "" {
+		n.Refuse(true)
+		return
+	}
+	n.Fail(text)
+}
+
+// states returns the states of the nodes, and the clean-ups owed to each.
+func states(l *redlock.Locker) (text string) {
+	for _, h := range l.Nodes() {
+		text += fmt.Sprintf("%v %d ", h.State, h.CleanUps)
+	}
+	return text
+}
+
+// I5: a node that replies with errors is waited for no more than one that is dead.
+func TestCloseDoesNotWaitForANodeThatRefuses(t *testing.T) {
+	for what, text := range refusals {
+		for _, from := range []string{"the start", "the release"} {
+			runStage(t, what+" from "+from, 3, func(s *stage) {
+				s.Slow(time.Millisecond)
+				n := s.Node(2)
+				if from == "the start" {
+					refuses(n, text)
+				}
+				l := s.Locker(redlock.Options{})
+				k := s.Take(l, time.Hour)
+				time.Sleep(100 * time.Millisecond)
+				refuses(n, text)
+				began := time.Now()
+				s.Is("Release", k.Release(s.Ctx), nil)
+				time.Sleep(10 * time.Millisecond)
+				owed := 0
+				if from == "the release" || text == "" {
+					owed = 1
+				}
+				if text != "" {
+					harness.Check(s, "states of the nodes, and what is owed", states(l), fmt.Sprint("up 0 up 0 refusing ", owed, " "))
+				}
+				s.Is("Close", l.Close(), nil)
+				if took := time.Since(began); took > 200*time.Millisecond {
+					s.Errorf("Release and Close took %v, want not to wait for the node", took)
+				}
+			})
+		}
+	}
+}
+
+func TestAKeyGoesSoonAfterItsNodeWorksAgain(t *testing.T) {
+	for what, text := range refusals {
+		for _, traffic := range []bool{false, true} {
+			if text == "" {
+				continue // a node that is down is asked by PINGs
+			}
+			runStage(t, fmt.Sprint(what, ", traffic ", traffic), 3, func(s *stage) {
+				l := s.Locker(redlock.Options{})
+				k := s.Take(l, time.Hour)
+				time.Sleep(10 * time.Millisecond)
+				s.Node(2).Fail(text)
+				s.Is("Release", k.Release(s.Ctx), nil)
+				time.Sleep(20 * time.Second)
+				s.Node(2).Fail("")
+				limit := 8500 * time.Millisecond
+				if traffic {
+					limit = 20 * time.Millisecond
+					s.Is("Release", harness.Try(s, l, "other", 10*time.Second).Release(s.Ctx), nil)
+				}
+				time.Sleep(limit)
+				s.Empty("after the node works again", 2)
+				s.Clean(l)
+			})
+		}
+	}
+}
+
+// What was refused as well as the command that it undoes is not owed.
+func TestNothingIsOwedToANodeThatHasRefusedAll(t *testing.T) {
+	for what, text := range refusals {
+		if text == "" {
+			continue
+		}
+		for _, opt := range []redlock.Options{{}, {Fair: true}, {RestartGuard: 10 * time.Second}} {
+			runStage(t, fmt.Sprint(what, " fair ", opt.Fair, " guard ", opt.RestartGuard), 3, func(s *stage) {
+				l := s.Locker(opt)
+				time.Sleep(25 * time.Second)
+				s.Node(0).Fail(text)
+				for range 3 {
+					k := s.Acquire(l, 10*time.Second)
+					s.Is("Extend", k.Extend(s.Ctx), nil)
+					s.Is("Release", k.Release(s.Ctx), nil)
+					time.Sleep(10 * time.Millisecond)
+				}
+				harness.Check(s, "states of the nodes, and what is owed", states(l), "refusing 0 up 0 up 0 ")
+				s.Node(0).Fail("")
+				if opt.RestartGuard == 0 { // the nodes keep its mark
+					s.Clean(l)
+				}
+			})
+		}
+	}
+}
+
+// Beside a SET that was refused, ZADD may have raised the register.
+func TestARegisterRaisedBesideARefusedSetGetsATTL(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Node(0).FailCommand("set", refusals["no permission"])
+		s.Foreign(time.Hour, 1, 2)
+		s.Is("TryAcquire", harness.Second(l.TryAcquire(s.Ctx, job, 10*time.Second)), redlock.ErrHeld)
+		if s.Register(0) == 0 {
+			s.Fatal("the register was not raised beside a SET that was refused")
+		}
+		time.Sleep(10 * time.Millisecond)
+		if s.Node(0).TTL(jobRegister) == 0 {
+			s.Error("the register has no ttl after an attempt that failed")
+		}
+	})
+}
+
+// A node that is farther away than the others decides nothing, so that its votes stay pending. That it refuses is reported all the same.
+func TestAFarNodeThatRefusesIsReported(t *testing.T) {
+	for what, text := range refusals {
+		runStage(t, what, 3, func(s *stage) {
+			var seen harness.Observer
+			l := s.Locker(redlock.Options{Trace: seen.Trace()})
+			s.Slow(10*time.Millisecond, 2) // and the others not at all
+			use := func(times int) {
+				for range times {
+					s.Is("Release", s.Take(l, 10*time.Second).Release(s.Ctx), nil)
+					time.Sleep(50 * time.Millisecond)
+				}
+			}
+			use(3)
+			harness.Check(s, "events before", len(seen.Events()), 3)
+			began := time.Now()
+			refuses(s.Node(2), text)
+			use(10)
+			h := l.Nodes()[2]
+			want := redlock.NodeRefusing
+			if text == "" {
+				want = redlock.NodeDown
+				s.Node(2).Refuse(false)
+			} else if since := h.Since.Sub(began); since < 0 || since > 100*time.Millisecond || h.RoundTrip < 10*time.Millisecond || h.Err == nil {
+				s.Errorf("got %+v, want since %v, a round trip above 10 ms, and the error", h, began)
+			}
+			harness.Check(s, "state", h.State, want)
+			s.Node(2).Fail("")
+			use(10)
+			h = l.Nodes()[2]
+			if h.State != redlock.NodeUp || h.Err != nil || h.Since.Before(began) {
+				s.Errorf("got %+v, want it to be up since it works again", h)
+			}
+			var got []redlock.EventKind
+			for _, e := range seen.Events() {
+				if e.Node != "" {
+					got = append(got, e.Kind)
+					harness.Check(s, "node", e.Node, s.Node(2).Addr())
+				}
+			}
+			began1 := redlock.EventNodeRefusing
+			if text == "" {
+				began1 = redlock.EventNodeDown
+			}
+			if !slices.Equal(got, []redlock.EventKind{began1, redlock.EventNodeUp}) {
+				s.Errorf("got %v, want %v and its end", got, began1)
+			}
+			s.Clean(l)
+		})
+	}
+}
+
+// A node that grants what it is asked and refuses something else now and then is reported once, not with every batch.
+func TestANodeThatRefusesOneKindOfCommandIsReportedOnce(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var seen harness.Observer
+		l := s.Locker(redlock.Options{Trace: seen.Trace()})
+		s.Node(1).FailCommand("evalsha", refusals["no permission"])
+		for range 100 {
+			k := s.Take(l, 10*time.Second)
+			time.Sleep(time.Millisecond)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			time.Sleep(time.Second)
+		}
+		harness.Check(s, "times reported", len(seen.Events(redlock.EventNodeRefusing)), 1)
+		harness.Check(s, "times up", len(seen.Events(redlock.EventNodeUp)), 0)
+		s.Node(1).FailCommand("evalsha", "")
+		s.Is("Release", s.Take(l, 10*time.Second).Release(s.Ctx), nil)
+		time.Sleep(time.Second)
+		harness.Check(s, "times up", len(seen.Events(redlock.EventNodeUp)), 1)
+		s.Clean(l)
+	})
+}
+
+func TestNodesTellsTheStateOfEach(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		l := s.Cold(redlock.Options{}, nil, harness.Nodes(s.Cluster.Clients()))
+		harness.Check(s, "before any call", states(l), "unknown 0 unknown 0 unknown 0 unknown 0 unknown 0 ")
+		s.Node(1).Fail(refusals["no password"])
+		s.Node(3).Stop()
+		s.Is("Release", s.Take(l, 10*time.Second).Release(s.Ctx), nil)
+		time.Sleep(time.Second)
+		harness.Check(s, "after one", states(l), "up 0 refusing 0 up 0 down 0 up 0 ")
+		all := l.Nodes()
+		for i, h := range all {
+			harness.Check(s, "name", h.Node, s.Node(i).Addr())
+		}
+		s.Says(all[1].Err, "NOAUTH")
+		s.Says(all[3].Err, "down: ")
+		s.Node(1).Fail("")
+		s.Node(3).Start()
+		s.Is("Close", l.Close(), nil)
+		harness.Check(s, "states after Close", len(l.Nodes()), 5)
+	})
+}
