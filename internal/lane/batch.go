@@ -217,6 +217,7 @@ func (ln *Lane) complete(b *batch, info *wire.Identity, err error, took time.Dur
 	var transport *wire.NodeError // set if a command or its reply was lost on the way
 	for i := range b.results {
 		if rep := &b.results[i].reply; rep.Err != nil && (rep.Silent || !rep.Sent) {
+			rep.Err = ln.advise(rep.Err)
 			transport = rep.Err
 		}
 	}

@@ -126,6 +126,21 @@ func clientAddr(client any) (addr string) {
 	return ""
 }
 
+// usesTLS reports whether a node is a client, or embeds one, whose connections use TLS.
+func usesTLS(node Client) (yes bool) {
+	var failed error
+	defer wire.RecoverTo(&failed)
+	for v := range embedded(node) {
+		if !v.CanInterface() || v.Kind() != reflect.Pointer {
+			continue
+		}
+		if c, ok := v.Interface().(singleClient); ok && c.Options() != nil && c.Options().TLSConfig != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // Same reports whether two nodes are the same client.
 func Same(a, b Client) bool {
 	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)

@@ -66,7 +66,7 @@ func (ln *Lane) expireCalls() {
 			if overdue(c) {
 				expired = true
 				late = c.Question.Patience.With(ln.rtt)
-				ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: wire.TimeoutError(late), Sent: true, Silent: true, Stored: c.Question.Kind.Stores()}, ready)
+				ready = ln.finish(c, wire.Reply{Answer: wire.Unknown, Err: ln.advise(wire.TimeoutError(late)), Sent: true, Silent: true, Stored: c.Question.Kind.Stores()}, ready)
 			}
 		}
 		if expired && !b.stuck {
@@ -82,12 +82,20 @@ func (ln *Lane) expireCalls() {
 	}
 	ln.queue = slices.DeleteFunc(ln.queue, func(c *Call) bool { return c.phase == finished })
 	if late > 0 {
-		ready = ln.markDown(wire.TimeoutError(late), ready)
+		ready = ln.markDown(ln.advise(wire.TimeoutError(late)), ready)
 	}
 	ln.notifyIdle()
 	ln.mu.Unlock()
 	defer ln.tell()
 	deliver(ready)
+}
+
+// advise adds to an error of the transport what to do about it if the node has never replied.
+func (ln *Lane) advise(e *wire.NodeError) *wire.NodeError {
+	if !ln.since.IsZero() {
+		return e
+	}
+	return wire.AdviseFirst(e, ln.overTLS)
 }
 
 // markDown takes the node out of use until the prober has had an answer to a PING that

@@ -54,6 +54,7 @@ type Lane struct {
 	Node    Client
 	Kind    wire.NodeKind // what Node stands for
 	Direct  bool          // a pipeline goes over one connection to one server
+	overTLS bool          // connections to the node use TLS
 	guarded bool          // grants are made under a restart guard
 	servers *Servers      // shared by all lanes of a Locker
 	Report  func(News)    // called with no mutex held; nil: nobody wants to know
@@ -118,6 +119,7 @@ func New(i int, node Client, servers *Servers, guarded bool) *Lane {
 	if direct {
 		ln.minJoint = minJoint
 	}
+	ln.overTLS = usesTLS(node)
 	return ln
 }
 

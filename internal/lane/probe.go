@@ -137,7 +137,7 @@ func (ln *Lane) awaitPong(pongs <-chan pong, limit time.Duration) (p pong, ok bo
 func (ln *Lane) pingsFailed(err error) {
 	why, _ := wire.Explain(err)
 	ln.mu.Lock()
-	ready := ln.markDown(why, nil)
+	ready := ln.markDown(ln.advise(why), nil)
 	ln.mu.Unlock()
 	defer ln.tell()
 	deliver(ready)

@@ -925,6 +925,8 @@ func TestAdvice(t *testing.T) {
 		{"CLUSTERDOWN Hash slot not served", KindCluster, "", true},
 		{"READONLY You can't write against a read only replica.", KindSingle, "pass its master", false},
 		{"READONLY You can't write against a read only replica.", KindCluster, "", false},
+		{"ERR unknown command 'set'", KindSingle, "a Sentinel? pass the masters themselves", false},
+		{"ERR unknown command 'zadd'", KindSingle, "", false},
 		{"LOADING Redis is loading the dataset in memory", KindSingle, "", true},
 		{"ERR something MOVED", KindSingle, "", true},
 	} {

@@ -101,9 +101,26 @@ func (k NodeKind) Advise(e *NodeError) *NodeError {
 	case "READONLY":
 		text = strings.TrimSuffix(text, ".") + ": pass its master"
 	default:
-		return e
+		if text != "ERR unknown command 'set'" {
+			return e
+		}
+		text += ": a Sentinel? pass the masters themselves"
 	}
 	return &NodeError{Text: text, Cause: e.Cause, Transient: heals}
+}
+
+// AdviseFirst adds to an error of the transport what to do about it if the node has never
+// replied: one side may speak TLS and the other not. A server that waits for the rest of a
+// TLS handshake as for a command is silent; one that gets a command in place of a handshake
+// closes the connection.
+func AdviseFirst(e *NodeError, overTLS bool) *NodeError {
+	switch {
+	case overTLS && strings.HasPrefix(e.Text, "timeout"), overTLS && strings.HasPrefix(e.Text, "tls: first record"):
+		return &NodeError{Text: e.Text + ": never replied over TLS; is it a TLS port?", Cause: e.Cause, Transient: e.Transient}
+	case !overTLS && (e.Text == "EOF" || strings.HasSuffix(e.Text, "connection reset by peer")):
+		return &NodeError{Text: e.Text + ": never replied; does the port need TLS (rediss://)?", Cause: e.Cause, Transient: e.Transient}
+	}
+	return e
 }
 
 const inCluster = "a node of a Redis Cluster: pass independent masters, or one ClusterClient as one node"

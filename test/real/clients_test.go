@@ -295,7 +295,7 @@ func TestRealTLS(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(https.Certificate())
 	var nodes []redlock.Node
-	var insecure, strict, wrong []string
+	var insecure, strict, wrong, plain []string
 	for i, a := range addrs {
 		c := redis.NewClient(&redis.Options{Addr: a, TLSConfig: &tls.Config{RootCAs: roots}})
 		defer c.Close()
@@ -303,16 +303,26 @@ func TestRealTLS(t *testing.T) {
 		insecure = append(insecure, "rediss://"+a+"?skip_verify=true")
 		strict = append(strict, "rediss://"+a)
 		wrong = append(wrong, "rediss://"+servers[i].Addr()) // a port without TLS
+		plain = append(plain, "redis://"+a)
 	}
 	a, b := realNew(t, redlock.Options{}, nodes...), realOpen(t, redlock.Options{}, insecure...)
 	for i := range 3 {
 		realTour(t, a, b, fmt.Sprintf("job/%d", i), time.Second)
 	}
-	for what, urls := range map[string][]string{"unknown authority": strict, "no TLS": wrong} {
-		l := realOpen(t, redlock.Options{NodeTimeout: 300 * time.Millisecond}, urls...)
+	for what, c := range map[string]struct {
+		urls []string
+		says string
+	}{
+		"unknown authority":      {strict, "certificate"},
+		"TLS to a plain port":    {wrong, "is it a TLS port?"},
+		"no TLS to a port of it": {plain, "does the port need TLS (rediss://)?"},
+	} {
+		l := realOpen(t, redlock.Options{NodeTimeout: 300 * time.Millisecond}, c.urls...)
 		_, err := l.TryAcquire(t.Context(), "job", time.Minute)
 		realIs(t, what, err, redlock.ErrNoQuorum)
-		t.Logf("%s: %v", what, err)
+		if !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %v, want an error that says %q", what, err, c.says)
+		}
 	}
 	realOver(servers...).clean(t, 2*time.Second)
 }
