@@ -506,6 +506,16 @@ var mutants = []mutant{
 		test:    "TestAHandOverWaitsForTheRestore",
 	},
 	{
+		name: "channel-silences", rule: "a channel that the node refuses does not end the subscription to the others", why: "simulated nodes refuse all channels or none",
+		patches: []patch{{"internal/pubsub/subscriber.go", "if wire.RefusesChannel(err) && s.setAside() {", "if false && s.setAside() {"}},
+		test:    "TestAForbiddenChannelSilencesNoOther",
+	},
+	{
+		name: "channel-forgotten", rule: "a channel that the node refused is asked for again", why: "simulated nodes refuse all channels or none",
+		patches: []patch{{"internal/pubsub/subscriber.go", "\t\t\ts.retryAside()\n", ""}},
+		test:    "TestAForbiddenChannelSilencesNoOther",
+	},
+	{
 		name: "refused-awaited", rule: "Close does not wait for a node that refuses what it is owed", why: "Close takes longer, which no judge measures",
 		patches: []patch{{"internal/lane/close.go", "(ln.down != nil || !ln.owed.payable())", "(ln.down != nil || ln.owed.len() == 0)"}},
 		test:    "TestCloseDoesNotWaitForANodeThatRefuses",

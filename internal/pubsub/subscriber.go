@@ -60,6 +60,12 @@ type Subscriber struct {
 	toSubscribe   []string
 	toUnsubscribe []string
 
+	// What the current connection was asked. A node may refuse one SUBSCRIBE and go on: it
+	// names no channel then, but it replies in order.
+	asked [][]string           // the channels of each SUBSCRIBE that has not had all its replies
+	apart map[string]bool      // channels that go in a SUBSCRIBE of their own: one beside them was refused, or they were
+	aside map[string]time.Time // refused channels, and when they are asked for again
+
 	// The connection. running is set while the goroutine run exists; it is cleared in the
 	// same critical section in which run finds that nothing is wanted.
 	running   bool
@@ -105,6 +111,8 @@ func (s *Subscriber) Ignore(channel string) {
 	defer s.mu.Unlock()
 	if _, ok := s.wanted[channel]; ok {
 		delete(s.wanted, channel)
+		delete(s.apart, channel)
+		delete(s.aside, channel)
 		s.toUnsubscribe = append(s.toUnsubscribe, channel)
 		s.wakeWatch()
 	}
@@ -187,6 +195,7 @@ func (s *Subscriber) holdConnection(ctx context.Context, channels []string) (hea
 	done()
 	s.mu.Lock()
 	s.lastHeard = time.Time{}
+	s.asked, s.apart, s.aside = [][]string{channels}, make(map[string]bool), make(map[string]time.Time)
 	s.mu.Unlock()
 	broken := make(chan struct{})
 	var why error
@@ -230,12 +239,16 @@ func (s *Subscriber) receiveLoop(noDial context.Context, sub subscription) error
 	for {
 		m, err := sub.receive(noDial)
 		if err != nil {
+			if wire.RefusesChannel(err) && s.setAside() {
+				continue
+			}
 			return err
 		}
 		s.mu.Lock()
 		s.lastHeard = time.Now()
 		confirmed := ""
 		if c, ok := m.(*redis.Subscription); ok && c.Kind == wire.SubscribeConfirmed {
+			s.replied(c.Channel)
 			if yes, wanted := s.wanted[c.Channel]; wanted && !yes {
 				s.wanted[c.Channel] = true
 				confirmed = c.Channel
@@ -247,6 +260,57 @@ func (s *Subscriber) receiveLoop(noDial context.Context, sub subscription) error
 		}
 		if m, ok := m.(*redis.Message); ok {
 			s.listener.Announced(s.index, m.Channel, m.Payload)
+		}
+	}
+}
+
+// replied notes that the node has confirmed a subscription. It needs s.mu.
+func (s *Subscriber) replied(channel string) {
+	for i, group := range s.asked {
+		at := slices.Index(group, channel)
+		if at < 0 {
+			continue
+		}
+		if s.asked[i] = slices.Delete(slices.Clone(group), at, at+1); len(s.asked[i]) == 0 {
+			s.asked = slices.Delete(s.asked, i, i+1)
+		}
+		return
+	}
+}
+
+// setAside deals with the refusal of a channel by the oldest SUBSCRIBE without a reply. If
+// that has several channels, each is asked for apart; one alone is set aside for a while.
+// It returns false if there is no such SUBSCRIBE.
+func (s *Subscriber) setAside() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.asked) == 0 {
+		return false
+	}
+	s.lastHeard = time.Now()
+	group := s.asked[0]
+	s.asked = s.asked[1:]
+	for _, c := range group {
+		if s.apart[c] = true; len(group) == 1 {
+			s.aside[c] = time.Now().Add(redialRefused)
+		} else {
+			s.toSubscribe = append(s.toSubscribe, c)
+		}
+	}
+	s.wakeWatch()
+	return true
+}
+
+// retryAside asks for refused channels again whose pause is over.
+func (s *Subscriber) retryAside() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for c, due := range s.aside {
+		if !now.Before(due) {
+			delete(s.aside, c)
+			s.toSubscribe = append(s.toSubscribe, c)
+			s.wakeWatch()
 		}
 	}
 }
@@ -269,6 +333,7 @@ func (s *Subscriber) watch(ctx, noDial context.Context, sub subscription, broken
 				return err
 			}
 		case <-look.C:
+			s.retryAside()
 			s.mu.Lock()
 			last := s.lastHeard
 			s.mu.Unlock()
@@ -299,12 +364,26 @@ func (s *Subscriber) updateChannels(noDial context.Context, sub subscription) (l
 	stale := slices.DeleteFunc(s.toUnsubscribe, func(c string) bool { _, wanted := s.wanted[c]; return wanted })
 	s.toSubscribe, s.toUnsubscribe = nil, nil
 	listen = len(s.wanted) > 0
+	var groups [][]string
+	if fresh = slices.DeleteFunc(fresh, func(c string) bool {
+		if s.apart[c] {
+			groups = append(groups, []string{c})
+		}
+		return s.apart[c]
+	}); len(fresh) > 0 {
+		groups = append(groups, fresh)
+	}
+	if listen {
+		s.asked = append(s.asked, groups...)
+	}
 	s.mu.Unlock()
 	if listen && len(stale) > 0 {
 		err = sub.unsubscribe(noDial, stale)
 	}
-	if listen && err == nil && len(fresh) > 0 {
-		err = sub.subscribe(noDial, fresh)
+	for _, group := range groups {
+		if listen && err == nil {
+			err = sub.subscribe(noDial, group)
+		}
 	}
 	return listen && err == nil, err
 }

@@ -107,6 +107,13 @@ func Explain(err error) (e *NodeError, said bool) {
 	return e, true
 }
 
+// RefusesChannel reports whether a node refused a SUBSCRIBE because the user has no
+// permission for one of its channels. The connection goes on.
+func RefusesChannel(err error) bool {
+	e, said := Explain(err)
+	return said && strings.HasPrefix(e.Text, "NOPERM") && strings.Contains(e.Text, "channel")
+}
+
 // notExecuted reports whether a server gives this error only for commands that it has not
 // executed.
 func notExecuted(text string) bool {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -383,4 +384,62 @@ func TestAnAnnouncementIsForOneKey(t *testing.T) {
 			s.Errorf("served: got %q, want %q", served, want)
 		}
 	})
+}
+
+// A channel that an ACL forbids is set aside alone: the others are heard, on the same connection, and it is tried again.
+func TestAForbiddenChannelSilencesNoOther(t *testing.T) {
+	const forbidden = "no"
+	for _, when := range []string{"first", "last", "all at once"} {
+		runStage(t, when, 3, func(s *stage) {
+			var d dialled
+			l := s.LockerWith(redlock.Options{}, nil, s.earsBy(&d))
+			var allowed atomic.Bool
+			for i := range 3 {
+				n := s.Node(i)
+				n.OnCommand(func(args []string) {
+					if !strings.EqualFold(args[0], "subscribe") {
+						return
+					}
+					refusal := ""
+					if !allowed.Load() && slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "{"+forbidden+"}") }) {
+						refusal = "NOPERM this user has no permissions to access one of the channels used as arguments"
+					}
+					n.FailCommand("subscribe", refusal)
+				})
+			}
+			keys := []string{"a", "b", "c", "d", "e"}
+			if when == "first" {
+				keys = append([]string{forbidden}, keys...)
+			} else {
+				keys = append(keys, forbidden)
+			}
+			var all []*waiting
+			for _, key := range keys {
+				for i := range 3 {
+					s.Node(i).Set(key, otherValue, time.Hour)
+				}
+				all = append(all, s.waiterOf(l, key, time.Hour))
+				if when != "all at once" {
+					time.Sleep(200 * time.Millisecond)
+				}
+			}
+			time.Sleep(3 * time.Second)
+			s.channels("beside a forbidden one", l, len(keys)-1)
+			before := d.live.Load()
+			s.Node(1).ResetSubscribers() // all are asked for in one command
+			time.Sleep(3 * time.Second)
+			s.channels("on a new connection", l, len(keys)-1)
+			time.Sleep(time.Minute)
+			s.channels("after a minute", l, len(keys)-1)
+			if got := d.live.Load() - before; got != 1 {
+				s.Errorf("dials after the first: got %d, want one for the connection that broke", got)
+			}
+			allowed.Store(true)
+			time.Sleep(30*time.Second + deafAfter)
+			s.channels("allowed", l, len(keys))
+			for _, w := range all {
+				w.gives(context.Canceled)
+			}
+		})
+	}
 }
