@@ -37,7 +37,7 @@ func (r Residue) Settle(q *wire.Question, rep *wire.Reply) Residue {
 			r |= Raised
 		}
 	case k == wire.AskTurn || k == wire.AskAcquire:
-		if rep.Stored { // unlike the former, these do not touch the register unless they grant the lock
+		if rep.Stored { // unlike the former, these do not touch the register unless they grant the lock or fail
 			r |= Raised
 		}
 	}

@@ -65,13 +65,15 @@ func result(c *Command, exec error) (any, error) {
 }
 
 // failed returns the Reply for an error: Unknown. If the error is one of the node's own and
-// notExecuted says so, the command has stored nothing.
+// notExecuted says so, the command has stored nothing. A script that was refused a command
+// may have executed others before it, such as one that created the register, which then has
+// no ttl. So a clean-up follows; if it finds nothing, it does no harm.
 func failed(k Kind, err error) Reply {
 	e, said := Explain(err)
 	r := Reply{Answer: Unknown, Err: e, Sent: !NeverSent(err)}
 	r.Silent = r.Sent && !said
 	// A proxy may report a lost reply as an error of its own; the command was executed then.
-	r.Refused = said && notExecuted(e.Text)
+	r.Refused = said && notExecuted(e.Text) && !refusedInScript(e.Text)
 	r.Stored = k.Stores() && (r.Silent || said && !r.Refused)
 	return r
 }

@@ -392,19 +392,19 @@ var nodeErrors = []nodeError{
 	{"ERR unknown command 'evalsha', with args beginning with: 'sha' '2' 'k' '" + mine + "' ", "ERR unknown command 'evalsha'", false}, // a lock's value is a secret
 	{"ERR syntax error", "", true},
 	{"  LOADING padded \r\n", "LOADING padded", true},
-	// What a user may not do in a script, until 7.0 and from 7.2 on, and in Valkey.
+}
+
+// After these, the command may have been executed, or a part of it: no server says them of one that it refuses, so they may be a
+// proxy's word for a lost reply, or a script says them of a command that may not be its first.
+var lateErrors = []nodeError{
+	{"ERR something that nobody knows", "", true},
+	{"ERR no ROOM for more", "", true}, {"ERR TASK failed", "", true}, {"ERR REMOVED meanwhile", "", true}, // a code inside a word is none
+	// What a user may not do in a script, until 7.0 and from 7.2 on, and in Valkey: the script may have executed other commands before.
 	{"ERR The user executing the script can't run this command or subcommand script: 1b3c, on @user_script:8.", "ERR The user executing the script can't run this command or subcommand", false},
 	{"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 1b3c, on @user_script:1.", "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments", false},
 	{"ERR ACL failure in script: User locks has no permissions to run the 'zadd' command script: 1b3c, on @user_script:8.", "ERR ACL failure in script: User locks has no permissions to run the 'zadd' command", false},
 	{"ERR ACL failure in script: No permissions to access a key script: on @user_script:1.", "ERR ACL failure in script: No permissions to access a key", false},
 	{"NOPERM ACL failure in script: User locks has no permissions to run the 'get' command", "", false},
-}
-
-// After these, the command may have been executed: no server says them of one that it refuses, so they may be a proxy's word for
-// a lost reply, or a script says them of what comes after the grant.
-var lateErrors = []nodeError{
-	{"ERR something that nobody knows", "", true},
-	{"ERR no ROOM for more", "", true}, {"ERR TASK failed", "", true}, {"ERR REMOVED meanwhile", "", true}, // a code inside a word is none
 	// What a pcall in a script of ours passed on, before 7.0; and what a call does there.
 	{"The user executing the script can't run this command or subcommand", "", false},
 	{"ERR Error running script (call to f_1b3c): @user_script:8: @user_script: 8: The user executing the script can't run this command or subcommand", "", false},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,7 +46,7 @@ var (
 // go away by itself. A server gives these errors only for commands that it has not
 // executed: notExecuted relies on it. (redis-server 7.0. There the code comes first in
 // the errors of a script, too; servers before 7.0 and miniredis put it somewhere in the
-// text.)
+// text.) A script may have executed other commands before: see refusedInScript.
 var errorCodes = []struct {
 	code  string
 	heals bool
@@ -91,10 +92,8 @@ func Explain(err error) (e *NodeError, said bool) {
 			e.Transient = false
 		}
 	}
-	for _, refusal := range scriptRefusals {
-		if strings.Contains(text, refusal) {
-			e.Transient = false
-		}
+	if refusedInScript(text) {
+		e.Transient = false
 	}
 	// Cut the place in the script: "script: 1b3c, on @user_script:8."
 	if i := strings.LastIndex(e.Text, " script: "); i > 0 && strings.Contains(e.Text[i:], "@user_script") {
@@ -133,6 +132,14 @@ func notExecuted(text string) bool {
 		}
 	}
 	return false
+}
+
+// refusedInScript reports whether a server gives this error for a command that a script may
+// not run. It then executed nothing of that command, but what the script did before stays.
+// The other errors come with the script's first command that writes, or with a key of
+// another type, which our scripts touch before they store a value.
+func refusedInScript(text string) bool {
+	return slices.ContainsFunc(scriptRefusals, func(refusal string) bool { return strings.Contains(text, refusal) })
 }
 
 // transportText returns the text for an error between us and a node.
