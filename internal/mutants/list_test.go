@@ -696,6 +696,51 @@ var mutants = []mutant{
 		test: "TestWhoGivesUpOrWinsLeavesAllQueues",
 	},
 	{
+		name: "turn-refused-after", rule: "Fair: a node executes the commands that it may refuse before it grants", why: "no simulated user is refused a command",
+		patches: []patch{
+			{"internal/wire/lua/turn.lua", "  if ARGV[5] == '' then clock() end\n", "  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])\n  if ARGV[5] == '' then clock() end\n"},
+			{"internal/wire/lua/turn.lua", "  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])\n  return", "  return"},
+		},
+		test: "TestWhatIsRefusedGrantsNothingAndQueuesNothing",
+	},
+	{
+		name: "script-refused-clean", rule: "a script that was refused a command may have executed others before it", why: "as above",
+		patches: []patch{{"internal/wire/command.go", " && !refusedInScript(e.Text)", ""}},
+		test:    "TestWhatANodeSaysIsClassified",
+	},
+	{
+		name: "turn-queued-unread", rule: "Fair: a node reads the lock before it queues an entry", why: "as above",
+		patches: []patch{
+			{"internal/wire/lua/turn.lua", "local left = held and redis.call('PTTL', KEYS[1])\n", ""},
+			{"internal/wire/lua/turn.lua", "if held then return {0, held, left,", "local left = held and redis.call('PTTL', KEYS[1])\nif held then return {0, held, left,"},
+		},
+		test: "TestWhatIsRefusedGrantsNothingAndQueuesNothing",
+	},
+	{
+		name: "turn-queue-endless", rule: "Fair: a node checks that it may give a new queue a ttl before it queues the first entry", why: "as above",
+		patches: []patch{{"internal/wire/lua/turn.lua", "local lives = (turn and not met or ARGV[9] == '1') and redis.call('PEXPIRE', KEYS[3], ARGV[7])", "local lives = (turn and not met or ARGV[9] == '1') and 0"}},
+		test:    "TestWhatIsRefusedGrantsNothingAndQueuesNothing",
+	},
+	{
+		name: "wait-queue-endless", rule: "and so does the script that queues an entry without a try", why: "as above",
+		patches: []patch{{"internal/wire/lua/wait.lua", "local lives = redis.call('PEXPIRE', KEYS[2], ARGV[4])", "local lives = 0"}},
+		test:    "TestWhatIsRefusedGrantsNothingAndQueuesNothing",
+	},
+	{
+		name: "wait-refused-after", rule: "that script executes the commands that the server may refuse before it queues the entry", why: "as above",
+		patches: []patch{
+			{"internal/wire/lua/wait.lua", "local left, before = redis.call('PTTL', KEYS[1]), redis", "local before = redis"},
+			{"internal/wire/lua/wait.lua", "return {left, before,", "return {redis.call('PTTL', KEYS[1]), before,"},
+			{"internal/wire/lua/wait.lua", "return {left, redis", "return {redis.call('PTTL', KEYS[1]), redis"},
+		},
+		test: "TestWhatIsRefusedGrantsNothingAndQueuesNothing",
+	},
+	{
+		name: "release-queue-endless", rule: "a release queues no entry where it may not give the queue a ttl", why: "as above",
+		patches: []patch{{"internal/wire/lua/release.lua", "  local lives = redis.pcall('PEXPIRE', KEYS[3], ARGV[8])\n", "  local lives = 0\n"}},
+		test:    "TestWhatIsRefusedGrantsNothingAndQueuesNothing",
+	},
+	{
 		name: "no-turns", rule: "Fair: a node says yes to the first of its queue only", profiles: "turns",
 		patches: []patch{{"internal/wire/lua/turn.lua", "local turn = not first or first == ARGV[4]", "local turn = true"}},
 		test:    "TestScriptTurn",
@@ -712,7 +757,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "turn-timeless", rule: "Fair: a waiter knows when the lock expires, also if it is not the first", profiles: "turns,fair",
-		patches: []patch{{"internal/wire/lua/turn.lua", "return {0, held, redis.call('PTTL', KEYS[1]),", "return {0, held, turn and redis.call('PTTL', KEYS[1]) or tonumber(ARGV[6]),"}},
+		patches: []patch{{"internal/wire/lua/turn.lua", "return {0, held, left,", "return {0, held, turn and left or tonumber(ARGV[6]),"}},
 		test:    "TestAFairWaiterThatWasNotFirstKnowsWhenTheLockExpires",
 	},
 	{
@@ -861,11 +906,11 @@ var mutants = []mutant{
 	},
 	{
 		name: "next-unqueued", rule: "Fair: a release queues the next caller of its Locker", profiles: "turns,fair",
-		patches: []patch{{"internal/queue/handover.go", "n.Place, n.Prolong = w.entryOf(r), r.prolongs(now)", "n.Ticket = 0"}},
+		patches: []patch{{"internal/queue/handover.go", "n.Place, r.prolonged = w.entryOf(r), now", "n.Ticket = 0"}},
 	},
 	{
 		name: "next-told-late", rule: "Fair: a release queues the next caller of its Locker before it tells who is first", profiles: "turns,fair",
-		patches: []patch{{"internal/wire/lua/release.lua", "  redis.pcall('ZADD', KEYS[3], ARGV[9], ours, now + ARGV[7], ours .. '!')\n", ""}},
+		patches: []patch{{"internal/wire/lua/release.lua", "  if type(lives) == 'number' then redis.pcall('ZADD', KEYS[3], ARGV[9], ours, now + ARGV[7], ours .. '!') end\n", ""}},
 	},
 	{
 		name: "next-owed", rule: "Fair: a release that is owed queues nobody", why: "an entry counts for two seconds, within which a caller has to leave and a node to come back",
@@ -889,7 +934,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "next-for-ever", rule: "Fair: a release that queues the first entry gives the queue a ttl", why: "the entry is removed when its caller has its turn, and the queue with it",
-		patches: []patch{{"internal/wire/lua/release.lua", "if #queue == 4 or ARGV[10] == '1' then", "if ARGV[10] == '1' then"}},
+		patches: []patch{{"internal/wire/lua/release.lua", "  if lives == 0 then redis.pcall('PEXPIRE', KEYS[3], ARGV[8]) end\n", ""}},
 		test:    "TestScriptReleaseTellsTheQueue",
 	},
 	{

@@ -84,7 +84,7 @@ func (w *Queues) notice(r *queue, value string, b *quorum.Call) wire.Notice {
 		}
 		r.queued = r.queued && r.first != nil
 		if n.Ticket = w.enterWith(r, b, now); n.Ticket != 0 {
-			n.Place, n.Prolong = w.entryOf(r), r.prolongs(now)
+			n.Place, r.prolonged = w.entryOf(r), now // a release with a ticket always prolongs
 		}
 	case r.first != nil && r.plan.Hears() && !w.cfg.Closed():
 		n.Place, n.Stay = w.entryOf(r), true

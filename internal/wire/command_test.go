@@ -688,7 +688,7 @@ func TestTheLifeOfALongTTLIsSpelledOut(t *testing.T) {
 		"extend":                       {ExtendQuestion(name, mine, ttl, 7), mine + " 172800000 7 " + life},
 		"release":                      {ReleaseQuestion(name, mine, ttl, Notice{Tell: NotifyCount}), mine + " {jobs/42}:release  2 " + life},
 		"release, an entry that stays": {ReleaseQuestion(name, mine, ttl, Notice{Tell: 1, Place: theirs, Stay: true, Prolong: true}), mine + " {jobs/42}:release " + theirs + " 1 " + life + " 12000 15000"},
-		"release, the next caller":     {ReleaseQuestion(name, mine, ttl, Notice{Tell: 1, Place: theirs, Ticket: 7, Prolong: true}), mine + " {jobs/42}:release " + theirs + " 1 " + life + " 2000 15000 7 1"},
+		"release, the next caller":     {ReleaseQuestion(name, mine, ttl, Notice{Tell: 1, Place: theirs, Ticket: 7}), mine + " {jobs/42}:release " + theirs + " 1 " + life + " 2000 15000 7"},
 		"release, a place":             {ReleaseQuestion(name, mine, ttl, Notice{Tell: 0, Place: theirs}), mine + " {jobs/42}:release " + theirs + " 0 " + life},
 		"rollback":                     {RollbackQuestion(name, mine, ttl), mine + "    " + life},
 		"adopt":                        {AdoptQuestion(nil, name, theirs, mine, ttl, 7), theirs + " " + mine + " 172800000 7 " + life},

@@ -179,9 +179,6 @@ func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, n Notice) Q
 	switch {
 	case n.Ticket != 0:
 		args = append(args, TurnLife.Milliseconds(), queueLife.Milliseconds(), strconv.FormatInt(n.Ticket, 10))
-		if n.Prolong {
-			args = append(args, "1")
-		}
 	case n.Stay:
 		args = append(args, entryLife.Milliseconds())
 		if n.Prolong {

@@ -38,7 +38,7 @@ type Notice struct {
 	Place   string // our entry; "": we have none
 	Stay    bool   // it goes to the end of the queue if others were notified; otherwise it is removed
 	Ticket  int64  // not 0: it is queued with this ticket instead, before waiters are notified, if the queue decides who is next
-	Prolong bool   // then the queue's own ttl begins anew
+	Prolong bool   // with Stay: the queue's own ttl begins anew, as it always does with a ticket
 }
 
 // ToAll is the Notice of a release that notifies the first waiters, by a Locker that has no

@@ -29,7 +29,7 @@ var scriptSHA = map[string]string{
 	"guarded acquire": "e1877b28656a5c1ca2b340d83f607e072f3a2db9",
 	"extend":          "e9962c620e1b1a8fd3672c657e49d474ce4daf1b",
 	"extends":         "82b831f51318c23789cdefd7fba5f88ea133f796",
-	"release":         "99d7827e1b267ddebff7fcc0a5d03e60b479aa2c",
+	"release":         "7a59ec00deb16d570a154a6d1078a73e61048ba4",
 	"releases":        "83c9f438210e41a1492dc75499aab7b4f7820209",
 	"raise":           "dc8ceb045b46aaad4f411975cea3636faf27ed9c",
 	"adopt":           "9cc4044a93585c393b519caff12fe3b00234762c",
@@ -37,9 +37,9 @@ var scriptSHA = map[string]string{
 	"restore":         "12680e3d66e7ba66d888f9878c7556f01d10ec23",
 	"touch":           "c9a3a801b404c7f3d1c427d5cc598b46fc356f7a",
 	"inspect":         "fedd99c8d5cbd54024572c435cd7c9cd39dfcf0a",
-	"turn":            "7ad195b62738e31d341deb4e57b61b7621df61c8",
-	"guarded turn":    "835a277dbf3f0212e10bbe9aecc155ecf6494c18",
-	"wait":            "db98b14ff3427365cacafe89db417cadd2a657f1",
+	"turn":            "2ba70736be394ca8b7386a1db5bdb1af9494e424",
+	"guarded turn":    "aff2b19205f0c2fd86965992cc1eea40347285f1",
+	"wait":            "b21ee5b5ccaba7a77dc8b520937fc84a598a03b6",
 	"leave":           "5fddad4b79f1320518fc26ee34c080c782524d2e",
 }
 

@@ -13,7 +13,7 @@ import (
 var guards = []Script{
 	{"guard+acquire", "e1877b28656a5c1ca2b340d83f607e072f3a2db9", guarded(acquireTwin)},
 	{"guard+adopt", "41b1451b37cb122d1d0bff4689a374c47d2d60bd", guarded(adoptTwin)},
-	{"guard+turn", "835a277dbf3f0212e10bbe9aecc155ecf6494c18", guarded(turnTwin)},
+	{"guard+turn", "aff2b19205f0c2fd86965992cc1eea40347285f1", guarded(turnTwin)},
 }
 
 var (

@@ -27,7 +27,7 @@ func init() {
 
 // Locks are the twins of the scripts that handle a lock.
 var Locks = []Script{
-	{"release", "99d7827e1b267ddebff7fcc0a5d03e60b479aa2c", releaseTwin},
+	{"release", "7a59ec00deb16d570a154a6d1078a73e61048ba4", releaseTwin},
 	{"releases", "83c9f438210e41a1492dc75499aab7b4f7820209", releasesTwin},
 	{"extends", "82b831f51318c23789cdefd7fba5f88ea133f796", extendsTwin},
 	{"extend", "e9962c620e1b1a8fd3672c657e49d474ce4daf1b", extendTwin},
@@ -104,16 +104,17 @@ func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
 func (q *scriptQueue) announce(argv []string, ours string, most int) bool {
 	if len(argv) > 8 {
 		q.clock()
+		lives, _ := q.call("PEXPIRE", q.key, argv[7])
 		q.call("ZADD", q.key, argv[8], ours, q.ends(argv[6]), ours+"!")
+		if lives == 0 {
+			q.call("PEXPIRE", q.key, argv[7])
+		}
 	}
 	all, _ := q.read(0, 4)
 	if len(all) == 0 {
 		return false
 	}
 	if len(argv) > 8 {
-		if len(all) == 2 || len(argv) > 9 {
-			q.call("PEXPIRE", q.key, argv[7])
-		}
 		ours = ""
 	}
 	notified := q.tell(argv[1], argv[0], ours, most)

@@ -10,8 +10,8 @@ import (
 
 // Waiting are the twins of the scripts for waiting.
 var Waiting = []Script{
-	{"turn", "7ad195b62738e31d341deb4e57b61b7621df61c8", turnTwin},
-	{"wait", "db98b14ff3427365cacafe89db417cadd2a657f1", waitTwin},
+	{"turn", "2ba70736be394ca8b7386a1db5bdb1af9494e424", turnTwin},
+	{"wait", "b21ee5b5ccaba7a77dc8b520937fc84a598a03b6", waitTwin},
 	{"leave", "5fddad4b79f1320518fc26ee34c080c782524d2e", leaveTwin},
 	{"inspect", "fedd99c8d5cbd54024572c435cd7c9cd39dfcf0a", inspectTwin},
 }
@@ -20,7 +20,8 @@ var Waiting = []Script{
 type scriptQueue struct {
 	call   twin.Call
 	key    string
-	ms, us int // the node's time; 0: not asked for
+	ms, us int  // the node's time; 0: not asked for
+	met    bool // front has come upon our entry
 }
 
 const (
@@ -94,6 +95,7 @@ func (q *scriptQueue) front(life int, ours string, ticket *float64) (first strin
 		for _, m := range all {
 			switch {
 			case m.name == ours:
+				q.met = true
 				if ticket == nil {
 					return ours, 0
 				}
@@ -133,7 +135,7 @@ func (q *scriptQueue) ends(life string) string {
 }
 
 func turnTwin(call twin.Call, keys, argv []string) (any, bool) {
-	_, ok := check(call, keys)
+	held, ok := check(call, keys)
 	if !ok {
 		return nil, false
 	}
@@ -149,26 +151,29 @@ func turnTwin(call twin.Call, keys, argv []string) (any, bool) {
 	}
 	first, expires := q.front(number(argv[6]), entry, ticket)
 	turn := first == "" || first == entry
-	if turn {
-		if set, _ := call("SET", keys[0], value, "NX", "PX", argv[1]); set != nil {
-			moved, _ := call("ZADD", keys[1], "GT", "CH", argv[2], "f")
-			if ticket == nil {
-				q.clock()
-			}
-			if entry != "" {
-				call("ZREM", q.key, entry, entry+"!")
-			}
-			return []any{1, moved, q.us}, true
+	if turn && held == nil {
+		if ticket == nil {
+			q.clock()
 		}
+		moved, _ := call("ZADD", keys[1], "GT", "CH", argv[2], "f")
+		if entry != "" {
+			call("ZREM", q.key, entry, entry+"!")
+		}
+		call("SET", keys[0], value, "PX", argv[1])
+		return []any{1, moved, q.us}, true
 	}
 	q.clock()
 	if ticket != nil {
-		added, _ := call("ZADD", q.key, argv[4], entry, q.ends(argv[5]), entry+"!")
-		if turn && added != 0 || argv[8] == "1" {
+		var lives any
+		if turn && !q.met || argv[8] == "1" {
+			lives, _ = call("PEXPIRE", q.key, argv[6])
+		}
+		call("ZADD", q.key, argv[4], entry, q.ends(argv[5]), entry+"!")
+		if lives == 0 {
 			call("PEXPIRE", q.key, argv[6])
 		}
 	}
-	if held, _ := call("GET", keys[0]); held != nil {
+	if held != nil {
 		before := 1
 		if turn {
 			before = 0
@@ -189,17 +194,19 @@ func waitTwin(call twin.Call, keys, argv []string) (any, bool) {
 		q.front(number(argv[3]), argv[0], nil)
 	}
 	q.clock()
-	us := strconv.Itoa(q.us)
-	if argv[1] == "new" {
-		call("ZADD", q.key, us, argv[0], q.ends(argv[2]), argv[0]+"!")
-	} else {
-		call("ZADD", q.key, "NX", us, argv[0])
-		call("ZADD", q.key, q.ends(argv[2]), argv[0]+"!")
-	}
-	call("PEXPIRE", q.key, argv[3])
 	left, _ := call("PTTL", keys[0])
-	rank, _ := call("ZRANK", q.key, argv[0])
-	return []any{left, rank, q.us}, true
+	before, _ := call("ZRANK", q.key, argv[0])
+	lives, _ := call("PEXPIRE", q.key, argv[3])
+	if before != nil && argv[1] != "new" {
+		call("ZADD", q.key, q.ends(argv[2]), argv[0]+"!")
+		return []any{left, before, q.us}, true
+	}
+	call("ZADD", q.key, strconv.Itoa(q.us), argv[0], q.ends(argv[2]), argv[0]+"!")
+	if lives == 0 {
+		call("PEXPIRE", q.key, argv[3])
+	}
+	before, _ = call("ZRANK", q.key, argv[0])
+	return []any{left, before, q.us}, true
 }
 
 func leaveTwin(call twin.Call, keys, argv []string) (any, bool) {

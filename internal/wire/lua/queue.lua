@@ -2,8 +2,9 @@
 -- ticket, and ENTRY!, by 4e15 plus the time in ms at which the entry expires, so that these stand behind all tickets.
 -- After clock(), us and ms are the node's time. front(key, life, ours, ticket) returns the first entry that has not
 -- expired, and when that expires; or ours alone, if it is first, by ticket or, if that is nil, by the ticket that it has.
--- It removes the entries before that one. No entry may expire later than life ms from now.
-local us, ms
+-- It removes the entries before that one. No entry may expire later than life ms from now. After front, met says whether it
+-- has come upon ours.
+local us, ms, met
 local function clock()
   if us then return end
   local time = redis.call('TIME')
@@ -18,6 +19,7 @@ local function front(key, life, ours, ticket)
     for i = 1, #queue, 2 do
       local entry, at = queue[i], tonumber(queue[i + 1]) or 9e15
       if entry == ours then
+        met = true
         if not ticket then return ours end
       elseif string.sub(entry, -1) == '!' then
         if at >= 4e15 then return ticket and ours or nil end

@@ -5,7 +5,7 @@
 -- ARGV[3] is our own entry: with ARGV[7], and if a waiter was notified, it moves to the end of the queue and lives for
 -- ARGV[7] ms, and the queue for ARGV[8] ms, if that is given; otherwise it is removed.
 -- With ARGV[9] our entry is queued with this ticket for ARGV[7] ms, before waiters are notified, and is notified as any other;
--- the queue lives for ARGV[8] ms from its first entry on, and from each one with ARGV[10] = '1'.
+-- the queue lives for ARGV[8] ms from then on.
 -- Replies 1: deleted; 2: deleted, and a waiter was notified; 0: the key holds another value; -1: there is no key.
 -- Not call: a key of another type is another's, and its register is to get a life, too. Any other error says nothing about whose the key is.
 local held = redis.pcall('GET', KEYS[1])
@@ -33,15 +33,16 @@ local function clock()
 end
 if ARGV[9] then
   if not clock() then return verdict end
-  redis.pcall('ZADD', KEYS[3], ARGV[9], ours, now + ARGV[7], ours .. '!')
+  -- Before the entry: where this is refused, a queue without a ttl would stand for ever. 0: there is no queue yet.
+  local lives = redis.pcall('PEXPIRE', KEYS[3], ARGV[8])
+  if type(lives) == 'number' then redis.pcall('ZADD', KEYS[3], ARGV[9], ours, now + ARGV[7], ours .. '!') end
+  if lives == 0 then redis.pcall('PEXPIRE', KEYS[3], ARGV[8]) end
 end
 -- Four, then by sixty-four: mostly the first two are alive, and a reply with many scores takes the server longer than all
 -- else here; but a whole fleet that was stopped may stand before them.
 local queue = redis.pcall('ZRANGE', KEYS[3], '0', '3', 'WITHSCORES')
 if not queue[1] then return verdict end
 if ARGV[9] then
-  -- Four: only our entry and its end are there, and the queue may be new.
-  if #queue == 4 or ARGV[10] == '1' then redis.pcall('PEXPIRE', KEYS[3], ARGV[8]) end
   ours = ''
 elseif (most > 1 or ours ~= '' and ARGV[7]) and not clock() then
   return verdict

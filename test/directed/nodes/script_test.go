@@ -477,34 +477,24 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 		heard()
 	})
 	// With a ticket the entry is that of the next caller of the Locker, which takes its turn like all others.
-	next := func(name, tell, ticket, prolong string, before func(s *stage), reply int, want string, queue ...any) {
+	next := func(name, tell, ticket string, before func(s *stage), reply int, want string, queue ...any) {
 		onScript(t, "our next caller is queued: "+name, func(s *stage) {
 			heard := s.listening(releaseChannel+":a", releaseChannel+":b", releaseChannel+":c", releaseChannel+":d")
 			s.Node(0).Set(job, "ours", sec)
 			before(s)
 			s.Do(0, "PEXPIRE", jobQueue, "9000")
-			args := []string{"ours", releaseChannel, "c", tell, "86400000", "90000000", "2000", "15000", ticket}
-			life := 9 * sec
-			if prolong != "" {
-				args = append(args, prolong)
-			}
-			if prolong != "" || len(queue) == 1 {
-				life = 15 * sec
-			}
-			s.answers("release", s.evalQueue("release", args...), reply)
+			s.answers("release", s.evalQueue("release", "ours", releaseChannel, "c", tell, "86400000", "90000000", "2000", "15000", ticket), reply)
 			s.queues("afterwards", queue...)
 			s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "c!"), harness.EndOf(s.ms()+2000))
-			if got := s.Node(0).TTL(jobQueue); got != life {
-				s.Errorf("life of the queue: got %v, want %v", got, life)
-			}
+			harness.Check(s, "life of the queue", s.Node(0).TTL(jobQueue), 15*sec)
 			harness.Check(s, "announced", strings.Join(heard(), " "), want)
 		})
 	}
-	next("nobody else queues", "1", "7", "", func(*stage) {}, 2, ":c=1 ours", "c")
-	next("before the others", "1", "7", "", four, 2, ":c=1 ours", "c", "d", "b", "a")
-	next("behind one", "2", "10", "", func(s *stage) { s.place("b", 9, s.ms()+5000) }, 2, ":b=1 ours :c=2 ours", "b", "c")
-	next("behind one that alone is told", "1", "10", "1", func(s *stage) { s.place("b", 9, s.ms()+5000) }, 2, ":b=1 ours", "b", "c")
-	next("in place of the caller that had the lock", "1", "12", "", func(s *stage) {
+	next("nobody else queues", "1", "7", func(*stage) {}, 2, ":c=1 ours", "c")
+	next("before the others", "1", "7", four, 2, ":c=1 ours", "c", "d", "b", "a")
+	next("behind one", "2", "10", func(s *stage) { s.place("b", 9, s.ms()+5000) }, 2, ":b=1 ours :c=2 ours", "b", "c")
+	next("behind one that alone is told", "1", "10", func(s *stage) { s.place("b", 9, s.ms()+5000) }, 2, ":b=1 ours", "b", "c")
+	next("in place of the caller that had the lock", "1", "12", func(s *stage) {
 		s.place("c", 3, s.ms()+1000)
 		s.place("a", 11, s.ms()+5000)
 	}, 2, ":a=1 ours", "a", "c")
