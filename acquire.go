@@ -199,7 +199,7 @@ func (l *Locker) acquire(ctx context.Context, e *acquireCall) (*Lock, error) {
 
 // inLine waits and tries until it has the lock or an error.
 func (l *Locker) inLine(ctx context.Context, e *acquireCall) (lock *Lock, err error) {
-	if err := l.join(e); err != nil {
+	if err := l.join(e, false); err != nil {
 		return nil, err
 	}
 	defer func() { l.leaveQueue(e, lock != nil) }()

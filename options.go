@@ -48,8 +48,10 @@ type Options struct {
 	// MaxWaiters is how many callers of this Locker may wait for one key at once, in Acquire
 	// or in any call that waits as Acquire does, the one that is trying included; 0 means any
 	// number. Further callers fail at once with ErrTooManyWaiters, so that a key that stays
-	// held costs latency and memory for a bounded number of them. TryAcquire and WithWait(0)
-	// do not wait and are not counted.
+	// held costs latency and memory for a bounded number of them. AcquireAll counts for the
+	// one of its keys that it waits for, and fails if it goes on to one for which too many
+	// wait. AcquireSlot counts for each of its slots. TryAcquire and WithWait(0) do not wait
+	// and are not counted.
 	MaxWaiters int
 
 	// Grace is how long before Until the contexts of KeepAlive and Run end if the lock

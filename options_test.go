@@ -479,7 +479,7 @@ func TestCloseBeforeTheFirstAttemptOfANewHead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.join(e)
+		l.join(e, false)
 		votes := []Vote{{Node: "a", Answer: Yes}, {Node: "b", Answer: No, Holder: "x"}, {Node: "c", Answer: No, Holder: "y"}} // a tie
 		l.queues.KeepResult(&e.waiter, &QuorumError{Round: Round{Op: OpAcquire, Key: "jobs/42", Need: 2, Votes: votes}, Err: ErrHeld})
 		l.Close()

@@ -105,6 +105,9 @@ func newLocker(opt Options, nodes []Node, now clock.Clock, rand *random.Source) 
 	}
 	l.registers = lane.NewRegisters(l.lanes, l.patience)
 	l.queues = l.newQueues()
+	if opt.MaxWaiters > 0 {
+		l.gate.Take, l.gate.Give = l.queues.Take, l.queues.Give
+	}
 	l.held = l.newHeld()
 	return l, nil
 }

@@ -65,6 +65,7 @@ func (l *Locker) AcquireAll(ctx context.Context, keys []string, ttl time.Duratio
 		a.keys = append(a.keys, e.name.Full)
 	}
 	defer func() {
+		a.leavePlace()
 		if a.locks == nil {
 			a.leaveGate()
 			lane.Each(0, len(all), func(i int) { l.expireRegisters(all[i]) })
@@ -117,6 +118,7 @@ type acquireAll struct {
 	keys     []string // their full names
 	locks    []*Lock  // of the calls; nil until all are acquired
 	admitted bool     // the Locker's gate counts the keys as busy for this call
+	place    string   // the key for which it counts as a waiter, though it is in no queue; "": none
 	moves    int      // how often in a row it went from one queue to another without a wait between
 }
 
@@ -133,33 +135,35 @@ func (a *acquireAll) enterGate(ctx context.Context) error {
 	if a.calls[0].triesOnce() {
 		return nil
 	}
-	e, waiting := a.l.gate.Enter(a.keys)
-	limit := gateWait
-	switch most := a.l.opt.MaxWaiters; {
-	case waiting == 0:
-		a.admitted = true
-		return nil
-	case most > 0 && waiting > most:
-		at := a.l.gate.Withdraw(e)
-		if i := slices.Index(a.keys, at); i >= 0 {
-			return tooManyWaiters(a.calls[i], most)
+	e := a.l.gate.Enter(a.keys)
+	if !isDone(e.Done) {
+		limit := gateWait
+		if end, ok := ctx.Deadline(); ok {
+			limit = min(limit, time.Until(end)/2)
 		}
-		a.admitted = true // meanwhile
-		return nil
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		select {
+		case <-e.Done:
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-a.l.closing:
+		}
 	}
-	if end, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(end)/2)
+	a.admitted = a.l.gate.Withdraw(e)
+	a.place = e.Place
+	if e.Full != "" {
+		return tooManyWaiters(a.calls[slices.Index(a.keys, e.Full)], a.l.opt.MaxWaiters)
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-e.Admitted:
-	case <-timer.C:
-	case <-ctx.Done():
-	case <-a.l.closing:
-	}
-	a.admitted = a.l.gate.Withdraw(e) == ""
 	return nil
+}
+
+// leavePlace ends the count of this call as a waiter outside the queues.
+func (a *acquireAll) leavePlace() {
+	if a.place != "" {
+		a.l.queues.Give(a.place)
+		a.place = ""
+	}
 }
 
 // leaveGate lets others go on that want the same keys.
@@ -250,7 +254,12 @@ func (a *acquireAll) failed(ctx context.Context, at *acquireCall, err error) boo
 // returns the key that was refused then and the error, or nil.
 func (a *acquireAll) waitAt(ctx context.Context, e *acquireCall, refused error) (at *acquireCall, err error) {
 	l := a.l
-	if err := l.join(e); err != nil {
+	placed := a.place == e.name.Full
+	if placed {
+		a.place = "" // it becomes the one in the queue
+	}
+	a.leavePlace()
+	if err := l.join(e, placed); err != nil {
 		return e, err
 	}
 	defer func() {

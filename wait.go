@@ -40,10 +40,10 @@ func (l *Locker) newQueues() *queue.Queues {
 	})
 }
 
-// join puts a caller at the end of the local queue for its key. The error says that
-// Options.MaxWaiters allows no more callers.
-func (l *Locker) join(e *acquireCall) error {
-	ahead, ok := l.queues.Join(&e.waiter, e.name, e.label, e.ttl, e.began.At)
+// join puts a caller at the end of the local queue for its key. placed says that it is counted
+// as a waiter for that key already. The error says that Options.MaxWaiters allows no more callers.
+func (l *Locker) join(e *acquireCall, placed bool) error {
+	ahead, ok := l.queues.Join(&e.waiter, e.name, e.label, e.ttl, e.began.At, placed)
 	if !ok {
 		return tooManyWaiters(e, l.opt.MaxWaiters)
 	}

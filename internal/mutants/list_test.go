@@ -836,8 +836,23 @@ var mutants = []mutant{
 	},
 	{
 		name: "waiters-uncapped", rule: "no more callers wait than Options.MaxWaiters allows", why: "no profile sets it",
-		patches: []patch{{"internal/queue/queues.go", "r != nil && w.cfg.MaxWaiters > 0 && r.n >= w.cfg.MaxWaiters {", "r != nil && w.cfg.MaxWaiters > 0 && r.n > w.cfg.MaxWaiters {"}},
+		patches: []patch{{"internal/queue/queues.go", "n >= w.cfg.MaxWaiters", "n > w.cfg.MaxWaiters"}},
 		test:    "TestMaxWaitersBoundsTheCallersOfEachKey",
+	},
+	{
+		name: "waiters-apart", rule: "calls of AcquireAll that wait for each other count for Options.MaxWaiters with those in the queue of the key", why: "no profile sets it",
+		patches: []patch{{"internal/queue/queues.go", "n := w.elsewhere[key]", "n := 0 * w.elsewhere[key]"}},
+		test:    "TestMaxWaitersCountsAllWaysOfWaiting",
+	},
+	{
+		name: "waiters-unmoved", rule: "a call of AcquireAll counts for Options.MaxWaiters at the key at which it waits now", why: "no profile sets it",
+		patches: []patch{{"internal/wait/gate.go", "if g.Take == nil || e.Place == to {", "if g.Take == nil || e.Place != \"\" {"}},
+		test:    "TestMaxWaitersAtTheNextKeyOfAcquireAll",
+	},
+	{
+		name: "waiters-counted-on", rule: "a call of AcquireAll that no longer waits no longer counts for Options.MaxWaiters", why: "no profile sets it",
+		patches: []patch{{"several.go", "\t\ta.leavePlace()\n", ""}},
+		test:    "TestMaxWaitersCountsAllWaysOfWaiting",
 	},
 	{
 		name: "release-not-started", rule: "a release is sent although Trace.Start panics", profiles: "edges",

@@ -53,6 +53,7 @@ type Queues struct {
 	queues    map[string]*queue     // by full key
 	byChannel map[string]*queue     // by the channel that is subscribed to
 	watchers  map[string][]*Watcher // of leaders, by channel
+	elsewhere map[string]int        // by full key, the callers that count for MaxWaiters and are in no queue
 	sweep     *time.Timer
 	sweeping  bool // there are queues without a caller
 	closed    bool
@@ -143,7 +144,7 @@ func (m *Waiter) poke() {
 
 // New returns the queues of a Locker, without a caller.
 func New(c Config) *Queues {
-	w := &Queues{cfg: c, queues: make(map[string]*queue), byChannel: make(map[string]*queue), subscribers: make([]*pubsub.Subscriber, len(c.Lanes))}
+	w := &Queues{cfg: c, queues: make(map[string]*queue), byChannel: make(map[string]*queue), elsewhere: make(map[string]int), subscribers: make([]*pubsub.Subscriber, len(c.Lanes))}
 	for i, ln := range c.Lanes {
 		if ln.Kind == wire.KindRing {
 			continue // it would subscribe to one shard, and panics without any
@@ -180,16 +181,19 @@ func (w *Queues) Close() (ended func()) {
 // Join puts a caller at the end of the local queue for its key, and returns how many are
 // before it. A caller that is alone there tries at once, unless this Locker holds the lock or
 // leaves it to others. ok is false, and the caller has not
-// joined, if MaxWaiters allows no more callers.
-func (w *Queues) Join(m *Waiter, name *wire.LockKey, label string, ttl time.Duration, began time.Time) (ahead int, ok bool) {
+// joined, if MaxWaiters allows no more callers. placed says that it has a place by Take, which
+// it exchanges for one in the queue.
+func (w *Queues) Join(m *Waiter, name *wire.LockKey, label string, ttl time.Duration, began time.Time, placed bool) (ahead int, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m.label, m.ttl, m.met = label, ttl, wait.NewCaller(began)
-	r := w.queues[name.Full]
-	if r != nil && w.cfg.MaxWaiters > 0 && r.n >= w.cfg.MaxWaiters {
+	if placed {
+		w.give(name.Full)
+	}
+	if w.full(name.Full) {
 		return 0, false
 	}
-	r = w.queueOf(name, label)
+	r := w.queueOf(name, label)
 	ahead = r.n
 	m.queue, m.prev = r, r.last
 	if r.last == nil {
@@ -206,6 +210,40 @@ func (w *Queues) Join(m *Waiter, name *wire.LockKey, label string, ttl time.Dura
 	r.last = m
 	r.n++
 	return ahead, true
+}
+
+// full reports whether MaxWaiters allows no more callers that wait for a key. Needs w.mu.
+func (w *Queues) full(key string) bool {
+	n := w.elsewhere[key]
+	if r := w.queues[key]; r != nil {
+		n += r.n
+	}
+	return w.cfg.MaxWaiters > 0 && n >= w.cfg.MaxWaiters
+}
+
+// Take counts a caller that waits for a key without being in its queue, until Give or Join. ok is
+// false, and it is not counted, if MaxWaiters allows no more callers.
+func (w *Queues) Take(key string) (ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ok = !w.full(key); ok {
+		w.elsewhere[key]++
+	}
+	return ok
+}
+
+// Give no longer counts a caller that Take has counted.
+func (w *Queues) Give(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.give(key)
+}
+
+// give is Give. Needs w.mu.
+func (w *Queues) give(key string) {
+	if w.elsewhere[key]--; w.elsewhere[key] == 0 {
+		delete(w.elsewhere, key)
+	}
 }
 
 // Waiting reports whether callers wait for the key.

@@ -23,6 +23,7 @@ type line struct {
 	callers []*Waiter
 	handed  *quorum.Call // to the first caller, and not claimed
 	told    bool         // a lock was handed on, and no attempt has shown a holder since
+	placed  int          // callers that wait elsewhere
 }
 
 const most = 4 // MaxWaiters
@@ -49,12 +50,32 @@ func newLine(t rapid.TB) *line {
 
 func (q *line) join() {
 	m := new(Waiter)
-	ahead, ok := q.w.Join(m, q.name, "label", time.Minute, time.Now())
-	if want := len(q.callers) < most; ok != want || ok && ahead != len(q.callers) || m.Joined() != want {
-		q.t.Fatalf("a caller behind %d: got %d ahead, joined %v; at most %d may wait", len(q.callers), ahead, ok, most)
+	placed := q.placed > 0
+	if placed {
+		q.placed--
+	}
+	ahead, ok := q.w.Join(m, q.name, "label", time.Minute, time.Now(), placed)
+	if want := len(q.callers)+q.placed < most; ok != want || ok && ahead != len(q.callers) || m.Joined() != want {
+		q.t.Fatalf("a caller behind %d, with %d elsewhere: got %d ahead, joined %v; at most %d may wait", len(q.callers), q.placed, ahead, ok, most)
 	}
 	if ok {
 		q.callers = append(q.callers, m)
+	}
+}
+
+// place counts a caller that waits elsewhere, or if it is not to wait any more, no longer.
+func (q *line) place(gives bool) {
+	if gives {
+		q.w.Give(q.name.Full)
+		q.placed--
+		return
+	}
+	ok := q.w.Take(q.name.Full)
+	if want := len(q.callers)+q.placed < most; ok != want {
+		q.t.Fatalf("a place with %d callers and %d elsewhere: got %v; at most %d may wait", len(q.callers), q.placed, ok, most)
+	}
+	if ok {
+		q.placed++
 	}
 }
 
@@ -153,6 +174,7 @@ func TestALocalQueueServesInOrder(t *testing.T) {
 					q.leave(rapid.IntRange(0, n-1).Draw(t, "caller"))
 				}
 			},
+			"wait elsewhere": func(t *rapid.T) { q.place(q.placed > 0 && rapid.Bool().Draw(t, "gives")) },
 			"try": func(*rapid.T) {
 				if len(q.callers) > 0 {
 					q.try()

@@ -11,37 +11,52 @@ import (
 // passes it, and occupies none of its keys meanwhile. So calls never wait for each other in a
 // circle. The zero value is ready. All methods may be called concurrently.
 type Gate struct {
+	// Take takes one of the places of those that wait for a key, and reports whether there was
+	// one; Give gives it back. They are called with the gate's mutex held, and must not call the
+	// Gate. If they are nil, any number may wait. Constant from the first call on.
+	Take func(key string) bool
+	Give func(key string)
+
 	mu      sync.Mutex
 	last    uint64
 	busy    map[string]int        // how many calls occupy a key
 	waiting map[string][]*Entrant // by the key at which they wait, oldest first
 }
 
-// An Entrant is a call at a Gate. Guarded by the gate's mu, but for Admitted.
+// An Entrant is a call at a Gate. Guarded by the gate's mu, but for Done and, once that is closed
+// or Withdraw has returned, for Place and Full.
 type Entrant struct {
-	Admitted chan struct{} // closed when it occupies all its keys
-	keys     []string
-	age      uint64
-	at       string // the key at which it waits; "": none
+	Done  chan struct{} // closed when it occupies all its keys, or is refused
+	Place string        // the key for which it has a place, which is the caller's in the end; "": none
+	Full  string        // the key that had no place for it, so that it was refused; "": none
+
+	keys []string
+	age  uint64
+	at   string // the key at which it waits; "": none
 }
 
-// Enter admits a call at once, or has it wait. waiting is how many calls wait at the same key,
-// this one included; it is 0 if the call was admitted.
-func (g *Gate) Enter(keys []string) (e *Entrant, waiting int) {
+// Enter admits a call at once, or has it wait, or refuses it.
+func (g *Gate) Enter(keys []string) *Entrant {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.last++
-	e = &Entrant{Admitted: make(chan struct{}), keys: keys, age: g.last}
+	e := &Entrant{Done: make(chan struct{}), keys: keys, age: g.last}
 	g.admit(e)
-	return e, len(g.waiting[e.at])
+	return e
 }
 
 // admit admits a call, or has it wait at the first of its keys that is busy or for which an
-// older call waits, since it was busy until now. Needs g.mu.
+// older call waits, since it was busy until now. It refuses a call that comes to a key without
+// a place. Needs g.mu.
 func (g *Gate) admit(e *Entrant) {
 	for _, key := range e.keys {
 		if old := g.waiting[key]; g.busy[key] == 0 && (len(old) == 0 || old[0].age > e.age) {
 			continue
+		}
+		if e.at = ""; !g.move(e, key) {
+			e.Full = key
+			close(e.Done)
+			return
 		}
 		i, _ := slices.BinarySearchFunc(g.waiting[key], e.age, func(o *Entrant, age uint64) int { return cmp.Compare(o.age, age) })
 		if g.waiting == nil {
@@ -53,7 +68,23 @@ func (g *Gate) admit(e *Entrant) {
 	}
 	e.at = ""
 	g.occupy(e.keys)
-	close(e.Admitted)
+	close(e.Done)
+}
+
+// move gives back the place that a call has, and takes one for another key. Needs g.mu.
+func (g *Gate) move(e *Entrant, to string) bool {
+	if g.Take == nil || e.Place == to {
+		return true
+	}
+	if e.Place != "" {
+		g.Give(e.Place)
+		e.Place = ""
+	}
+	if !g.Take(to) {
+		return false
+	}
+	e.Place = to
+	return true
 }
 
 // leaveQueue takes a call away from the key at which it waits. Needs g.mu.
@@ -76,16 +107,15 @@ func (g *Gate) advance(key string) {
 	}
 }
 
-// Withdraw ends the wait of a call, and returns the key at which it waited. It returns "" if the
-// call was admitted before.
-func (g *Gate) Withdraw(e *Entrant) (at string) {
+// Withdraw ends the wait of a call, and reports whether it was admitted before.
+func (g *Gate) Withdraw(e *Entrant) (admitted bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if e.at != "" {
 		g.leaveQueue(e)
 		g.advance(e.at)
 	}
-	return e.at
+	return e.at == "" && e.Full == ""
 }
 
 // Occupy makes keys busy for a call that goes on without being admitted.

@@ -7,18 +7,20 @@ import (
 	"pgregory.net/rapid"
 )
 
-func admitted(e *Entrant) bool {
+func isDone(done <-chan struct{}) bool {
 	select {
-	case <-e.Admitted:
+	case <-done:
 		return true
 	default:
 		return false
 	}
 }
 
+func admitted(e *Entrant) bool { return isDone(e.Done) && e.Full == "" }
+
 func TestAGateAdmitsThoseThatShareNoKey(t *testing.T) {
 	var g Gate
-	enter := func(keys ...string) *Entrant { e, _ := g.Enter(keys); return e }
+	enter := func(keys ...string) *Entrant { return g.Enter(keys) }
 	is := func(when string, want ...*Entrant) {
 		t.Helper()
 		for i, e := range want {
@@ -51,13 +53,13 @@ func TestAGateAdmitsThoseThatShareNoKey(t *testing.T) {
 	is("in turn", second)
 	waits("in turn", fifth, "c")
 	sixth := enter("c")
-	if at := g.Withdraw(fifth); at != "c" {
-		t.Errorf("Withdraw: got %q, want c", at)
+	if g.Withdraw(fifth) {
+		t.Error("Withdraw of a call that waits: it was admitted")
 	}
 	g.Free("b", "c")
 	is("after one has gone", sixth)
-	if at := g.Withdraw(sixth); at != "" {
-		t.Errorf("Withdraw of a call that was admitted: got %q", at)
+	if !g.Withdraw(sixth) {
+		t.Error("Withdraw of a call that was admitted: it was not")
 	}
 	g.Occupy([]string{"c"})
 	g.Free("c")
@@ -81,6 +83,65 @@ func TestAGateAdmitsThoseThatShareNoKey(t *testing.T) {
 	}
 }
 
+// A call has one place at a time, at the key for which it waits. It keeps the place when it is admitted or withdraws, for its
+// caller to give back.
+func TestACallAtAGateHasOnePlace(t *testing.T) {
+	const most = 1
+	places := map[string]int{}
+	g := Gate{
+		Take: func(key string) bool {
+			if places[key] >= most {
+				return false
+			}
+			places[key]++
+			return true
+		},
+		Give: func(key string) { places[key]-- },
+	}
+	is := func(when string, e *Entrant, place, full string, a, b int) {
+		t.Helper()
+		if e.Place != place || e.Full != full || places["a"] != a || places["b"] != b {
+			t.Errorf("%s: it has a place at %q and was refused at %q, places %v; want %q and %q, %d and %d", when, e.Place, e.Full, places, place, full, a, b)
+		}
+	}
+	first := g.Enter([]string{"a"})
+	g.Enter([]string{"b"})
+	is("a call that is admitted at once", first, "", "", 0, 0)
+	third := g.Enter([]string{"a", "b"})
+	is("a call that waits", third, "a", "", 1, 0)
+	refused := g.Enter([]string{"a"})
+	is("one too many", refused, "", "a", 1, 0)
+	if !isDone(refused.Done) || g.Withdraw(refused) {
+		t.Error("one too many: it goes on to wait, or was admitted")
+	}
+	g.Free("a")
+	is("a call that goes on to the next key", third, "b", "", 0, 1)
+	fourth := g.Enter([]string{"b"})
+	is("one too many there", fourth, "", "b", 0, 1)
+	g.Free("b")
+	if is("a call that was admitted", third, "b", "", 0, 1); !g.Withdraw(third) {
+		t.Error("it was not admitted")
+	}
+	g.Give(third.Place)
+	fifth, sixth := g.Enter([]string{"a", "c"}), g.Enter([]string{"b"})
+	is("one of each", fifth, "a", "", 1, 1)
+	is("one of each", sixth, "b", "", 1, 1)
+	g.Free("a")
+	if is("a call that is admitted from a", fifth, "a", "", 1, 1); g.Withdraw(sixth) {
+		t.Error("it was admitted")
+	}
+	is("a call that withdraws", sixth, "b", "", 1, 1)
+
+	seventh, eighth := g.Enter([]string{"a", "b"}), g.Enter([]string{"c", "b"})
+	is("no place, since the one of the admitted call was not given back", seventh, "", "a", 1, 1)
+	is("a call at c", eighth, "c", "", 1, 1)
+	g.Free("c")
+	is("a call that comes to a key without a place", eighth, "", "b", 1, 1)
+	if !isDone(eighth.Done) || g.Withdraw(eighth) || places["c"] != 0 {
+		t.Errorf("it goes on to wait, or was admitted, or keeps a place: %v", places)
+	}
+}
+
 // Whatever calls come, are done and give up: no two that were admitted share a key, and nobody waits for a key that nobody
 // has.
 func TestAGateNeverBlocksWithoutReason(t *testing.T) {
@@ -91,14 +152,10 @@ func TestAGateNeverBlocksWithoutReason(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch step := rapid.IntRange(0, 3).Draw(t, "step"); {
 			case step > 1 || len(in)+len(out) == 0:
-				e, waiting := g.Enter(all.Draw(t, "keys"))
-				if admitted(e) != (waiting == 0) {
-					t.Fatalf("Enter returned %d, admitted %v", waiting, admitted(e))
-				}
-				out = append(out, e)
+				out = append(out, g.Enter(all.Draw(t, "keys")))
 			case step == 1 && len(out) > 0:
 				i := rapid.IntRange(0, len(out)-1).Draw(t, "gives up")
-				if g.Withdraw(out[i]) == "" {
+				if g.Withdraw(out[i]) {
 					t.Fatal("Withdraw: it was admitted")
 				}
 				out = slices.Delete(out, i, i+1)

@@ -190,3 +190,80 @@ func TestMaxWaitersBoundsTheCallersOfEachKey(t *testing.T) {
 		s.Clean(l)
 	})
 }
+
+// However callers wait, they count together: at the gate of AcquireAll, behind locks of their own Locker, as in the queue.
+func TestMaxWaitersCountsAllWaysOfWaiting(t *testing.T) {
+	ways := map[string]func(s *stage, l *redlock.Locker, key string) error{
+		"Acquire": func(s *stage, l *redlock.Locker, key string) error {
+			return l.Run(s.Ctx, key, time.Second, harness.NoWork)
+		},
+		"AcquireAll": func(s *stage, l *redlock.Locker, key string) error {
+			return l.RunAll(s.Ctx, []string{key}, time.Second, noWorkAll)
+		},
+	}
+	for first, one := range ways {
+		for second, other := range ways {
+			runStage(t, first+" and "+second, 3, func(s *stage) {
+				l := s.Locker(redlock.Options{MaxWaiters: 2})
+				locks, err := l.AcquireAll(s.Ctx, []string{job}, heldLong)
+				s.Is("AcquireAll", err, nil)
+				var waits []<-chan error
+				for _, wait := range []func(*stage, *redlock.Locker, string) error{one, other} {
+					waits = append(waits, harness.Background(func() error { return wait(s, l, job) }))
+					synctest.Wait()
+				}
+				for range 3 { // at once, and once those at the gate have gone to the queue
+					for third, way := range ways {
+						s.Lasts("the third, by "+third, 0, func() {
+							err := way(s, l, job)
+							s.Is("the third, by "+third, err, redlock.ErrTooManyWaiters)
+							s.Says(err, "2 callers", job)
+						})
+					}
+					time.Sleep(700 * time.Millisecond)
+				}
+				s.Is("Release", locks.Release(s.Ctx), nil)
+				for _, wait := range waits {
+					s.Is("a waiter", <-wait, nil)
+				}
+				for range 3 { // those that are served give their places back
+					locks, err := l.AcquireAll(s.Ctx, []string{job}, heldLong)
+					s.Is("AcquireAll", err, nil)
+					waits := harness.Background(func() error { return other(s, l, job) })
+					synctest.Wait()
+					s.Is("Release", locks.Release(s.Ctx), nil)
+					s.Is("a waiter", <-waits, nil)
+				}
+				s.Clean(l)
+			})
+		}
+	}
+}
+
+// A caller of AcquireAll that goes from one key to the next counts for that one, and is refused there at once.
+func TestMaxWaitersAtTheNextKeyOfAcquireAll(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{MaxWaiters: 1})
+		hold := func(key string) redlock.Locks {
+			locks, err := l.AcquireAll(s.Ctx, []string{key}, heldLong)
+			s.Is("AcquireAll", err, nil)
+			return locks
+		}
+		a, b := hold("a"), hold("b")
+		both := harness.Background(func() error { return l.RunAll(s.Ctx, []string{"a", "b"}, time.Second, noWorkAll) })
+		synctest.Wait()
+		alone := harness.Background(func() error { return l.Run(s.Ctx, "b", time.Second, harness.NoWork) })
+		synctest.Wait()
+		s.Is("Acquire of a, for which one waits", harness.Second(l.Acquire(s.Ctx, "a", time.Second)), redlock.ErrTooManyWaiters)
+		s.Lasts("AcquireAll that comes to b", 0, func() {
+			s.Is("Release of a", a.Release(s.Ctx), nil)
+			err := <-both
+			s.Is("AcquireAll that comes to b", err, redlock.ErrTooManyWaiters)
+			s.Says(err, `"b"`)
+		})
+		s.Is("a, for which nobody waits any more", l.Run(s.Ctx, "a", time.Second, harness.NoWork), nil)
+		s.Is("Release of b", b.Release(s.Ctx), nil)
+		s.Is("the one that waits for b", <-alone, nil)
+		s.Clean(l)
+	})
+}

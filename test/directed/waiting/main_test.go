@@ -3,8 +3,10 @@
 package waiting_test
 
 import (
+	"context"
 	"testing"
 
+	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 	_ "github.com/seed-ce352c9b/redlock/internal/twin/scripts" // the Go twins
 )
@@ -31,3 +33,6 @@ var (
 	runStage = harness.RunStageOf[stage]
 	fairly   = harness.Fairly[stage]
 )
+
+// noWorkAll is what RunAll calls where a test is about the wait alone.
+func noWorkAll(context.Context, redlock.Locks) error { return nil }
