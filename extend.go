@@ -318,6 +318,7 @@ func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop contex
 
 // KeepAlive keeps all locks alive. The context ends when any of them is lost or released.
 func (ks Locks) KeepAlive(ctx context.Context) (held context.Context, stop context.CancelFunc) {
+	ks = ks.distinct()
 	stops := make([]context.CancelFunc, len(ks))
 	for i, k := range ks {
 		ctx, stops[i] = k.KeepAlive(ctx)

@@ -118,6 +118,7 @@ func (ks Locks) Release(ctx context.Context) error {
 // first of its keys that is held: with the last one released first, the others are free then.
 // If a callback panics, the others are released all the same, and their calls end.
 func (ks Locks) release(ctx context.Context) []releaseCall {
+	ks = ks.distinct()
 	for _, k := range ks {
 		k.checkRelease(ctx)
 	}

@@ -23,12 +23,30 @@ import (
 // caller behind it waits for all of it. Halved, more callers have to choose a coarser key.
 const maxKeys = 64
 
-// Locks are the locks that AcquireAll acquired, in the order of its keys.
+// Locks are the locks that AcquireAll acquired, one for each key that was named, in the same
+// order. If a key was named twice, its lock is there twice, and the methods act on it once.
 type Locks []*Lock
 
+// distinct returns each of the locks once.
+func (ks Locks) distinct() Locks {
+	if len(ks) < 2 {
+		return ks
+	}
+	var once Locks
+	seen := make(map[*Lock]bool, len(ks))
+	for _, k := range ks {
+		if !seen[k] {
+			seen[k] = true
+			once = append(once, k)
+		}
+	}
+	return once
+}
+
 // AcquireAll acquires the locks of all keys, or of none, for ttl, and waits for them until ctx
-// is done or, with WithWait, at most for the given time. Each lock has a fence of its own. A
-// key that is given twice is one lock; more than 64 keys are refused.
+// is done or, with WithWait, at most for the given time. locks[i] is the lock of keys[i], with
+// a fence of its own. A key that is named twice is one lock, which is returned twice. More
+// than 64 keys are refused.
 //
 // All nodes are asked for all keys at once, which takes one round trip if they are free. If
 // one of them is refused, the others are released, and the caller waits for that one as
@@ -86,27 +104,27 @@ func (l *Locker) AcquireAll(ctx context.Context, keys []string, ttl time.Duratio
 }
 
 // newAcquireAll returns one call for each key, in the order of the keys' full names, which is
-// that of all callers, so that of two that meet on a node one gets all that both want. order
-// has the index of each key's call, in the order in which the caller named them.
+// that of all callers, so that of two that meet on a node one gets all that both want. A key that
+// is named twice has one call. order has the index of its call for each key that was named.
 func (l *Locker) newAcquireAll(ctx context.Context, keys []string, ttl time.Duration, opts []AcquireOption) (all []*acquireCall, order []int, err error) {
 	if len(keys) == 0 || len(keys) > maxKeys {
 		return nil, nil, fmt.Errorf("redlock: %d keys: pass at least one and at most %d", len(keys), maxKeys)
 	}
-	named := make(map[string]*acquireCall)
-	var first []*acquireCall
+	calls := make(map[string]*acquireCall)
 	for _, key := range keys {
+		if calls[key] != nil {
+			continue
+		}
 		e, err := l.newAcquire(ctx, key, ttl, opts)
 		if err != nil {
 			return nil, nil, err
 		}
-		if named[e.name.Full] == nil {
-			named[e.name.Full] = e
-			first = append(first, e)
-		}
+		calls[key] = e
+		all = append(all, e)
 	}
-	all = slices.SortedFunc(slices.Values(first), func(a, b *acquireCall) int { return cmp.Compare(a.name.Full, b.name.Full) })
-	for _, e := range first {
-		order = append(order, slices.Index(all, e))
+	slices.SortFunc(all, func(a, b *acquireCall) int { return cmp.Compare(a.name.Full, b.name.Full) })
+	for _, key := range keys {
+		order = append(order, slices.Index(all, calls[key]))
 	}
 	return all, order, nil
 }
@@ -409,6 +427,7 @@ func (l *Locker) RunAll(ctx context.Context, keys []string, ttl time.Duration, f
 // run keeps the locks alive, calls fn, and releases them. It joins the errors of the locks that
 // were not held until fn returned to that of fn.
 func (ks Locks) run(ctx context.Context, fn func(held context.Context) error) error {
+	ks = ks.distinct()
 	held, stop := ks.KeepAlive(ctx)
 	defer stop()
 	returned := false

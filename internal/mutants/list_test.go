@@ -1023,13 +1023,23 @@ var mutants = []mutant{
 		test:    "TestAcquireAllHoldsNothingWhileItWaits",
 	},
 	{
-		name: "all-twice", rule: "a key that is given twice is one lock", why: "it asks for ever, as fast as the nodes reply",
-		patches: []patch{{"several.go", "if named[e.name.Full] == nil {", "if true {"}},
+		name: "all-twice", rule: "a key that is named twice is one lock", why: "it asks for ever, as fast as the nodes reply",
+		patches: []patch{{"several.go", "\t\tif calls[key] != nil {\n\t\t\tcontinue\n\t\t}\n", ""}},
 		test:    "TestAcquireAllTakesOneRoundTripAndOneBatch",
 	},
 	{
+		name: "all-shorter", rule: "AcquireAll returns one lock for each key that was named, also if one was named twice", profiles: "several",
+		patches: []patch{{"several.go", "\t\tlocks[i] = a.locks[at]\n\t}\n", "\t\tlocks[i] = a.locks[at]\n\t}\n\tlocks = locks.distinct()\n"}},
+		test:    "TestAKeyThatIsNamedTwice",
+	},
+	{
+		name: "all-acted-twice", rule: "the methods of several locks act once on each, also if a key was named twice", why: "to extend or release a lock twice does no harm but costs",
+		patches: []patch{{"several.go", "if len(ks) < 2 {", "if true {"}},
+		test:    "TestAKeyThatIsNamedTwice",
+	},
+	{
 		name: "all-unsorted", rule: "all callers ask for the keys in one order", why: "it saves tries",
-		patches: []patch{{"several.go", "slices.SortedFunc(slices.Values(first), func(a, b *acquireCall) int { return cmp.Compare(a.name.Full, b.name.Full) })", "slices.Clone(first)"}},
+		patches: []patch{{"several.go", "\tslices.SortFunc(all, func(a, b *acquireCall) int { return cmp.Compare(a.name.Full, b.name.Full) })\n", ""}},
 		test:    "TestAcquireAllAsksInOneOrder",
 	},
 	{

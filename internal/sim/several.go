@@ -103,16 +103,6 @@ func (d *taskRun) several() {
 	}
 }
 
-// distinct returns the keys of the task, each once.
-func (d *taskRun) distinct() (keys []int) {
-	for _, key := range d.Keys {
-		if !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
 func (d *taskRun) names() (names []string) {
 	for _, key := range d.Keys {
 		names = append(names, d.w.s.keyName(key))
@@ -144,17 +134,21 @@ func (d *taskRun) acquireAll(ctx context.Context, opts ...redlock.AcquireOption)
 
 // claimAll records an acquisition of all keys.
 func (d *taskRun) claimAll(called instant, locks redlock.Locks) (b bundle) {
-	want := d.distinct()
-	if len(locks) != len(want) {
-		d.w.wrong("all", d.Key, "c%d asked for %v and got %d locks", d.Client, want, len(locks))
+	if len(locks) != len(d.Keys) {
+		d.w.wrong("all", d.Key, "c%d asked for %v and got %d locks", d.Client, d.Keys, len(locks))
 		return bundle{}
 	}
 	b.locks = locks
 	for i, lock := range locks {
-		if name := d.w.s.keyName(want[i]); lock.Key() != name {
-			d.w.wrong("all", want[i], "c%d: lock %d of %v is that of %s", d.Client, i, want, lock.Key())
+		if name := d.w.s.keyName(d.Keys[i]); lock.Key() != name {
+			d.w.wrong("all", d.Keys[i], "c%d: lock %d of %v is that of %s", d.Client, i, d.Keys, lock.Key())
 		}
-		b.ks = append(b.ks, d.w.claim(d.c, d.i, want[i], called, d.TTL, lock))
+		switch first := slices.Index(d.Keys, d.Keys[i]); {
+		case first == i:
+			b.ks = append(b.ks, d.w.claim(d.c, d.i, d.Keys[i], called, d.TTL, lock))
+		case locks[first] != lock:
+			d.w.wrong("all", d.Keys[i], "c%d: a key of %v has two locks", d.Client, d.Keys)
+		}
 	}
 	d.judgeBundle(b)
 	return b

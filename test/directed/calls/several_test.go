@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -42,7 +43,7 @@ func TestAcquireAllTakesOneRoundTripAndOneBatch(t *testing.T) {
 					t.Errorf("%v has no fence", k)
 				}
 			}
-			if want := []string{"c", "a", "b"}; !slices.Equal(keys, want) || !locks.Valid() {
+			if want := []string{"c", "a", "b", "a"}; !slices.Equal(keys, want) || !locks.Valid() {
 				t.Errorf("got the locks of %v, valid %v, want those of %v", keys, locks.Valid(), want)
 			}
 			if got := s.locked(); !slices.Equal(got, []string{"a", "b", "c"}) {
@@ -51,6 +52,45 @@ func TestAcquireAllTakesOneRoundTripAndOneBatch(t *testing.T) {
 			go locks.Release(s.Ctx)
 		})
 		time.Sleep(time.Second)
+		s.Clean(l)
+	})
+}
+
+// A key that is named twice has two entries and one lock, which is extended, released and reported once.
+func TestAKeyThatIsNamedTwice(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var seen harness.Observer
+		l := s.Locker(redlock.Options{Trace: seen.Trace()})
+		keys := []string{"b", "a", "b", "b"}
+		locks, err := l.AcquireAll(s.Ctx, keys, time.Second)
+		s.Is("AcquireAll", err, nil)
+		if len(locks) != len(keys) {
+			t.Fatalf("got %d locks of %d keys", len(locks), len(keys))
+		}
+		for i, k := range locks {
+			harness.Check(s, "the key", k.Key(), keys[i])
+		}
+		if locks[2] != locks[0] || locks[3] != locks[0] || locks[1] == locks[0] {
+			t.Errorf("got %v, want two locks", locks)
+		}
+		if !locks.Valid() || !locks.Until().Equal(locks[0].Until()) {
+			t.Errorf("valid %v until %v, want that of the two", locks.Valid(), locks.Until())
+		}
+		held, stop := locks.KeepAlive(s.Ctx)
+		harness.Check(s, "the contexts of KeepAlive", strings.Count(fmt.Sprint(held), "WithCancel"), strings.Count(fmt.Sprint(s.Ctx), "WithCancel")+2)
+		stop()
+		s.Is("Release", locks.Release(s.Ctx), nil)
+		harness.Check(s, "releases", len(seen.Ends("Release")), 2)
+
+		why := errors.New("fn's own")
+		err = l.RunAll(s.Ctx, keys, time.Second, func(ctx context.Context, locks redlock.Locks) error {
+			harness.Check(s, "locks in RunAll", len(locks), len(keys))
+			s.EvictKey("b", s.All()...)
+			s.Ended(ctx, time.Minute)
+			return why
+		})
+		harness.CheckIs(s, "RunAll", err, why, redlock.ErrLost)
+		harness.Check(s, "reports of the loss", strings.Count(err.Error(), `"b"`), 1)
 		s.Clean(l)
 	})
 }
