@@ -123,17 +123,23 @@ func (ks Locks) release(ctx context.Context) []releaseCall {
 		k.checkRelease(ctx)
 	}
 	calls := make([]releaseCall, len(ks))
-	back := make([]int, len(ks))
-	for i := range back {
-		back[i] = i
-	}
-	slices.SortFunc(back, func(i, j int) int { return cmp.Compare(ks[j].name.Full, ks[i].name.Full) })
+	back := ks.fromLast()
 	defer lane.Each(0, len(ks), func(i int) {
 		defer calls[i].end()
 		calls[i].wait()
 	})
 	lane.Each(0, len(ks), func(i int) { calls[back[i]].start(ctx, ks[back[i]]) })
 	return calls
+}
+
+// fromLast returns the indexes of the locks in the reverse order of their keys.
+func (ks Locks) fromLast() []int {
+	back := make([]int, len(ks))
+	for i := range back {
+		back[i] = i
+	}
+	slices.SortFunc(back, func(i, j int) int { return cmp.Compare(ks[j].name.Full, ks[i].name.Full) })
+	return back
 }
 
 // beginRelease sends the release, or returns the one in progress. It returns nil if the
@@ -296,41 +302,129 @@ func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, left *la
 // wait, which the node timeout bounds. In all these cases the lock is given up. It is still
 // held only if t needs a ttl of more than 24 days, or of more than Options.RestartGuard, or
 // if the Locker is closed (ErrClosed): Close then releases it.
-func (k *Lock) LeaveUntil(ctx context.Context, t time.Time) (err error) {
-	if err := k.acquired().l.admit(ctx, OpExtend, k.name.Key); err != nil {
-		return err
+func (k *Lock) LeaveUntil(ctx context.Context, t time.Time) error {
+	return Locks{k}.leaveUntil(ctx, t)[0].err
+}
+
+// LeaveUntil gives all locks up without releasing them, as Lock.LeaveUntil does with one: their
+// keys stay on a majority of the nodes at least until t, or, if t has passed, the locks are
+// released. All nodes are asked about all locks at once. Until then says how long all keys stay
+// at least.
+//
+// LeaveUntil waits until it is known what becomes of each lock, and joins the errors, which are
+// those of Lock.LeaveUntil. The end of one lock does not depend on that of another: if one is
+// lost, the keys of the others stay all the same. A lock is still held only in the cases that
+// Lock.LeaveUntil names.
+//
+// A ctx of KeepAlive or RunAll ends when the first of the locks is given up; this does not
+// shorten the wait for the others. A RunAll whose fn calls LeaveUntil counts the locks as held
+// to the end. To a Trace it is one LeaveUntil of each lock.
+func (ks Locks) LeaveUntil(ctx context.Context, t time.Time) error {
+	var errs []error
+	for _, c := range ks.leaveUntil(ctx, t) {
+		errs = append(errs, c.err)
 	}
-	if !k.l.begin() { // Close waits for the result, instead of releasing the lock meanwhile
-		return ErrClosed
+	return errors.Join(errs...)
+}
+
+// leaveUntil starts all calls before it waits for any. If a callback panics, the other locks are
+// given up all the same, and their calls end.
+func (ks Locks) leaveUntil(ctx context.Context, t time.Time) []leaveCall {
+	ks = ks.distinct()
+	calls := make([]leaveCall, len(ks))
+	for i, k := range ks {
+		calls[i] = leaveCall{k: k, ctx: ctx, until: t, err: k.acquired().l.admit(ctx, OpExtend, k.name.Key)}
 	}
-	defer k.l.end()
-	ctx, traced := k.l.traceCall(ctx, "LeaveUntil", k.name.Key, 0, k)
-	err = ErrPanicked // until it returns
-	defer func() { traced.end(nil, nil, err) }()
-	if !t.After(k.l.now().At) && k.leaveReleased() {
-		return k.Release(ctx)
+	defer lane.Each(0, len(ks), func(i int) {
+		defer calls[i].end()
+		calls[i].wait(calls)
+	})
+	back := ks.fromLast()
+	lane.Each(0, len(ks), func(i int) { calls[back[i]].start() })
+	return calls
+}
+
+// A leaveCall is a call of LeaveUntil for one lock: start, wait, and in any case end.
+type leaveCall struct {
+	k       *Lock
+	ctx     context.Context
+	until   time.Time
+	begun   bool // Close waits for its end
+	traced  *tracedCall
+	x       *extending   // the last extension; nil: none is needed, or possible
+	mine    bool         // x is this call's, and not a renewal
+	release *releaseCall // in place of an extension
+	err     error
+}
+
+// start begins the extension, or the release.
+func (c *leaveCall) start() {
+	k := c.k
+	if c.err != nil {
+		return
 	}
-	if ctx.Err() != nil {
-		ctx = context.WithoutCancel(ctx)
+	if c.begun = k.l.begin(); !c.begun { // else Close waits for the result, instead of releasing the lock meanwhile
+		c.err = ErrClosed
+		return
 	}
-	for {
-		x, mine, err := k.beginExtend(ctx, t, nil)
-		if x == nil {
-			return err
-		}
+	c.err = ErrPanicked // until wait returns
+	c.ctx, c.traced = k.l.traceCall(c.ctx, "LeaveUntil", k.name.Key, 0, k)
+	if !c.until.After(k.l.now().At) && k.leaveReleased() {
+		c.release = new(releaseCall)
+		c.release.start(c.ctx, k)
+		return
+	}
+	if c.ctx.Err() != nil {
+		c.ctx = context.WithoutCancel(c.ctx)
+	}
+	c.extend()
+}
+
+func (c *leaveCall) extend() {
+	x, mine, err := c.k.beginExtend(c.ctx, c.until, nil)
+	if c.x, c.mine = x, mine; x == nil {
+		c.err = err
+	}
+}
+
+// wait sets err once it is known how long the key stays, or ctx has ended. all are the calls for
+// the locks that are left together.
+func (c *leaveCall) wait(all []leaveCall) {
+	if c.release != nil {
+		c.release.wait()
+	}
+	for k := c.k; c.x != nil; {
 		select {
-		case <-x.done:
-			if mine {
-				return x.err
-			} // else another's extension, of the usual length
-		case <-ctx.Done():
-			if mine && k.isDecided(x) { // and may have ended ctx, if that is KeepAlive's
-				<-x.done
-				return x.err
+		case <-c.x.done:
+			if c.mine {
+				c.err = c.x.err
+				return
+			}
+			c.extend() // that one was of the usual length
+		case <-c.ctx.Done():
+			if slices.ContainsFunc(all, (leaveCall).isDecided) { // and may have ended ctx, if that is KeepAlive's
+				c.ctx = context.WithoutCancel(c.ctx)
+				continue
 			}
 			k.giveUp()
-			return k.l.ended(ctx, &acquireCall{op: OpExtend, name: k.name, began: x.b.Start, attempt: 1, last: &QuorumError{Round: roundOf(x.b), Err: ErrNoQuorum}})
+			c.err = k.l.ended(c.ctx, &acquireCall{op: OpExtend, name: k.name, began: c.x.b.Start, attempt: 1, last: &QuorumError{Round: roundOf(c.x.b), Err: ErrNoQuorum}})
+			return
 		}
+	}
+}
+
+// isDecided reports whether the lock's end is decided, or is about to be.
+func (c leaveCall) isDecided() bool { return c.x == nil || c.mine && c.k.isDecided(c.x) }
+
+// end calls Trace.End, if start has called Trace.Start.
+func (c *leaveCall) end() {
+	if c.begun {
+		defer c.k.l.end()
+	}
+	defer func() { c.traced.end(nil, nil, c.err) }()
+	if c.release != nil {
+		c.release.end() // which may panic
+		c.err = c.release.err
 	}
 }
 

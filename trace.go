@@ -18,8 +18,8 @@ import (
 // their arguments are invalid or their result is known are not traced. Run makes the calls
 // Acquire and Release of its own, below the context of its Start. Lead makes calls of Run, Watch
 // of Inspect. AcquireAll, RunAll and
-// AcquireSlot are seen by their rounds alone; Release of several Locks, also by RunAll, is
-// one call of Release for each lock. Event reports what no single caller waits for,
+// AcquireSlot are seen by their rounds alone; Release of several Locks, also by RunAll, and
+// LeaveUntil of several are one call for each lock. Event reports what no single caller waits for,
 // also for a lock of AcquireAll that was given back because another one was refused.
 //
 // The functions are called from many goroutines, must not block, and must not call the

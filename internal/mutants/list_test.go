@@ -1180,8 +1180,23 @@ var mutants = []mutant{
 		test:    "TestNoLocksAreNotValid",
 	},
 	{
+		name: "all-left-in-turn", rule: "several locks are left together, not one after the other", why: "simulated locks are left one at a time",
+		patches: []patch{{"release.go", "calls[back[i]].start() })", "calls[back[i]].start(); calls[back[i]].wait(calls) })"}},
+		test:    "TestSeveralLocksAreLeftUntilTheTime",
+	},
+	{
+		name: "all-left-ended", rule: "the end of a context of several locks, with the first that is left, does not shorten the wait for the others", why: "simulated locks are left one at a time",
+		patches: []patch{{"release.go", "slices.ContainsFunc(all, (leaveCall).isDecided)", "c.isDecided()"}},
+		test:    "TestSeveralLocksAreLeftUntilTheTime",
+	},
+	{
+		name: "all-left-untold", rule: "the errors of all locks that are left together are joined", why: "simulated locks are left one at a time",
+		patches: []patch{{"release.go", "		errs = append(errs, c.err)\n	}\n	return errors.Join(errs...)\n}\n\n// leaveUntil", "		errs = []error{c.err}\n	}\n	return errors.Join(errs...)\n}\n\n// leaveUntil"}},
+		test:    "TestSeveralLocksAreLeftWhateverBecomesOfOne",
+	},
+	{
 		name: "left-is-ended", rule: "a LeaveUntil whose success ends its own context returns its result", why: "it is a matter of a few instructions",
-		patches: []patch{{"release.go", "if mine && k.isDecided(x) {", "if mine && isDone(x.done) {"}},
+		patches: []patch{{"release.go", "c.mine && c.k.isDecided(c.x)", "c.mine && isDone(c.x.done)"}},
 		test:    "TestACallThatEndsItsOwnContextReturnsItsResult",
 	},
 	{

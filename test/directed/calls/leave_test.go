@@ -3,6 +3,9 @@ package calls_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -356,5 +359,122 @@ func TestLeaveUntilAfterANap(t *testing.T) {
 		s.Is("LeaveUntil", k.LeaveUntil(s.Ctx, at), nil)
 		time.Sleep(time.Until(at))
 		s.Carry("at the time", k.Value(), 0, 1, 2)
+	})
+}
+
+// Several locks are left together, in one round trip, from within RunAll too: the context of RunAll ends with the first.
+func TestSeveralLocksAreLeftUntilTheTime(t *testing.T) {
+	keys := []string{"a", "b", "a"}
+	for name, renewed := range map[string]int{"none stays by itself": -1, "the first does": 0, "the second does": 1} {
+		runStage(t, name, 3, func(s *stage) {
+			var seen harness.Observer
+			l := s.Locker(redlock.Options{Trace: seen.Trace()})
+			s.Slow(20*time.Millisecond, s.All()...)
+			var left redlock.Locks
+			var at time.Time
+			s.Is("RunAll", l.RunAll(s.Ctx, keys, 10*time.Second, func(ctx context.Context, locks redlock.Locks) error {
+				left, at = locks, time.Now().Add(time.Minute)
+				if renewed >= 0 {
+					time.Sleep(time.Second)
+					s.Is("Extend", locks[renewed].Extend(ctx), nil)
+					at = locks[renewed].Until()
+				}
+				s.Lasts("LeaveUntil", 20*time.Millisecond, func() { s.Is("LeaveUntil", locks.LeaveUntil(ctx, at), nil) })
+				if ctx.Err() == nil || locks.Valid() || locks.Until().Before(at) {
+					s.Errorf("the context ends with %v, valid %v, until %v, want the locks given up, and keys until %v", ctx.Err(), locks.Valid(), locks.Until(), at)
+				}
+				return nil
+			}), nil)
+			s.Is("Close", l.Close(), nil)
+			harness.Check(s, "extensions, with those of the work", seen.Count(redlock.OpExtend), 2)
+			harness.Check(s, "calls that are traced", len(seen.Ends("LeaveUntil")), 2)
+			time.Sleep(time.Until(at))
+			if got := s.locked(); !slices.Equal(got, []string{"a", "b"}) {
+				s.Errorf("at the end the nodes have %v, want both keys", got)
+			}
+			time.Sleep(time.Until(left[0].Until().Add(time.Minute)))
+			if got := s.locked(); len(got) > 0 {
+				s.Errorf("afterwards the nodes have %v", got)
+			}
+		})
+	}
+}
+
+// What becomes of one of several locks that are left does not concern the others.
+func TestSeveralLocksAreLeftWhateverBecomesOfOne(t *testing.T) {
+	acquire := func(s *stage, l *redlock.Locker) redlock.Locks {
+		locks, err := l.AcquireAll(s.Ctx, []string{"a", "b", "c"}, time.Second)
+		s.Is("AcquireAll", err, nil)
+		return locks
+	}
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		locks := acquire(s, l)
+		s.EvictKey("b", s.All()...)
+		held, stop := locks.KeepAlive(s.Ctx)
+		defer stop()
+		err := locks.LeaveUntil(held, time.Now().Add(time.Minute))
+		s.Is("LeaveUntil", err, redlock.ErrLost)
+		harness.CheckIsNot(s, "LeaveUntil", err, context.Canceled)
+		harness.Check(s, "the locks that are lost", strings.Count(err.Error(), "redlock: "), 1)
+		s.Says(err, `"b"`)
+		time.Sleep(30 * time.Second)
+		if got := s.locked(); !slices.Equal(got, []string{"a", "c"}) {
+			t.Errorf("the nodes have %v, want a and c", got)
+		}
+		s.Is("Release", locks.Release(s.Ctx), redlock.ErrLost)
+
+		time.Sleep(time.Minute)
+		locks = acquire(s, l)
+		s.Slow(20*time.Millisecond, s.All()...)
+		s.Lasts("LeaveUntil a time that has passed", 20*time.Millisecond, func() {
+			s.Is("LeaveUntil a time that has passed", locks.LeaveUntil(s.Ctx, time.Now()), nil)
+		})
+		time.Sleep(time.Second)
+		if got := s.locked(); len(got) > 0 {
+			t.Errorf("the nodes have %v, want none", got)
+		}
+		s.Is("LeaveUntil of none", redlock.Locks(nil).LeaveUntil(s.Ctx, time.Now().Add(time.Minute)), nil)
+
+		locks = acquire(s, l)
+		s.Hang(0, 1)
+		ctx := s.Timeout(50 * time.Millisecond)
+		s.Lasts("LeaveUntil that ctx ends", 50*time.Millisecond, func() {
+			harness.CheckIs(s, "LeaveUntil that ctx ends", locks.LeaveUntil(ctx, time.Now().Add(time.Minute)), context.DeadlineExceeded, redlock.ErrNoQuorum)
+		})
+		if locks[0].Valid() || locks[1].Valid() || locks[2].Valid() {
+			t.Error("one of them is still held")
+		}
+		s.Resume(0, 1)
+		s.Is("Close", l.Close(), nil)
+		s.Is("LeaveUntil of a Locker that is closed", locks.LeaveUntil(s.Ctx, time.Now().Add(time.Minute)), redlock.ErrClosed)
+	})
+}
+
+// If a callback panics while several locks are left, the others are left all the same, and each call that began ends.
+func TestAPanicWhileSeveralLocksAreLeft(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var ends []string
+		l := s.Locker(redlock.Options{Trace: redlock.Trace{
+			Start: func(ctx context.Context, c redlock.Call) context.Context {
+				if c.Method == "LeaveUntil" && c.Key == "b" {
+					panic("the user's own")
+				}
+				return ctx
+			},
+			End: func(_ context.Context, c redlock.Call, err error) {
+				if c.Method == "LeaveUntil" {
+					ends = append(ends, fmt.Sprint(c.Key, " ", err))
+				}
+			},
+		}})
+		locks, err := l.AcquireAll(s.Ctx, []string{"a", "b", "c"}, 10*time.Second)
+		s.Is("AcquireAll", err, nil)
+		harness.Check(s, "LeaveUntil panics", harness.Panics(func() { locks.LeaveUntil(s.Ctx, time.Now().Add(time.Minute)) }), true)
+		harness.Check(s, "the calls that ended", fmt.Sprint(ends), "[a <nil> c <nil>]")
+		for i, held := range []bool{false, true, false} {
+			harness.Check(s, locks[i].Key()+" is held", locks[i].Valid(), held)
+		}
+		s.Is("Close", l.Close(), nil)
 	})
 }
