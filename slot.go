@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/lane"
@@ -23,13 +24,15 @@ const maxSlots = 64
 //
 // Slot i is the lock of the key with "#i" appended, from "#0" on, so each slot has fences of
 // its own, and Inspect shows its holder. AcquireSlot tries a random one, which takes one
-// round trip. If it is held, AcquireSlot asks which others are free, in one batch to each
-// node, and tries these. If none is free, it waits for all of them at once, each as Acquire
+// round trip. If it is not acquired, AcquireSlot asks which others are free, in one batch to
+// each node, and tries these: one that nobody can acquire is passed over. If none is free, it waits for all of them at once, each as Acquire
 // does, and gives up the others when it has one. While callers of a Locker wait, together
 // they cost the nodes k times as much as waiting for one lock.
 //
-// k is from 1 to 64. The errors are those of Acquire, for one of the slots; ErrNested
-// comes only if the call is made under the locks of all slots.
+// k is from 1 to 64. The error is that of Acquire for one of the slots, with a text that says
+// how many are held. It is ErrHeld if any slot is known to be held, and ErrNoQuorum otherwise,
+// which comes at once only if it does so for each slot. ErrNested comes only if the call is made
+// under the locks of all slots.
 func (l *Locker) AcquireSlot(ctx context.Context, key string, k int, ttl time.Duration, opts ...AcquireOption) (lock *Lock, slot int, err error) {
 	if err := l.admit(ctx, OpAcquire, key); err != nil {
 		return nil, 0, err
@@ -40,12 +43,13 @@ func (l *Locker) AcquireSlot(ctx context.Context, key string, k int, ttl time.Du
 	if _, err := wire.NameKey(l.opt.KeyPrefix, key); err != nil {
 		return nil, 0, err
 	}
-	s := &slots{l: l}
+	s := &slots{l: l, key: key, k: k}
+	var nested error
 	for i := range k {
 		e, err := l.newAcquire(ctx, fmt.Sprint(key, "#", i), ttl, opts)
 		switch {
 		case errors.Is(err, ErrNested):
-			s.err = err
+			nested = err
 		case err != nil:
 			return nil, 0, err
 		default:
@@ -53,13 +57,14 @@ func (l *Locker) AcquireSlot(ctx context.Context, key string, k int, ttl time.Du
 		}
 	}
 	if len(s.calls) == 0 {
-		return nil, 0, s.err
+		return nil, 0, nested
 	}
+	s.errs, s.late = make([]error, len(s.calls)), make([]bool, len(s.calls))
 	ctx, stop := s.calls[0].limit(ctx)
 	defer stop()
 	lock, at := s.acquire(ctx)
 	if lock == nil {
-		return nil, 0, s.err
+		return nil, 0, s.err()
 	}
 	return lock, s.numbers[at], nil
 }
@@ -67,34 +72,36 @@ func (l *Locker) AcquireSlot(ctx context.Context, key string, k int, ttl time.Du
 // slots is one call of AcquireSlot.
 type slots struct {
 	l       *Locker
+	key     string
+	k       int
 	calls   []*acquireCall // of the slots that are not held by this call chain
 	numbers []int          // of these
-	err     error          // why the last try failed
+	order   []int          // of these, random: the first is tried first
+	errs    []error        // why each of these is not acquired, as far as is known
+	late    []bool         // it is because ctx or Close ended the call
 }
 
-// acquire returns the lock, and the index of its slot, or leaves the error in s.err.
+// acquire returns the lock, and the index of its slot, or leaves the errors in s.errs.
 func (s *slots) acquire(ctx context.Context) (lock *Lock, at int) {
-	order := make([]int, len(s.calls))
-	for i := range order {
+	s.order = make([]int, len(s.calls))
+	for i := range s.order {
 		j := min(int(s.l.rand.Float()*float64(i+1)), i)
-		order[i], order[j] = order[j], i
+		s.order[i], s.order[j] = s.order[j], i
 	}
-	lock = s.try(ctx, order[0])
-	var q *QuorumError
-	if lock != nil || !errors.As(s.err, &q) || ctx.Err() != nil || s.calls[order[0]].permanent {
-		return lock, order[0]
+	first := s.order[0]
+	if lock, over := s.try(ctx, first); over {
+		return lock, first
 	}
-	free := make([]bool, len(s.calls)) // as far as is known
-	if q.Err == ErrHeld {
-		var err error
-		if free, err = s.free(ctx, s.calls[order[0]]); err != nil {
-			s.err = err
+	if len(s.calls) > 1 {
+		free, ok := s.free(ctx, first)
+		if !ok {
 			return nil, 0
 		}
-	}
-	for _, at := range order[1:] {
-		if free[at] {
-			if lock = s.try(ctx, at); lock != nil || ctx.Err() != nil {
+		for _, at := range s.order[1:] {
+			if !free[at] {
+				continue
+			}
+			if lock, over := s.try(ctx, at); over {
 				return lock, at
 			}
 		}
@@ -102,24 +109,30 @@ func (s *slots) acquire(ctx context.Context) (lock *Lock, at int) {
 	if s.calls[0].triesOnce() {
 		return nil, 0
 	}
-	return s.wait(ctx, order[0])
+	return s.wait(ctx)
 }
 
-func (s *slots) try(ctx context.Context, at int) (lock *Lock) {
+// try tries one slot. over says that no other has to be tried: it has the lock, or an error that
+// is not about the slot.
+func (s *slots) try(ctx context.Context, at int) (lock *Lock, over bool) {
 	e := s.calls[at]
-	lock, s.err = s.l.tryAcquire(ctx, e)
-	if _, decided := s.err.(*QuorumError); decided && !e.triesOnce() && !e.permanent && (ctx.Err() != nil || s.l.isClosed()) {
-		s.err = s.l.ended(ctx, e) // even if that came after the verdict
+	lock, s.errs[at] = s.l.tryAcquire(ctx, e)
+	var q *QuorumError
+	missed := errors.As(s.errs[at], &q)
+	ended := ctx.Err() != nil || s.l.isClosed()
+	if missed && ended {
+		s.end(ctx, at) // even if that came after the verdict
 	}
-	return lock
+	return lock, !missed || ended
 }
 
-// free asks the nodes, in one batch to each, which slots are free on a majority of them. The
-// error is that of the call that was tried, which knows why there is no lock.
-func (s *slots) free(ctx context.Context, tried *acquireCall) (free []bool, err error) {
+// free asks the nodes, in one batch to each, which slots are free on a majority of them. ok is
+// false if the call has ended.
+func (s *slots) free(ctx context.Context, tried int) (free []bool, ok bool) {
 	l := s.l
 	if !l.begin() {
-		return nil, l.ended(ctx, tried)
+		s.end(ctx, tried)
+		return nil, false
 	}
 	defer l.end()
 	asked := make([]*quorum.Call, len(s.calls))
@@ -136,19 +149,95 @@ func (s *slots) free(ctx context.Context, tried *acquireCall) (free []bool, err 
 	})
 	free = make([]bool, len(asked))
 	for i, b := range asked {
-		if err := l.await(ctx, tried, b); err != nil {
-			return nil, err
+		if l.await(ctx, s.calls[tried], b) != nil {
+			s.end(ctx, tried)
+			return nil, false
 		}
 		t, _, _ := b.Result()
 		free[i] = t.Yes >= t.Need()
+		switch {
+		case free[i] || i == tried: // the try says more
+		case refused(t):
+			s.errs[i] = l.notAcquired(s.calls[i], b, ErrHeld, "")
+		default:
+			s.errs[i] = l.notAcquired(s.calls[i], b, ErrNoQuorum, "")
+		}
 		l.observe(ctx, b, s.calls[i])
 	}
-	return free, nil
+	return free, true
 }
 
-// wait waits for every slot at once, and gives up the others when it has one. If the wait
-// ends, the error is that of the slot that was tried.
-func (s *slots) wait(ctx context.Context, tried int) (lock *Lock, at int) {
+// end notes that ctx or Close ended the call: for one slot, and for those of which a round is
+// known, which may say more.
+func (s *slots) end(ctx context.Context, at int) {
+	for i, e := range s.calls {
+		if i == at || e.last != nil && !e.permanent {
+			s.errs[i], s.late[i] = s.l.ended(ctx, e), true
+		}
+	}
+}
+
+// err returns the error of the call: that of one slot, with how many are held. One that is held
+// comes before one that failed, since it may become free; but if ctx or Close ended the call,
+// the error says so.
+func (s *slots) err() error {
+	held, best, most := s.k-len(s.calls), s.order[0], -1
+	var failed error // of a slot that is not held
+	for _, i := range s.order {
+		err := s.errs[i]
+		if err == nil {
+			continue
+		}
+		var q *QuorumError
+		rank := 0
+		if s.late[i] {
+			rank += 4
+		}
+		switch known := errors.As(err, &q); {
+		case known && q.Err == ErrHeld:
+			held++
+			if rank += 2; q.Round.Holder() != "" {
+				rank++
+			}
+		case !s.late[i] && failed == nil:
+			failed = err
+		}
+		if rank > most {
+			best, most = i, rank
+		}
+	}
+	err := s.errs[best]
+	var q *QuorumError
+	if s.k == 1 || held == 0 && failed == nil || !errors.As(err, &q) {
+		return err
+	}
+	e := &slotsError{err: err}
+	switch key := wire.Clip(s.key); {
+	case held == s.k:
+		e.text = fmt.Sprintf("redlock: all %d slots of %q are held", s.k, key)
+	case held == 0:
+		e.text = fmt.Sprintf("redlock: none of %d slots of %q is free", s.k, key)
+	default:
+		e.text = fmt.Sprintf("redlock: %d of %d slots of %q are held", held, s.k, key)
+	}
+	e.text += ": " + strings.TrimPrefix(err.Error(), "redlock: ")
+	if failed != nil && failed != err {
+		e.text += "; " + strings.TrimPrefix(failed.Error(), "redlock: ")
+	}
+	return e
+}
+
+// A slotsError is the error of one slot, with a text about all.
+type slotsError struct {
+	text string
+	err  error
+}
+
+func (e *slotsError) Error() string { return e.text }
+func (e *slotsError) Unwrap() error { return e.err }
+
+// wait waits for every slot at once, and gives up the others when it has one.
+func (s *slots) wait(ctx context.Context) (lock *Lock, at int) {
 	type result struct {
 		at       int
 		lock     *Lock
@@ -170,17 +259,14 @@ func (s *slots) wait(ctx context.Context, tried int) (lock *Lock, at int) {
 		}()
 	}
 	var panicked any
-	told := false // by the slot that was tried
-	for i := range s.calls {
+	for range s.calls {
 		r := <-results
-		ended := outer.Err() != nil || s.l.isClosed()
 		switch {
 		case r.panicked != nil:
 			panicked = r.panicked
 			cancel()
-		case r.lock == nil && (i == 0 || s.err == nil || ended && !told):
-			s.err, told = r.err, ended && r.at == tried
 		case r.lock == nil:
+			s.errs[r.at], s.late[r.at] = r.err, (outer.Err() != nil || s.l.isClosed()) && !s.calls[r.at].permanent
 		case lock == nil && panicked == nil:
 			lock, at = r.lock, r.at
 			cancel()

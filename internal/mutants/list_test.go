@@ -1130,6 +1130,26 @@ var mutants = []mutant{
 		test:    "TestASlotIsFoundAndWaitedFor",
 	},
 	{
+		name: "slots-first-decides", rule: "a slot that nobody can acquire does not keep a caller from the others", why: "no simulated key has another type",
+		patches: []patch{{"slot.go", "return lock, !missed || ended", "return lock, !missed || ended || s.calls[at].permanent"}},
+		test:    "TestASlotThatNobodyCanGetIsPassedOver",
+	},
+	{
+		name: "slots-held-only", rule: "nor does one for which there is no majority, whatever its nodes say", why: "no simulated key has another type",
+		patches: []patch{{"slot.go", "return lock, !missed || ended", "return lock, !missed || ended || q.Err != ErrHeld && e.triesOnce()"}},
+		test:    "TestASlotThatNobodyCanGetIsPassedOver",
+	},
+	{
+		name: "slots-uncounted", rule: "the error of AcquireSlot says how many of the slots are held", why: "no judge reads texts",
+		patches: []patch{{"slot.go", "if s.k == 1 || ", "if true || "}},
+		test:    "TestAnErrorOfAcquireSlotTellsAboutAllSlots",
+	},
+	{
+		name: "slots-failed-first", rule: "the error is that of a slot that is held, if there is one", why: "no judge looks at the votes of an error",
+		patches: []patch{{"slot.go", "if rank += 2; ", "if rank -= 2; "}},
+		test:    "TestAnErrorOfAcquireSlotTellsAboutAllSlots",
+	},
+	{
 		name: "slots-calm", rule: "a callback's panic reaches a caller that waits for slots", why: "in the profile of slots no callback panics",
 		patches: []patch{{"slot.go", "\t\tpanic(panicked) // on the caller's goroutine\n", ""}},
 		test:    "TestAPanicWhileASlotIsWaitedForReachesTheCaller",
@@ -1166,12 +1186,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "slots-asked-untold", rule: "a caller that gives up while it asks which slots are free is told the holder of the one that it tried", why: "no judge looks at the votes of an error",
-		patches: []patch{{"slot.go", "l.await(ctx, tried, b)", "l.await(ctx, s.calls[i], b)"}},
+		patches: []patch{{"slot.go", "if i == at || e.last != nil && !e.permanent {", "if i != at && e.last != nil && !e.permanent {"}},
 		test:    "TestASlotWhoseCallEndsBeforeItKnowsAllIsToldTheHolder",
 	},
 	{
 		name: "slots-untold", rule: "and so is one that gives up while it waits for all slots", why: "as above",
-		patches: []patch{{"slot.go", "ended && !told)", "ended && (true || !told))"}},
+		patches: []patch{{"slot.go", "q.Round.Holder() != \"\" {", "q.Round.Holder() == \"\" {"}},
 		test:    "TestASlotWhoseCallEndsBeforeItKnowsAllIsToldTheHolder",
 	},
 	{

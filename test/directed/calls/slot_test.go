@@ -2,14 +2,17 @@ package calls_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
 // At most k hold a slot, all different ones, and everybody gets one.
@@ -183,5 +186,107 @@ func TestASlotWithinASlot(t *testing.T) {
 			s.Is("Release", lock.Release(s.Ctx), nil)
 		}
 		s.Clean(l)
+	})
+}
+
+// A slot that nobody can get does not keep the caller from another one that is free, whichever it tries first.
+func TestASlotThatNobodyCanGetIsPassedOver(t *testing.T) {
+	const k = 4
+	for name, spoil := range map[string]func(s *stage, key string){
+		"of another type": func(s *stage, key string) { s.Each(func(n *redlocktest.Node) { n.Do("RPUSH", key, "x") }, s.All()...) },
+		"held by another": func(s *stage, key string) {
+			s.Each(func(n *redlocktest.Node) { n.Set(key, otherValue, time.Hour) }, s.All()...)
+		},
+		"split among three": func(s *stage, key string) {
+			s.Each(func(n *redlocktest.Node) { n.Set(key, otherValue+n.Addr(), time.Hour) }, s.All()...)
+		},
+		"split among two": func(s *stage, key string) {
+			s.Node(0).Set(key, otherValue, time.Hour)
+			s.Node(1).Set(key, otherValue+"2", time.Hour)
+		},
+		"held by one node, and of another type on the next": func(s *stage, key string) {
+			s.Node(0).Set(key, otherValue, time.Hour)
+			s.Do(1, "RPUSH", key, "x")
+		},
+	} {
+		runStage(t, name, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			spoil(s, job+"#2")
+			for i := range 40 {
+				for _, opts := range [][]redlock.AcquireOption{{redlock.WithWait(0)}, {redlock.WithWait(time.Second)}} {
+					began := time.Now()
+					lock, slot, err := l.AcquireSlot(s.Ctx, job, k, time.Second, opts...)
+					if s.Is(fmt.Sprint("AcquireSlot ", i), err, nil); err != nil {
+						continue
+					}
+					if d := time.Since(began); slot == 2 || d > 100*time.Millisecond {
+						s.Errorf("got slot %d after %v, want one that is free, at once", slot, d)
+					}
+					s.Is("Release", lock.Release(s.Ctx), nil)
+				}
+			}
+		})
+	}
+}
+
+// The error says how many of the slots are held, and shows the votes of one that is.
+func TestAnErrorOfAcquireSlotTellsAboutAllSlots(t *testing.T) {
+	const k = 3
+	onStage(t, 3, func(s *stage) {
+		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{Name: "the-holder"})
+		got := func(opts ...redlock.AcquireOption) error {
+			_, _, err := l.AcquireSlot(s.Ctx, job, k, time.Second, opts...)
+			return err
+		}
+		limits := []time.Duration{0, 50 * time.Millisecond, time.Second}
+		holders := []*redlock.Lock{harness.Try(s, other, job+"#0", time.Hour), harness.Try(s, other, job+"#1", time.Hour), harness.Try(s, other, job+"#2", time.Hour)}
+		for range 5 { // the slot that is tried is random
+			for _, limit := range limits {
+				err := got(redlock.WithWait(limit))
+				s.Is("all are held", err, redlock.ErrHeld)
+				s.Says(err, `redlock: all 3 slots of "`+job+`" are held: acquire "`+job+`#`, "held by the-holder", "2 of 3 votes needed")
+				if errors.Is(err, redlock.ErrNoQuorum) || strings.Count(err.Error(), "redlock: ") != 1 {
+					t.Errorf("got %v", err)
+				}
+				if h := redlock.Label(s.RoundOf(err).Holder()); h != "the-holder" {
+					t.Errorf("the round names %q", h)
+				}
+			}
+		}
+		ctx := s.Timeout(time.Second)
+		_, _, err := l.AcquireSlot(ctx, job, k, time.Second)
+		harness.CheckIs(s, "AcquireSlot that ctx ends", err, context.DeadlineExceeded, redlock.ErrHeld)
+		s.Says(err, `all 3 slots of "`+job+`" are held: acquire "`+job+`#`, "held by the-holder")
+
+		s.Is("Release", holders[1].Release(s.Ctx), nil)
+		time.Sleep(time.Second)
+		for i := range 3 {
+			s.Do(i, "RPUSH", job+"#1", "x")
+		}
+		for range 5 {
+			for _, limit := range limits {
+				err := got(redlock.WithWait(limit))
+				s.Is("one has another type", err, redlock.ErrHeld)
+				harness.CheckIsNot(s, "one has another type", err, redlock.ErrNoQuorum)
+				if limit > 0 {
+					s.Says(err, `2 of 3 slots of "`+job+`" are held: acquire`, "held by the-holder", `"`+job+`#1": no quorum`, "WRONGTYPE")
+				}
+			}
+		}
+		for _, i := range []int{0, 2} {
+			s.Is("Release", holders[i].Release(s.Ctx), nil)
+		}
+		time.Sleep(time.Second)
+		for i := range 3 {
+			s.Do(i, "RPUSH", job+"#0", "x")
+			s.Do(i, "RPUSH", job+"#2", "x")
+		}
+		began := time.Now()
+		err = got()
+		s.Is("all have another type", err, redlock.ErrNoQuorum)
+		s.Says(err, `none of 3 slots of "`+job+`" is free: acquire "`+job+`#`, "WRONGTYPE")
+		if d := time.Since(began); d > 10*oneTrip {
+			t.Errorf("all have another type: it took %v, want at once", d)
+		}
 	})
 }
