@@ -49,7 +49,7 @@ func (k *Lock) Release(ctx context.Context) error {
 	var r releaseCall
 	defer func() { r.end() }()
 	r.start(ctx, k)
-	r.wait()
+	r.wait(endOf(ctx))
 	return r.err
 }
 
@@ -78,17 +78,22 @@ func (r *releaseCall) start(ctx context.Context, k *Lock) {
 	}
 }
 
+// endOf returns the channel that ends the wait for releases that were started. It is nil if ctx
+// is done already, maybe by these releases, if it is KeepAlive's.
+func endOf(ctx context.Context) <-chan struct{} {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return ctx.Done()
+}
+
 // wait sets err once the release is decided, or ctx has ended.
-func (r *releaseCall) wait() {
+func (r *releaseCall) wait(ended <-chan struct{}) {
 	if r.asked == nil {
 		r.k.mu.Lock()
 		defer r.k.mu.Unlock()
 		r.err = r.k.result
 		return
-	}
-	var ended <-chan struct{}
-	if r.ctx.Err() == nil {
-		ended = r.ctx.Done()
 	}
 	select {
 	case <-r.asked.Done():
@@ -124,10 +129,13 @@ func (ks Locks) release(ctx context.Context) []releaseCall {
 	}
 	calls := make([]releaseCall, len(ks))
 	back := ks.fromLast()
-	defer lane.Each(0, len(ks), func(i int) {
-		defer calls[i].end()
-		calls[i].wait()
-	})
+	defer func() {
+		ended := endOf(ctx)
+		lane.Each(0, len(ks), func(i int) {
+			defer calls[i].end()
+			calls[i].wait(ended)
+		})
+	}()
 	lane.Each(0, len(ks), func(i int) { calls[back[i]].start(ctx, ks[back[i]]) })
 	return calls
 }
@@ -335,10 +343,13 @@ func (ks Locks) leaveUntil(ctx context.Context, t time.Time) []leaveCall {
 	for i, k := range ks {
 		calls[i] = leaveCall{k: k, ctx: ctx, until: t, err: k.acquired().l.admit(ctx, OpExtend, k.name.Key)}
 	}
-	defer lane.Each(0, len(ks), func(i int) {
-		defer calls[i].end()
-		calls[i].wait(calls)
-	})
+	defer func() {
+		ended := endOf(ctx)
+		lane.Each(0, len(ks), func(i int) {
+			defer calls[i].end()
+			calls[i].wait(calls, ended)
+		})
+	}()
 	back := ks.fromLast()
 	lane.Each(0, len(ks), func(i int) { calls[back[i]].start() })
 	return calls
@@ -388,10 +399,10 @@ func (c *leaveCall) extend() {
 }
 
 // wait sets err once it is known how long the key stays, or ctx has ended. all are the calls for
-// the locks that are left together.
-func (c *leaveCall) wait(all []leaveCall) {
+// the locks that are left together; ended is for a release.
+func (c *leaveCall) wait(all []leaveCall, ended <-chan struct{}) {
 	if c.release != nil {
-		c.release.wait()
+		c.release.wait(ended)
 	}
 	for k := c.k; c.x != nil; {
 		select {

@@ -1200,8 +1200,13 @@ var mutants = []mutant{
 		test:    "TestNoLocksAreNotValid",
 	},
 	{
+		name: "all-released-late", rule: "the end of ctx ends the wait for the releases of all locks", why: "simulated releases have no deadline",
+		patches: []patch{{"release.go", "calls[i].wait(ended)", "_ = ended\n\t\t\tcalls[i].wait(endOf(ctx))"}},
+		test:    "TestTheReleaseOfSeveralLocksEndsWithItsContext",
+	},
+	{
 		name: "all-left-in-turn", rule: "several locks are left together, not one after the other", why: "simulated locks are left one at a time",
-		patches: []patch{{"release.go", "calls[back[i]].start() })", "calls[back[i]].start(); calls[back[i]].wait(calls) })"}},
+		patches: []patch{{"release.go", "calls[back[i]].start() })", "calls[back[i]].start(); calls[back[i]].wait(calls, nil) })"}},
 		test:    "TestSeveralLocksAreLeftUntilTheTime",
 	},
 	{

@@ -530,3 +530,21 @@ func TestACallerBehindLocksOfItsOwnLockerThatAreNotReleased(t *testing.T) {
 		}
 	})
 }
+
+// The end of ctx ends the wait for all releases, not for the first alone.
+func TestTheReleaseOfSeveralLocksEndsWithItsContext(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		locks, err := l.AcquireAll(s.Ctx, []string{"a", "b", "c"}, 10*time.Second)
+		s.Is("AcquireAll", err, nil)
+		s.Hang(0, 1)
+		ctx := s.Timeout(100 * time.Millisecond)
+		s.Lasts("Release", 100*time.Millisecond, func() {
+			err := locks.Release(ctx)
+			harness.CheckIs(s, "Release", err, context.DeadlineExceeded)
+			s.Says(err, `"a"`, `"b"`, `"c"`)
+		})
+		s.Resume(0, 1)
+		s.Clean(l)
+	})
+}
