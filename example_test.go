@@ -435,15 +435,10 @@ func Example_boundedConcurrency() {
 	ctx := context.Background()
 
 	convert := func() error {
-		lock, slot, err := l.AcquireSlot(ctx, "gpu", 3, 10*time.Second)
-		if err != nil {
-			return err
-		}
-		defer lock.Release(ctx)
-		held, stop := lock.KeepAlive(ctx) // ends when the slot is lost
-		defer stop()
-		fmt.Println(slot < 3, held.Err())
-		return nil
+		return l.RunSlot(ctx, "gpu", 3, 10*time.Second, func(ctx context.Context, lock *redlock.Lock, slot int) error {
+			fmt.Println(slot < 3, ctx.Err()) // ctx ends when the slot is lost
+			return work(ctx, lock.Fence())
+		})
 	}
 	fmt.Println(convert())
 	// Output:

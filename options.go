@@ -182,14 +182,13 @@ func WithLabel(label string) AcquireOption {
 	return func(o *acquireOptions) { o.label = label }
 }
 
-// WithWait limits how long Acquire, Run, AcquireAll, RunAll and AcquireSlot wait, and Lead each
-// time that it campaigns. Unlike a deadline of ctx, it does not limit the work of Run.
+// WithWait limits how long Acquire, Run, AcquireAll, RunAll, AcquireSlot and RunSlot wait, and
+// Lead each time that it campaigns. Unlike a deadline of ctx, it does not limit the work of Run.
 //
 // When the limit has passed, the error is a *QuorumError, which that of AcquireSlot wraps. It
-// matches no context error:
-// ErrHeld, with the holder, or ErrNoQuorum, by the last round decided in this Locker's
-// queue for the key, whoever asked for it. If none was decided yet, the error is
-// ErrNoQuorum, and the votes that are missing are Pending. An attempt in progress is
+// matches no context error: it is ErrHeld, with the holder, or ErrNoQuorum, by the last round
+// decided in this Locker's queue for the key, whoever asked for it. If none was decided yet, the
+// error is ErrNoQuorum, and the votes that are missing are Pending. An attempt in progress is
 // abandoned and undone. If ctx ends earlier, the error is that of ctx, and if the Locker is
 // closed earlier, it is ErrClosed.
 //

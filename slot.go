@@ -69,6 +69,19 @@ func (l *Locker) AcquireSlot(ctx context.Context, key string, k int, ttl time.Du
 	return lock, s.numbers[at], nil
 }
 
+// RunSlot is Run for one of the k slots of a key, which AcquireSlot acquires: fn gets its lock and
+// its number, and a context that ends when the slot is lost.
+func (l *Locker) RunSlot(ctx context.Context, key string, k int, ttl time.Duration, fn func(ctx context.Context, lock *Lock, slot int) error, opts ...AcquireOption) error {
+	if fn == nil {
+		panic("redlock: RunSlot with a nil fn")
+	}
+	lock, slot, err := l.AcquireSlot(ctx, key, k, ttl, opts...)
+	if err != nil {
+		return err
+	}
+	return Locks{lock}.run(ctx, func(held context.Context) error { return fn(held, lock, slot) })
+}
+
 // slots is one call of AcquireSlot.
 type slots struct {
 	l       *Locker

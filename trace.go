@@ -17,9 +17,9 @@ import (
 // Inspect of the Locker, Extend, Release and LeaveUntil of its locks. Calls that send nothing because
 // their arguments are invalid or their result is known are not traced. Run makes the calls
 // Acquire and Release of its own, below the context of its Start. Lead makes calls of Run, Watch
-// of Inspect. AcquireAll, RunAll and
-// AcquireSlot are seen by their rounds alone; Release of several Locks, also by RunAll, and
-// LeaveUntil of several are one call for each lock. Event reports what no single caller waits for,
+// of Inspect. AcquireAll, RunAll, AcquireSlot
+// and RunSlot are seen by their rounds alone, and by the Release of each lock; Release and
+// LeaveUntil of several Locks are one call for each lock. Event reports what no single caller waits for,
 // also for a lock of AcquireAll that was given back because another one was refused.
 //
 // The functions are called from many goroutines, must not block, and must not call the

@@ -1150,6 +1150,11 @@ var mutants = []mutant{
 		test:    "TestAnErrorOfAcquireSlotTellsAboutAllSlots",
 	},
 	{
+		name: "slots-run-misnumbered", rule: "RunSlot tells fn the number of its slot", profiles: "slots",
+		patches: []patch{{"slot.go", "fn(held, lock, slot)", "fn(held, lock, 0*slot)"}},
+		test:    "TestRunSlot",
+	},
+	{
 		name: "slots-calm", rule: "a callback's panic reaches a caller that waits for slots", why: "in the profile of slots no callback panics",
 		patches: []patch{{"slot.go", "\t\tpanic(panicked) // on the caller's goroutine\n", ""}},
 		test:    "TestAPanicWhileASlotIsWaitedForReachesTheCaller",

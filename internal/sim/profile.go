@@ -111,9 +111,9 @@ var Profiles = []*Profile{
 		FaultEvery: 500 * ms, FaultFor: [2]time.Duration{20 * ms, 2 * s}, Faults: severalFaults,
 	},
 	{
-		Name: "slots", About: "AcquireSlot, beside acquisitions of single slots by their names", Untimed: true, Subscribers: true, Several: true, Mixed: true, Lasting: true,
+		Name: "slots", About: "AcquireSlot and RunSlot, beside acquisitions of single slots by their names", Untimed: true, Subscribers: true, Several: true, Mixed: true, Lasting: true,
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 5}, Slots: 4, Length: 80 * s, TTL: [2]time.Duration{400 * ms, 2 * s}, Latency: [2]time.Duration{0, 3 * ms}, Skew: 3 * s, Rates: [2]float64{0.98, 1.0099}, Storm: 12 * s,
-		Every: 1 * s, Crowd: 6, Tasks: []weighted[Behaviour]{{8, Slot}, {3, KeepSlot}, {3, TrySlot}, {2, FickleSlot}, {1, Try}, {1, Acquire}, {1, Vulture}, {1, Close}}, Job: 60 * ms, MinClaims: 10,
+		Every: 1 * s, Crowd: 6, Tasks: []weighted[Behaviour]{{8, Slot}, {3, KeepSlot}, {3, WithinSlot}, {3, TrySlot}, {2, FickleSlot}, {1, Try}, {1, Acquire}, {1, Vulture}, {1, Close}}, Job: 60 * ms, MinClaims: 10,
 		FaultEvery: 500 * ms, FaultFor: [2]time.Duration{20 * ms, 2 * s}, Faults: severalFaults,
 	},
 	{

@@ -96,6 +96,7 @@ const (
 	Nest       Behaviour = "nest"        // holds one key while it acquires the next
 	Slot       Behaviour = "slot"        // AcquireSlot
 	KeepSlot   Behaviour = "keep-slot"   // AcquireSlot and KeepAlive; then it wants another slot as well
+	WithinSlot Behaviour = "run-slot"    // RunSlot
 	TrySlot    Behaviour = "try-slot"    // AcquireSlot, without a wait
 	FickleSlot Behaviour = "fickle-slot" // AcquireSlot, given up within half a millisecond of a release
 )

@@ -30,7 +30,7 @@ func drawSeveral(d drawer, sch *Schedule, t *Task) {
 			t.Keys = append(slices.Clone(t.Keys), t.Keys[d.IntN(len(t.Keys), "which")])
 		}
 		t.Key = t.Keys[0]
-	case Slot, KeepSlot, TrySlot, FickleSlot:
+	case Slot, KeepSlot, WithinSlot, TrySlot, FickleSlot:
 	default:
 		return
 	}
@@ -42,7 +42,7 @@ func drawSeveral(d drawer, sch *Schedule, t *Task) {
 	case 1:
 		t.Late = between(d, [2]time.Duration{1, t.TTL}, "late")
 	case 2, 3:
-		if t.Do == KeepAll || t.Do == WithinAll || t.Do == KeepSlot {
+		if t.Do == KeepAll || t.Do == WithinAll || t.Do == KeepSlot || t.Do == WithinSlot {
 			t.Hold = between(d, [2]time.Duration{0, 2 * t.TTL}, "hold")
 		}
 	}
@@ -100,6 +100,8 @@ func (d *taskRun) several() {
 		d.short(d.acquireSlot(ctx))
 	case KeepSlot:
 		d.keepSlot(d.acquireSlot(ctx))
+	case WithinSlot:
+		d.runSlot(ctx)
 	}
 }
 
@@ -295,11 +297,40 @@ func (d *taskRun) acquireSlot(ctx context.Context, opts ...redlock.AcquireOption
 	if lock == nil {
 		return nil
 	}
+	return d.claimSlot(called, lock, slot)
+}
+
+// claimSlot records an acquisition of a slot.
+func (d *taskRun) claimSlot(called instant, lock *redlock.Lock, slot int) *holding {
 	d.Key = d.w.s.Keys - d.w.s.Slots + slot
 	if name := d.w.s.keyName(d.Key); lock.Key() != name {
 		d.w.wrong("slots", d.Key, "c%d: slot %d is the lock of %s, not of %s", d.Client, slot, lock.Key(), name)
 	}
 	return d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
+}
+
+// runSlot works in a slot within RunSlot.
+func (d *taskRun) runSlot(ctx context.Context) {
+	ran, lost := false, false
+	called := d.w.now()
+	err := d.call("RunSlot", func() error {
+		return d.c.locker().RunSlot(ctx, slotsName, d.w.s.Slots, d.TTL, func(held context.Context, lock *redlock.Lock, slot int) error {
+			ran = true
+			k := d.claimSlot(called, lock, slot)
+			d.w.served(d)
+			d.w.watchLoss(d.c, held, lock.Valid, k)
+			d.hold(held, k)
+			d.w.end(k, "run") // the library releases the lock after this
+			lost = outcome(context.Cause(held)) == "lost"
+			return nil
+		})
+	})
+	switch {
+	case err == nil && !ran:
+		d.w.wrong("errors", d.Key, "RunSlot returned nil without calling fn")
+	case lost && !errors.Is(err, redlock.ErrLost) && !errors.Is(err, redlock.ErrClosed):
+		d.w.wrong("errors", d.Key, "c%d: the lock of RunSlot was lost, but it returned %v", d.Client, err)
+	}
 }
 
 // keepSlot keeps a slot alive, and meanwhile works in another one as well, if there is one.

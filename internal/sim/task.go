@@ -44,7 +44,7 @@ func (d *taskRun) other() {
 		d.again(d.acquire(true))
 	case Fickle:
 		d.fickle()
-	case All, KeepAll, WithinAll, TryAll, FickleAll, Nest, Slot, KeepSlot, TrySlot, FickleSlot:
+	case All, KeepAll, WithinAll, TryAll, FickleAll, Nest, Slot, KeepSlot, WithinSlot, TrySlot, FickleSlot:
 		d.several()
 	case Close:
 		if d.step() {
@@ -75,7 +75,7 @@ func (d *taskRun) call(name string, f func() error) error {
 		o.Keys = d.Keys
 		d.w.waits(d, waiter{keys: d.Keys, all: true})
 		defer d.w.served(d)
-	case "AcquireSlot":
+	case "AcquireSlot", "RunSlot":
 		o.Keys = d.w.s.slotKeys()
 		d.w.waits(d, waiter{keys: o.Keys})
 		defer d.w.served(d)

@@ -36,3 +36,5 @@ var (
 
 // noWorkAll is what RunAll calls where a test is about the call alone.
 func noWorkAll(context.Context, redlock.Locks) error { return nil }
+
+func noWorkSlot(context.Context, *redlock.Lock, int) error { return nil }

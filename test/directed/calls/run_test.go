@@ -172,43 +172,51 @@ func TestALockThatIsLeftToExpirePastUntilIsLost(t *testing.T) {
 
 // Attack 85.
 func TestRunReleasesWhenFnPanicsOrExits(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		l := s.Locker(redlock.Options{})
-		var fnCtx context.Context
-		func() {
-			defer func() { harness.Check(t, "recovered", recover(), "fn's own") }()
-			l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
-				fnCtx = ctx
-				panic("fn's own")
-			})
-		}()
-		if fnCtx.Err() == nil {
-			t.Errorf("fn's context is alive after the panic")
-		}
-		s.Clean(l)
-	})
-	runStage(t, "Goexit", 3, func(s *stage) {
-		l := s.Locker(redlock.Options{})
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			l.Run(s.Ctx, job, 10*time.Second, func(context.Context, *redlock.Lock) error { runtime.Goexit(); return nil })
+	for name, run := range everyRun {
+		runStage(t, name, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			var fnCtx context.Context
+			func() {
+				defer func() { harness.Check(s, "recovered", recover(), "fn's own") }()
+				run(s.Ctx, l, func(ctx context.Context) error {
+					fnCtx = ctx
+					panic("fn's own")
+				})
+			}()
+			if fnCtx.Err() == nil {
+				s.Errorf("fn's context is alive after the panic")
+			}
+			s.Clean(l)
 		})
-		wg.Wait()
-		s.Clean(l)
-	})
+		runStage(t, name+", Goexit", 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				run(s.Ctx, l, func(context.Context) error { runtime.Goexit(); return nil })
+			})
+			wg.Wait()
+			s.Clean(l)
+		})
+	}
+}
+
+// everyRun has all calls that acquire, keep alive and release.
+var everyRun = map[string]func(ctx context.Context, l *redlock.Locker, fn func(ctx context.Context) error, opts ...redlock.AcquireOption) error{
+	"Run": func(ctx context.Context, l *redlock.Locker, fn func(ctx context.Context) error, opts ...redlock.AcquireOption) error {
+		return l.Run(ctx, job, 10*time.Second, func(ctx context.Context, _ *redlock.Lock) error { return fn(ctx) }, opts...)
+	},
+	"RunAll": func(ctx context.Context, l *redlock.Locker, fn func(ctx context.Context) error, opts ...redlock.AcquireOption) error {
+		return l.RunAll(ctx, []string{job, "other"}, 10*time.Second, func(ctx context.Context, _ redlock.Locks) error { return fn(ctx) }, opts...)
+	},
+	"RunSlot": func(ctx context.Context, l *redlock.Locker, fn func(ctx context.Context) error, opts ...redlock.AcquireOption) error {
+		return l.RunSlot(ctx, job, 2, 10*time.Second, func(ctx context.Context, _ *redlock.Lock, _ int) error { return fn(ctx) }, opts...)
+	},
 }
 
 // The release is one call, and its wait ends with ctx, as that of Release does.
 func TestRunWaitsForItsReleaseOnce(t *testing.T) {
 	const limit = 100 * time.Millisecond
-	for name, run := range map[string]func(ctx context.Context, l *redlock.Locker, fn func()) error{
-		"Run": func(ctx context.Context, l *redlock.Locker, fn func()) error {
-			return l.Run(ctx, job, 10*time.Second, func(context.Context, *redlock.Lock) error { fn(); return nil })
-		},
-		"RunAll": func(ctx context.Context, l *redlock.Locker, fn func()) error {
-			return l.RunAll(ctx, []string{job}, 10*time.Second, func(context.Context, redlock.Locks) error { fn(); return nil })
-		},
-	} {
+	for name, run := range everyRun {
 		runStage(t, name, 3, func(s *stage) {
 			releases := 0
 			l := s.Locker(redlock.Options{Trace: redlock.Trace{End: func(_ context.Context, c redlock.Call, _ error) {
@@ -218,13 +226,18 @@ func TestRunWaitsForItsReleaseOnce(t *testing.T) {
 			}}})
 			ctx, cancel := context.WithCancel(s.Ctx)
 			var returned time.Time
-			s.Is(name, run(ctx, l, func() {
+			s.Is(name, run(ctx, l, func(context.Context) error {
 				s.Hang(0, 1)
 				returned = time.Now()
 				time.AfterFunc(limit, cancel)
+				return nil
 			}), nil)
-			if d := time.Since(returned); d != limit || releases != 1 {
-				t.Errorf("it returned %v after fn, with %d calls of Release, want one that ends with ctx after %v", d, releases, limit)
+			locks := 1
+			if name == "RunAll" {
+				locks = 2
+			}
+			if d := time.Since(returned); d != limit || releases != locks {
+				t.Errorf("it returned %v after fn, with %d calls of Release, want %d that end with ctx after %v", d, releases, locks, limit)
 			}
 			s.Clean(l)
 		})

@@ -290,3 +290,43 @@ func TestAnErrorOfAcquireSlotTellsAboutAllSlots(t *testing.T) {
 		}
 	})
 }
+
+// RunSlot works in any slot that is free, and keeps it alive; it tells fn and its caller of a loss, and fn's own error.
+func TestRunSlot(t *testing.T) {
+	const k = 2
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		why := errors.New("fn's own")
+		held := make(map[int]bool)
+		var inOther error
+		s.Is("RunSlot", l.RunSlot(s.Ctx, job, k, time.Second, func(ctx context.Context, lock *redlock.Lock, slot int) error {
+			held[slot] = true
+			inOther = l.RunSlot(ctx, job, k, time.Second, func(ctx context.Context, lock *redlock.Lock, slot int) error {
+				held[slot] = true
+				harness.Check(s, "the key", lock.Key(), fmt.Sprint(job, "#", slot))
+				s.Is("RunSlot within all slots", l.RunSlot(ctx, job, k, time.Second, noWorkSlot), redlock.ErrNested)
+				s.Is("RunSlot of another", l.RunSlot(s.Ctx, job, k, time.Second, noWorkSlot, redlock.WithWait(time.Second)), redlock.ErrHeld)
+				time.Sleep(time.Minute)
+				if ctx.Err() != nil || !lock.Valid() {
+					t.Errorf("after a minute: %v", context.Cause(ctx))
+				}
+				return why
+			})
+			return nil
+		}), nil)
+		if s.Is("RunSlot in the other slot", inOther, why); len(held) != k {
+			t.Errorf("got the slots %v, want both", held)
+		}
+		err := l.RunSlot(s.Ctx, job, k, time.Second, func(ctx context.Context, lock *redlock.Lock, slot int) error {
+			s.EvictKey(lock.Key(), s.All()...)
+			s.Ended(ctx, time.Minute)
+			s.Is("the cause", context.Cause(ctx), redlock.ErrLost)
+			return why
+		})
+		harness.CheckIs(s, "RunSlot that loses its slot", err, why, redlock.ErrLost)
+		s.Is("RunSlot whose fn leaves the slot", l.RunSlot(s.Ctx, job, 1, time.Second, func(ctx context.Context, lock *redlock.Lock, slot int) error {
+			return lock.LeaveUntil(ctx, time.Now().Add(time.Minute))
+		}), nil)
+		s.Is("RunSlot of a slot that was left", l.RunSlot(s.Ctx, job, 1, time.Second, noWorkSlot, redlock.WithWait(0)), redlock.ErrHeld)
+	})
+}
