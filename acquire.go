@@ -207,19 +207,27 @@ func (l *Locker) inLine(ctx context.Context, e *acquireCall) (lock *Lock, err er
 		if err := l.wait(ctx, e); err != nil {
 			return nil, err
 		}
-		lock, err = l.try(ctx, e)
-		l.tried(ctx, e, lock, err)
-		var missed *QuorumError
-		switch {
-		case err == nil:
-			return lock, nil
-		case l.triesAgain(ctx, e, err):
-			continue
-		case errors.As(err, &missed) && !e.permanent:
-			err = l.ended(ctx, e) // even if that came after the verdict
+		var again bool
+		if lock, again, err = l.turn(ctx, e); !again {
+			return lock, err
 		}
-		return nil, err
 	}
+}
+
+// turn is a try of the head of a queue. again says that it goes on waiting.
+func (l *Locker) turn(ctx context.Context, e *acquireCall) (lock *Lock, again bool, err error) {
+	lock, err = l.try(ctx, e)
+	l.tried(ctx, e, lock, err)
+	var missed *QuorumError
+	switch {
+	case err == nil:
+		return lock, false, nil
+	case l.triesAgain(ctx, e, err):
+		return nil, true, nil
+	case errors.As(err, &missed) && !e.permanent:
+		err = l.ended(ctx, e) // even if that came after the verdict
+	}
+	return nil, false, err
 }
 
 // triesAgain reports whether a caller whose attempt failed with err goes on waiting.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
+	"github.com/seed-ce352c9b/redlock/internal/wait"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -249,49 +250,163 @@ type slotsError struct {
 func (e *slotsError) Error() string { return e.text }
 func (e *slotsError) Unwrap() error { return e.err }
 
-// wait waits for every slot at once, and gives up the others when it has one.
+// wait waits for every slot at once, in the queue of each, and leaves the others when it has one.
+// This goroutine does so for all of them; others exist only while the nodes are asked.
 func (s *slots) wait(ctx context.Context) (lock *Lock, at int) {
-	type result struct {
-		at       int
-		lock     *Lock
-		err      error
-		panicked any
+	l := s.l
+	if !l.begin() {
+		s.end(ctx, s.order[0])
+		return nil, 0
 	}
-	outer := ctx
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	results := make(chan result, len(s.calls))
+	defer l.end() // Close waits for all below, leaving the queues included
+	w := slotWait{slots: s, at: -1, wake: make(chan struct{}, 1), steps: make(chan slotStep, len(s.calls)), state: make([]slotState, len(s.calls))}
+	returned := false
+	defer func() {
+		if !returned && w.lock != nil { // a callback panicked, also after it was acquired
+			w.lock.beginRelease(context.Background(), nil)
+		}
+	}()
+	defer lane.Each(0, len(s.calls), w.leave) // also if a callback panics
 	for i, e := range s.calls {
-		go func() {
-			r := result{at: i, err: errors.New("redlock: a callback ended its goroutine")}
-			defer func() {
-				r.panicked = recover()
-				results <- r
-			}()
-			r.lock, r.err = s.l.acquire(ctx, e)
-		}()
+		e.waiter.Wake = w.wake
+		if s.errs[i] = l.join(e, false); s.errs[i] == nil {
+			w.state[i] = slotWaits
+		}
 	}
+	w.run(ctx)
+	lane.Each(0, len(s.calls), w.leave)
+	returned = true
+	return w.lock, w.at
+}
+
+// A slotWait is a wait for all slots.
+type slotWait struct {
+	*slots
+	wake  chan struct{} // of all queues
+	steps chan slotStep // that are done
+	state []slotState   // of the slots
+	lock  *Lock         // that it got
+	at    int           // its index
+}
+
+type slotState uint8
+
+const (
+	slotLeft  slotState = iota // not in its queue
+	slotWaits                  // in its queue
+	slotAsks                   // in its queue, and asking the nodes
+)
+
+// A slotStep is a look or a try, once it is done.
+type slotStep struct {
+	at       int
+	lock     *Lock
+	again    bool // it goes on waiting
+	err      error
+	panicked any
+}
+
+// run waits until there is a lock, or no slot to wait for.
+func (w *slotWait) run(ctx context.Context) {
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var panicked any
-	for range s.calls {
-		r := <-results
-		switch {
-		case r.panicked != nil:
-			panicked = r.panicked
-			cancel()
-		case r.lock == nil:
-			s.errs[r.at], s.late[r.at] = r.err, (outer.Err() != nil || s.l.isClosed()) && !s.calls[r.at].permanent
-		case lock == nil && panicked == nil:
-			lock, at = r.lock, r.at
-			cancel()
-		default: // it came while the others were being given up
-			r.lock.beginRelease(context.Background(), nil)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	ending := false
+	for {
+		pause, open := w.next(asking, ending)
+		if !open {
+			break
+		}
+		if !ending && pause >= 0 {
+			timer.Reset(pause)
+		}
+		over, closing := ctx.Done(), (<-chan struct{})(w.l.closing)
+		if ending {
+			over, closing = nil, nil
+		}
+		select {
+		case <-w.wake:
+		case <-timer.C:
+		case <-over:
+			ending = true
+		case <-closing:
+			ending = true
+		case r := <-w.steps:
+			w.state[r.at] = slotWaits
+			switch {
+			case r.panicked != nil:
+				panicked = r.panicked
+			case r.lock != nil && w.lock == nil:
+				w.lock, w.at = r.lock, r.at
+			case r.lock != nil: // it came while the others were being given up
+				r.lock.beginRelease(context.Background(), nil)
+			case !r.again:
+				w.errs[r.at], w.late[r.at] = r.err, (ctx.Err() != nil || w.l.isClosed()) && !w.calls[r.at].permanent
+				w.leave(r.at)
+			}
+			if panicked != nil || w.lock != nil {
+				ending = true
+				cancel()
+			}
 		}
 	}
-	if panicked != nil {
-		if lock != nil {
-			lock.beginRelease(context.Background(), nil)
-		}
+	switch {
+	case panicked != nil:
 		panic(panicked) // on the caller's goroutine
+	case w.lock != nil:
+	default:
+		for i, e := range w.calls { // before it leaves the queue, which knows more
+			if w.state[i] == slotWaits {
+				w.errs[i], w.late[i] = w.l.ended(ctx, e), true
+			}
+		}
 	}
-	return lock, at
+}
+
+// next has each slot looked at or tried that is due, unless the wait is ending. It returns the
+// pause until the next one is, and whether there is anything to wait for. A negative pause lasts
+// until a queue wakes the caller.
+func (w *slotWait) next(ctx context.Context, ending bool) (pause time.Duration, open bool) {
+	pause = -1
+	for i, e := range w.calls {
+		if w.state[i] == slotWaits && !ending {
+			open = true
+			act, p := w.l.queues.Next(&e.waiter)
+			switch {
+			case act != wait.Wait:
+				w.state[i] = slotAsks
+				go w.step(ctx, i, act)
+			case p >= 0 && (pause < 0 || p < pause):
+				pause = p
+			}
+		}
+		open = open || w.state[i] == slotAsks
+	}
+	return pause, open
+}
+
+// step asks the nodes about a slot.
+func (w *slotWait) step(ctx context.Context, i int, act wait.Act) {
+	r := slotStep{at: i, err: errors.New("redlock: a callback ended its goroutine")}
+	defer func() {
+		r.panicked = recover()
+		w.steps <- r
+	}()
+	e := w.calls[i]
+	if act == wait.Try {
+		r.lock, r.again, r.err = w.l.turn(ctx, e)
+		return
+	}
+	r.err = w.l.lookIfFree(ctx, e, act == wait.Glance)
+	r.again = r.err == nil
+}
+
+// leave takes the caller out of the queue of a slot, if it is there.
+func (w *slotWait) leave(i int) {
+	if w.state[i] != slotLeft {
+		w.state[i] = slotLeft
+		w.l.leaveQueue(w.calls[i], i == w.at)
+	}
 }

@@ -1105,8 +1105,8 @@ var mutants = []mutant{
 		test:    "TestOneOfTwoSlotsThatComeFreeTogetherIsKept",
 	},
 	{
-		name: "slots-waited-for", rule: "a caller that has a slot gives up the others", profiles: "slots",
-		patches: []patch{{"slot.go", "\t\t\tlock, at = r.lock, r.at\n\t\t\tcancel()\n", "\t\t\tlock, at = r.lock, r.at\n"}},
+		name: "slots-waited-for", rule: "a caller that has a slot gives up the others at once", why: "no judge knows how soon a slot could have been had",
+		patches: []patch{{"slot.go", "if panicked != nil || w.lock != nil {", "if time.Sleep(time.Second); panicked != nil || w.lock != nil {"}},
 		test:    "TestASlotIsFoundAndWaitedFor",
 	},
 	{
@@ -1121,7 +1121,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "slots-one", rule: "a caller waits for every slot", profiles: "slots",
-		patches: []patch{{"slot.go", "\t\t\tr.lock, r.err = s.l.acquire(ctx, e)\n", "\t\t\tif r.err = ErrHeld; i == 0 {\n\t\t\t\tr.lock, r.err = s.l.acquire(ctx, e)\n\t\t\t}\n"}},
+		patches: []patch{{"slot.go", "if w.state[i] == slotWaits && !ending {", "if i == 0 && w.state[i] == slotWaits && !ending {"}},
 		test:    "TestASlotIsFoundAndWaitedFor",
 	},
 	{
@@ -1153,6 +1153,11 @@ var mutants = []mutant{
 		name: "slots-run-misnumbered", rule: "RunSlot tells fn the number of its slot", profiles: "slots",
 		patches: []patch{{"slot.go", "fn(held, lock, slot)", "fn(held, lock, 0*slot)"}},
 		test:    "TestRunSlot",
+	},
+	{
+		name: "slots-crowded", rule: "a caller that waits for slots is one goroutine while it does not ask the nodes", why: "no judge counts goroutines",
+		patches: []patch{{"slot.go", "w.state[i] = slotWaits\n", "w.state[i] = slotWaits\n\t\t\tgo func() { <-ctx.Done() }()\n"}},
+		test:    "TestACallerThatWaitsForSlotsIsOneGoroutine",
 	},
 	{
 		name: "slots-calm", rule: "a callback's panic reaches a caller that waits for slots", why: "in the profile of slots no callback panics",

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
@@ -328,5 +330,36 @@ func TestRunSlot(t *testing.T) {
 			return lock.LeaveUntil(ctx, time.Now().Add(time.Minute))
 		}), nil)
 		s.Is("RunSlot of a slot that was left", l.RunSlot(s.Ctx, job, 1, time.Second, noWorkSlot, redlock.WithWait(0)), redlock.ErrHeld)
+	})
+}
+
+// However many slots a caller waits for, it is one goroutine.
+func TestACallerThatWaitsForSlotsIsOneGoroutine(t *testing.T) {
+	const k, callers = 64, 5
+	onStage(t, 3, func(s *stage) {
+		l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		for range k {
+			if _, _, err := other.AcquireSlot(s.Ctx, job, k, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(s.Ctx)
+		var waits []<-chan error
+		waiting := func(n int) int {
+			for range n {
+				waits = append(waits, harness.Background(func() error { _, _, err := l.AcquireSlot(ctx, job, k, time.Hour); return err }))
+			}
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			return runtime.NumGoroutine()
+		}
+		first := waiting(1)                                 // with the subscriptions, and those behind it
+		if n := waiting(callers) - first; n > callers*k/2 { // with the connections that they opened, and what other tests left
+			t.Errorf("%d more callers are %d goroutines, want far fewer than one for each slot", callers, n)
+		}
+		cancel()
+		for _, wait := range waits {
+			harness.CheckIs(s, "AcquireSlot", <-wait, context.Canceled, redlock.ErrHeld)
+		}
 	})
 }
