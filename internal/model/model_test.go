@@ -76,6 +76,9 @@ func notVacuous(t *testing.T, r Result) {
 	if r.World.Away {
 		want(-1, Return)
 	}
+	if r.World.Ill {
+		want(-1, GoIll, ReadOthers, Mend)
+	}
 }
 
 // Each removed rule must be found. With the rule restored, the same steps must not break

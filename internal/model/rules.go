@@ -12,6 +12,10 @@ func (w *World) move(n *node, to uint8) (moved bool) {
 	case EqualCounts:
 		n.reg = max(was, to)
 		return was <= to
+	case IllCounts:
+		if n.health == ill {
+			return true
+		}
 	}
 	n.reg = max(was, to)
 	return was < to
@@ -126,6 +130,33 @@ func (w *World) mayCrash(s *state, j int) bool {
 		}
 	}
 	return true
+}
+
+// mayReadOthers reports whether the registers of the nodes other than j may be read to mend that of
+// j: once every attempt that moved it before it fell ill has been decided, which is at most a ttl later.
+func (w *World) mayReadOthers(s *state, j int) bool {
+	for i := range s.attempt {
+		a := &s.attempt[i]
+		moved := a.acq[j] == answerFenced || a.raise[0][j] == raiseCounted || a.raise[1][j] == raiseCounted
+		if moved && (a.phase == acquiring || a.phase == raising) {
+			return w.Broken == MendAtOnce
+		}
+	}
+	return true
+}
+
+// readOthers returns the greatest register of the nodes other than j. Two of three are a majority.
+func (w *World) readOthers(s *state, j int) (greatest uint8) {
+	least := uint8(maxFence)
+	for i := range s.node {
+		if i != j {
+			greatest, least = max(greatest, s.node[i].reg), min(least, s.node[i].reg)
+		}
+	}
+	if w.Broken == MendByFew {
+		return least
+	}
+	return greatest
 }
 
 // crash loses value and register. Commands on their way stay on their way.

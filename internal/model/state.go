@@ -59,9 +59,20 @@ type node struct {
 	out     bool  // has lost its memory, and stays away
 	crashed bool  // has lost its memory once already
 	carries bool  // said yes to the first attempt, and has not crashed since
+	health  health
+	mend    uint8 // of an ill register: what the operator will set it to, plus one; 0: not read yet
 	stood   bool  // counted for F2 when the last attempt began, and has not crashed since
 	floor   [maxAttempts]uint8
 }
+
+// health says whether a register has a number that nobody proposed. It falls ill at most once.
+type health uint8
+
+const (
+	well health = iota
+	ill
+	mended
+)
 
 // An attempt is one acquisition (or adoption) and the lock that it becomes.
 type attempt struct {
@@ -174,6 +185,8 @@ func (s *state) column(j, attempts int) uint64 {
 	p.putBool(n.crashed)
 	p.putBool(n.carries)
 	p.putBool(n.stood)
+	p.put(uint8(n.health), 2)
+	p.put(n.mend, 3)
 	for i := range attempts {
 		a := &s.attempt[i]
 		p.put(n.floor[i], 2)
@@ -183,7 +196,7 @@ func (s *state) column(j, attempts int) uint64 {
 		p.put(a.ext[0][j], 3)
 		p.put(a.ext[1][j], 3)
 	}
-	return p.bits // 58 bits
+	return p.bits // 63 bits
 }
 
 func (k key) unpack() (s state) {
@@ -191,6 +204,7 @@ func (k key) unpack() (s state) {
 		n, p := &s.node[j], packer{bits: k.node[j]}
 		n.val, n.reg, n.era, n.under = p.get(2), p.get(3), p.get(2), p.get(2)
 		n.out, n.crashed, n.carries, n.stood = p.getBool(), p.getBool(), p.getBool(), p.getBool()
+		n.health, n.mend = health(p.get(2)), p.get(3)
 		for i := range s.attempt {
 			a := &s.attempt[i]
 			n.floor[i], a.acq[j] = p.get(2), p.get(3)

@@ -273,6 +273,16 @@ func (b *brancher) nodeEvents(j int) {
 			act(Restore, func(n *node) { n.val, n.era, n.under = uint8(giver), n.under, 0 })
 		}
 	}
+	if w.Ill {
+		switch {
+		case n.health == well && b.s.count(func(j int) bool { return b.s.node[j].health != well }) == 0:
+			act(GoIll, func(n *node) { n.reg, n.health = maxFence, ill })
+		case n.health == ill && n.mend == 0 && w.mayReadOthers(b.s, j):
+			act(ReadOthers, func(n *node) { n.mend = w.readOthers(b.s, j) + 1 })
+		case n.health == ill && n.mend > 0:
+			act(Mend, func(n *node) { n.reg, n.mend, n.health = n.mend-1, 0, mended })
+		}
+	}
 	if w.mayCrash(b.s, j) {
 		b.do(Step{Crash, -1, int8(j), 0}, func(t *state) string { w.crash(t, j); return "" })
 	}

@@ -170,6 +170,12 @@ func (p Step) what(before, after *state) string {
 		return "memory lost"
 	case Return:
 		return "back in service"
+	case GoIll:
+		return "somebody writes a huge register"
+	case ReadOthers:
+		return fmt.Sprintf("an operator reads %d as the greatest register elsewhere, to mend the one", after.node[p.Node].mend-1)
+	case Mend:
+		return fmt.Sprintf("register mended to %d", after.node[p.Node].reg)
 	}
 	return fmt.Sprintf("step %d", p.Kind)
 }

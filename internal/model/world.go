@@ -21,6 +21,7 @@ type World struct {
 	Crashes int       // how many nodes lose their memory, each once
 	Crash   CrashRule // when they may lose it
 	Away    bool      // such a node stays away until everything it had granted has expired
+	Ill     bool      // somebody writes a number above all others into one register, which may be mended once
 	Asks    AskRule   // for which tokens F2 is required where registers are lost
 	Again   bool      // acquires may be executed any number of times
 	Early   bool      // a value may be adopted before its lock was returned
@@ -119,6 +120,9 @@ const (
 	ExtendKeepsFence         // the extension does not restore the register
 	BlindAdopt               // the adoption replaces any value
 	AdoptDeletes             // a failed adoption deletes the key instead of restoring it
+	IllCounts                // an ill register counts, although it did not move
+	MendByFew                // an ill register is mended by the registers of fewer than a majority
+	MendAtOnce               // it is mended while an attempt that moved it before may still count it
 	variants
 )
 
@@ -126,6 +130,7 @@ var variantNames = [variants]string{
 	"sound", "equal-counts", "raise-anywhere", "count-apart", "no-measure", "half-quorum", "blind-release",
 	"blind-extend", "heal-alone", "heal-counts-at-once", "register-shrinks", "register-dies", "no-raise",
 	"late-extension", "shorter-ttl", "extend-keeps-fence", "blind-adopt", "adopt-deletes",
+	"ill-counts", "mend-by-few", "mend-at-once",
 }
 
 func (v Variant) String() string { return variantNames[v] }
@@ -195,4 +200,7 @@ const (
 	DeleteBlind             // a release deletes another attempt's key
 	Crash                   // the node loses its memory
 	Return                  // the node is back
+	GoIll                   // somebody writes a number above all others into the node's register
+	ReadOthers              // an operator reads the registers of the other nodes
+	Mend                    // the operator's script sets the node's register to the greatest of these
 )
