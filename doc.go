@@ -25,7 +25,8 @@
 // acquisition had returned before the winning attempt of this one sent its first request,
 // whatever clocks, pauses and delays do, provided that one and the same majority of the
 // nodes keeps its registers at or above that holder's fence from then until this
-// acquisition returns. Registers expire a day after the key was last used. Where they are
+// acquisition returns. (No command lowers a register; an operator may set one back that
+// somebody else has written, see docs/operations.md.) Registers expire a day after the key was last used. Where they are
 // lost or have expired, fences still grow if the nodes that lost them granted nothing for
 // at least a ttl and the clients' clocks differ by less than the time since that holder's
 // grant.

@@ -11,7 +11,8 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
-// Fencing tokens. Each node keeps a register per key, a maximum that only grows.
+// Fencing tokens. Each node keeps a register per key, a maximum that only grows, unless an
+// operator mends one that somebody else has written (docs/operations.md).
 // An acquisition proposes one number P to all nodes. A node counts if it stores our
 // value and if, by the same question, its register moved from below P to P. If a
 // majority of the nodes counts, P is the token.

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// clockTrust is the greatest wall clock that proposals follow, in µs since 1970 (the
-	// year 2112). A clock beyond it must not use up the numbers below 2^53.
-	clockTrust = 1 << 52
+	// clockTrust is the greatest wall clock that proposals follow. A clock beyond it must not
+	// use up the numbers below 2^53.
+	clockTrust = wire.MaxClock
 
 	// raiseHeadroom is how far a raised token is at least above the registers, in µs, so
 	// that contenders' proposals do not overtake it meanwhile. Halved, more raises are

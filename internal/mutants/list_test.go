@@ -516,6 +516,21 @@ var mutants = []mutant{
 		test:    "TestAForbiddenChannelSilencesNoOther",
 	},
 	{
+		name: "ill-followed", rule: "a minority of registers that no clock has written chooses no token", why: "nobody writes into the registers of simulated nodes",
+		patches: []patch{{"internal/quorum/scores.go", "if s.ills > t.N-t.Need() {", "if s.ills > 0 {"}},
+		test:    "TestAMinorityOfIllRegistersChoosesNoToken",
+	},
+	{
+		name: "ill-ignored", rule: "a token is above the registers of a majority, whoever wrote them", why: "as above",
+		patches: []patch{{"internal/quorum/scores.go", "if s.ills > t.N-t.Need() {", "if false {"}},
+		test:    "TestAMajorityOfIllRegistersIsFollowed",
+	},
+	{
+		name: "ill-counted", rule: "a node whose register did not move does not count for a token, also if the register is far above it", why: "as above",
+		patches: []patch{{"internal/wire/reply.go", "return Reply{Answer: Yes, Score: score, Sent: true}", "return Reply{Answer: Yes, Fenced: score > MaxClock, Score: score, Sent: true}"}},
+		test:    "TestAnIllRegisterDoesNotCount",
+	},
+	{
 		name: "refused-awaited", rule: "Close does not wait for a node that refuses what it is owed", why: "Close takes longer, which no judge measures",
 		patches: []patch{{"internal/lane/close.go", "(ln.down != nil || !ln.owed.payable())", "(ln.down != nil || ln.owed.len() == 0)"}},
 		test:    "TestCloseDoesNotWaitForANodeThatRefuses",

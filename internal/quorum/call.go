@@ -46,7 +46,7 @@ type Call struct {
 	tally     Tally
 	notified  int   // nodes that notified a waiter of the release
 	permanent int   // unknown votes with errors that do not heal with time
-	score     int64 // the highest fence register seen
+	scores    scores
 
 	// The end of the count. Guarded by mu. over is set once, when decided(tally) first holds
 	// or the caller gives up; took does not change after that, and later votes are late.
@@ -176,7 +176,7 @@ func (b *Call) Vote(c *lane.Call) {
 			b.permanent++
 		}
 	}
-	b.score = max(b.score, c.Reply.Score)
+	b.scores.add(c.Reply.Score)
 	then, late := b.Then, b.Late
 	switch {
 	case b.over:
@@ -302,11 +302,11 @@ func (b *Call) Abandon() bool {
 }
 
 // Result returns the count, the number of unknown votes with errors that do not heal with
-// time, and the highest fence register seen.
+// time, and the highest fence register seen that is believed.
 func (b *Call) Result() (t Tally, hard int, score int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.tally, b.permanent, b.score
+	return b.tally, b.permanent, b.scores.highest(b.tally)
 }
 
 // ByAll reports whether every node has said yes.

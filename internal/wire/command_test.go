@@ -313,7 +313,7 @@ func TestScriptsAnswersAreRead(t *testing.T) {
 		{"raise: moved", AskRaise, []any{int64(1)}, Reply{Answer: Yes, Fenced: true, Sent: true}, ""},
 		{"raise: not below", AskRaise, []any{int64(2), "1700000000123456"}, Reply{Answer: Yes, Score: 1700000000123456, Sent: true}, ""},
 		{"raise: not below, and no score", AskRaise, []any{int64(2)}, strange, "unexpected reply []interface {}"},
-		{"raise: a register at its end", AskRaise, []any{int64(2), "9007199254740991"}, strange, "fence register is 9.007199254740991e+15, no greater token is possible below 2^53: delete it"},
+		{"raise: a register at its end", AskRaise, []any{int64(2), "9007199254740991"}, strange, "fence register is 9.007199254740991e+15, no greater token is possible below 2^53: see \"A register far ahead\" in docs/operations.md"},
 		{"raise: another's", AskRaise, []any{int64(0)}, no, ""},
 		{"raise: nothing there", AskRaise, []any{int64(-1)}, missing, "missing"},
 		{"raise: a number", AskRaise, int64(1), strange, "unexpected reply int64"},

@@ -340,9 +340,15 @@ func readInspect(v any, err error) Reply {
 	return r
 }
 
-// MaxToken is the greatest token, 2^53-1. A register is a double, which has all integers up
-// to 2^53 but not beyond.
-const MaxToken = 1<<53 - 1
+const (
+	// MaxToken is the greatest token, 2^53-1. A register is a double, which has all integers
+	// up to 2^53 but not beyond.
+	MaxToken = 1<<53 - 1
+
+	// MaxClock is the greatest number that a clock may stand for, in µs since 1970 (the year
+	// 2112). A register above it was written by somebody else, or raised after that.
+	MaxClock = 1 << 52
+)
 
 // ReadScore reads a register. Redis sends it as a double, or below RESP3 and from scripts as
 // text with all digits. It returns an error for what is not a number and for a register from
@@ -363,7 +369,7 @@ func ReadScore(v any) (int64, *NodeError) {
 		return 0, &NodeError{Text: fmt.Sprintf("fence register is a %T", v)}
 	}
 	if !(f < MaxToken) { // also NaN
-		return 0, &NodeError{Text: fmt.Sprintf("fence register is %v, no greater token is possible below 2^53: delete it", f)}
+		return 0, &NodeError{Text: fmt.Sprintf("fence register is %v, no greater token is possible below 2^53: see \"A register far ahead\" in docs/operations.md", f)}
 	}
 	if f < 0 {
 		return 0, nil // whatever it was, every token is above it

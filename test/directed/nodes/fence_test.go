@@ -568,3 +568,73 @@ func TestRegistersThatWereRemovedAreForgotten(t *testing.T) {
 		byTheClock(s, "the first again", a)
 	})
 }
+
+// The greatest number that a clock may stand for, and the last token.
+const (
+	lastClock = int64(1) << 52
+	lastToken = int64(1)<<53 - 2
+)
+
+// A register that no honest clock has written must not choose tokens as long as the others can be a majority: it would
+// be carried to all nodes, and soon no numbers would be left.
+func TestAMinorityOfIllRegistersChoosesNoToken(t *testing.T) {
+	for _, n := range []int{3, 5} {
+		for _, score := range []int64{lastClock + 1, lastToken - 1<<40, lastToken, lastToken + 1} {
+			runStage(t, fmt.Sprintf("%d nodes, 2^53%+d", n, score-1<<53), n, func(s *stage) {
+				ill := s.All()[:n/2]
+				s.SetRegister(score, ill...)
+				a := s.Locker(redlock.Options{})
+				b := s.LockerWith(redlock.Options{}, &harness.Clocks{WallAhead: 50 * time.Millisecond}, s.Cluster.Nodes())
+				last := int64(0)
+				for range 20 {
+					for _, l := range []*redlock.Locker{b, a} {
+						k := s.Take(l, 10*time.Second)
+						if k.Fence() <= last || k.Fence() > harness.Micros()+int64(time.Hour/time.Microsecond) {
+							s.Fatalf("token: got %d after %d, want a greater one near the clocks, %d", k.Fence(), last, harness.Micros())
+						}
+						last = k.Fence()
+						s.Is("Extend", k.Extend(s.Ctx), nil)
+						s.Is("Release", k.Release(s.Ctx), nil)
+						time.Sleep(10 * time.Millisecond)
+					}
+				}
+				for i := range n {
+					switch got := s.Register(i); {
+					case i < n/2 && got != score:
+						s.Errorf("node %d: the register was moved from %d to %d", i, score, got)
+					case i >= n/2 && got > lastClock:
+						s.Errorf("node %d: the register is at %d, which only the ill ones had", i, got)
+					}
+				}
+			})
+		}
+	}
+}
+
+// If so many are that the others are no majority, the highest decides, for a token has to move a majority of them.
+func TestAMajorityOfIllRegistersIsFollowed(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.SetRegister(lastClock+10, 0)
+		s.SetRegister(lastClock+20, 1)
+		k := s.Take(l, 10*time.Second)
+		if k.Fence() <= lastClock+20 {
+			s.Errorf("token: got %d, want above %d", k.Fence(), lastClock+20)
+		}
+	})
+}
+
+// A node whose register did not move to the token does not count, whatever the register is.
+func TestAnIllRegisterDoesNotCount(t *testing.T) {
+	for _, score := range []int64{lastClock + 1, lastToken} {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			s.SetRegister(score, 0)
+			s.Node(2).Stop()
+			s.Is("TryAcquire with one ill register and one dead node of three", harness.Second(l.TryAcquire(s.Ctx, job, 10*time.Second)), redlock.ErrNoQuorum)
+			if got := s.Register(1); got > lastClock {
+				s.Errorf("the sound node's register is at %d, which only the ill one had", got)
+			}
+		})
+	}
+}
