@@ -35,6 +35,7 @@ type NodeHealth struct {
 	Since     time.Time     // of the state; of NodeUp, since the first reply or since it came up again; zero if unknown
 	Err       error         // why it is not up, without secrets; nil if it is up or unknown
 	RoundTrip time.Duration // of the last batch of commands that it replied to; 0: there was none
+	Mute      error         // why it does not announce releases, so that waiters of other processes find a lock late; nil if it does, as far as is known
 	CleanUps  int           // commands that remove what calls have left on it, and that it has not yet executed
 }
 
@@ -52,7 +53,7 @@ func (l *Locker) Nodes() []NodeHealth {
 	for i, ln := range l.lanes {
 		h := ln.Health()
 		states := [...]NodeState{lane.Unknown: NodeUnknown, lane.Up: NodeUp, lane.Down: NodeDown, lane.Refusing: NodeRefusing, lane.Quarantined: NodeQuarantined, lane.Duplicate: NodeDuplicate}
-		all[i] = NodeHealth{Node: ln.Name, State: states[h.Condition], Since: h.Since, Err: h.Err, RoundTrip: h.RoundTrip, CleanUps: h.Owed}
+		all[i] = NodeHealth{Node: ln.Name, State: states[h.Condition], Since: h.Since, Err: h.Err, RoundTrip: h.RoundTrip, Mute: h.Mute, CleanUps: h.Owed}
 	}
 	return all
 }

@@ -88,11 +88,12 @@ const (
 	EventNodeQuarantined // with Options.RestartGuard, it grants nothing for a while; Err says for how long
 	EventNodeUp          // it is used again, does again what it refused, or its quarantine has ended
 	EventNodeDuplicate   // it is the same server as another node and has no vote; Err names that one
+	EventNodeMute        // it refuses to announce releases, since the user may not PUBLISH: waiters of other processes find the lock late; Err says so
 	EventNodeRefusing    // it replies with errors (NOAUTH, READONLY, LOADING, ...); Err is the first
 )
 
 func (k EventKind) String() string {
-	names := [...]string{"", "renewed", "healed", "lost", "released", "left", "node down", "node quarantined", "node up", "node duplicate", "node refusing"}
+	names := [...]string{"", "renewed", "healed", "lost", "released", "left", "node down", "node quarantined", "node up", "node duplicate", "node mute", "node refusing"}
 	if int(k) < len(names) && k > 0 {
 		return names[k]
 	}
@@ -206,6 +207,6 @@ func (l *Locker) reportEnd(e Event) {
 
 // nodeEvent reports what a lane has noticed.
 func (l *Locker) nodeEvent(n lane.News) {
-	kinds := [...]EventKind{lane.Up: EventNodeUp, lane.Down: EventNodeDown, lane.Refusing: EventNodeRefusing, lane.Quarantined: EventNodeQuarantined, lane.Duplicate: EventNodeDuplicate}
+	kinds := [...]EventKind{lane.Up: EventNodeUp, lane.Down: EventNodeDown, lane.Refusing: EventNodeRefusing, lane.Quarantined: EventNodeQuarantined, lane.Duplicate: EventNodeDuplicate, lane.Mute: EventNodeMute}
 	l.event(Event{Kind: kinds[n.Now], Node: n.Lane.Name, Err: n.Err, Down: n.For})
 }

@@ -19,6 +19,7 @@ const (
 	Refusing                     // it replies with errors
 	Quarantined                  // it refuses grants under a restart guard
 	Duplicate                    // it is the server of another lane
+	Mute                         // of News alone: it refuses to announce releases
 )
 
 // refusedFor is for how long a refusal counts if no question of its kind is asked again.
@@ -42,7 +43,8 @@ type news struct {
 	quarantinedAt time.Time // when its quarantine was noticed; zero: it grants
 	quarantine    *wire.NodeError
 	refusal       refusal
-	took          time.Duration // the last round trip
+	mute          *wire.NodeError // why the last release that had somebody to notify did not; nil: it did
+	took          time.Duration   // the last round trip
 }
 
 // A refusal is what a node answers in place of what was asked.
@@ -60,6 +62,7 @@ type Health struct {
 	Err       error         // why the node is not up
 	RoundTrip time.Duration // of the last batch that was answered; 0: none was
 	Owed      int           // clean-ups that have to be sent again
+	Mute      error         // why it does not announce releases; nil: it does, as far as is known
 }
 
 // Health returns the condition of the node. It asks nothing.
@@ -82,6 +85,9 @@ func (ln *Lane) Health() Health {
 	}
 	if why != nil {
 		h.Err = why
+	}
+	if ln.mute != nil {
+		h.Mute = ln.mute
 	}
 	return h
 }
@@ -136,6 +142,13 @@ func (ln *Lane) noteReply(q *wire.Question, rep *wire.Reply) {
 			ln.note(Up, nil, ln.quarantinedAt)
 			ln.quarantinedAt = time.Time{}
 		}
+	}
+	switch {
+	case rep.Mute && ln.mute == nil:
+		ln.mute = wire.ErrMute
+		ln.note(Mute, wire.ErrMute, time.Time{})
+	case rep.Told:
+		ln.mute = nil
 	}
 	switch {
 	case rep.Refuses():

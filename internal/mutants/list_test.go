@@ -85,12 +85,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "joint-quiet", rule: "a joint release tells the first two of a queue", why: "waiters look all the same, later",
-		patches: []patch{{"internal/wire/lua/releases.lua", "if done[i] == '1' and announce(", "if false and announce("}},
+		patches: []patch{{"internal/wire/lua/releases.lua", "if done[i] == '1' then done[i] = announce(", "if false then done[i] = announce("}},
 		test:    "TestScriptReleases",
 	},
 	{
 		name: "joint-told-unknown", rule: "a joint release says whether a waiter was notified", why: "who had a turn is not judged without Fair",
-		patches: []patch{{"internal/wire/lua/releases.lua", "then done[i] = '2' end", "then done[i] = '1' end"}},
+		patches: []patch{{"internal/wire/lua/releases.lua", "return told > 0 and '2' or '1'", "return '1'"}},
 		test:    "TestScriptReleases",
 	},
 	{
@@ -529,6 +529,16 @@ var mutants = []mutant{
 		name: "ill-counted", rule: "a node whose register did not move does not count for a token, also if the register is far above it", why: "as above",
 		patches: []patch{{"internal/wire/reply.go", "return Reply{Answer: Yes, Score: score, Sent: true}", "return Reply{Answer: Yes, Fenced: score > MaxClock, Score: score, Sent: true}"}},
 		test:    "TestAnIllRegisterDoesNotCount",
+	},
+	{
+		name: "mute-believed", rule: "a waiter whose user may not publish polls", why: "simulated users may publish on some nodes only for a while",
+		patches: []patch{{"internal/pubsub/subscriber.go", "\t\t\t\tif s.speech == speaks {\n\t\t\t\t\tconfirmed", "\t\t\t\tif true {\n\t\t\t\t\tconfirmed"}},
+		test:    "TestWhoMayNotPublishPolls",
+	},
+	{
+		name: "mute-untold", rule: "a release that could not be announced is reported", why: "no judge looks at events",
+		patches: []patch{{"internal/lane/news.go", "case rep.Mute && ln.mute == nil:", "case false:"}},
+		test:    "TestANodeThatRefusesToAnnounceIsReported",
 	},
 	{
 		name: "refused-awaited", rule: "Close does not wait for a node that refuses what it is owed", why: "Close takes longer, which no judge measures",

@@ -3,6 +3,7 @@ package pubsub
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +46,20 @@ type Listener interface {
 	Subscribed(i int, channel string, yes bool)
 }
 
+// speechTest is the message by which a Subscriber tries whether its user may publish. All
+// Subscribers pass over it.
+const speechTest = "!"
+
+// speech is what is known of the permission to publish.
+type speech uint8
+
+const (
+	untried speech = iota
+	trying
+	speaks
+	mute
+)
+
 // A Subscriber keeps subscriptions to one node. It has goroutines only while a channel is
 // wanted.
 type Subscriber struct {
@@ -65,6 +80,12 @@ type Subscriber struct {
 	asked [][]string           // the channels of each SUBSCRIBE that has not had all its replies
 	apart map[string]bool      // channels that go in a SUBSCRIBE of their own: one beside them was refused, or they were
 	aside map[string]time.Time // refused channels, and when they are asked for again
+
+	// Whether our user may publish. If not, those who release locks as this user cannot tell us
+	// of it, and a subscription is of no use: no channel is reported.
+	speech  speech
+	checkAt time.Time  // when it is tried again, if not
+	checked chan error // the result of a try; has room for one
 
 	// The connection. running is set while the goroutine run exists; it is cleared in the
 	// same critical section in which run finds that nothing is wanted.
@@ -196,6 +217,7 @@ func (s *Subscriber) holdConnection(ctx context.Context, channels []string) (hea
 	s.mu.Lock()
 	s.lastHeard = time.Time{}
 	s.asked, s.apart, s.aside = [][]string{channels}, make(map[string]bool), make(map[string]time.Time)
+	s.speech, s.checked = untried, make(chan error, 1)
 	s.mu.Unlock()
 	broken := make(chan struct{})
 	var why error
@@ -212,7 +234,9 @@ func (s *Subscriber) holdConnection(ctx context.Context, channels []string) (hea
 	for c, yes := range s.wanted {
 		if yes {
 			s.wanted[c] = false
-			unsubscribed = append(unsubscribed, c)
+			if s.speech == speaks {
+				unsubscribed = append(unsubscribed, c)
+			}
 		}
 	}
 	heard = !s.lastHeard.IsZero()
@@ -251,16 +275,75 @@ func (s *Subscriber) receiveLoop(noDial context.Context, sub subscription) error
 			s.replied(c.Channel)
 			if yes, wanted := s.wanted[c.Channel]; wanted && !yes {
 				s.wanted[c.Channel] = true
-				confirmed = c.Channel
+				if s.speech == speaks {
+					confirmed = c.Channel
+				} else {
+					s.trySpeech(c.Channel)
+				}
 			}
 		}
 		s.mu.Unlock()
 		if confirmed != "" {
 			s.listener.Subscribed(s.index, confirmed, true)
 		}
-		if m, ok := m.(*redis.Message); ok {
+		if m, ok := m.(*redis.Message); ok && m.Payload != speechTest {
 			s.listener.Announced(s.index, m.Channel, m.Payload)
 		}
+	}
+}
+
+// trySpeech publishes a message that means nothing, unless that was done or its time has not
+// come. It needs s.mu.
+func (s *Subscriber) trySpeech(channel string) {
+	node, ok := s.node.(interface {
+		Process(ctx context.Context, cmd redis.Cmder) error
+	})
+	if s.speech == trying || s.speech == mute && time.Now().Before(s.checkAt) {
+		return
+	}
+	s.speech = trying
+	checked := s.checked
+	s.Goroutines.Go(func() {
+		var err error
+		if ok {
+			cmd := wire.NewCommand([]any{"publish", channel, speechTest})
+			err = try(func() error { return node.Process(context.Background(), &cmd) })
+		}
+		checked <- err
+	})
+}
+
+// try returns what f returns, or its panic as an error.
+func try(f func() error) (err error) {
+	defer wire.RecoverTo(&err)
+	return f()
+}
+
+// spoke acts on the result of trySpeech. Any result but a refusal counts as a permission: it is
+// about to be known better.
+func (s *Subscriber) spoke(err error) {
+	refused := false
+	if err != nil {
+		e, said := wire.Explain(err)
+		refused = said && strings.HasPrefix(e.Text, "NOPERM")
+	}
+	s.mu.Lock()
+	if refused {
+		s.speech, s.checkAt = mute, time.Now().Add(redialRefused)
+		s.mu.Unlock()
+		return
+	}
+	s.speech = speaks
+	var confirmed []string
+	for c, yes := range s.wanted {
+		if yes {
+			confirmed = append(confirmed, c)
+		}
+	}
+	s.mu.Unlock()
+	slices.Sort(confirmed)
+	for _, c := range confirmed {
+		s.listener.Subscribed(s.index, c, true)
 	}
 }
 
@@ -301,11 +384,19 @@ func (s *Subscriber) setAside() bool {
 	return true
 }
 
-// retryAside asks for refused channels again whose pause is over.
+// retryAside asks again for what was refused and whose pause is over.
 func (s *Subscriber) retryAside() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
+	if s.speech == mute {
+		for c, yes := range s.wanted {
+			if yes {
+				s.trySpeech(c)
+				break
+			}
+		}
+	}
 	for c, due := range s.aside {
 		if !now.Before(due) {
 			delete(s.aside, c)
@@ -328,6 +419,8 @@ func (s *Subscriber) watch(ctx, noDial context.Context, sub subscription, broken
 			return nil
 		case <-ctx.Done():
 			return nil
+		case err := <-s.checked:
+			s.spoke(err)
 		case <-s.wake:
 			if more, err := s.updateChannels(noDial, sub); !more {
 				return err

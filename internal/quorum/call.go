@@ -44,8 +44,8 @@ type Call struct {
 	// The count. Guarded by mu. tally counts each call once; the others sum up the same votes.
 	mu        sync.Mutex
 	tally     Tally
-	notified  int   // nodes that notified a waiter of the release
-	permanent int   // unknown votes with errors that do not heal with time
+	notified  int // nodes that notified a waiter of the release
+	permanent int // unknown votes with errors that do not heal with time
 	scores    scores
 
 	// The end of the count. Guarded by mu. over is set once, when decided(tally) first holds

@@ -113,6 +113,9 @@ func RefusesChannel(err error) bool {
 	return said && strings.HasPrefix(e.Text, "NOPERM") && strings.Contains(e.Text, "channel")
 }
 
+// ErrMute is why a release could not be announced.
+var ErrMute = &NodeError{Text: "PUBLISH is refused: allow the user of this client +publish and the channels of its keys"}
+
 // notExecuted reports whether a server gives this error only for commands that it has not
 // executed.
 func notExecuted(text string) bool {

@@ -40,7 +40,7 @@ type Joint struct {
 	raised    []bool // of extensions: the register needs no raise
 	args      []any
 	cmd       Command
-	done      string // the reply: '1' for each lock that was deleted or extended, '2': and a waiter was notified
+	done      string // the reply: '1' for each lock that was deleted or extended, '2': and a waiter was notified, '3': and could not be
 	err       error  // instead of the reply
 	strange   any    // instead of the reply
 }
@@ -131,8 +131,8 @@ func (j *Joint) Reply(n int) (rep Reply, alone bool) {
 	switch {
 	case j.strange != nil:
 		return unexpected(j.questions[n].Kind, j.strange), false
-	case j.err == nil && (j.done[n] == '1' || j.done[n] == '2'):
-		return Reply{Answer: Yes, Told: j.done[n] == '2', Sent: true}, false
+	case j.err == nil && j.done[n] >= '1' && j.done[n] <= '3':
+		return Reply{Answer: Yes, Told: j.done[n] == '2', Mute: j.done[n] == '3', Sent: true}, false
 	case j.err == nil:
 		return Reply{Answer: Unknown, Sent: true}, true
 	}

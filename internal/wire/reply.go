@@ -21,6 +21,7 @@ type Reply struct {
 	Queue   *[]string // inspect: the entries, first to last
 	Clock   int64     // turn, wait: the node's time, µs since 1970; 0: not asked for
 	Told    bool      // release: a waiter was notified
+	Mute    bool      // release: the node refused to notify a waiter
 	Stored  bool      // our value may be on the node because of this
 	Sent    bool      // the question was sent; otherwise it was certainly not executed
 	Silent  bool      // it was sent and not answered: it may be executed at any later time
@@ -293,6 +294,10 @@ func readOwner(k Kind, v any, err error) Reply {
 	case int64(2):
 		if k == AskRelease {
 			return Reply{Answer: Yes, Told: true, Sent: true}
+		}
+	case int64(3):
+		if k == AskRelease {
+			return Reply{Answer: Yes, Mute: true, Sent: true}
 		}
 	case int64(0):
 		return Reply{Answer: No, Sent: true}

@@ -27,8 +27,8 @@ func init() {
 
 // Locks are the twins of the scripts that handle a lock.
 var Locks = []Script{
-	{"release", "7a59ec00deb16d570a154a6d1078a73e61048ba4", releaseTwin},
-	{"releases", "83c9f438210e41a1492dc75499aab7b4f7820209", releasesTwin},
+	{"release", "468eb2a6de30eaa54847aea341974cc858a84f50", releaseTwin},
+	{"releases", "2a16b8b8cb5051a6899e904a9cb5cb6c33af53f7", releasesTwin},
 	{"extends", "82b831f51318c23789cdefd7fba5f88ea133f796", extendsTwin},
 	{"extend", "e9962c620e1b1a8fd3672c657e49d474ce4daf1b", extendTwin},
 	{"raise", "dc8ceb045b46aaad4f411975cea3636faf27ed9c", raiseTwin},

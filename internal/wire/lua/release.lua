@@ -6,7 +6,7 @@
 -- ARGV[7] ms, and the queue for ARGV[8] ms, if that is given; otherwise it is removed.
 -- With ARGV[9] our entry is queued with this ticket for ARGV[7] ms, before waiters are notified, and is notified as any other;
 -- the queue lives for ARGV[8] ms from then on.
--- Replies 1: deleted; 2: deleted, and a waiter was notified; 0: the key holds another value; -1: there is no key.
+-- Replies 1: deleted; 2: deleted, and a waiter was notified; 3: deleted, and a waiter could not be notified: PUBLISH was refused; 0: the key holds another value; -1: there is no key.
 -- Not call: a key of another type is another's, and its register is to get a life, too. Any other error says nothing about whose the key is.
 local held = redis.pcall('GET', KEYS[1])
 if type(held) == 'table' and not string.find(held.err, '^%-?WRONGTYPE') then return held end
@@ -23,7 +23,7 @@ local most = tonumber(ARGV[4]) or 2
 if (ARGV[2] or '') == '' or most == 0 then return verdict end
 -- Not call from here on: who may not publish, or not ask for the time, has released all the same.
 local ours, from, told, size = ARGV[3] or '', 0, 0, 4
-local time, us, now
+local time, us, now, mute
 local function clock()
   time = redis.pcall('TIME')
   if time.err then return end
@@ -64,13 +64,13 @@ while queue[1] do
       if alive then
         -- The number of those who hear it skips the dead: their connections are gone.
         local heard = redis.pcall('PUBLISH', ARGV[2] .. ':' .. entry, (told + 1) .. ' ' .. ARGV[1])
-        if heard ~= 0 and type(heard) == 'number' then told = told + 1 end
+        if type(heard) == 'table' then mute = true elseif heard ~= 0 then told = told + 1 end
       end
     end
-    if behind or told == most then break end
+    if behind or told == most or mute then break end
   end
   from = from + size
-  if behind or told == most or #queue < 2 * size or from >= 512 then break end
+  if behind or told == most or mute or #queue < 2 * size or from >= 512 then break end
   size = 64
   queue = redis.pcall('ZRANGE', KEYS[3], from, from + 63, 'WITHSCORES')
 end
@@ -81,4 +81,5 @@ elseif ours ~= '' then
   redis.pcall('ZREM', KEYS[3], ours, ours .. '!')
 end
 if verdict == 1 and told > 0 then return 2 end
+if verdict == 1 and mute then return 3 end
 return verdict

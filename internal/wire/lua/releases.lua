@@ -1,8 +1,8 @@
 -- Releases many locks in one step. KEYS are n locks, the queues of the first ARGV[1] of them, and registers, each of which
 -- gets 25 hours to live if it has less than a day. ARGV[2] and the following are our n values. A lock that holds its value
 -- is deleted, and if it has a queue, the value is announced to the first two entries that listen, as in lua/release.lua.
--- Replies one character for each lock: 1: deleted in this step; 2: and a waiter was notified; 0: nothing was done, for
--- whatever reason.
+-- Replies one character for each lock: 1: deleted in this step; 2: and a waiter was notified; 3: and PUBLISH was refused;
+-- 0: nothing was done, for whatever reason.
 local locks, queues = #ARGV - 1, tonumber(ARGV[1])
 local held = redis.call('MGET', unpack(KEYS, 1, locks))
 -- All that may be refused comes before the deletion: an error must not come from locks that are released.
@@ -36,17 +36,18 @@ local function announce(entries, value)
         local ends = over[entry .. '!'] or #queue == 128 and redis.pcall('ZSCORE', entries, entry .. '!')
         if type(ends) == 'string' and (tonumber(ends) or 0) >= now then
           local heard = redis.pcall('PUBLISH', channel .. entry, (told + 1) .. ' ' .. value)
-          if heard ~= 0 and type(heard) == 'number' then told = told + 1 end
-          if told == 2 then return true end
+          if type(heard) == 'table' then return '3' end
+          if heard ~= 0 then told = told + 1 end
+          if told == 2 then return '2' end
         end
       end
     end
     from = from + 64
     queue = #queue == 128 and redis.pcall('ZRANGE', entries, from, from + 63, 'WITHSCORES') or {}
   end
-  return told > 0
+  return told > 0 and '2' or '1'
 end
 for i = 1, queues do
-  if done[i] == '1' and announce(KEYS[locks + i], ARGV[i + 1]) then done[i] = '2' end
+  if done[i] == '1' then done[i] = announce(KEYS[locks + i], ARGV[i + 1]) end
 end
 return table.concat(done)

@@ -530,7 +530,7 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 		s.Node(0).Set(job, "ours", sec)
 		four(s)
 		s.Node(0).FailCommand("publish", "NOPERM no channels")
-		s.answers("release", release(s, "", "2"), 1)
+		s.answers("release", release(s, "", "2"), 3)
 		s.leaves("afterwards", "", 0, "", 0)
 		if got := heard(); len(got) > 0 {
 			s.Errorf("announced: got %q, want nothing", got)

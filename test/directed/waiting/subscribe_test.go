@@ -443,3 +443,71 @@ func TestAForbiddenChannelSilencesNoOther(t *testing.T) {
 		})
 	}
 }
+
+const noPublish = "NOPERM this user has no permissions to access one of the channels used as arguments"
+
+// A user who may subscribe and not publish, the one who releases included, polls as one who may not subscribe.
+func TestWhoMayNotPublishPolls(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		s.FailCommand("publish", noPublish, s.All()...)
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, heldLong)
+		m := s.Locker(redlock.Options{})
+		w := s.settled(m, heldLong)
+		time.Sleep(10 * time.Second) // a waiter that hears asks less and less often
+		w.follows(k, "without the permission to publish", 300*time.Millisecond)
+		for i := range 3 {
+			harness.Check(s, "channels that are heard", seam.Peek(m).Nodes[i].Subscribed, 1)
+		}
+		s.FailCommand("publish", "", s.All()...)
+		next := s.settled(l, heldLong)
+		time.Sleep(31*time.Second + deafAfter)
+		next.follows(w.lock, "with it", promptly)
+		s.Is("Release", next.lock.Release(s.Ctx), nil)
+		s.Clean(l, m)
+	})
+}
+
+// A release that could not be announced is reported.
+func TestANodeThatRefusesToAnnounceIsReported(t *testing.T) {
+	for _, joint := range []int{1, 2} {
+		onStage(t, 3, func(s *stage) {
+			var seen harness.Observer
+			l := s.Locker(redlock.Options{Trace: seen.Trace()})
+			seam.JoinFrom(l, joint)
+			m := s.Locker(redlock.Options{})
+			mutes := func() (n int) {
+				for _, h := range l.Nodes() {
+					if h.Mute != nil {
+						n++
+						s.Says(h.Mute, "PUBLISH")
+					}
+				}
+				return n
+			}
+			pass := func() {
+				k := s.Take(l, heldLong)
+				w := s.settled(m, heldLong)
+				s.Is("Release", k.Release(s.Ctx), nil)
+				<-w.ended
+				s.Is("Release", w.lock.Release(s.Ctx), nil)
+				time.Sleep(oneTrip)
+			}
+			pass()
+			harness.Check(s, "mute nodes before", mutes(), 0)
+			k := s.Take(l, heldLong)
+			w := s.settled(m, heldLong)
+			s.FailCommand("publish", noPublish, 0, 1)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			<-w.ended
+			s.Is("Release", w.lock.Release(s.Ctx), nil)
+			harness.Check(s, "mute nodes", mutes(), 2)
+			harness.Check(s, "events", len(seen.Events(redlock.EventNodeMute)), 2)
+			s.FailCommand("publish", "", 0, 1)
+			time.Sleep(31*time.Second + deafAfter)
+			pass()
+			harness.Check(s, "mute nodes afterwards", mutes(), 0)
+			s.Clean(l, m)
+		})
+	}
+}
