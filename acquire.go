@@ -252,8 +252,7 @@ func (l *Locker) try(ctx context.Context, e *acquireCall) (*Lock, error) {
 // notified. If the caller tries again, they are not: it would notify itself, and ask as fast as
 // the nodes reply. They are notified if it gives up before its next attempt has shown more.
 func (l *Locker) takeBack(e *acquireCall, b *quorum.Call, again bool) wire.Question {
-	t, _, _ := b.Result()
-	switch had := t.Yes >= t.Need() || acquisitionOf(t) == acquirePending; {
+	switch had := b.MayHaveMajority(); {
 	case had && !again:
 		return wire.ReleaseQuestion(e.name, b.Question.Value, e.ttl, wire.ToAll)
 	case had:

@@ -541,6 +541,11 @@ var mutants = []mutant{
 		test:    "TestANodeThatRefusesToAnnounceIsReported",
 	},
 	{
+		name: "unheard-quiet", rule: "an attempt that a majority may have granted without being heard is taken back loudly", why: "a waiter that sleeps looks again after some seconds",
+		patches: []patch{{"internal/quorum/call.go", "!c.Voted || c.Reply.Stored {", "!c.Voted || c.Reply.Answer == wire.Yes {"}},
+		test:    "TestAnAttemptWhoseAnswersWereLostIsTakenBackLoudly",
+	},
+	{
 		name: "refused-awaited", rule: "Close does not wait for a node that refuses what it is owed", why: "Close takes longer, which no judge measures",
 		patches: []patch{{"internal/lane/close.go", "(ln.down != nil || !ln.owed.payable())", "(ln.down != nil || ln.owed.len() == 0)"}},
 		test:    "TestCloseDoesNotWaitForANodeThatRefuses",

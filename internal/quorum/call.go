@@ -390,6 +390,20 @@ func (b *Call) MayHaveExecuted() (nodes lane.Nodes) {
 	return nodes
 }
 
+// MayHaveMajority reports whether a majority of the nodes may store the value of an attempt: those
+// that said so, whose reply was lost, and that have not replied yet.
+func (b *Call) MayHaveMajority() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for i := range b.Calls {
+		if c := &b.Calls[i]; !c.Voted || c.Reply.Stored {
+			n++
+		}
+	}
+	return n >= b.tally.Need()
+}
+
 // SaidYes returns the nodes that have said yes to an extension in progress. If b is nil, or no
 // extension, it returns all nodes.
 func (b *Call) SaidYes() (nodes lane.Nodes) {

@@ -933,3 +933,34 @@ func TestAShorterLockIsNotHandedOnSilently(t *testing.T) {
 		other.passes("when the lock is over that was between", released, short+100*time.Millisecond)
 	})
 }
+
+// An attempt that a majority may have granted without being heard may have refused others, who are told that it is gone.
+func TestAnAttemptWhoseAnswersWereLostIsTakenBackLoudly(t *testing.T) {
+	for _, lost := range []int{2, 3} {
+		runStage(t, fmt.Sprint(lost, " answers"), 3, func(s *stage) {
+			l, m := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+			for i := range lost {
+				n, asked, cleans := s.Node(i), false, time.Now().Add(2*time.Second)
+				n.OnCommand(func(args []string) {
+					switch harness.Verb(args) {
+					case "acquire":
+						if !asked {
+							asked = true
+							n.DropReplies(1)
+						}
+					case "ping": // the clean-up comes after one
+						time.Sleep(time.Until(cleans))
+					}
+				})
+			}
+			s.Is("TryAcquire", harness.Second(m.TryAcquire(s.Ctx, job, heldLong)), redlock.ErrNoQuorum)
+			w := s.settled(l, heldLong)
+			if _, ok := harness.Within(10*time.Second, func() bool { return s.Values()[0] == "" || w.over() }); !ok {
+				s.Fatal("nothing was taken back in 10 s")
+			}
+			w.gets("taken back", time.Now().Add(-promptly), 2*promptly)
+			s.Is("Release", w.lock.Release(s.Ctx), nil)
+			s.Clean(l, m)
+		})
+	}
+}
