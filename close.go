@@ -51,7 +51,9 @@ const maxCloseErrors = 10
 // question unanswered for a quarter of the node timeout or, if that is longer, for three of
 // its round trips. Such a node may keep a key, or store it when it wakes: the key expires
 // with its ttl, and on one node alone it excludes nobody. The same holds for a node that
-// refuses what Close sends by an error, such as NOAUTH or LOADING.
+// refuses what Close sends by an error, such as NOAUTH or LOADING. But if fewer than
+// a majority take what Close sends, it sends again what was refused by errors that may go away,
+// as LOADING and BUSY do.
 func (l *Locker) Close() (err error) {
 	l.made()
 	l.mu.Lock()

@@ -46,7 +46,9 @@ type NodeHealth struct {
 // Close, and from several goroutines at once.
 //
 // Trace.Event reports each change: EventNodeDown, EventNodeRefusing, EventNodeQuarantined,
-// EventNodeDuplicate, and EventNodeUp when the node works again.
+// EventNodeDuplicate, and EventNodeUp when the node works again. A node that refuses something
+// within a minute after it worked again, as one that refuses some keys and not others, stays
+// NodeRefusing until it has refused nothing for a minute.
 func (l *Locker) Nodes() []NodeHealth {
 	l.made()
 	all := make([]NodeHealth, len(l.lanes))

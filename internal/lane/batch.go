@@ -222,7 +222,7 @@ func (ln *Lane) complete(b *batch, info *wire.Identity, err error, took time.Dur
 		}
 	}
 	if transport == nil {
-		ln.took = took
+		ln.took, ln.heard = took, ln.now()
 		if ln.since.IsZero() {
 			ln.since = ln.now()
 		}

@@ -13,8 +13,18 @@ import (
 // AwaitIdle waits until the nodes have answered everything, or until limit fires, which it
 // then resets, so that the next wait ends at once. Once need of the nodes have answered, it
 // does not wait for those that are silent: that have left a question unanswered for
-// silentAfter and for three of their round trips.
+// silentAfter and for three of their round trips. Nor does it wait for nodes that refuse what
+// is owed to them, unless fewer than need take it: it then waits for those whose errors may go
+// away by themselves.
 func AwaitIdle(lanes []*Lane, need int, silentAfter time.Duration, limit *time.Timer) {
+	if !awaitIdle(lanes, need, silentAfter, limit, false) {
+		awaitIdle(lanes, need, 0, limit, true)
+	}
+}
+
+// awaitIdle is AwaitIdle. patient says that it waits for refusals to go away. over says that need
+// of the nodes have answered, or limit has fired.
+func awaitIdle(lanes []*Lane, need int, silentAfter time.Duration, limit *time.Timer, patient bool) (over bool) {
 	type rested struct {
 		ln       *Lane
 		answered bool
@@ -23,7 +33,7 @@ func AwaitIdle(lanes []*Lane, need int, silentAfter time.Duration, limit *time.T
 	busy := make(map[*Lane]bool)
 	for _, ln := range lanes {
 		busy[ln] = true
-		ln.whenIdle(func(answered bool) { idle <- rested{ln, answered} })
+		ln.whenIdle(patient, func(answered bool) { idle <- rested{ln, answered} })
 	}
 	answers := 0
 	for len(busy) > 0 {
@@ -34,7 +44,7 @@ func AwaitIdle(lanes []*Lane, need int, silentAfter time.Duration, limit *time.T
 				wait = max(wait, ln.untilSilent(silentAfter))
 			}
 			if wait <= 0 {
-				return
+				return true
 			}
 			silent = time.After(wait)
 		}
@@ -47,9 +57,10 @@ func AwaitIdle(lanes []*Lane, need int, silentAfter time.Duration, limit *time.T
 		case <-silent: // or it has replied meanwhile
 		case <-limit.C:
 			limit.Reset(0)
-			return
+			return true
 		}
 	}
+	return answers >= need
 }
 
 // notifyIdle calls the function that whenIdle was given, once, if the lane is idle.
@@ -62,18 +73,18 @@ func (ln *Lane) notifyIdle() {
 }
 
 // isIdle reports whether no call is queued or sent, and nothing is owed that the node would
-// take now: not what it has refused, and nothing if it is down.
+// take now: not what it has refused, unless the wait is patient, and nothing if it is down.
 func (ln *Lane) isIdle() bool {
-	return len(ln.queue) == 0 && ln.running == 0 && (ln.down != nil || !ln.owed.payable())
+	return len(ln.queue) == 0 && ln.running == 0 && (ln.down != nil || !ln.owed.payable(ln.patient))
 }
 
 // whenIdle arranges that f is called once, with ln.mu held, when the lane is idle; answered
 // is false if the node is down or something stays owed to it. That may be before whenIdle
 // returns. A later f replaces an earlier one that has not been called.
-func (ln *Lane) whenIdle(f func(answered bool)) {
+func (ln *Lane) whenIdle(patient bool, f func(answered bool)) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
-	ln.idle = f
+	ln.idle, ln.patient = f, patient
 	ln.notifyIdle()
 }
 

@@ -107,10 +107,11 @@ func (ln *Lane) markDown(why *wire.NodeError, ready []*Call) []*Call {
 	}
 	ln.downSince = time.Now()
 	if ln.down == nil {
-		ln.downAt = ln.downSince
-		ln.forgetRefusal()
-		ln.note(Down, why, time.Time{})
-		ln.down = wire.NewNodeError("down: "+why.Text, why.Cause)
+		ln.change(func() {
+			ln.downAt, ln.downWhy = ln.downSince, why
+			ln.forgetRefusal()
+			ln.down = wire.NewNodeError("down: "+why.Text, why.Cause)
+		})
 	}
 	queue := ln.queue
 	ln.queue = nil

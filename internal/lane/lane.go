@@ -95,6 +95,7 @@ type Lane struct {
 	// downSince is the latest failure: only a PING that left later makes the node usable.
 	down      *wire.NodeError // why the node is not used; nil: it is used
 	downSince time.Time
+	heard     time.Time // when a batch was last answered
 	owed      owedCommands
 	probing   bool
 	probeWake chan struct{} // wakes the prober from its pause; has room for one
@@ -104,6 +105,7 @@ type Lane struct {
 	// The end. After closed is set nothing is queued and nothing becomes owed.
 	closed   bool
 	idle     func(answered bool) // called once when nothing is under way; see whenIdle
+	patient  bool                // idle waits for refusals that may go away by themselves
 	stopping chan struct{}       // closed by Close
 }
 

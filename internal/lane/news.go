@@ -23,7 +23,10 @@ const (
 )
 
 // refusedFor is for how long a refusal counts if no question of its kind is asked again.
-// Halved, a node that refuses one rare kind of question is reported more often.
+// A node that refuses again so soon after it worked may refuse some keys, and do for others the
+// same: it counts as refusing until it has refused nothing for as long. Halved, a node that
+// refuses one rare kind of question, or one key, is reported more often, and is sent more often
+// what it has refused.
 const refusedFor = time.Minute
 
 // News is a change of the condition of a lane's node.
@@ -40,6 +43,7 @@ type news struct {
 	telling       bool      // a tell is working through untold
 	since         time.Time // when the node was first heard of, or came up again
 	downAt        time.Time // when the node went down
+	downWhy       *wire.NodeError
 	quarantinedAt time.Time // when its quarantine was noticed; zero: it grants
 	quarantine    *wire.NodeError
 	refusal       refusal
@@ -52,7 +56,8 @@ type refusal struct {
 	why    *wire.NodeError // the first error; nil: the node does what it is asked
 	since  time.Time
 	latest time.Time
-	kinds  uint32 // the kinds of questions that were refused when last asked, as bits
+	kinds  uint32    // the kinds of questions that were refused when last asked, as bits
+	ended  time.Time // of the refusal before this one
 }
 
 // Health is what a lane knows of its node.
@@ -69,21 +74,9 @@ type Health struct {
 func (ln *Lane) Health() Health {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
-	h := Health{Since: ln.since, RoundTrip: ln.took, Owed: ln.owed.len()}
-	why := (*wire.NodeError)(nil)
-	switch {
-	case ln.duplicate != nil:
-		h.Condition, why = Duplicate, ln.duplicate
-	case ln.down != nil:
-		h.Condition, h.Since, why = Down, ln.downAt, ln.down
-	case ln.refusal.why != nil:
-		h.Condition, h.Since, why = Refusing, ln.refusal.since, ln.refusal.why
-	case !ln.quarantinedAt.IsZero():
-		h.Condition, h.Since, why = Quarantined, ln.quarantinedAt, ln.quarantine
-	case !ln.since.IsZero():
-		h.Condition = Up
-	}
-	if why != nil {
+	h := Health{RoundTrip: ln.took, Owed: ln.owed.len()}
+	now, why, since := ln.condition()
+	if h.Condition, h.Since = now, since; why != nil {
 		h.Err = why
 	}
 	if ln.mute != nil {
@@ -92,20 +85,52 @@ func (ln *Lane) Health() Health {
 	return h
 }
 
-// note notes that something happened, to be told after unlocking. Needs ln.mu.
-func (ln *Lane) note(now Condition, why *wire.NodeError, since time.Time) {
-	if now == Up {
-		ln.since = time.Now()
+// condition returns the condition of the node, why it is not up, and since when. Needs ln.mu.
+func (ln *Lane) condition() (now Condition, why *wire.NodeError, since time.Time) {
+	switch {
+	case ln.duplicate != nil:
+		return Duplicate, ln.duplicate, ln.since
+	case ln.down != nil:
+		return Down, ln.down, ln.downAt
+	case ln.refusal.why != nil:
+		return Refusing, ln.refusal.why, ln.refusal.since
+	case !ln.quarantinedAt.IsZero():
+		return Quarantined, ln.quarantine, ln.quarantinedAt
+	case !ln.since.IsZero():
+		return Up, nil, ln.since
 	}
+	return Unknown, nil, time.Time{}
+}
+
+// change makes a change, of which it notes what it means for the node's condition: of several
+// reasons why a node is not up, one may end or begin while another lasts. Needs ln.mu.
+func (ln *Lane) change(f func()) {
+	was, _, began := ln.condition()
+	f()
+	now, why, _ := ln.condition()
+	if now == Up || now == Unknown { // it is heard of, and no reason lasts
+		now, ln.since = Up, ln.now()
+	}
+	if now != was {
+		ln.note(now, why, began)
+	}
+}
+
+// note notes the condition of the node, to be told after unlocking. began is when the one before
+// it did. Needs ln.mu.
+func (ln *Lane) note(now Condition, why *wire.NodeError, began time.Time) {
 	if ln.Report == nil || ln.closed {
 		return
 	}
 	n := News{Lane: ln, Now: now}
+	if now == Down {
+		why = ln.downWhy
+	}
 	if why != nil {
 		n.Err = why
 	}
-	if !since.IsZero() {
-		n.For = time.Since(since)
+	if now == Up {
+		n.For = time.Since(began)
 	}
 	ln.untold = append(ln.untold, n)
 }
@@ -136,11 +161,11 @@ func (ln *Lane) noteReply(q *wire.Question, rep *wire.Reply) {
 	if q.Guarded() {
 		switch quarantined := rep.Err.IsQuarantine(); {
 		case quarantined && ln.quarantinedAt.IsZero():
-			ln.quarantinedAt, ln.quarantine = ln.now(), rep.Err
-			ln.note(Quarantined, rep.Err, time.Time{})
+			ln.change(func() { ln.quarantinedAt, ln.quarantine = ln.now(), rep.Err })
 		case !quarantined && rep.Answer == wire.Yes && !ln.quarantinedAt.IsZero():
-			ln.note(Up, nil, ln.quarantinedAt)
-			ln.quarantinedAt = time.Time{}
+			ln.change(func() { ln.quarantinedAt = time.Time{} })
+		case quarantined:
+			ln.quarantine = rep.Err // which says how long it lasts yet
 		}
 	}
 	switch {
@@ -164,8 +189,7 @@ func (ln *Lane) refused(k wire.Kind, why *wire.NodeError) {
 	f.latest = ln.now()
 	f.kinds |= 1 << k
 	if f.why == nil && ln.down == nil {
-		f.why, f.since = why, f.latest
-		ln.note(Refusing, why, time.Time{})
+		ln.change(func() { f.why, f.since = why, f.latest })
 	}
 }
 
@@ -173,19 +197,22 @@ func (ln *Lane) refused(k wire.Kind, why *wire.NodeError) {
 // refused, it is sent at once what is owed to it. Needs ln.mu.
 func (ln *Lane) works(k wire.Kind) {
 	f := &ln.refusal
-	if f.kinds == 0 {
+	if f.latest.IsZero() {
 		return
 	}
 	f.kinds &^= 1 << k
-	if f.kinds != 0 && ln.now().Sub(f.latest) < refusedFor {
+	again := !f.ended.IsZero() && f.since.Sub(f.ended) < refusedFor
+	if (f.kinds != 0 || again) && ln.now().Sub(f.latest) < refusedFor {
 		return
 	}
-	if f.why != nil {
-		ln.note(Up, nil, f.since)
-		ln.owed.hurry(ln.now())
-		ln.wakeProbe()
+	if f.why == nil { // it went down meanwhile
+		ln.forgetRefusal()
+		return
 	}
-	ln.forgetRefusal()
+	ln.change(ln.forgetRefusal)
+	f.ended = ln.now()
+	ln.owed.hurry(ln.now())
+	ln.wakeProbe()
 }
 
 // forgetRefusal forgets what a node has refused that goes down or comes up. Needs ln.mu.

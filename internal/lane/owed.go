@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -54,7 +55,8 @@ type owedCommand struct {
 	due           time.Time // not to be sent before
 	mayArriveLate bool      // what it undoes may still be under way: send it again
 	lastBatch     uint64    // the last batch that left before it became owed
-	tries         int       // error replies so far
+	tries         int       // error replies since the node last did what it asks
+	heals         bool      // the last of them may go away by itself
 }
 
 // owedCommands are the commands owed to one node, oldest first. Guarded by Lane.mu.
@@ -62,6 +64,7 @@ type owedCommands struct {
 	list     []*owedCommand
 	restores map[string]int // by value: how many commands in list put it back
 	dropped  int            // how many were dropped because of maxOwed
+	heldTill time.Time      // the node has refused a whole batch: nothing is sent before
 }
 
 func (d *owedCommands) len() int { return len(d.list) }
@@ -93,25 +96,20 @@ func (d *owedCommands) drop(gone func(*owedCommand) bool) {
 }
 
 // payable reports whether there is a command that the node has not refused since it became
-// owed.
-func (d *owedCommands) payable() bool {
-	return slices.ContainsFunc(d.list, func(one *owedCommand) bool { return one.tries == 0 && !d.restoreOwed(one.question.Value) })
+// owed or, if patient is set, has refused by an error that may go away by itself.
+func (d *owedCommands) payable(patient bool) bool {
+	return slices.ContainsFunc(d.list, func(one *owedCommand) bool {
+		return (one.tries == 0 || patient && one.heals) && !d.restoreOwed(one.question.Value)
+	})
 }
 
-// hurry makes all commands that were refused due now.
+// hurry makes all commands that were refused due now, and those that were held back with
+// them. One that the node has answered keeps its pause.
 func (d *owedCommands) hurry(now time.Time) {
+	d.heldTill = time.Time{}
 	for _, one := range d.list {
 		if one.tries > 0 && one.due.After(now) {
 			one.due = now
-		}
-	}
-}
-
-// postpone makes no command due before then.
-func (d *owedCommands) postpone(then time.Time) {
-	for _, one := range d.list {
-		if one.due.Before(then) {
-			one.due = then
 		}
 	}
 }
@@ -139,9 +137,9 @@ func (ln *Lane) owe(c *Call, pause time.Duration) {
 		return
 	}
 	c.owed = true
-	tries := 0
+	tries, heals := 0, false
 	if rep := &c.Reply; rep.Answer == wire.Unknown && rep.Sent && !rep.Silent { // refused once
-		tries, pause = 1, lookAgain
+		tries, heals, pause = 1, rep.Err.Transient, lookAgain
 	}
 	now := time.Now()
 	if len(ln.owed.list) >= maxOwed {
@@ -149,27 +147,40 @@ func (ln *Lane) owe(c *Call, pause time.Duration) {
 		ln.owed.drop(func(d *owedCommand) bool { return d == oldest })
 		ln.owed.dropped++
 	}
-	ln.owed.add(&owedCommand{question: c.Question.Owed(), since: now, until: now.Add(c.Question.TTL + owedLife), due: now.Add(pause), mayArriveLate: c.Residue.Has(Late), lastBatch: ln.batchesSent, tries: tries})
+	ln.owed.add(&owedCommand{question: c.Question.Owed(), since: now, until: now.Add(c.Question.TTL + owedLife), due: now.Add(pause), mayArriveLate: c.Residue.Has(Late), lastBatch: ln.batchesSent, tries: tries, heals: heals})
 	ln.ensureProbe()
 }
 
 // dueNow returns the owed commands that may be sent now, oldest first and at most one batch:
 // those that became owed before the answered PING left, whose pause has passed, and that
-// do not wait for a restore. It drops those that have expired. It needs ln.mu.
+// do not wait for a restore. If they are more than a batch, those that were refused least
+// often go first: a batch of some that the node never takes would keep back all others. It
+// drops those that have expired. It needs ln.mu.
 func (ln *Lane) dueNow(pinged, now time.Time) []*owedCommand {
 	ln.owed.drop(func(d *owedCommand) bool { return now.After(d.until) })
-	var batch []*owedCommand
-	bytes := 0
+	if ln.owed.heldTill.After(now) {
+		return nil
+	}
+	var due []*owedCommand
+	refused, bytes := false, 0
 	for _, d := range ln.owed.list {
-		if len(batch) == maxBatchCalls || bytes > MaxBatchBytes {
-			break
-		}
 		if !d.since.After(pinged) && !d.due.After(now) && !ln.owed.restoreOwed(d.question.Value) {
-			batch = append(batch, d)
+			due = append(due, d)
+			refused = refused || d.tries > 0
 			bytes += d.question.Bytes
 		}
 	}
-	return batch
+	if refused && (len(due) > maxBatchCalls || bytes > MaxBatchBytes) {
+		slices.SortStableFunc(due, func(a, b *owedCommand) int { return cmp.Compare(a.tries, b.tries) })
+	}
+	bytes = 0
+	for i, d := range due {
+		if i == maxBatchCalls || bytes > MaxBatchBytes {
+			return due[:i]
+		}
+		bytes += d.question.Bytes
+	}
+	return due
 }
 
 // nextDue returns how long it is until an owed command may be sent. It needs ln.mu.
@@ -180,7 +191,7 @@ func (ln *Lane) nextDue(now time.Time) time.Duration {
 			wait = min(wait, d.due.Sub(now))
 		}
 	}
-	return max(wait, 0)
+	return max(wait, ln.owed.heldTill.Sub(now), 0)
 }
 
 // sendDue sends a batch of owed commands and waits for the answers, at most drainTimeout.
@@ -236,16 +247,18 @@ func (ln *Lane) settleOwed(batch []*owedCommand, got []wire.Reply) (answered boo
 			most = max(most, d.tries)
 			d.due = now.Add(lookAgain << min(d.tries, maxBackoffDoublings))
 			d.tries++
+			d.heals = r.Err.Transient
 		case d.mayArriveLate: // what it undoes may still come: with its batch, or just after
 			d.mayArriveLate = ln.batchUnderway(d.lastBatch)
 			d.due = now.Add(lookAgain)
+			d.tries, d.heals = 0, false
 		default:
 			paid[d] = true
 		}
 	}
 	ln.owed.drop(func(d *owedCommand) bool { return paid[d] })
 	if refused == len(batch) { // it would refuse the rest as well
-		ln.owed.postpone(now.Add(lookAgain << min(most, maxBackoffDoublings)))
+		ln.owed.heldTill = now.Add(lookAgain << min(most, maxBackoffDoublings))
 	}
 	ln.notifyIdle()
 	return answered

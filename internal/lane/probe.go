@@ -59,6 +59,7 @@ type pong struct {
 func (ln *Lane) probeLoop() {
 	pongs := make(chan pong, maxProbes) // room for all, so that no sender blocks
 	open, failed := 0, 0
+	var failing time.Time // when the first PING left of those that failed in a row
 	pause := probeFirst
 	for {
 		if open < maxProbes {
@@ -85,8 +86,11 @@ func (ln *Lane) probeLoop() {
 		default:
 			pause = min(2*pause, probeMax)
 			if ok { // the PING failed at once; otherwise awaitPong has waited that long
-				if failed++; failed == maxFailedPings {
-					ln.pingsFailed(p.err)
+				if failed++; failed == 1 {
+					failing = p.sent
+				}
+				if failed == maxFailedPings && !ln.pingsFailed(failing, p.err) {
+					failed = 0
 				}
 				ln.probePause(pause)
 			}
@@ -133,14 +137,21 @@ func (ln *Lane) awaitPong(pongs <-chan pong, limit time.Duration) (p pong, ok bo
 	return p, false
 }
 
-// pingsFailed takes the node out of use: no connection to it works.
-func (ln *Lane) pingsFailed(err error) {
+// pingsFailed takes the node out of use if it has replied to nothing since the first of the
+// PINGs left: then no connection to it works. Otherwise the PINGs met connections that are
+// dead, or a proxy that does not know them.
+func (ln *Lane) pingsFailed(since time.Time, err error) (down bool) {
 	why, _ := wire.Explain(err)
 	ln.mu.Lock()
+	if ln.heard.After(since) {
+		ln.mu.Unlock()
+		return false
+	}
 	ready := ln.markDown(ln.advise(why), nil)
 	ln.mu.Unlock()
 	defer ln.tell()
 	deliver(ready)
+	return true
 }
 
 // pingPatience returns how long to wait for a PING before another one is sent: a few round
@@ -185,9 +196,10 @@ func (ln *Lane) resume(p pong) (done bool, wait time.Duration) {
 		if ln.stuck >= maxStuck || ln.downSince.After(p.sent) {
 			return false, probeFirst
 		}
-		ln.down = nil
-		ln.forgetRefusal()
-		ln.note(Up, nil, ln.downAt)
+		ln.change(func() {
+			ln.down = nil
+			ln.forgetRefusal()
+		})
 		if ln.rtt == 0 || p.took < ln.rtt {
 			ln.rtt = max(p.took, 1)
 		}

@@ -547,13 +547,53 @@ var mutants = []mutant{
 	},
 	{
 		name: "refused-awaited", rule: "Close does not wait for a node that refuses what it is owed", why: "Close takes longer, which no judge measures",
-		patches: []patch{{"internal/lane/close.go", "(ln.down != nil || !ln.owed.payable())", "(ln.down != nil || ln.owed.len() == 0)"}},
+		patches: []patch{{"internal/lane/close.go", "(ln.down != nil || !ln.owed.payable(ln.patient))", "(ln.down != nil || ln.owed.len() == 0)"}},
 		test:    "TestCloseDoesNotWaitForANodeThatRefuses",
 	},
 	{
 		name: "pings-in-vain", rule: "a node on which several PINGs in a row have failed is down", why: "Close takes longer, which no judge measures",
-		patches: []patch{{"internal/lane/probe.go", "failed == maxFailedPings {", "failed < 0 {"}},
+		patches: []patch{{"internal/lane/probe.go", "failed == maxFailedPings && ", "failed < 0 && "}},
 		test:    "TestCloseDoesNotWaitForANodeThatRefuses",
+	},
+	{
+		name: "pings-decide", rule: "a node that replies to anything else is not down because PINGs fail", why: "no simulated connection loses PINGs alone",
+		patches: []patch{{"internal/lane/probe.go", "if ln.heard.After(since) {", "if false {"}},
+		test:    "TestANodeThatRepliesIsNotDownForLostPings",
+	},
+	{
+		name: "refused-by-most", rule: "Close sends again what a majority refuses by errors that may go away", why: "no judge asks what Close leaves on nodes that refuse",
+		patches: []patch{{"internal/lane/close.go", "if !awaitIdle(lanes, need, silentAfter, limit, false) {", "if awaitIdle(lanes, need, silentAfter, limit, false); false {"}},
+		test:    "TestCloseIsPatientWithAMajorityThatRefuses",
+	},
+	{
+		name: "refused-by-most-for-ever", rule: "but not what it refuses by errors that do not", why: "Close takes longer, which no judge measures",
+		patches: []patch{{"internal/lane/owed.go", "one.tries == 0 || patient && one.heals", "one.tries == 0 || patient"}},
+		test:    "TestCloseIsPatientWithAMajorityThatRefuses",
+	},
+	{
+		name: "refused-first", rule: "what a node refuses again and again keeps back nothing else that is owed to it", why: "no simulated node refuses single keys",
+		patches: []patch{{"internal/lane/owed.go", "if refused && (len(due) >", "if false && (len(due) >"}},
+		test:    "TestWhatANodeNeverTakesKeepsBackNothingElse",
+	},
+	{
+		name: "refused-held-back", rule: "a node that works again gets at once what was held back because it refused the rest", why: "the clean-up comes some seconds later",
+		patches: []patch{{"internal/lane/owed.go", "\td.heldTill = time.Time{}\n", ""}},
+		test:    "TestANodeThatWorksAgainGetsAllThatIsOwed",
+	},
+	{
+		name: "late-hurried", rule: "the pause before the last rollback of what may still arrive is kept when the node works again", why: "a command comes so late only if its connection has failed",
+		patches: []patch{{"internal/lane/owed.go", "\t\t\td.tries, d.heals = 0, false\n", ""}},
+		test:    "TestARollbackThatWasRefusedKeepsItsPause",
+	},
+	{
+		name: "refusal-flaps", rule: "a node that refuses one key and grants others is reported once, and is not sent what it refuses with every call", why: "no simulated node refuses single keys",
+		patches: []patch{{"internal/lane/news.go", "again := !f.ended.IsZero() &&", "again := false &&"}},
+		test:    "TestANodeThatRefusesOneKeyIsReportedOnce",
+	},
+	{
+		name: "up-too-early", rule: "a node is reported as up when no reason lasts why it is not", why: "no judge looks at events",
+		patches: []patch{{"internal/lane/news.go", "\tnow, why, _ := ln.condition()\n", "\tnow, why, _ := ln.condition()\n\tif now == Quarantined && was != Up {\n\t\tnow, why = Up, nil\n\t}\n"}},
+		test:    "TestANodeIsUpWhenNoReasonLasts",
 	},
 	{
 		name: "refused-paid", rule: "a clean-up that a node refuses stays owed", why: "no simulated node refuses clean-ups for a while",
@@ -562,7 +602,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "refused-unhurried", rule: "a node that works again gets at once what it has refused", why: "the clean-up comes some seconds later",
-		patches: []patch{{"internal/lane/news.go", "\t\tln.owed.hurry(ln.now())\n", ""}},
+		patches: []patch{{"internal/lane/news.go", "\tln.owed.hurry(ln.now())\n", ""}},
 		test:    "TestAKeyGoesSoonAfterItsNodeWorksAgain",
 	},
 	{
@@ -582,7 +622,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "refusal-of-one-kind", rule: "a node works again only when it does what it refused", why: "no judge looks at events",
-		patches: []patch{{"internal/lane/news.go", "if f.kinds != 0 && ln.now()", "if false && ln.now()"}},
+		patches: []patch{{"internal/lane/news.go", "if (f.kinds != 0 || again) && ln.now()", "if again && ln.now()"}},
 		test:    "TestANodeThatRefusesOneKindOfCommandIsReportedOnce",
 	},
 	{

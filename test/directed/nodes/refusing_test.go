@@ -1,10 +1,15 @@
 package nodes_test
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
@@ -218,6 +223,244 @@ func TestANodeThatRefusesOneKindOfCommandIsReportedOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		harness.Check(s, "times up", len(seen.Events(redlock.EventNodeUp)), 1)
 		s.Clean(l)
+	})
+}
+
+// forbid makes a node refuse the keys with a prefix, as by an ACL, until it is called again without one.
+func forbid(n *redlocktest.Node, prefix string) {
+	n.Fail("")
+	if prefix == "" {
+		n.OnCommand(nil)
+		return
+	}
+	n.OnCommand(func(args []string) {
+		text := ""
+		if slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, prefix) }) {
+			text = "NOPERM No permissions to access a key"
+		}
+		n.Fail(text)
+	})
+}
+
+// nodeEvents are the events of nodes.
+func nodeEvents(seen *harness.Observer) (kinds []redlock.EventKind) {
+	for _, e := range seen.Events() {
+		if e.Node != "" {
+			kinds = append(kinds, e.Kind)
+		}
+	}
+	return kinds
+}
+
+// A node that refuses one key and grants others is not reported with every call, nor sent each time what it refuses.
+func TestANodeThatRefusesOneKeyIsReportedOnce(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var seen harness.Observer
+		l := s.Locker(redlock.Options{Trace: seen.Trace()})
+		n := s.Node(2)
+		k := harness.Try(s, l, "forbidden", time.Hour)
+		time.Sleep(10 * time.Millisecond)
+		forbid(n, "forbidden")
+		s.Is("Release", k.Release(s.Ctx), nil)
+		use := func(times int) {
+			for range times {
+				s.Is("Release", s.Take(l, 10*time.Second).Release(s.Ctx), nil)
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		n.Record(true)
+		use(2000)
+		if tries := harness.Count(harness.Heard(n, "forbidden"), "release"); tries < 3 || tries > 10 {
+			s.Errorf("releases that the node refuses in 20 s: got %d, want 3 to 10", tries)
+		}
+		harness.Check(s, "events", fmt.Sprint(nodeEvents(&seen)), fmt.Sprint([]redlock.EventKind{redlock.EventNodeRefusing, redlock.EventNodeUp, redlock.EventNodeRefusing}))
+		forbid(n, "")
+		time.Sleep(70 * time.Second)
+		use(1)
+		harness.Check(s, "events when it is allowed", len(nodeEvents(&seen)), 4)
+		harness.Check(s, "states", states(l), "up 0 up 0 up 0 ")
+		s.Clean(l)
+	})
+}
+
+// More than a batch of clean-ups that a node never takes keep back none that it takes.
+func TestWhatANodeNeverTakesKeepsBackNothingElse(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		n := s.Node(2)
+		locks, good := s.TakeMany(l, "forbidden", 300), s.Take(l, time.Hour)
+		time.Sleep(10 * time.Millisecond)
+		forbid(n, "forbidden")
+		for _, k := range locks {
+			s.Is("Release", k.Release(s.Ctx), nil)
+		}
+		time.Sleep(time.Second)
+		n.Refuse(true)
+		s.Is("Release", good.Release(s.Ctx), nil)
+		time.Sleep(5 * time.Second)
+		n.Refuse(false)
+		if _, ok := harness.Within(20*time.Second, func() bool { return !slices.Contains(harness.LocksOn(n), job) }); !ok {
+			s.Error("the key stays on a node that would remove it")
+		}
+		forbid(n, "")
+		time.Sleep(20 * time.Second)
+		s.Clean(l)
+	})
+}
+
+// A node that works again gets at once all that is owed to it, also if that is more than a batch.
+func TestANodeThatWorksAgainGetsAllThatIsOwed(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		n := s.Node(2)
+		locks := s.TakeMany(l, "many", 600)
+		time.Sleep(10 * time.Millisecond)
+		n.Refuse(true)
+		for _, k := range locks {
+			s.Is("Release", k.Release(s.Ctx), nil)
+		}
+		n.Fail(loading)
+		n.Refuse(false)
+		time.Sleep(time.Minute)
+		n.Fail("")
+		s.Is("Release", s.Take(l, 10*time.Second).Release(s.Ctx), nil)
+		time.Sleep(100 * time.Millisecond)
+		s.Empty("after the node works again", 2)
+		s.Clean(l)
+	})
+}
+
+// The pause before the last rollback of what may still arrive is kept, also if the node has refused it before and now works again.
+func TestARollbackThatWasRefusedKeepsItsPause(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		n := s.Node(2)
+		other := harness.Try(s, l, "other", time.Hour)
+		time.Sleep(10 * time.Millisecond)
+		s.Foreign(time.Hour, 0, 1)
+		n.Fail(loading)
+		s.Slow(10*time.Millisecond, 2)
+		harness.Unanswered(n, "acquire", job, 1)
+		s.Is("TryAcquire", harness.Second(l.TryAcquire(s.Ctx, job, time.Hour)), redlock.ErrHeld)
+		s.Is("Release", other.Release(s.Ctx), nil)
+		time.Sleep(1200 * time.Millisecond)
+		n.Fail("")
+		time.Sleep(20 * time.Second)
+		tries := s.Told(2, "rollback")
+		if len(tries) < 3 {
+			s.Fatalf("got %d rollbacks, want one that is refused, and two", len(tries))
+		}
+		if d := tries[len(tries)-1].At.Sub(tries[len(tries)-2].At); d < 500*time.Millisecond {
+			s.Errorf("pause before the last rollback: got %v, want 500 ms", d)
+		}
+		s.Clean(l)
+	})
+}
+
+// A pingless client loses the PINGs, as one with many dead connections in its pool, or behind a proxy that knows no PING.
+type pingless struct{ harness.Client }
+
+func (u *pingless) Process(ctx context.Context, cmd redis.Cmder) error {
+	if cmd.Name() == "ping" {
+		cmd.SetErr(io.EOF)
+		return io.EOF
+	}
+	return u.Client.Process(ctx, cmd)
+}
+
+func TestANodeThatRepliesIsNotDownForLostPings(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		nodes := s.Cluster.Nodes()
+		nodes[2] = &pingless{Client: nodes[2].(*redis.Client)}
+		l, err := harness.NewSeamed(redlock.Options{}, nil, nil, harness.Seed(t), nodes...)
+		s.Is("New", err, nil)
+		defer l.Close()
+		k := harness.Try(s, l, "other", time.Hour)
+		time.Sleep(10 * time.Millisecond)
+		s.Node(2).Fail(loading)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		time.Sleep(time.Millisecond)
+		s.Node(2).Fail("")
+		for range 1000 {
+			s.Is("Release", s.Take(l, 10*time.Second).Release(s.Ctx), nil)
+			time.Sleep(5 * time.Millisecond)
+		}
+		harness.Check(s, "states", states(l), "up 0 up 0 up 1 ")
+		s.Node(2).Refuse(true)
+		time.Sleep(2 * time.Second)
+		harness.Check(s, "state once it does not reply", l.Nodes()[2].State, redlock.NodeDown)
+	})
+}
+
+// If a majority refuses what Close sends by errors that may go away, Close sends it again.
+func TestCloseIsPatientWithAMajorityThatRefuses(t *testing.T) {
+	for what, c := range map[string]struct {
+		text string
+		long bool
+		most time.Duration
+	}{
+		"for a moment":       {loading, false, 600 * time.Millisecond},
+		"for long":           {loading, true, 2 * time.Second},
+		"until it is mended": {refusals["no password"], true, 100 * time.Millisecond},
+	} {
+		runStage(t, what, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			s.Take(l, time.Hour)
+			time.Sleep(100 * time.Millisecond)
+			s.FailNodes(c.text, 0, 1)
+			if !c.long {
+				time.AfterFunc(10*time.Millisecond, func() { s.FailNodes("", 0, 1) })
+			}
+			began := time.Now()
+			s.Is("Close", l.Close(), redlock.ErrNoQuorum)
+			if took := time.Since(began); took > c.most {
+				s.Errorf("Close took %v, want %v at most", took, c.most)
+			}
+			if !c.long {
+				s.Empty("after Close", 0, 1, 2)
+			}
+			s.Mend(0, 1)
+		})
+	}
+}
+
+// Of two reasons why a node is not up, one ends while the other lasts: it is not reported as up.
+func TestANodeIsUpWhenNoReasonLasts(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var seen harness.Observer
+		l := s.Locker(redlock.Options{RestartGuard: 30 * time.Second, Trace: seen.Trace()})
+		n := s.Node(2)
+		time.Sleep(time.Minute)
+		k := harness.Try(s, l, "other", 20*time.Second)
+		time.Sleep(10 * time.Millisecond)
+		use := func(seconds int) {
+			for range seconds {
+				s.Is("Release", s.Take(l, 10*time.Second).Release(s.Ctx), nil)
+				time.Sleep(time.Second)
+			}
+		}
+		n.Restart(false)
+		use(2)
+		n.Fail(loading)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		time.Sleep(10 * time.Millisecond)
+		n.Fail("")
+		use(3)
+		harness.Check(s, "state", l.Nodes()[2].State, redlock.NodeQuarantined)
+		n.Refuse(true)
+		use(1)
+		n.Refuse(false)
+		use(3)
+		harness.Check(s, "state", l.Nodes()[2].State, redlock.NodeQuarantined)
+		use(30)
+		got := nodeEvents(&seen)
+		if len(got) > 0 && got[0] == redlock.EventNodeDown { // the connections broke as it restarted
+			got = got[1:]
+		}
+		q := redlock.EventNodeQuarantined
+		want := []redlock.EventKind{q, redlock.EventNodeRefusing, q, redlock.EventNodeDown, q, redlock.EventNodeUp}
+		harness.Check(s, "events", fmt.Sprint(got), fmt.Sprint(want))
+		harness.Check(s, "state in the end", l.Nodes()[2].State, redlock.NodeUp)
 	})
 }
 
