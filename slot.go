@@ -341,7 +341,7 @@ func (w *slotWait) run(ctx context.Context) {
 			case r.lock != nil && w.lock == nil:
 				w.lock, w.at = r.lock, r.at
 			case r.lock != nil: // it came while the others were being given up
-				r.lock.beginRelease(context.Background(), nil)
+				w.giveBack(r)
 			case !r.again:
 				w.errs[r.at], w.late[r.at] = r.err, (ctx.Err() != nil || w.l.isClosed()) && !w.calls[r.at].permanent
 				w.leave(r.at)
@@ -401,6 +401,14 @@ func (w *slotWait) step(ctx context.Context, i int, act wait.Act) {
 	}
 	r.err = w.l.lookIfFree(ctx, e, act == wait.Glance)
 	r.again = r.err == nil
+}
+
+// giveBack releases the lock of a second slot. The caller leaves the queue before, or the lock
+// would be handed on to it.
+func (w *slotWait) giveBack(r slotStep) {
+	defer r.lock.beginRelease(context.Background(), nil)
+	w.state[r.at] = slotLeft
+	w.l.leaveQueue(w.calls[r.at], true)
 }
 
 // leave takes the caller out of the queue of a slot, if it is there.

@@ -1171,8 +1171,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "slots-kept", rule: "a caller keeps one of the slots that it gets", profiles: "slots",
-		patches: []patch{{"slot.go", "r.lock.beginRelease(context.Background(), nil)", "_ = r.lock"}},
+		patches: []patch{{"slot.go", "\tdefer r.lock.beginRelease(context.Background(), nil)\n", ""}},
 		test:    "TestOneOfTwoSlotsThatComeFreeTogetherIsKept",
+	},
+	{
+		name: "slots-to-itself", rule: "a slot that is given back is not handed on to the caller that gives it back", why: "it costs a round",
+		patches: []patch{{"slot.go", "\tw.l.leaveQueue(w.calls[r.at], true)\n", "\tdefer w.l.leaveQueue(w.calls[r.at], true)\n"}, {"slot.go", "\tdefer r.lock.beginRelease(context.Background(), nil)\n", "\tr.lock.beginRelease(context.Background(), nil)\n"}},
+		test:    "TestASecondSlotIsGivenBackAtOnce",
 	},
 	{
 		name: "slots-waited-for", rule: "a caller that has a slot gives up the others at once", why: "no judge knows how soon a slot could have been had",

@@ -333,6 +333,45 @@ func TestRunSlot(t *testing.T) {
 	})
 }
 
+// Two slots come free at the same instant, and both are acquired. The one that is given back is not handed on to the caller itself.
+func TestASecondSlotIsGivenBackAtOnce(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		twice := 0
+		for range 20 {
+			l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+			both := redlock.Locks{harness.Try(s, other, job+"#0", time.Hour), harness.Try(s, other, job+"#1", time.Hour)}
+			type slot struct {
+				lock *redlock.Lock
+				slot int
+			}
+			got := make(chan slot, 1)
+			go func() {
+				lock, n, err := l.AcquireSlot(s.Ctx, job, 2, time.Hour)
+				s.Is("AcquireSlot", err, nil)
+				got <- slot{lock, n}
+			}()
+			time.Sleep(time.Second)
+			s.Record()
+			both.Release(s.Ctx)
+			one := <-got
+			time.Sleep(100 * time.Millisecond)
+			words := harness.Heard(s.Node(0), fmt.Sprint(job, "#", 1-one.slot))
+			switch n := harness.Count(words, "acquire"); {
+			case n > 1:
+				s.Fatalf("what a node hears of the slot that is given back: got %v, want one acquire at most", words)
+			case n == 1 && harness.Count(words, "release") == 1:
+				twice++
+			}
+			s.Is("Release", one.lock.Release(s.Ctx), nil)
+			s.Is("Close", l.Close(), nil)
+			s.Is("Close", other.Close(), nil)
+		}
+		if twice == 0 {
+			s.Error("no caller got both slots")
+		}
+	})
+}
+
 // However many slots a caller waits for, it is one goroutine.
 func TestACallerThatWaitsForSlotsIsOneGoroutine(t *testing.T) {
 	const k, callers = 64, 5
