@@ -511,6 +511,11 @@ var mutants = []mutant{
 		test:    "TestAForbiddenChannelSilencesNoOther",
 	},
 	{
+		name: "channel-kept", rule: "the refusal of a channel that nobody wants any more is not remembered", why: "as above: it costs memory",
+		patches: []patch{{"internal/pubsub/subscriber.go", "if _, ok := s.wanted[c]; !ok {\n\t\t\tcontinue", "if false {\n\t\t\tcontinue"}},
+		test:    "TestARefusalOfAnIgnoredChannelIsNotKept",
+	},
+	{
 		name: "channel-forgotten", rule: "a channel that the node refused is asked for again", why: "simulated nodes refuse all channels or none",
 		patches: []patch{{"internal/pubsub/subscriber.go", "\t\t\ts.retryAside()\n", ""}},
 		test:    "TestAForbiddenChannelSilencesNoOther",

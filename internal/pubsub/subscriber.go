@@ -374,6 +374,9 @@ func (s *Subscriber) setAside() bool {
 	group := s.asked[0]
 	s.asked = s.asked[1:]
 	for _, c := range group {
+		if _, ok := s.wanted[c]; !ok {
+			continue // nobody would forget it again
+		}
 		if s.apart[c] = true; len(group) == 1 {
 			s.aside[c] = time.Now().Add(redialRefused)
 		} else {
