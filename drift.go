@@ -96,8 +96,11 @@ func checkTTL(ttl, configured time.Duration, drift float64) error {
 	if least := smallestTTL(configured, drift); least <= wire.MaxTTL {
 		advice = "the smallest usable ttl is " + least.String()
 	}
-	return fmt.Errorf("redlock: ttl %v leaves no time to hold the lock after %.4g%% drift, a node timeout of %v and %v for rounding: %s",
-		ttl, drift*100, nodeTimeout(max(ttl, 0), configured), expiryGrain, advice)
+	costs := fmt.Sprintf("%.4g%% drift", drift*100)
+	if t := nodeTimeout(max(ttl, 0), configured); t > 0 {
+		costs += fmt.Sprintf(", a node timeout of %v", t)
+	}
+	return fmt.Errorf("redlock: ttl %v leaves no time to hold the lock after %s and %v for rounding: %s", ttl, costs, expiryGrain, advice)
 }
 
 // smallestTTL returns the smallest ttl that checkTTL accepts, in whole milliseconds.

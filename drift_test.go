@@ -511,3 +511,19 @@ func TestALockIsNotValidAtExactlyUntil(t *testing.T) {
 		}
 	}
 }
+
+func TestARefusedTTLNamesNoTimeoutWhereThereIsNone(t *testing.T) {
+	if err := checkTTL(0, 0, defaultDrift); err == nil || strings.Contains(err.Error(), "node timeout") {
+		t.Errorf("ttl 0: got %v, want an error without a node timeout", err)
+	}
+	if err := checkTTL(50*time.Millisecond, 50*time.Millisecond, defaultDrift); err == nil || !strings.Contains(err.Error(), "a node timeout of 50ms") {
+		t.Errorf("a ttl of the node timeout: got %v, want an error with it", err)
+	}
+}
+
+func TestOneCallerIsOneCaller(t *testing.T) {
+	name, _ := wire.NameKey("", "job")
+	if err := tooManyWaiters(&acquireCall{name: name}, 1); !strings.Contains(err.Error(), ": 1 caller of this Locker") {
+		t.Errorf("got %v, want 1 caller", err)
+	}
+}

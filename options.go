@@ -245,5 +245,9 @@ func (l *Locker) waited(e *acquireCall) error {
 }
 
 func tooManyWaiters(e *acquireCall, most int) error {
-	return fmt.Errorf("%w for %q: %d callers of this Locker, as many as Options.MaxWaiters allows", ErrTooManyWaiters, wire.Clip(e.name.Key), most)
+	callers := fmt.Sprint(most, " callers")
+	if most == 1 {
+		callers = "1 caller"
+	}
+	return fmt.Errorf("%w for %q: %s of this Locker, as many as Options.MaxWaiters allows", ErrTooManyWaiters, wire.Clip(e.name.Key), callers)
 }

@@ -292,7 +292,7 @@ func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, left *la
 // what may happen once per interval: t is then some time before the next one begins.
 //
 // If Until is before t, LeaveUntil extends the lock once, by as much as t needs; Until then
-// says how long the key stays at least. It never shortens: if Until is t or later, it sends
+// says how long the key stays at least. It never shortens: if Until is t or later, it extends
 // nothing, and the key stays until its ttl ends. On nodes whose clocks are slow it stays
 // longer, by up to Options.Drift of the time until t. If t has passed, LeaveUntil releases
 // the lock and returns Release's error.

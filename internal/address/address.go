@@ -67,6 +67,9 @@ func Parse(url string, nodeTimeout time.Duration) (*redis.Options, error) {
 		if err != nil || port == "" {
 			return nil, fmt.Errorf("%q is not a host:port address: want redis://host:port, rediss://host:port, unix:///path or host:port", safeURL(url))
 		}
+		if number, db, ok := strings.Cut(port, "/"); ok {
+			return nil, fmt.Errorf("%q names a database, which needs a scheme: redis://%s/%s", safeURL(url), wire.Clip(net.JoinHostPort(host, number)), wire.Clip(db))
+		}
 		if host == "" {
 			url = "localhost:" + port
 		}
@@ -85,6 +88,9 @@ func Parse(url string, nodeTimeout time.Duration) (*redis.Options, error) {
 		}
 		if o.Network != "unix" && strings.Contains(o.Addr, ",") {
 			return nil, fmt.Errorf("%q is a list: %s", safeURL(url), list)
+		}
+		if host, _, err := net.SplitHostPort(o.Addr); o.Network != "unix" && (err != nil || strings.Contains(host, ":") && net.ParseIP(host) == nil) {
+			return nil, fmt.Errorf("%q: want one host and one port, as in redis://host:port, with an IPv6 address in brackets", safeURL(url))
 		}
 	}
 	o.MaxRetries = -1

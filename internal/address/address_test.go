@@ -173,3 +173,16 @@ func plainPassword(s string) bool {
 	}
 	return len(s) >= 4
 }
+
+func TestAddressesThatNameNoNodeSayWhatTheyShouldBe(t *testing.T) {
+	for url, want := range map[string]string{
+		"redis://u:secret@a:1:2": "one host and one port",
+		"redis://a:1:2":          "one host and one port",
+		"localhost:6379/2":       "redis://localhost:6379/2",
+		":6379/2":                "redis://:6379/2",
+	} {
+		if _, err := Parse(url, time.Second); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %v, want an error that says %q and no password", url, err, want)
+		}
+	}
+}

@@ -46,10 +46,6 @@ type Listener interface {
 	Subscribed(i int, channel string, yes bool)
 }
 
-// speechTest is the message by which a Subscriber tries whether its user may publish. All
-// Subscribers pass over it.
-const speechTest = "!"
-
 // speech is what is known of the permission to publish.
 type speech uint8
 
@@ -286,7 +282,7 @@ func (s *Subscriber) receiveLoop(noDial context.Context, sub subscription) error
 		if confirmed != "" {
 			s.listener.Subscribed(s.index, confirmed, true)
 		}
-		if m, ok := m.(*redis.Message); ok && m.Payload != speechTest {
+		if m, ok := m.(*redis.Message); ok && m.Payload != wire.TestMessage {
 			s.listener.Announced(s.index, m.Channel, m.Payload)
 		}
 	}
@@ -306,7 +302,7 @@ func (s *Subscriber) trySpeech(channel string) {
 	s.Goroutines.Go(func() {
 		var err error
 		if ok {
-			cmd := wire.NewCommand([]any{"publish", channel, speechTest})
+			cmd := wire.TestPublishCommand(channel)
 			err = try(func() error { return node.Process(context.Background(), &cmd) })
 		}
 		checked <- err

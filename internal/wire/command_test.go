@@ -810,7 +810,7 @@ func TestTheAnswersOfAGuardAreRead(t *testing.T) {
 		{"held", []any{int64(0), theirs}, Reply{Answer: No, Holder: theirs, Sent: true}, ""},
 		{"our own value is there", []any{int64(0), mine}, Reply{Answer: No, Holder: mine, Stored: true, Sent: true}, ""},
 		{"quarantined", []any{"quarantined", int64(11500)}, Reply{Answer: Unknown, Sent: true}, "quarantined 12s"},
-		{"quarantined for little", []any{"quarantined", int64(120)}, Reply{Answer: Unknown, Sent: true}, "quarantined 121ms"},
+		{"quarantined for little", []any{"quarantined", int64(120)}, Reply{Answer: Unknown, Sent: true}, "quarantined 120ms"},
 		{"a word", []any{"quarantined", "x"}, Reply{Answer: Unknown, Stored: true, Sent: true}, "unexpected reply []interface {}"},
 		{"another word", []any{"x", int64(1)}, Reply{Answer: Unknown, Stored: true, Sent: true}, "unexpected reply []interface {}"},
 		{"nothing", []any{}, Reply{Answer: Unknown, Stored: true, Sent: true}, "unexpected reply []interface {}"},

@@ -65,7 +65,7 @@ func readQuarantine(v any) (*NodeError, bool) {
 	if !ok {
 		return nil, false
 	}
-	d := ExpiresIn(left)
+	d := time.Duration(left) * time.Millisecond // no more than the guard
 	if d > time.Second {
 		d = (d + time.Second - 1).Truncate(time.Second)
 	}

@@ -41,6 +41,15 @@ const SubscribeConfirmed = "subscribe"
 // PingCommand returns a PING, by which a lane finds out whether a node replies again.
 func PingCommand() Command { return NewCommand([]any{"ping"}) }
 
+// TestMessage is a message by which a client tries whether its user may publish. Whoever
+// hears it passes over it.
+const TestMessage = "!"
+
+// TestPublishCommand returns the command that publishes TestMessage.
+func TestPublishCommand(channel string) Command {
+	return NewCommand([]any{"publish", channel, TestMessage})
+}
+
 // ReadIdentity reads the replies to IdentifyCommands. It returns nil if the server did not
 // answer. A server that refuses INFO, or answers without a run_id, is accepted as it is.
 func ReadIdentity(server, replication *Command, exec error) *Identity {

@@ -220,7 +220,7 @@ func (s *state) fault(n *node, h health, left int) {
 		s.tally.revived++
 		e.text = "back"
 	}
-	e.text += fmt.Sprintf(" (%d of %d nodes left)", left, nodes)
+	e.text += fmt.Sprintf(" (%d of %d nodes up)", left, nodes)
 	s.add(e)
 	now := time.Since(s.began)
 	if was := s.healths[n.i]; was.health != up {
