@@ -336,6 +336,7 @@ func TestRunSlot(t *testing.T) {
 // Two slots come free at the same instant, and both are acquired. The one that is given back is not handed on to the caller itself.
 func TestASecondSlotIsGivenBackAtOnce(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
+		s.Slow(5 * time.Millisecond) // so that both are asked for before either is answered
 		twice := 0
 		for range 20 {
 			l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
