@@ -26,10 +26,10 @@
 // whatever clocks, pauses and delays do, provided that one and the same majority of the
 // nodes keeps its registers at or above that holder's fence from then until this
 // acquisition returns. (No command lowers a register; an operator may set one back that
-// somebody else has written, see docs/operations.md.) Registers expire a day after the key was last used. Where they are
-// lost or have expired, fences still grow if the nodes that lost them granted nothing for
-// at least a ttl and the clients' clocks differ by less than the time since that holder's
-// grant.
+// somebody else has written, see docs/operations.md.) Registers expire a day after the key
+// was last used. Where they are lost or have expired, fences still grow if the nodes that
+// lost them granted nothing for at least a ttl and the clients' clocks differ by less than
+// the time since that holder's grant.
 //
 // I3, losses are signalled in time. A context from KeepAlive or Run ends no later than
 // Until, even if no node replies any more and even if an extension hangs. If the process

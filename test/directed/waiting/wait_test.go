@@ -1260,6 +1260,9 @@ func TestALookThatMeetsAttemptsInVainIsFollowedByATry(t *testing.T) {
 				clients := s.Cluster.Clients()
 				cutOff = append(cutOff, s.LockerWith(redlock.Options{NodeTimeout: 20 * time.Millisecond}, nil, harness.Nodes(clients)))
 				s.Cluster.Cut(clients[1-i], clients[2])
+				// From now on it knows that those are down: its attempts certainly have no majority, and are taken back quietly.
+				s.Is("TryAcquire", harness.Second(cutOff[i].TryAcquire(s.Ctx, "another", heldLong)), redlock.ErrNoQuorum)
+				harness.HeldUp(s.Node(i), "rollback", job, 1, 20*time.Millisecond)
 			}
 			w := s.settled(s.Locker(redlock.Options{}), heldLong)
 			s.ghost("hung", "1") // so that the waiter is told second, and looks
