@@ -14,13 +14,13 @@ import (
 // logs. Any of them may be nil.
 //
 // Start, Round and End follow the calls of the API: TryAcquire, Acquire, Run, Adopt and
-// Inspect of the Locker, Extend, Release and LeaveUntil of its locks. Calls that send nothing because
-// their arguments are invalid or their result is known are not traced. Run makes the calls
-// Acquire and Release of its own, below the context of its Start. Lead makes calls of Run, Watch
-// of Inspect. AcquireAll, RunAll, AcquireSlot
-// and RunSlot are seen by their rounds alone, and by the Release of each lock; Release and
-// LeaveUntil of several Locks are one call for each lock. Event reports what no single caller waits for,
-// also for a lock of AcquireAll that was given back because another one was refused.
+// Inspect of the Locker, Extend, Release and LeaveUntil of its locks. Calls that send nothing
+// because their arguments are invalid or their result is known are not traced. Run makes the
+// calls Acquire and Release of its own, below the context of its Start. Lead makes calls of
+// Run, Watch of Inspect. AcquireAll, RunAll, AcquireSlot and RunSlot are seen by their rounds
+// alone, and by the Release of each lock; Release and LeaveUntil of several Locks are one call
+// for each lock. Event reports what no single caller waits for, also for a lock of AcquireAll
+// that was given back because another one was refused.
 //
 // The functions are called from many goroutines, must not block, and must not call the
 // Locker or its Locks, except for methods of a Lock that only report: Key, Value, Fence,

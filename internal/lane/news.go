@@ -23,10 +23,10 @@ const (
 )
 
 // refusedFor is for how long a refusal counts if no question of its kind is asked again.
-// A node that refuses again so soon after it worked may refuse some keys, and do for others the
-// same: it counts as refusing until it has refused nothing for as long. Halved, a node that
-// refuses one rare kind of question, or one key, is reported more often, and is sent more often
-// what it has refused.
+// A node that refuses again within that time after it worked may refuse some keys and not
+// others. It then counts as refusing until it has refused nothing for that time. Halved, a
+// node that refuses one rare kind of question, or one key, is reported twice as often, and
+// what it has refused is sent to it twice as often.
 const refusedFor = time.Minute
 
 // News is a change of the condition of a lane's node.

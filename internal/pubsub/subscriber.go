@@ -282,7 +282,7 @@ func (s *Subscriber) receiveLoop(noDial context.Context, sub subscription) error
 		if confirmed != "" {
 			s.listener.Subscribed(s.index, confirmed, true)
 		}
-		if m, ok := m.(*redis.Message); ok && m.Payload != wire.TestMessage {
+		if m, ok := m.(*redis.Message); ok && m.Payload != wire.TrialMessage {
 			s.listener.Announced(s.index, m.Channel, m.Payload)
 		}
 	}
@@ -302,7 +302,7 @@ func (s *Subscriber) trySpeech(channel string) {
 	s.Goroutines.Go(func() {
 		var err error
 		if ok {
-			cmd := wire.TestPublishCommand(channel)
+			cmd := wire.TrialCommand(channel)
 			err = try(func() error { return node.Process(context.Background(), &cmd) })
 		}
 		checked <- err

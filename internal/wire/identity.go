@@ -41,13 +41,13 @@ const SubscribeConfirmed = "subscribe"
 // PingCommand returns a PING, by which a lane finds out whether a node replies again.
 func PingCommand() Command { return NewCommand([]any{"ping"}) }
 
-// TestMessage is a message by which a client tries whether its user may publish. Whoever
+// TrialMessage is a message by which a client tries whether its user may publish. Whoever
 // hears it passes over it.
-const TestMessage = "!"
+const TrialMessage = "!"
 
-// TestPublishCommand returns the command that publishes TestMessage.
-func TestPublishCommand(channel string) Command {
-	return NewCommand([]any{"publish", channel, TestMessage})
+// TrialCommand returns the command that publishes TrialMessage.
+func TrialCommand(channel string) Command {
+	return NewCommand([]any{"publish", channel, TrialMessage})
 }
 
 // ReadIdentity reads the replies to IdentifyCommands. It returns nil if the server did not
