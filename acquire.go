@@ -222,18 +222,12 @@ func (l *Locker) turn(ctx context.Context, e *acquireCall) (lock *Lock, again bo
 	switch {
 	case err == nil:
 		return lock, false, nil
-	case l.triesAgain(ctx, e, err):
-		return nil, true, nil
-	case errors.As(err, &missed) && !e.permanent:
-		err = l.ended(ctx, e) // even if that came after the verdict
+	case !errors.As(err, &missed) || e.permanent:
+		return nil, false, err
+	case ctx.Err() != nil || l.isClosed(): // even if that came after the verdict
+		return nil, false, l.ended(ctx, e)
 	}
-	return nil, false, err
-}
-
-// triesAgain reports whether a caller whose attempt failed with err goes on waiting.
-func (l *Locker) triesAgain(ctx context.Context, e *acquireCall, err error) bool {
-	var missed *QuorumError
-	return e.waiter.Joined() && errors.As(err, &missed) && !e.permanent && ctx.Err() == nil && !l.isClosed()
+	return nil, true, nil
 }
 
 // try makes an attempt, or claims one that was handed over to this call.
@@ -244,21 +238,23 @@ func (l *Locker) try(ctx context.Context, e *acquireCall) (*Lock, error) {
 	}
 	e.attempt++
 	e.call = b
-	return l.claim(ctx, e, b, proposal, func(again bool) wire.Question { return l.takeBack(e, b, again) })
+	return l.claim(ctx, e, b, proposal, func() wire.Question { return takeBackHanded(b) })
 }
 
-// takeBack returns the question that undoes a finished or abandoned attempt. If the attempt had a
-// majority, or nobody knows whether it had, others may have been refused because of it, and are
-// notified. If the caller tries again, they are not: it would notify itself, and ask as fast as
-// the nodes reply. They are notified if it gives up before its next attempt has shown more.
-func (l *Locker) takeBack(e *acquireCall, b *quorum.Call, again bool) wire.Question {
-	switch had := b.MayHaveMajority(); {
-	case had && !again:
-		return wire.ReleaseQuestion(e.name, b.Question.Value, e.ttl, wire.ToAll)
-	case had:
-		l.queues.FreedQuietly(&e.waiter)
+// takeBack returns the question that undoes a finished or abandoned attempt. If a majority of the
+// nodes may have stored it, others may have been refused because of it: they are notified in the
+// step that deletes it, whenever that is. The caller itself ignores that (wait.Plan.Announced).
+func takeBack(b *quorum.Call) wire.Question {
+	if b.MayHaveMajority() {
+		return wire.ReleaseQuestion(b.Name, b.Question.Value, b.Question.TTL, wire.Attempted)
 	}
-	return wire.RollbackQuestion(e.name, b.Question.Value, e.ttl)
+	return wire.RollbackQuestion(b.Name, b.Question.Value, b.Question.TTL)
+}
+
+// takeBackHanded is takeBack for an attempt to which a release has handed the lock on. The release
+// told nobody, so that others are notified wherever the lock is free without the attempt.
+func takeBackHanded(b *quorum.Call) wire.Question {
+	return wire.ReleaseQuestion(b.Name, b.Question.Value, b.Question.TTL, wire.Handed)
 }
 
 // decline undoes an attempt that was handed over to the call but not claimed.
@@ -266,7 +262,7 @@ func (l *Locker) decline(e *acquireCall, b *quorum.Call) {
 	b.Abandon() // if it has not been sent yet, it never is
 	e.before, e.call = e.raised, b
 	e.raised |= b.MayHaveExecuted()
-	l.undo(b, wire.RollbackQuestion(e.name, b.Question.Value, e.ttl))
+	l.undo(b, takeBackHanded(b))
 }
 
 // pause waits for a random time between half of longest and all of it.
@@ -302,7 +298,7 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 	// be in the way.
 	e.call = b
 	b.Send(l.cleanups.Last(e.name), l.queues.Removing(&e.waiter))
-	return l.claim(ctx, e, b, proposal, func(again bool) wire.Question { return l.takeBack(e, b, again) })
+	return l.claim(ctx, e, b, proposal, func() wire.Question { return takeBack(b) })
 }
 
 // prepare returns the next attempt of a call, to be sent, and the token that it proposes.
@@ -321,6 +317,7 @@ func (l *Locker) prepare(e *acquireCall) (b *quorum.Call, proposal int64, err er
 	if l.opt.Fair {
 		q, decided = l.askTurn(e, value, proposal), turnDecided
 	}
+	l.queues.Trying(&e.waiter, value)
 	return l.newQuorumCall(OpAcquire, e.name, q, start, decided), proposal, nil
 }
 
@@ -341,13 +338,13 @@ func (l *Locker) usable(ctx context.Context, e *acquireCall) error {
 
 // claim waits for a quorum call that was sent, and returns the lock that it acquired. If
 // it returns none, or a callback of the user panics, it undoes the call.
-func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorum.Call, proposal int64, undo func(again bool) wire.Question) (k *Lock, err error) {
+func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorum.Call, proposal int64, undo func() wire.Question) (k *Lock, err error) {
 	e.tail = b
 	defer func() {
 		if k == nil {
 			e.before = e.raised
 			e.raised |= b.MayHaveExecuted()
-			l.undo(e.tail, undo(l.triesAgain(ctx, e, err)))
+			l.undo(e.tail, undo())
 		}
 	}()
 	token, err := l.decide(ctx, e, b, proposal)

@@ -70,7 +70,7 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 			l.expireRegisters(e)
 		}
 	}()
-	k, err = l.claim(ctx, e, b, proposal, func(bool) wire.Question { return wire.RestoreQuestion(e.name, value, mine, ttl) })
+	k, err = l.claim(ctx, e, b, proposal, func() wire.Question { return wire.RestoreQuestion(e.name, value, mine, ttl) })
 	var missed *QuorumError
 	if errors.As(err, &missed) && missed.Err == ErrHeld {
 		missed.Err = ErrLost

@@ -60,7 +60,6 @@ type Lock struct {
 	// The end. After state is final, result does not change.
 	release           *quorum.Call // the last release, in progress or decided
 	releaseSentInTime bool         // the first release was sent before Until; set with release
-	quiet             bool         // the release notifies nobody: the lock was handed to a local waiter
 	abandoned         bool         // LeaveUntil ended it while it was held
 	adopted           bool         // constant: its keys may live longer than ttl
 	result            error        // of the release or the loss, once final
@@ -218,7 +217,7 @@ func (k *Lock) lose(b *quorum.Call) (after func()) {
 		early = k.remaining(k.l.now())
 	}
 	awaited := early > 0 && k.l.begin() // before the loss is told: the holder may close the Locker at once
-	undo := k.l.newCleanup(OpRollback, k.name, wire.RollbackQuestion(k.name, k.value, k.ttl), &k.left, allAnswered)
+	undo := k.l.newCleanup(OpRollback, k.name, wire.ReleaseQuestion(k.name, k.value, k.ttl, wire.ToAll), &k.left, allAnswered)
 	undo.LastForLock = true
 	undo.Then = func() { k.l.observe(context.Background(), undo, nil) }
 	return func() {

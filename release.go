@@ -184,7 +184,6 @@ func (k *Lock) beginRelease(ctx context.Context, cause error) *quorum.Call {
 	n := wire.ToAll
 	if cause == nil && earlier == nil {
 		next, n = k.l.handOver(k, b)
-		k.quiet = next != nil
 	}
 	b.SetQuestion(wire.ReleaseQuestion(k.name, k.value, k.ttl, n))
 	asked, again := k.releaseSentInTime, earlier != nil
@@ -234,7 +233,7 @@ func (k *Lock) released(b *quorum.Call) error {
 	switch ownershipOf(t) {
 	case stillOurs:
 		k.state, k.result = stateReleased, nil
-		k.l.queues.Released(b, k.quiet)
+		k.l.queues.Released(b)
 	case ownershipLost:
 		k.state, k.result = stateReleased, &QuorumError{Round: roundOf(b), Err: ErrLost}
 	default:
@@ -267,7 +266,7 @@ func (k *Lock) unreleased(b *quorum.Call) (hint string) {
 // follows that call.
 func (l *Locker) undo(last *quorum.Call, q wire.Question) {
 	// Finished is asked before left: otherwise a yes between the two would be missed.
-	if last.Finished() {
+	if !q.Handed() && last.Finished() {
 		if left := last.Left(); left.Any(lane.Holds) == 0 {
 			return
 		}

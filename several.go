@@ -325,8 +325,12 @@ func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quoru
 	defer func() {
 		if a.locks == nil {
 			lane.Each(0, n, func(i int) {
-				if b := asked[i]; b != nil && (sent || b == handed) {
-					a.undo(a.calls[i], b, a.calls[i] != refused || refused != at)
+				switch b := asked[i]; {
+				case b == nil:
+				case b == handed:
+					a.undo(a.calls[i], b, takeBackHanded)
+				case sent:
+					a.undo(a.calls[i], b, takeBack)
 				}
 			})
 			lane.Each(0, len(locks), func(i int) { locks[i].beginRelease(context.Background(), ErrClosed) })
@@ -391,23 +395,12 @@ func (a *acquireAll) send(asked []*quorum.Call, handed *quorum.Call) {
 	})
 }
 
-// undo takes back what an attempt may have stored. Where it may have had a majority, others
-// were refused because of it, so that they have to be told; but not for the key that was
-// refused if the caller stands in its queue: it would tell itself, and ask again at once. They
-// are told if it leaves the queue before its next attempt has shown more.
-func (a *acquireAll) undo(e *acquireCall, b *quorum.Call, tell bool) {
+// undo takes back what the attempt b for one key may have stored.
+func (a *acquireAll) undo(e *acquireCall, b *quorum.Call, takeBack func(*quorum.Call) wire.Question) {
 	b.Abandon()
 	e.before = e.raised
 	e.raised |= b.MayHaveExecuted()
-	q := wire.RollbackQuestion(e.name, b.Question.Value, e.ttl)
-	switch t, _, _ := b.Result(); {
-	case refused(t):
-	case tell:
-		q = wire.ReleaseQuestion(e.name, b.Question.Value, e.ttl, wire.ToAll)
-	default:
-		a.l.queues.FreedQuietly(&e.waiter)
-	}
-	a.l.undo(e.tail, q)
+	a.l.undo(e.tail, takeBack(b))
 }
 
 // RunAll is Run for the locks of several keys, which AcquireAll acquires: fn's context ends

@@ -75,10 +75,11 @@ func Verb(args []string) string {
 		if name == "eval" {
 			id = sha(id)
 		}
-		if script := Scripts()[id]; script != "release" || args[2] != "2" {
-			return script
+		script := Scripts()[id]
+		if script == "release" && (args[2] == "2" || len(args) > 9 && (args[9] == "attempt" || args[9] == "handed")) {
+			return "rollback" // of an attempt; without a queue it announces nothing
 		}
-		return "rollback" // a release without a queue, which announces nothing
+		return script
 	}
 	return name
 }

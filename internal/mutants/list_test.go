@@ -165,7 +165,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-rollback", rule: "a failed attempt is rolled back", profiles: "network,life",
-		patches: []patch{{"acquire.go", "\t\t\tl.undo(e.tail, undo(l.triesAgain(ctx, e, err)))\n", ""}},
+		patches: []patch{{"acquire.go", "\t\t\tl.undo(e.tail, undo())\n", ""}},
 		test:    "TestAFailedAttemptIsUnlockedOnAllNodesThatMayHoldIt",
 	},
 	{
@@ -175,7 +175,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "rollback-on-ctx", rule: "a failed attempt is rolled back even if the caller's ctx is done", profiles: "life,network",
-		patches: []patch{{"acquire.go", "\t\t\tl.undo(e.tail, undo(l.triesAgain(ctx, e, err)))\n", "\t\t\tif ctx.Err() == nil {\n\t\t\t\tl.undo(e.tail, undo(l.triesAgain(ctx, e, err)))\n\t\t\t}\n"}},
+		patches: []patch{{"acquire.go", "\t\t\tl.undo(e.tail, undo())\n", "\t\t\tif ctx.Err() == nil {\n\t\t\t\tl.undo(e.tail, undo())\n\t\t\t}\n"}},
 		test:    "TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack",
 	},
 	{
@@ -698,7 +698,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "not-declined", rule: "a lock that is handed to a caller that gave up is rolled back", profiles: "leavers",
-		patches: []patch{{"acquire.go", "\tl.undo(b, wire.RollbackQuestion(e.name, b.Question.Value, e.ttl))", ""}},
+		patches: []patch{{"acquire.go", "\tl.undo(b, takeBackHanded(b))", ""}},
 		test:    "TestAHandOverThatIsNotClaimedGoesToTheNext",
 	},
 	{
@@ -953,14 +953,39 @@ var mutants = []mutant{
 		test:    "TestLeaveUntilWithoutAMajoritySaysWhatIsKnown",
 	},
 	{
-		name: "taken-back-quietly", rule: "an attempt that had a majority and is taken back tells those that it refused", profiles: "leavers",
-		patches: []patch{{"acquire.go", "return wire.ReleaseQuestion(e.name, b.Question.Value, e.ttl, wire.ToAll)\n\tcase had:", "return wire.RollbackQuestion(e.name, b.Question.Value, e.ttl)\n\tcase had:"}},
+		name: "taken-back-quietly", rule: "an attempt that may have had a majority and is taken back tells those that it refused", profiles: "leavers",
+		patches: []patch{{"acquire.go", "\tif b.MayHaveMajority() {", "\tif b == nil {"}},
 		test:    "TestAnAttemptThatIsTakenBackWakesThoseThatItRefused",
 	},
 	{
-		name: "taken-back-loudly", rule: "a caller that takes back an attempt and tries again does not notify itself", why: "it takes registers that are ahead, and keys that vanish while they are raised",
-		patches: []patch{{"acquire.go", "case had && !again:", "case had:"}},
-		test:    "TestAWaiterThatTakesBackItsAttemptDoesNotWakeItself",
+		name: "own-end-heard", rule: "the end of its own attempt is no news to a caller", why: "it asks once more in a pause",
+		patches: []patch{{"internal/wait/plan.go", "if !ok || a.Value == mine && mine != \"\" {", "if !ok {"}},
+		test:    "TestTheEndOfItsOwnAttemptIsNoNews",
+	},
+	{
+		name: "wake-each-other", rule: "the ends of attempts have a waiter ask once in a pause of Options.Retry", why: "no judge counts what a waiter asks",
+		patches: []patch{{"internal/wait/plan.go", "if now.Before(p.attemptsFrom) {", "if false {"}},
+		test:    "TestWaitersWhoseAttemptsFailDoNotWakeEachOtherAllTheTime",
+	},
+	{
+		name: "end-of-refuser-late", rule: "but at once if it was refused because of that attempt", why: "it asks after the pause",
+		patches: []patch{{"internal/wait/plan.go", "a.Attempt && a.Value != p.holder && a.Value != p.attempt", "a.Attempt && a.Value != p.attempt"}},
+		test:    "TestTheEndsOfAttemptsWakeOncePerPause",
+	},
+	{
+		name: "told-though-held", rule: "a release announces nothing where another has the lock by then", why: "a waiter that asks in vain harms nobody",
+		patches: []patch{{"internal/wire/lua/release.lua", "if verdict == 0 or verdict == -1 and", "if verdict == -1 and"}},
+		test:    "TestScriptRelease",
+	},
+	{
+		name: "told-of-nothing", rule: "the end of an attempt is announced where it deletes something", why: "the same",
+		patches: []patch{{"internal/wire/lua/release.lua", "if verdict == 0 or verdict == -1 and ARGV[4] == 'attempt' then", "if verdict == 0 then"}},
+		test:    "TestScriptRelease",
+	},
+	{
+		name: "lost-removed-quietly", rule: "the removal of a lock that was lost is announced", why: "the ttl ends some milliseconds later",
+		patches: []patch{{"lock.go", "wire.ReleaseQuestion(k.name, k.value, k.ttl, wire.ToAll), &k.left", "wire.RollbackQuestion(k.name, k.value, k.ttl), &k.left"}},
+		test:    "TestTheRemovalOfALostLockWakesWaiters",
 	},
 	{
 		name: "won-still-due", rule: "a waiter that acquires the lock has used up what was known of its release", why: "an attempt in vain harms nobody",
@@ -968,18 +993,13 @@ var mutants = []mutant{
 		test:    "TestALockThatIsHandedOnIsAskedForOnce",
 	},
 	{
-		name: "taken-back-forgotten", rule: "a caller that took back its attempt quietly, and gives up before it tries again, notifies those that it refused", why: "it has to give up within two round trips of its first failure",
-		patches: []patch{{"internal/queue/handover.go", "m.queue.quiet = true", "_ = m"}},
-		test:    "TestACallerThatGivesUpAfterAQuietRollbackWakesThoseThatItRefused",
+		name: "handed-in-vain", rule: "an attempt to which the lock was handed on, and that has no majority, tells others wherever the lock is free without it", why: "it takes a caller that gives up within two round trips",
+		patches: []patch{{"acquire.go", "b.Question.TTL, wire.Handed)", "b.Question.TTL, wire.Attempted)"}},
+		test:    "TestAHandOverThatOvertakesGoesToOthersIfTheWaiterGivesUp",
 	},
 	{
-		name: "handed-in-vain", rule: "a lock that was handed on to an attempt without a majority goes to the waiters of other Lockers if nobody holds it when the last caller leaves", why: "it takes nodes that reply with errors, and a caller that gives up within two round trips of that",
-		patches: []patch{{"internal/queue/head.go", "if lost.Holder != \"\" && lost.Holder != r.freeing {", "if true {"}},
-		test:    "TestAHandOverInVainGoesToOthersIfTheWaiterGivesUp",
-	},
-	{
-		name: "handed-too-early", rule: "an attempt that was handed over and meets the value that is being released has not met another holder", why: "the release has to be overtaken on a majority of the nodes",
-		patches: []patch{{"internal/queue/head.go", " && lost.Holder != r.freeing {", " {"}},
+		name: "handed-unsent", rule: "also where it has left nothing", why: "the same",
+		patches: []patch{{"release.go", "if !q.Handed() && last.Finished() {", "if last.Finished() {"}},
 		test:    "TestAHandOverThatOvertakesGoesToOthersIfTheWaiterGivesUp",
 	},
 	{
@@ -1007,7 +1027,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "next-owed", rule: "Fair: a release that is owed queues nobody", why: "an entry counts for two seconds, within which a caller has to leave and a node to come back",
-		patches: []patch{{"internal/wire/question.go", "\t\towed.Cmds[0] = slices.Clone(args[:stayArg])\n\t\towed.Cmds[0][placeArg] = \"\"\n", ""}},
+		patches: []patch{{"internal/wire/question.go", "\tif n != ToAll && n != Attempted {", "\tif n == (Notice{}) {"}},
 		test:    "TestOwedQuestions",
 	},
 	{
@@ -1061,8 +1081,8 @@ var mutants = []mutant{
 		test:    "TestThoseWhoGiveUpAreHeardUnlessTheLockIsLeftToOthers",
 	},
 	{
-		name: "handed-to-nobody", rule: "a lock that was handed on, and that no attempt has shown to be held since, goes to the waiters of other Lockers", why: "two callers have to give up at one instant, before either has asked the nodes",
-		patches: []patch{{"internal/queue/queues.go", "\tif r.quiet && r.first == nil {", "\tif m.trying && r.quiet && r.first == nil {"}},
+		name: "handed-to-nobody", rule: "a lock that was handed to a caller that gives up goes to the waiters of other Lockers", why: "two callers have to give up at one instant, before either has asked the nodes",
+		patches: []patch{{"acquire.go", "\tl.undo(b, takeBackHanded(b))", "\tl.undo(b, takeBack(b))"}},
 		test:    "TestAHandOverThatNobodyClaimsGoesToOthers",
 	},
 	{
@@ -1072,7 +1092,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "all-kept", rule: "an attempt for several keys of which one is refused is undone", profiles: "several",
-		patches: []patch{{"several.go", "if b := asked[i]; b != nil && (sent || b == handed) {", "if b := asked[i]; b != nil && sent && b == handed {"}},
+		patches: []patch{{"several.go", "\t\t\t\tcase sent:\n", "\t\t\t\tcase sent && b == handed:\n"}},
 		test:    "TestWhatEndsAcquireAllLeavesNothing",
 	},
 	{
@@ -1151,21 +1171,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "all-untold", rule: "those that were refused because of an AcquireAll that failed are told", why: "they ask all the same, later",
-		patches: []patch{{"several.go", "\t\tq = wire.ReleaseQuestion(e.name, b.Question.Value, e.ttl, wire.ToAll)\n\tdefault:", "\tdefault:"}},
+		patches: []patch{{"several.go", "a.undo(a.calls[i], b, takeBack)", "a.undo(a.calls[i], b, func(b *quorum.Call) wire.Question { return wire.RollbackQuestion(b.Name, b.Question.Value, b.Question.TTL) })"}},
 		test:    "TestAFailedAcquireAllWakesThoseThatItRefused",
-	},
-	{
-		name: "all-tells-itself", rule: "but the caller does not tell itself", profiles: "several",
-		patches: []patch{{"several.go", "a.undo(a.calls[i], b, a.calls[i] != refused || refused != at)", "a.undo(a.calls[i], b, true)"}},
-		test:    "TestAcquireAllDoesNotWakeItself",
-	},
-	{
-		name: "all-ends-quietly", rule: "an AcquireAll that is refused at a key notifies those that it refused there, unless it stands in the queue of that key", why: "ctx has to end while registers are raised",
-		patches: []patch{
-			{"several.go", "a.calls[i] != refused || refused != at", "a.calls[i] != refused"},
-			{"internal/queue/handover.go", "m.queue.quiet = true", "if m.queue != nil {\n\t\tm.queue.quiet = true\n\t}"},
-		},
-		test: "TestAnAcquireAllThatGivesUpWakesThoseThatItRefused",
 	},
 	{
 		name: "all-in-step", rule: "an AcquireAll that goes from queue to queue without a wait pauses", profiles: "several",

@@ -144,7 +144,11 @@ func (w *Queues) announced(i int, channel, text string) *quorum.Call {
 		return nil
 	}
 	now := time.Now()
-	told, wake := r.plan.Announced(i, text, now)
+	mine := ""
+	if r.first != nil {
+		mine = r.first.mine
+	}
+	told, wake := r.plan.Announced(i, text, mine, now)
 	r.wake(wake)
 	if !told || r.first != nil || !r.queued || r.holds(now) {
 		return nil

@@ -53,14 +53,11 @@ func (w *Queues) HandOver(b *quorum.Call, left time.Duration, attempt func(m *Wa
 		next, m.proposal = attempt(m)
 	}
 	if next == nil {
-		r.quiet = false
 		r.wake(r.plan.AfterOthers(time.Now()))
 		return nil, w.notice(r, value, b)
 	}
-	m.attempt, m.trying = next, true
+	m.attempt, m.trying, m.mine = next, true, next.Question.Value
 	r.plan.NotDue()
-	r.quiet = true
-	r.queued = r.entry != "" // nobody else was told: if this fails, Leave tells them
 	return next, wire.Notice{}
 }
 
@@ -69,7 +66,6 @@ func (w *Queues) HandOver(b *quorum.Call, left time.Duration, attempt func(m *Wa
 func (w *Queues) notice(r *queue, value string, b *quorum.Call) wire.Notice {
 	now := time.Now()
 	n := wire.ToAll
-	r.quiet = false
 	r.plan.Releasing(value, now)
 	if r.first == nil {
 		r.released = now
@@ -117,16 +113,16 @@ func (w *Queues) enterWith(r *queue, b *quorum.Call, now time.Time) (ticket int6
 }
 
 // Released notes that a lock of this Locker was released by b, and whether a waiter of another
-// one was notified. If not, the head tries. The head also tries if the lock was handed on
-// quietly but the attempt had already failed, because it overtook the release.
-func (w *Queues) Released(b *quorum.Call, quiet bool) {
+// one was notified. If not, the head tries. The head also tries if the lock was handed on but the
+// attempt had already failed, because it overtook the release.
+func (w *Queues) Released(b *quorum.Call) {
 	value := b.Question.Value
 	told, took := b.Told()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.queues[b.Name.Full]
 	switch {
-	case quiet:
+	case b.Question.HandsOn():
 		if r != nil && (!r.plan.Hears() || r.first != nil && !r.first.trying) {
 			r.plan.Freed()
 			r.wake(true)
@@ -147,14 +143,6 @@ func (w *Queues) Released(b *quorum.Call, quiet bool) {
 		r.queued = false // it is not in the queue where nobody was notified
 	}
 	r.wake(r.plan.Released(told > 0, r.queued && !r.placed.IsZero(), took, now))
-}
-
-// FreedQuietly notes that a caller took back an attempt that may have had a majority, and that
-// those that it refused were not notified.
-func (w *Queues) FreedQuietly(m *Waiter) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	m.queue.quiet = true
 }
 
 // WakeHead wakes the head to claim the attempt that was handed to it.

@@ -58,13 +58,24 @@ func (w *Queues) Refused(m *Waiter) (alone bool) {
 	return alone
 }
 
+// Trying notes the value of an attempt, about to be sent, of a caller that may have joined a queue.
+// If the attempt fails and its end is announced, the caller does not ask again because of that.
+func (w *Queues) Trying(m *Waiter, value string) {
+	if m.queue == nil { // the caller does not wait, and need not lock a mutex
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m.mine = value
+}
+
 // Won tells the queue that its head has acquired the lock by b.
 func (w *Queues) Won(m *Waiter, b *quorum.Call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := m.queue
-	m.trying, r.quiet = false, false // others are going to be told by the holder
-	if w.cfg.Rules.Fair {            // for the next head
+	m.trying = false
+	if w.cfg.Rules.Fair { // for the next head
 		r.plan.Learn(Standing(b))
 		r.winner = b
 	}
@@ -82,9 +93,6 @@ func (w *Queues) Lost(m *Waiter, lost *wait.Lost) {
 	defer w.mu.Unlock()
 	r := m.queue
 	m.trying = false
-	if lost.Holder != "" && lost.Holder != r.freeing {
-		r.quiet = false // others are going to be told by the holder
-	}
 	r.held = ""
 	w.listen(r)
 	r.plan.Lost(&m.met, lost, time.Now())

@@ -86,7 +86,6 @@ type queue struct {
 	// The locks of this Locker. From heldUntil on, held says nothing.
 	held      string // the value of the lock that a caller of the queue got last and holds
 	heldUntil time.Time
-	quiet     bool         // the lock may be free because of us, which nobody was notified of, and no attempt has shown a holder since
 	winner    *quorum.Call // Fair: the round by which a caller of the queue got the lock last; nil: none since
 	comesBack bool         // the caller that found the queue empty last came right after a release
 	released  time.Time    // when a lock of ours was released last with nobody here
@@ -118,6 +117,7 @@ type Waiter struct {
 	prev, next *Waiter
 	trying     bool         // it acts on a wake: if it gives up, the next caller has to
 	gone       bool         // it is leaving: nothing is handed to it any more
+	mine       string       // the value of its last attempt
 	attempt    *quorum.Call // handed to it and not claimed yet
 	proposal   int64        // of that
 	met        wait.Caller  // its ties and its ticket
@@ -266,8 +266,7 @@ func (w *Queues) queueOf(name *wire.LockKey, label string) *queue {
 
 // Leave takes a caller out of its local queue, wherever it stands. If the caller was woken and
 // its try has no result, the wake goes to the next caller in this queue, or if there is none,
-// to the next entry in the nodes' queues. So does a lock that was handed on, or taken back
-// quietly, if no attempt has shown a holder since.
+// to the next entry in the nodes' queues.
 //
 // If m was the last waiter, Leave returns the question that removes the entry from the nodes'
 // queues, which is to be sent. There is none if m won and its release is going to move or remove
@@ -295,10 +294,6 @@ func (w *Queues) Leave(m *Waiter, won bool) *quorum.Call {
 	}
 	if r.first == nil {
 		r.result, r.wonBy, r.freeing = nil, nil, "" // nobody updates them from now on
-	}
-	if r.quiet && r.first == nil {
-		w.entryOf(r)
-		r.queued, r.quiet = true, false // HandOver told nobody, and there may be no entry yet
 	}
 	switch {
 	case r.first != nil && led:

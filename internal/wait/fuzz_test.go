@@ -22,7 +22,7 @@ func FuzzAnnounced(f *testing.F) {
 				continue
 			}
 			node, text := int(line[0])%nodes, line[1:]
-			_, wake := p.Announced(node, text, epoch)
+			_, wake := p.Announced(node, text, "", epoch)
 			if nth, value, ok := strings.Cut(text, " "); ok && nth == "1" {
 				if first[value] == nil {
 					first[value] = make(map[int]bool)

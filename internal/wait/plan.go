@@ -10,8 +10,8 @@
 package wait
 
 import (
+	"cmp"
 	"math/bits"
-	"strings"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/wire"
@@ -98,6 +98,8 @@ type Plan struct {
 	asked   time.Time     // when the last round that found the lock held began
 	pace    time.Duration // how long the last try took
 	foreign bool          // the holder may not announce its release
+	holder  string        // whose value the last try met on a majority; "": nobody's
+	longest time.Duration // what Options.Retry returned last
 	vain    bool          // the last look found neither held nor free, so a try follows
 	unsure  bool          // a release was announced since the last try, or that try met no holder
 
@@ -105,6 +107,8 @@ type Plan struct {
 
 	// What is heard. The lock may have been released unheard before subscribedSince.
 	announced       announcements
+	attempt         string    // the last attempt whose end was acted upon,
+	attemptsFrom    time.Time // and when that of another may be
 	subscribedBy    uint64    // the nodes whose announcements are heard, as bits
 	subscribedSince time.Time // since when they are a majority; zero: they are not
 
@@ -189,16 +193,30 @@ func (p *Plan) wasSubscribedAt(asked time.Time) bool {
 	return p.Hears() && !p.subscribedSince.After(asked)
 }
 
-// Announced notes what a node announced: the position in its queue at which we were told, a
-// space, and the value that was released. It reports whether a majority has announced that by
-// now, and whether the head is to be woken.
-func (p *Plan) Announced(node int, text string, now time.Time) (told, wake bool) {
-	nth, value, ok := strings.Cut(text, " ")
-	if !ok {
+// Announced notes the text that a node announced. It reports whether a majority has announced
+// that value by now, and whether the head is to be woken. mine is the value of the head's last
+// attempt, whose end is no news to it.
+//
+// An attempt that was taken back has the head ask only once in a pause of Options.Retry, unless
+// it is what refused the head's last try: two callers whose attempts may have had a majority, and
+// whose replies are lost, would otherwise wake each other as fast as the nodes are reached.
+func (p *Plan) Announced(node int, text, mine string, now time.Time) (told, wake bool) {
+	a, ok := wire.ReadAnnouncement(text)
+	if !ok || a.Value == mine && mine != "" {
 		return false, false
 	}
-	how := p.announced.add(p.rules, node, value, nth == "1")
+	how := p.announced.add(p.rules, node, a.Value, a.First)
 	p.unsure = p.unsure || how != notifiedNone
+	if how != notifiedNone && a.Attempt && a.Value != p.holder && a.Value != p.attempt {
+		if now.Before(p.attemptsFrom) {
+			return how >= notifiedSecond, p.actBy(p.attemptsFrom)
+		}
+		p.attempt, p.attemptsFrom = a.Value, now.Add(cmp.Or(p.longest, p.rules.RetryMost))
+	}
+	value := a.Value
+	if a.Attempt {
+		value = "" // others have not had the lock
+	}
 	switch how {
 	case notifiedFirst:
 		if p.turns.heard(value, p.rules.Fair, now) {
@@ -252,6 +270,7 @@ type Lost struct {
 func (p *Plan) Lost(c *Caller, l *Lost, now time.Time) {
 	took := max(l.Took, shortestTook)
 	p.asked, p.pace, p.foreign, p.unsure = l.Start, took, !wire.IsOurs(l.Holder), l.Holder == ""
+	p.holder, p.longest = l.Holder, l.Longest
 	tie := c.countTie(IsTie(l.Holder, l.Votes))
 	switch {
 	case p.rules.Fair:
@@ -286,7 +305,7 @@ type Looked struct {
 
 // Looked plans what the head does after a look.
 func (p *Plan) Looked(l *Looked, now time.Time) {
-	p.vain = !l.Held && !l.Free
+	p.vain, p.longest = !l.Held && !l.Free, l.Longest
 	switch s := l.Standing; {
 	case !l.Held && now.Before(p.turns.until): // those that were notified of our release have not tried yet
 		p.act(p.turns.until, false)

@@ -146,7 +146,7 @@ func TestAnnounced(t *testing.T) {
 			p := heard(r)
 			for i, s := range c.told {
 				got := ""
-				switch _, wake := p.Announced(s.node, s.text, epoch); {
+				switch _, wake := p.Announced(s.node, s.text, "", epoch); {
 				case p.due != (wake && s.want == try):
 					t.Errorf("step %d: due is %v, wake is %v", i, p.due, wake)
 				case p.due:
@@ -162,15 +162,59 @@ func TestAnnounced(t *testing.T) {
 	}
 }
 
+// Attempts that were taken back have the head ask once in a pause of Options.Retry, unless one of
+// them is what it was refused because of.
+func TestTheEndsOfAttemptsWakeOncePerPause(t *testing.T) {
+	const pause, long = 100 * ms, time.Hour
+	for _, c := range []struct {
+		name   string
+		text   string        // announced by two nodes
+		after  time.Duration // the end of the first attempt, which was acted upon
+		act    Act
+		pauses time.Duration
+	}{
+		{"another attempt", "1? b", ms, Wait, pause - ms},
+		{"another, told second", "2? b", ms, Wait, pause - ms},
+		{"the same again", "1? a", ms, Wait, long},
+		{"another, after the pause", "1? b", pause, Try, 0},
+		{"what refused the last try", "1? holder", ms, Try, 0},
+		{"a lock that was held", "1 b", ms, Try, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := heard(rules(0.5))
+			p.Lost(&Caller{}, &Lost{Start: epoch, Took: ms, Held: true, Holder: "holder", Longest: pause}, epoch)
+			for node := range 2 {
+				p.Announced(node, "1? a", "", epoch)
+			}
+			expect(t, p, epoch, Try, 0)
+			p.act(epoch.Add(c.after+long), false)
+			for node := range 2 {
+				p.Announced(node, c.text, "", epoch.Add(c.after))
+			}
+			expect(t, p, epoch.Add(c.after), c.act, c.pauses)
+		})
+	}
+}
+
+func TestTheEndOfItsOwnAttemptIsNoNews(t *testing.T) {
+	p := heard(rules(0.5))
+	before := *p
+	for node := range 2 {
+		if told, wake := p.Announced(node, "1? mine", "mine", epoch); told || wake || *p != before {
+			t.Errorf("node %d: got told %v, wake %v, and %+v", node, told, wake, p)
+		}
+	}
+}
+
 // What is kept of announcements is bounded: a new value takes the place of the oldest.
 func TestAnnouncementsOfManyValues(t *testing.T) {
 	p := heard(rules(0.5))
 	value := func(i int) string { return "1 " + string(rune('a'+i)) }
 	for i := range 9 {
-		p.Announced(0, value(i), epoch)
+		p.Announced(0, value(i), "", epoch)
 	}
 	for i := range 9 {
-		if told, _ := p.Announced(1, value(8-i), epoch); told != (i < 8) {
+		if told, _ := p.Announced(1, value(8-i), "", epoch); told != (i < 8) {
 			t.Errorf("the last value but %d: got told %v", i, told)
 		}
 	}
@@ -321,7 +365,7 @@ func TestALookIsBelieved(t *testing.T) {
 			p.Lost(new(Caller), &Lost{Held: true, Holder: holder, Votes: []Vote{{}, {}, {}}}, epoch)
 		}
 	}
-	announced := func(p *Plan) { p.Announced(0, "2 a", epoch) }
+	announced := func(p *Plan) { p.Announced(0, "2 a", "", epoch) }
 	type events = []func(*Plan)
 	const soon = 187500 * time.Microsecond // RetryMost, less half of the spread
 	for _, c := range []struct {

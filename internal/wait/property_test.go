@@ -107,7 +107,7 @@ func (l *life) Announced(t *rapid.T) {
 	if nth == "1" {
 		l.firsts[value] |= 1 << node
 	}
-	told, wake := l.p.Announced(node, nth+" "+value, l.now)
+	told, wake := l.p.Announced(node, nth+" "+value, "", l.now)
 	l.woken(t, before, wake)
 	all, first = majority(l.all, value) && !all, majority(l.firsts, value) && !first
 	if told != (all || first) || l.p.due && !before.due && !first {
@@ -115,9 +115,13 @@ func (l *life) Announced(t *rapid.T) {
 	}
 	for _, text := range []string{nth + " " + value, "2 " + value, value} {
 		p := l.p
-		if told, wake := p.Announced(node, text, l.now); told || wake || p != l.p {
+		if told, wake := p.Announced(node, text, "", l.now); told || wake || p != l.p {
 			t.Fatalf("%q, which says nothing new: told %v, wake %v, and now %+v", text, told, wake, p)
 		}
+	}
+	p := l.p
+	if told, wake := p.Announced(node, nth+"? "+value+" of its own", value+" of its own", l.now); told || wake || p != l.p {
+		t.Fatalf("its own attempt: told %v, wake %v, and now %+v", told, wake, p)
 	}
 }
 

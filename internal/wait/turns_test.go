@@ -45,9 +45,9 @@ func TestThoseWhoGiveUpAreHeardUnlessTheLockIsLeftToOthers(t *testing.T) {
 				p.Released(true, true, ms, epoch)
 				now = epoch.Add(c.after)
 			}
-			p.Announced(0, "1 "+c.value, now)
+			p.Announced(0, "1 "+c.value, "", now)
 			p.at = now.Add(time.Minute) // a minority has the head look in any case
-			if told, wake := p.Announced(1, "1 "+c.value, now); !told || wake != c.heard {
+			if told, wake := p.Announced(1, "1 "+c.value, "", now); !told || wake != c.heard {
 				t.Errorf("got told %v, wake %v; want true, %v", told, wake, c.heard)
 			}
 			if act, _ := p.Next(now); (act == Try) != c.heard {
@@ -76,7 +76,7 @@ func TestTheLockIsLeftToOthersForAsLongAsTheyUsuallyHaveIt(t *testing.T) {
 	}
 	announce := func(value string, now time.Time) {
 		for node := range 2 {
-			p.Announced(node, "2 "+value, now)
+			p.Announced(node, "2 "+value, "", now)
 		}
 	}
 	now := epoch
@@ -120,7 +120,7 @@ func released(told bool) func(*Plan) {
 func announced(value string) func(*Plan) {
 	return func(p *Plan) {
 		for node := range 2 {
-			p.Announced(node, "2 "+value, epoch)
+			p.Announced(node, "2 "+value, "", epoch)
 		}
 	}
 }

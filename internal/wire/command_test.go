@@ -720,11 +720,10 @@ func TestOwedQuestions(t *testing.T) {
 		t.Fatal(err)
 	}
 	const day = 24 * time.Hour
-	loud := Notice{Tell: NotifyCount}
 	for text, q := range map[string]Question{
-		"plain":           ReleaseQuestion(name, mine, time.Second, loud),
-		"of a long ttl":   ReleaseQuestion(name, mine, 2*day, loud),
-		"of a fair lock":  ReleaseQuestion(name, mine, time.Second, Notice{Tell: 1, Place: theirs}),
+		"plain":           ReleaseQuestion(name, mine, time.Second, ToAll),
+		"of a long ttl":   ReleaseQuestion(name, mine, 2*day, ToAll),
+		"of an attempt":   ReleaseQuestion(name, mine, time.Second, Attempted),
 		"rollback":        RollbackQuestion(name, mine, time.Second),
 		"of a register":   ExpireRegisterQuestion(name, time.Second),
 		"failed adoption": RestoreQuestion(name, theirs, mine, time.Second),
@@ -735,16 +734,21 @@ func TestOwedQuestions(t *testing.T) {
 	}
 	said := func(q *Question) string { return spoken(q.Args(0, false, false, false)) }
 	for _, ttl := range []time.Duration{time.Second, 2 * day} {
-		quiet := ReleaseQuestion(name, mine, ttl, Notice{})
-		before, got := said(&quiet), said(quiet.Owed())
-		if want := strings.Replace(before, ":release  0", ":release  2", 1); got != want || got == before || said(&quiet) != before {
-			t.Errorf("once it is owed: got %q, want %q", got, want)
+		plain := ReleaseQuestion(name, mine, ttl, ToAll)
+		for text, n := range map[string]Notice{
+			"hands the lock on":    {},
+			"its entry goes":       {Tell: 1, Place: theirs},
+			"its entry stays":      {Tell: NotifyCount, Place: theirs, Stay: true},
+			"queues the next here": {Tell: 1, Place: theirs, Ticket: 7},
+		} {
+			q := ReleaseQuestion(name, mine, ttl, n)
+			if before, got := said(&q), said(q.Owed()); got != said(&plain) || got == before || said(&q) != before {
+				t.Errorf("%s, once it is owed: got %q, want %q", text, got, said(&plain))
+			}
 		}
-		// Its next caller has left by then, or queues by itself.
-		next := ReleaseQuestion(name, mine, ttl, Notice{Tell: 1, Place: theirs, Ticket: 7})
-		before, got = said(&next), said(next.Owed())
-		if want := strings.Replace(strings.TrimSuffix(before, " 2000 15000 7"), theirs, "", 1); got != want || got == before || said(&next) != before {
-			t.Errorf("once it is owed: got %q, want %q", got, want)
+		handed, attempted := ReleaseQuestion(name, mine, ttl, Handed), ReleaseQuestion(name, mine, ttl, Attempted)
+		if got := said(handed.Owed()); got != said(&attempted) {
+			t.Errorf("a handed attempt, once its end is owed: got %q, want %q", got, said(&attempted))
 		}
 	}
 }

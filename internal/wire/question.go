@@ -53,6 +53,7 @@ type Question struct {
 
 	joins *LockKey // its lock, if it may join others in one script (joint.go); nil: it may not
 	value any      // Value as an argument; set with joins
+	owed  *LockKey // the lock of a release that is owed in another form; nil: it is owed as it is
 }
 
 // add appends a command.
@@ -162,20 +163,23 @@ func HealQuestion(name *LockKey, value string, ttl time.Duration) Question {
 	return q
 }
 
-// ReleaseQuestion deletes our value and announces it to the first waiters of the queue. What
-// happens to our own entry is in n.
+// ReleaseQuestion deletes our value and, in the same step, announces it to the first waiters of the
+// queue. What happens to our own entry is in n.
 func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, n Notice) Question {
 	q := Question{Kind: AskRelease, Value: value, TTL: ttl}
 	life := registerTTLArgs(ttl)
-	if life == nil && n == (Notice{Tell: NotifyCount}) {
+	if life == nil && n == ToAll {
 		q.join(name)
 		return q
+	}
+	if n != ToAll && n != Attempted {
+		q.owed = name
 	}
 	if life == nil && (n.Stay || n.Ticket != 0) { // the arguments behind it count
 		least, given := registerMillis(ttl)
 		life = []any{least, given}
 	}
-	args := append([]any{value, name.args.channel, n.Place, n.Tell}, life...)
+	args := append([]any{value, name.args.channel, n.Place, n.Tell.arg()}, life...)
 	switch {
 	case n.Ticket != 0:
 		args = append(args, TurnLife.Milliseconds(), queueLife.Milliseconds(), strconv.FormatInt(n.Ticket, 10))
@@ -189,38 +193,36 @@ func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, n Notice) Q
 	return q
 }
 
-// Where the command of a release has our entry, the number of waiters to notify, what becomes of
-// the entry, and its ticket.
-const (
-	placeArg  = 8
-	tellArg   = 9
-	stayArg   = 12
-	ticketArg = 14
-)
-
-// Owed returns the question as it is sent once it is owed to a node. A release that notifies
-// nobody hands the lock on to an attempt behind it, which has failed on that node by then, so
-// that the release notifies waiters as any other does. A release that queues an entry leaves
-// that to its caller, which may have given up by then.
+// Owed returns the question as it is sent once it is owed to a node. Of a release that is no more
+// than the deletion and its announcement: our entry may stand for nobody by then, and an attempt
+// to which the lock was handed on has failed there.
 func (q *Question) Owed() *Question {
-	if q.Kind != AskRelease || q.MadeAlone() {
+	if q.owed == nil {
 		return q
 	}
-	owed := *q
-	switch args := q.Cmds[0]; {
-	case args[tellArg] == 0:
-		owed.Cmds[0] = slices.Clone(args)
-		owed.Cmds[0][tellArg] = NotifyCount
-	case len(args) > ticketArg:
-		owed.Cmds[0] = slices.Clone(args[:stayArg])
-		owed.Cmds[0][placeArg] = ""
-	default:
-		return q
+	n := ToAll
+	if q.Handed() {
+		n = Attempted
 	}
+	owed := ReleaseQuestion(q.owed, q.Value, q.TTL, n)
+	owed.Patience = q.Patience
 	return &owed
 }
 
-// RollbackQuestion deletes our value without an announcement: nobody held the lock.
+// HandsOn reports whether a release notifies nobody, since it hands the lock on to the attempt behind it.
+func (q *Question) HandsOn() bool {
+	return q.Kind == AskRelease && !q.MadeAlone() && q.Cmds[0][tellArg] == 0
+}
+
+// Handed reports whether the question takes back an attempt to which the lock was handed on.
+func (q *Question) Handed() bool {
+	return q.Kind == AskRelease && !q.MadeAlone() && q.Cmds[0][tellArg] == TellHanded.arg()
+}
+
+// tellArg is where the command of a release has whom it notifies.
+const tellArg = 9
+
+// RollbackQuestion deletes our value without an announcement: no majority can have stored it.
 func RollbackQuestion(name *LockKey, value string, ttl time.Duration) Question {
 	q := Question{Kind: AskRollback, Value: value, TTL: ttl}
 	life := registerTTLArgs(ttl)

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -31,19 +32,64 @@ const (
 	NotifyCount = 2
 )
 
+// Tell says which waiters are notified by a release: TellAttempt, TellHanded, or a number of them.
+type Tell int
+
+const (
+	// TellAttempt takes back an attempt that may have had a majority, and notifies NotifyCount
+	// waiters that nobody is known to have held the lock (Announcement.Attempt).
+	TellAttempt Tell = -1 - iota
+
+	// TellHanded takes back an attempt to which a release has handed the lock on in silence. It
+	// notifies as TellAttempt does, also where the attempt had not stored anything.
+	TellHanded
+)
+
+func (t Tell) arg() any {
+	switch t {
+	case TellAttempt:
+		return "attempt"
+	case TellHanded:
+		return "handed"
+	}
+	return int(t)
+}
+
 // A Notice says to whom a release is announced, and what happens to the entry that the
 // Locker has in the queue itself.
 type Notice struct {
-	Tell    int    // the number of waiters
+	Tell    Tell   // the waiters
 	Place   string // our entry; "": we have none
 	Stay    bool   // it goes to the end of the queue if others were notified; otherwise it is removed
 	Ticket  int64  // not 0: it is queued with this ticket instead, before waiters are notified, if the queue decides who is next
 	Prolong bool   // with Stay: the queue's own ttl begins anew, as it always does with a ticket
 }
 
+// An Announcement is what a node publishes to a waiter in the step that frees a lock.
+type Announcement struct {
+	First   bool   // the waiter is the first that the node tells
+	Attempt bool   // nobody is known to have held the lock: an attempt was taken back
+	Value   string // that was deleted, or one made for this occasion
+}
+
+// ReadAnnouncement reads the text of an announcement: the number of the waiter, with a question
+// mark behind it for an attempt, a space, and the value.
+func ReadAnnouncement(text string) (a Announcement, ok bool) {
+	nth, value, ok := strings.Cut(text, " ")
+	nth, attempt := strings.CutSuffix(nth, "?")
+	return Announcement{First: nth == "1", Attempt: attempt, Value: value}, ok
+}
+
 // ToAll is the Notice of a release that notifies the first waiters, by a Locker that has no
 // entry in the nodes' queues.
 var ToAll = Notice{Tell: NotifyCount}
+
+// Attempted is the Notice of an attempt that may have had a majority and is taken back, and Handed
+// that of one that was handed over.
+var (
+	Attempted = Notice{Tell: TellAttempt}
+	Handed    = Notice{Tell: TellHanded}
+)
 
 // TurnQuestion is an acquire that respects the queue: it grants only if no other entry is
 // before ours. If ticket is 0, it does not enter the queue; place may be there already.

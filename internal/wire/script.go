@@ -29,7 +29,7 @@ var scriptSHA = map[string]string{
 	"guarded acquire": "e1877b28656a5c1ca2b340d83f607e072f3a2db9",
 	"extend":          "e9962c620e1b1a8fd3672c657e49d474ce4daf1b",
 	"extends":         "82b831f51318c23789cdefd7fba5f88ea133f796",
-	"release":         "468eb2a6de30eaa54847aea341974cc858a84f50",
+	"release":         "7bb6c1da5ee48edc797565c28f5ad8c563f90225",
 	"releases":        "2a16b8b8cb5051a6899e904a9cb5cb6c33af53f7",
 	"raise":           "dc8ceb045b46aaad4f411975cea3636faf27ed9c",
 	"adopt":           "9cc4044a93585c393b519caff12fe3b00234762c",

@@ -27,7 +27,7 @@ func init() {
 
 // Locks are the twins of the scripts that handle a lock.
 var Locks = []Script{
-	{"release", "468eb2a6de30eaa54847aea341974cc858a84f50", releaseTwin},
+	{"release", "7bb6c1da5ee48edc797565c28f5ad8c563f90225", releaseTwin},
 	{"releases", "2a16b8b8cb5051a6899e904a9cb5cb6c33af53f7", releasesTwin},
 	{"extends", "82b831f51318c23789cdefd7fba5f88ea133f796", extendsTwin},
 	{"extend", "e9962c620e1b1a8fd3672c657e49d474ce4daf1b", extendTwin},
@@ -73,11 +73,27 @@ func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
 	if !ok {
 		return nil, false
 	}
-	most, ours := 2, ""
-	if len(argv) > 3 && argv[3] != "" {
-		most, ours = number(argv[3]), argv[2]
+	verdict := -1
+	switch held {
+	case argv[0]:
+		verdict = 1
+	case nil:
+	default:
+		verdict = 0
 	}
-	announces := len(argv) > 1 && argv[1] != "" && most > 0
+	most, ours, nth, attempt := 2, "", " ", false
+	if len(argv) > 3 && argv[3] != "" {
+		ours, attempt = argv[2], argv[3] == "attempt"
+		if attempt || argv[3] == "handed" {
+			nth = "? "
+		} else {
+			most = number(argv[3])
+		}
+	}
+	if verdict == 0 || verdict == -1 && attempt {
+		most = 0
+	}
+	announces := len(argv) > 1 && argv[1] != "" && (most > 0 || ours != "")
 	var q *scriptQueue
 	if announces {
 		if q, ok = openQueue(call, keys[2]); !ok {
@@ -85,23 +101,17 @@ func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
 		}
 	}
 	expireRegister(call, keys[1], argv, 4)
-	verdict := -1
-	switch held {
-	case argv[0]:
+	if verdict == 1 {
 		call("DEL", keys[0])
-		verdict = 1
-	case nil:
-	default:
-		verdict = 0
 	}
-	if announces && q.announce(argv, ours, most) && verdict == 1 {
+	if announces && q.announce(argv, ours, nth, most, verdict) && verdict == 1 {
 		return 2, true
 	}
 	return verdict, true
 }
 
 // announce announces a release, moves or removes our own entry, and reports whether a waiter was notified.
-func (q *scriptQueue) announce(argv []string, ours string, most int) bool {
+func (q *scriptQueue) announce(argv []string, ours, nth string, most, verdict int) bool {
 	if len(argv) > 8 {
 		q.clock()
 		lives, _ := q.call("PEXPIRE", q.key, argv[7])
@@ -117,10 +127,13 @@ func (q *scriptQueue) announce(argv []string, ours string, most int) bool {
 	if len(argv) > 8 {
 		ours = ""
 	}
-	notified := q.tell(argv[1], argv[0], ours, most)
+	notified := 0
+	if most > 0 {
+		notified = q.tell(argv[1], nth, argv[0], ours, most)
+	}
 	switch {
 	case ours == "":
-	case notified > 0 && len(argv) > 6:
+	case (notified > 0 || verdict == 0) && len(argv) > 6:
 		q.clock()
 		q.call("ZADD", q.key, strconv.Itoa(q.us), ours, q.ends(argv[6]), ours+"!")
 		if len(argv) > 7 {

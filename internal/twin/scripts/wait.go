@@ -250,7 +250,7 @@ func (q *scriptQueue) notify(channel, value string, most int) {
 
 // tell is notify for a release, which reads fewer members, believes young tickets, and passes over ours. It returns the number of those
 // notified. If most is 1, expired entries count, too.
-func (q *scriptQueue) tell(channel, value, ours string, most int) (notified int) {
+func (q *scriptQueue) tell(channel, nth, value, ours string, most int) (notified int) {
 	if most > 1 {
 		q.clock()
 	}
@@ -266,7 +266,7 @@ func (q *scriptQueue) tell(channel, value, ours string, most int) (notified int)
 			if m.name == ours || most > 1 && !(m.score < EndsAt && m.score+2_000_000 >= float64(q.us)) && !q.lives(m.name, expiry) {
 				continue
 			}
-			if receivers, _ := q.call("PUBLISH", channel+":"+m.name, strconv.Itoa(notified+1)+" "+value); receivers != 0 {
+			if receivers, _ := q.call("PUBLISH", channel+":"+m.name, strconv.Itoa(notified+1)+nth+value); receivers != 0 {
 				notified++
 			}
 			if notified == most {

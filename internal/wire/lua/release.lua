@@ -1,9 +1,12 @@
 -- Deletes the lock K if it holds our value ARGV[1], and announces that to waiters. In any case, a register with less than
 -- ARGV[5] ms to live (absent: a day) gets ARGV[6] ms (25 hours).
--- Unless channel ARGV[2] is empty or absent, ARGV[1] is announced on channel ARGV[2]:ENTRY to the first ARGV[4] (2) entries
--- of the queue that listen, with their number before it. Expired entries are skipped, unless ARGV[4] is 1.
--- ARGV[3] is our own entry: with ARGV[7], and if a waiter was notified, it moves to the end of the queue and lives for
--- ARGV[7] ms, and the queue for ARGV[8] ms, if that is given; otherwise it is removed.
+-- If K is free then, ARGV[1] is announced on channel ARGV[2]:ENTRY to the first ARGV[4] (0, 1 or 2; absent: 2) entries of
+-- the queue that listen, with their number before it. Expired entries are skipped, unless ARGV[4] is 1. Without channel
+-- ARGV[2], nothing is announced.
+-- ARGV[4] = attempt: to 2, if this deletes the lock; the number is marked, since nobody is known to have held it.
+-- ARGV[4] = handed: to 2, marked, if K is free then.
+-- ARGV[3] is our own entry: with ARGV[7], and if a waiter was notified or another has the lock, it moves to the end of the
+-- queue and lives for ARGV[7] ms, and the queue for ARGV[8] ms, if that is given; otherwise it is removed.
 -- With ARGV[9] our entry is queued with this ticket for ARGV[7] ms, before waiters are notified, and is notified as any other;
 -- the queue lives for ARGV[8] ms from then on.
 -- Replies 1: deleted; 2: deleted, and a waiter was notified; 3: deleted, and a waiter could not be notified: PUBLISH was refused; 0: the key holds another value; -1: there is no key.
@@ -19,8 +22,11 @@ if held == ARGV[1] then
 elseif held then
   verdict = 0
 end
+if (ARGV[2] or '') == '' then return verdict end
 local most = tonumber(ARGV[4]) or 2
-if (ARGV[2] or '') == '' or most == 0 then return verdict end
+local nth = (ARGV[4] == 'attempt' or ARGV[4] == 'handed') and '? ' or ' '
+if verdict == 0 or verdict == -1 and ARGV[4] == 'attempt' then most = 0 end
+if most == 0 and (ARGV[3] or '') == '' then return verdict end
 -- Not call from here on: who may not publish, or not ask for the time, has released all the same.
 local ours, from, told, size = ARGV[3] or '', 0, 0, 4
 local time, us, now, mute
@@ -44,10 +50,10 @@ local queue = redis.pcall('ZRANGE', KEYS[3], '0', '3', 'WITHSCORES')
 if not queue[1] then return verdict end
 if ARGV[9] then
   ours = ''
-elseif (most > 1 or ours ~= '' and ARGV[7]) and not clock() then
+elseif most > 1 and not clock() then
   return verdict
 end
-while queue[1] do
+while queue[1] and most > 0 do
   local over, behind = {}, false
   for i = 1, #queue, 2 do over[queue[i]] = queue[i + 1] end
   for i = 1, #queue, 2 do
@@ -63,7 +69,7 @@ while queue[1] do
       end
       if alive then
         -- The number of those who hear it skips the dead: their connections are gone.
-        local heard = redis.pcall('PUBLISH', ARGV[2] .. ':' .. entry, (told + 1) .. ' ' .. ARGV[1])
+        local heard = redis.pcall('PUBLISH', ARGV[2] .. ':' .. entry, (told + 1) .. nth .. ARGV[1])
         if type(heard) == 'table' then mute = true elseif heard ~= 0 then told = told + 1 end
       end
     end
@@ -74,7 +80,7 @@ while queue[1] do
   size = 64
   queue = redis.pcall('ZRANGE', KEYS[3], from, from + 63, 'WITHSCORES')
 end
-if ours ~= '' and told > 0 and ARGV[7] then
+if ours ~= '' and ARGV[7] and (told > 0 or verdict == 0) and (us or clock()) then
   redis.pcall('ZADD', KEYS[3], us, ours, now + ARGV[7], ours .. '!')
   if ARGV[8] then redis.pcall('PEXPIRE', KEYS[3], ARGV[8]) end
 elseif ours ~= '' then

@@ -224,9 +224,9 @@ func TestALostLockIsNotFreedBeforeUntil(t *testing.T) {
 		k := s.Take(l, 9*time.Second)
 		held := s.Keep(k)
 		for i := range 3 {
-			s.On(i, "rollback", func(n int, args []string) {
+			s.On(i, "release", func(n int, args []string) {
 				if time.Now().Before(k.Until()) {
-					t.Errorf("node %d was told to roll back %v before Until", i, time.Until(k.Until()))
+					t.Errorf("node %d was told to remove the lock %v before Until", i, time.Until(k.Until()))
 				}
 			})
 			s.FailCommand("evalsha", loading, i)

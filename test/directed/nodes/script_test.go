@@ -248,10 +248,10 @@ func TestScriptRaise(t *testing.T) {
 }
 
 func TestScriptRelease(t *testing.T) {
-	release := func(s *stage, channel string) any {
-		return s.evalQueue("release", "ours", channel, "", "2", "86000000", "86400000")
+	release := func(s *stage, channel, tells string) any {
+		return s.evalQueue("release", "ours", channel, "", tells, "86000000", "86400000")
 	}
-	onScriptCases(t, func(s *stage) any { return release(s, "x") }, []scriptCase{
+	onScriptCases(t, func(s *stage) any { return release(s, "x", "2") }, []scriptCase{
 		{"ours: deleted, the register kept with a ttl", scriptState{"ours", sec, "77", 0}, []any{1}, scriptState{"", 0, "77", day}},
 		{"another's: not deleted, the register with a ttl", scriptState{"theirs", sec, "77", 0}, []any{0}, scriptState{"theirs", sec, "77", day}},
 		{"missing, as after a second delivery: the register with a ttl all the same", scriptState{"", 0, "77", 0}, []any{-1}, scriptState{"", 0, "77", day}},
@@ -261,13 +261,13 @@ func TestScriptRelease(t *testing.T) {
 	onScript(t, "a key of another type is another's", func(s *stage) {
 		s.Do(0, "RPUSH", job, "a list")
 		s.Do(0, "ZADD", jobRegister, "77", "f")
-		s.answers("release", release(s, "x"), 0)
+		s.answers("release", release(s, "x", "2"), 0)
 		s.answers("the list", s.Do(0, "LLEN", job), 1)
 		if got := s.Node(0).TTL(jobRegister); got != day {
 			s.Errorf("the register lives for %v, want a day", got)
 		}
 	})
-	announced := func(s *stage, channel string) []string {
+	announced := func(s *stage, channel, tells string) []string {
 		clients := s.Cluster.Clients()
 		sub := clients[0].PSubscribe(s.Ctx, "*")
 		defer sub.Close()
@@ -275,7 +275,7 @@ func TestScriptRelease(t *testing.T) {
 			s.Fatal(err)
 		}
 		s.place("w", 1, s.ms()+5000)
-		release(s, channel)
+		release(s, channel, tells)
 		var got []string
 		for {
 			select {
@@ -286,19 +286,24 @@ func TestScriptRelease(t *testing.T) {
 			}
 		}
 	}
-	for what, value := range map[string]string{"ours": "ours", "another's": "theirs", "missing": ""} {
-		onScript(t, "announces the value: "+what, func(s *stage) {
-			if value != "" {
-				s.Node(0).Set(job, value, time.Minute)
+	for _, c := range []struct{ tells, value, want string }{
+		{"2", "ours", "1 ours"}, {"2", "", "1 ours"}, {"2", "theirs", ""},
+		{"attempt", "ours", "1? ours"}, {"attempt", "", ""}, {"attempt", "theirs", ""},
+		{"handed", "ours", "1? ours"}, {"handed", "", "1? ours"}, {"handed", "theirs", ""},
+	} {
+		onScript(t, fmt.Sprintf("announces where the lock is free then: tells %s, the key has %q", c.tells, c.value), func(s *stage) {
+			if c.value != "" {
+				s.Node(0).Set(job, c.value, time.Minute)
 			}
-			if got := announced(s, "{jobs/42}:release"); len(got) != 1 || got[0] != "{jobs/42}:release:w 1 ours" {
-				s.Errorf("announced: got %q, want the value once", got)
+			got := strings.Join(announced(s, "{jobs/42}:release", c.tells), "; ")
+			if want := "{jobs/42}:release:w " + c.want; c.want == "" && got != "" || c.want != "" && got != want {
+				s.Errorf("announced: got %q, want %q", got, want)
 			}
 		})
 	}
 	onScript(t, "announces nothing without a channel", func(s *stage) {
 		s.Node(0).Set(job, "ours", time.Minute)
-		if got := announced(s, ""); len(got) > 0 {
+		if got := announced(s, "", "2"); len(got) > 0 {
 			s.Errorf("announced: got %q, want nothing", got)
 		}
 	})
@@ -321,14 +326,14 @@ func TestScriptRelease(t *testing.T) {
 				if got, _ := s.Node(0).Get(job); got != "ours" {
 					s.Errorf("afterwards: the lock holds %q, want what it held", got)
 				}
-				s.answers("release, once it is allowed", release(s, "x"), 1)
+				s.answers("release, once it is allowed", release(s, "x", "2"), 1)
 			})
 		}
 	}
 	onScript(t, "who may not publish has released all the same", func(s *stage) {
 		s.Node(0).Set(job, "ours", time.Minute)
 		s.Node(0).FailCommand("publish", "NOPERM this user has no permissions to access one of the channels used as arguments")
-		s.answers("release", release(s, "x"), 1)
+		s.answers("release", release(s, "x", "2"), 1)
 		s.leaves("afterwards", "", 0, "", 0)
 	})
 }
@@ -498,14 +503,14 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 		s.place("c", 3, s.ms()+1000)
 		s.place("a", 11, s.ms()+5000)
 	}, 2, ":a=1 ours", "a", "c")
-	onScript(t, "another's lock: announced all the same", func(s *stage) {
+	onScript(t, "another's lock: nobody is told, and our place goes to the end all the same", func(s *stage) {
 		heard := s.listening(releaseChannel + ":a")
 		s.Node(0).Set(job, "theirs", sec)
-		s.place("a", 1, s.ms()+5000)
-		s.answers("release", release(s, "", "2"), 0)
-		if got := heard(); len(got) != 1 || got[0] != ":a=1 ours" {
-			s.Errorf("announced: got %q, want it once", got)
-		}
+		s.place("d", 1, s.ms()+5000)
+		s.place("a", 2, s.ms()+5000)
+		s.answers("release", release(s, "d stay", "2"), 0)
+		harness.Check(s, "announced", strings.Join(heard(), " "), "")
+		s.queues("afterwards", "a", "d")
 	})
 	for _, place := range []string{"", "d"} {
 		onScript(t, "a queue of another type does not stop a release: "+place, func(s *stage) {

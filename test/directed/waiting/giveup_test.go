@@ -46,6 +46,23 @@ func (s *stage) givesUp(w *waiting, since time.Time) time.Time {
 	return since
 }
 
+// A lock that could not be renewed is removed at Until, some time before its ttl ends. That is announced, as a release is.
+func TestTheRemovalOfALostLockWakesWaiters(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		k := s.Take(s.Locker(redlock.Options{Grace: 5 * time.Second}), heldLong)
+		held := s.Keep(k)
+		for _, command := range []string{"evalsha", "eval"} {
+			s.FailCommand(command, loading, 0, 1, 2)
+		}
+		s.Ended(held, heldLong)
+		for _, command := range []string{"evalsha", "eval"} {
+			s.FailCommand(command, "", 0, 1, 2)
+		}
+		w := s.settled(s.Locker(redlock.Options{}), heldLong)
+		w.passes("the removal", k.Until(), promptly)
+	})
+}
+
 // The attempt of an AcquireAll has a majority, and ctx ends while it raises the registers. Others were refused because of it.
 func TestAnAcquireAllThatGivesUpWakesThoseThatItRefused(t *testing.T) {
 	for _, opts := range [][]redlock.AcquireOption{nil, {redlock.WithWait(0)}} {
@@ -66,9 +83,8 @@ func TestAnAcquireAllThatGivesUpWakesThoseThatItRefused(t *testing.T) {
 	}
 }
 
-// An attempt has a majority, and its raise fails. The caller takes it back quietly, since it is going to try again, and gives
-// up in the pause before that.
-func TestACallerThatGivesUpAfterAQuietRollbackWakesThoseThatItRefused(t *testing.T) {
+// An attempt has a majority, and its raise fails. The caller gives up in the pause before it would have tried again.
+func TestACallerThatGivesUpInAPauseWakesThoseThatItRefused(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		onStage(t, 3, func(s *stage) {
 			l, other := s.Locker(redlock.Options{}), s.listens()
@@ -98,9 +114,9 @@ func TestACallerThatGivesUpAfterAQuietRollbackWakesThoseThatItRefused(t *testing
 
 // givesUpAfter hands a lock to a waiter that has no entry in the nodes' queues yet, in vain because of what hinders it, and the
 // waiter gives up after a while. Another Locker's has the lock at once.
-func givesUpAfter(t *testing.T, after time.Duration, hinder, mend func(s *stage)) {
+func givesUpAfter(t *testing.T, nodes int, after time.Duration, hinder, mend func(s *stage)) {
 	t.Helper()
-	onStage(t, 3, func(s *stage) {
+	onStage(t, nodes, func(s *stage) {
 		k, next := s.lucky(s.Locker(redlock.Options{}))
 		other := s.waiter(s.Locker(redlock.Options{}), heldLong)
 		time.Sleep(3 * time.Millisecond)
@@ -108,7 +124,8 @@ func givesUpAfter(t *testing.T, after time.Duration, hinder, mend func(s *stage)
 		released := s.quietly(k)
 		time.Sleep(after)
 		mend(s)
-		other.passes(fmt.Sprint("given up after ", after), s.givesUp(next, released), promptly)
+		// It may have asked before the nodes were mended.
+		other.passes(fmt.Sprint("given up after ", after), s.givesUp(next, released), promptly+retryPause)
 	})
 }
 
@@ -118,24 +135,26 @@ func TestAHandOverInVainGoesToOthersIfTheWaiterGivesUp(t *testing.T) {
 		return func(s *stage) { s.Each(func(n *redlocktest.Node) { n.FailCommand("set", err) }, 0, 1) }
 	}
 	for after := time.Duration(0); after < 4*oneTrip; after += oneTrip / 4 {
-		givesUpAfter(t, after, refuse(loading), refuse(""))
+		givesUpAfter(t, 3, after, refuse(loading), refuse(""))
 	}
 }
 
 // The attempt that was handed over overtakes the release, and finds the lock held by that one's value. The waiter gives up
 // before the release is executed.
 func TestAHandOverThatOvertakesGoesToOthersIfTheWaiterGivesUp(t *testing.T) {
-	for after := oneTrip / 2; after < 4*oneTrip; after += oneTrip / 2 {
-		givesUpAfter(t, after, func(s *stage) {
-			for i := range 3 {
-				s.Do(i, "SCRIPT", "FLUSH") // so that the release is sent twice
-				s.On(i, "release", func(n int, _ []string) {
-					if n == 2 {
-						time.Sleep(5 * time.Millisecond)
-					}
-				})
-			}
-		}, func(*stage) {})
+	for _, nodes := range []int{1, 3} {
+		for after := oneTrip / 2; after < 4*oneTrip; after += oneTrip / 2 {
+			givesUpAfter(t, nodes, after, func(s *stage) {
+				for i := range nodes {
+					s.Do(i, "SCRIPT", "FLUSH") // so that the release is sent twice
+					s.On(i, "release", func(n int, _ []string) {
+						if n == 2 {
+							time.Sleep(5 * time.Millisecond)
+						}
+					})
+				}
+			}, func(*stage) {})
+		}
 	}
 }
 
@@ -188,5 +207,20 @@ func TestAHandOverThatIsOwedGoesToOthersIfTheWaiterGivesUp(t *testing.T) {
 		s.Node(1).Resume()
 		s.Node(2).Resume()
 		other.passes("the owed release", time.Now(), 100*time.Millisecond)
+	})
+	onStage(t, 3, func(s *stage) { // the same with nodes that refuse: nothing of the attempt is left, whose end would be announced
+		l := s.Locker(redlock.Options{})
+		k := s.Take(l, heldLong)
+		other := s.settled(s.Locker(redlock.Options{}), heldLong)
+		next := s.settled(l, heldLong)
+		refuse := func(err string) { s.Each(func(n *redlocktest.Node) { n.Fail(err) }, 1, 2) }
+		refuse(loading)
+		s.quietly(k)
+		time.Sleep(oneTrip)
+		next.stop()
+		<-next.ended
+		time.Sleep(time.Second)
+		refuse("")
+		other.passes("the owed release", time.Now(), 2*time.Second) // it is sent again after half a second, a second, two
 	})
 }

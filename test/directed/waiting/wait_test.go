@@ -1223,6 +1223,27 @@ func TestAWaiterThatTakesBackItsAttemptDoesNotWakeItself(t *testing.T) {
 	})
 }
 
+// Each attempt of two waiters is stored everywhere and fails at the registers, and its end is announced to the other. They ask in the pauses
+// of Options.Retry all the same, and not as fast as the nodes reply.
+func TestWaitersWhoseAttemptsFailDoNotWakeEachOtherAllTheTime(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		k := s.Take(s.Locker(redlock.Options{}), heldLong)
+		ws := []*waiting{s.settled(s.Locker(redlock.Options{}), heldLong), s.settled(s.Locker(redlock.Options{}), heldLong)}
+		s.FailCommand("zadd", loading, 0, 1, 2)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		before := s.tries(0)
+		const during = 5 * time.Second
+		time.Sleep(during)
+		// Each has a pause of at least half of retryPause of its own, and is woken once in a retryPause.
+		if n, most := s.tries(0)-before, len(ws)*int(during/(retryPause/2)+during/retryPause); n > most || n < 20 {
+			t.Errorf("%d attempts in %v, want at most %d", n, during, most)
+		}
+		for _, w := range ws {
+			w.gives(context.Canceled)
+		}
+	})
+}
+
 // Two nodes are loading when the waiter tries, and then it sees by looks alone that another Locker holds the lock. The error says
 // that, not that there is no quorum.
 func TestALookThatFindsTheLockHeldOutdatesATryWithoutAQuorum(t *testing.T) {
