@@ -100,7 +100,7 @@ func (ln *Lane) advise(e *wire.NodeError) *wire.NodeError {
 
 // markDown takes the node out of use until the prober has had an answer to a PING that
 // was sent after this moment. The calls in the queue have not been sent and fail now.
-// While the node is down already, markDown keeps the first reason but moves downSince.
+// While the node is down already, markDown keeps the reason but moves downSince.
 func (ln *Lane) markDown(why *wire.NodeError, ready []*Call) []*Call {
 	if ln.closed {
 		return ready
@@ -108,9 +108,9 @@ func (ln *Lane) markDown(why *wire.NodeError, ready []*Call) []*Call {
 	ln.downSince = time.Now()
 	if ln.down == nil {
 		ln.change(func() {
-			ln.downAt, ln.downWhy = ln.downSince, why
+			ln.downAt = ln.downSince
 			ln.forgetRefusal()
-			ln.down = wire.NewNodeError("down: "+why.Text, why.Cause)
+			ln.isDown(why)
 		})
 	}
 	queue := ln.queue
@@ -123,6 +123,11 @@ func (ln *Lane) markDown(why *wire.NodeError, ready []*Call) []*Call {
 	ln.ensureProbe()
 	ln.notifyIdle()
 	return ready
+}
+
+// isDown notes why the node is down. It needs ln.mu.
+func (ln *Lane) isDown(why *wire.NodeError) {
+	ln.downWhy, ln.down = why, wire.NewNodeError("down: "+why.Text, why.Cause)
 }
 
 // untilSilent returns the time from now until the node counts as silent: when the oldest

@@ -2,6 +2,8 @@ package lane
 
 import (
 	"context"
+	"errors"
+	"net"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/wire"
@@ -86,6 +88,7 @@ func (ln *Lane) probeLoop() {
 		default:
 			pause = min(2*pause, probeMax)
 			if ok { // the PING failed at once; otherwise awaitPong has waited that long
+				ln.stillDown(p.err)
 				if failed++; failed == 1 {
 					failing = p.sent
 				}
@@ -135,6 +138,21 @@ func (ln *Lane) awaitPong(pongs <-chan pong, limit time.Duration) (p pong, ok bo
 	case <-ln.stopping:
 	}
 	return p, false
+}
+
+// stillDown notes why a PING to a node that is down failed, which may say more than what took it
+// out of use: a first connection that takes too long may be refused later. A timeout says less.
+func (ln *Lane) stillDown(err error) {
+	var late net.Error
+	if errors.As(err, &late) && late.Timeout() {
+		return
+	}
+	why, _ := wire.Explain(err)
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.down != nil {
+		ln.isDown(ln.advise(why))
+	}
 }
 
 // pingsFailed takes the node out of use if it has replied to nothing since the first of the

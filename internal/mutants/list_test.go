@@ -559,6 +559,11 @@ var mutants = []mutant{
 		test:    "TestCloseDoesNotWaitForANodeThatRefuses",
 	},
 	{
+		name: "down-as-first", rule: "a node is down because of what failed last", why: "texts are not judged",
+		patches: []patch{{"internal/lane/probe.go", "\t\t\t\tln.stillDown(p.err)\n", ""}},
+		test:    "TestWhyANodeIsDownIsKeptUpToDate",
+	},
+	{
 		name: "pings-in-vain", rule: "a node on which several PINGs in a row have failed is down", why: "Close takes longer, which no judge measures",
 		patches: []patch{{"internal/lane/probe.go", "failed == maxFailedPings && ", "failed < 0 && "}},
 		test:    "TestCloseDoesNotWaitForANodeThatRefuses",

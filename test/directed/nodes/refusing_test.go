@@ -464,6 +464,25 @@ func TestANodeIsUpWhenNoReasonLasts(t *testing.T) {
 	})
 }
 
+// A node that was silent at first, and whose connections fail since, is down because of that, and no longer because of a timeout.
+func TestWhyANodeIsDownIsKeptUpToDate(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Node(2).Hang()
+		s.Is("Release", s.Take(l, 10*time.Second).Release(s.Ctx), nil)
+		time.Sleep(time.Second)
+		s.Says(l.Nodes()[2].Err, "down: timeout")
+		s.Node(2).Stop()
+		time.Sleep(10 * time.Second)
+		s.Says(l.Nodes()[2].Err, "down: ", "connection refused")
+		s.Node(2).Start()
+		s.Node(2).Hang() // from now on it says less than before
+		time.Sleep(10 * time.Second)
+		s.Says(l.Nodes()[2].Err, "down: ", "connection refused")
+		s.Node(2).Resume()
+	})
+}
+
 func TestNodesTellsTheStateOfEach(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		l := s.Cold(redlock.Options{}, nil, harness.Nodes(s.Cluster.Clients()))
