@@ -559,6 +559,11 @@ var mutants = []mutant{
 		test:    "TestCloseDoesNotWaitForANodeThatRefuses",
 	},
 	{
+		name: "nil-and-value", rule: "a nil reply that has a value grants nothing", why: "no client of the simulation has a hook that sets both",
+		patches: []patch{{"internal/wire/command.go", "\tcase c.null: // a hook", "\tcase c.null && v == \"\": // a hook"}},
+		test:    "TestANilReplyWithAValueGrantsNothing",
+	},
+	{
 		name: "down-as-first", rule: "a node is down because of what failed last", why: "texts are not judged",
 		patches: []patch{{"internal/lane/probe.go", "\t\t\t\tln.stillDown(p.err)\n", ""}},
 		test:    "TestWhyANodeIsDownIsKeptUpToDate",

@@ -29,6 +29,12 @@ func NewCommand(args []any) Command {
 // NoRetry returns true. go-redis calls it before it sends a command again.
 func (*Command) NoRetry() bool { return true }
 
+// SetVal sets the value of the command, as a hook of the client may do after a nil reply.
+func (c *Command) SetVal(v any) {
+	c.null = false
+	c.Cmd.SetVal(v)
+}
+
 // SetErr records the error of the command. go-redis calls it after reading the reply.
 func (c *Command) SetErr(err error) {
 	switch {
@@ -52,8 +58,11 @@ func result(c *Command, exec error) (any, error) {
 		return nil, exec
 	}
 	v, err := c.Val(), c.Err()
-	if c.null && v == nil {
+	switch {
+	case c.null && v == nil:
 		return nil, redis.Nil
+	case c.null: // a hook of the client has set both, and either may be a grant
+		return nil, errors.New("a nil reply that has a value")
 	}
 	if err == nil && v == nil {
 		if exec == nil || errors.Is(exec, redis.Nil) {

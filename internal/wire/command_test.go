@@ -240,6 +240,17 @@ func TestTheLastWordOnACommandCounts(t *testing.T) {
 	}
 }
 
+// A hook of the client may set a value and then a nil reply, each of which is a grant in one form of an acquire.
+func TestANilReplyWithAValueGrantsNothing(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		for _, val := range []any{"OK", theirs, int64(1)} {
+			if r := readAs(AskAcquire, plain, got{val: val, err: redis.Nil}, moved, nil); r.Answer != Unknown || !r.Stored {
+				t.Errorf("plain %v, %v and a nil reply: got %+v, want unknown, and maybe stored", plain, val, r)
+			}
+		}
+	}
+}
+
 func TestAcquireReadsBothItsCommands(t *testing.T) {
 	wrong := said("WRONGTYPE Operation against a key holding the wrong kind of value")
 	for _, c := range []struct {

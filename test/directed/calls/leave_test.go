@@ -426,6 +426,7 @@ func TestSeveralLocksAreLeftWhateverBecomesOfOne(t *testing.T) {
 
 		time.Sleep(time.Minute)
 		locks = acquire(s, l)
+		time.Sleep(10 * time.Millisecond) // all nodes have replied
 		s.Slow(20*time.Millisecond, s.All()...)
 		s.Lasts("LeaveUntil a time that has passed", 20*time.Millisecond, func() {
 			s.Is("LeaveUntil a time that has passed", locks.LeaveUntil(s.Ctx, time.Now()), nil)
