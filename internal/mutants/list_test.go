@@ -968,6 +968,11 @@ var mutants = []mutant{
 		test:    "TestAnAttemptThatIsTakenBackWakesThoseThatItRefused",
 	},
 	{
+		name: "announced-in-vain", rule: "what is announced has the head ask", profiles: "ears",
+		patches: []patch{{"internal/wait/plan.go", "if !ok || a.Value == mine", "if ok || a.Value == mine"}},
+		test:    "TestAnnounced",
+	},
+	{
 		name: "own-end-heard", rule: "the end of its own attempt is no news to a caller", why: "it asks once more in a pause",
 		patches: []patch{{"internal/wait/plan.go", "if !ok || a.Value == mine && mine != \"\" {", "if !ok {"}},
 		test:    "TestTheEndOfItsOwnAttemptIsNoNews",

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,8 +14,8 @@ func (w *world) fault(i int) {
 	f := w.s.Faults[i]
 	time.Sleep(f.At + w.spread(2, i) - w.now())
 	w.struck("%v", f)
-	w.countFaults(+1)
-	defer w.countFaults(-1)
+	w.countFaults(+1, f)
+	defer w.countFaults(-1, f)
 	end := w.strike(f)
 	if end == nil {
 		return
@@ -24,13 +25,19 @@ func (w *world) fault(i int) {
 	end()
 }
 
+// heardThrough are the faults that leave subscriptions as they are, or end them in a way that is noticed at once.
+var heardThrough = []Strike{Slow, DropRequest, DropReply, Refuse, Loading, ReadOnly, OOM, Wall}
+
 // countFaults counts the active faults.
-func (w *world) countFaults(open int) {
+func (w *world) countFaults(open int, f Fault) {
 	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open += open
 	w.quiet = now
+	if !slices.Contains(heardThrough, f.Do) {
+		w.deafened = now
+	}
 }
 
 // strike begins a fault and returns the function that ends it, or nil if it has no end.

@@ -47,11 +47,11 @@ func (w *world) setUpNode(i int) {
 	}
 }
 
-// hookNodes installs a hook on every node: for requests that are dropped before they are executed, and for the trace. Without
+// hookNodes installs a hook on every node: for requests that are dropped before they are executed, for the judge of announcements, and for the trace. Without
 // trace it returns no tracers.
 func (w *world) hookNodes(trace bool) (tracers []*tracer) {
 	drops := slices.ContainsFunc(w.s.Faults, func(f Fault) bool { return f.Do == DropRequest })
-	if !trace && !drops {
+	if !trace && !drops && !w.s.Subscribers {
 		return nil
 	}
 	for i := range w.c.Len() {
@@ -63,7 +63,9 @@ func (w *world) hookNodes(trace bool) (tracers []*tracer) {
 			if trace {
 				tr.note(i, w.now(), args)
 			}
-			w.dropIfDue(i, args[0])
+			if dropped := drops && w.dropIfDue(i, args[0]); w.s.Subscribers && !dropped {
+				w.notices(i, args)
+			}
 		})
 	}
 	return tracers
@@ -71,15 +73,15 @@ func (w *world) hookNodes(trace bool) (tracers []*tracer) {
 
 // dropIfDue resets a node's connections if dropRequests asked for it. The command, about which the node's hook is called, is
 // then not executed.
-func (w *world) dropIfDue(node int, command string) {
+func (w *world) dropIfDue(node int, command string) (due bool) {
 	w.mu.Lock()
-	due := w.drops[node] > 0 && !strings.EqualFold(command, "hello")
+	due = w.drops[node] > 0 && !strings.EqualFold(command, "hello")
 	if due {
 		w.drops[node]--
 	}
 	w.mu.Unlock()
 	if !due {
-		return
+		return false
 	}
 	n := w.c.Node(node)
 	n.Refuse(true)
@@ -87,4 +89,5 @@ func (w *world) dropIfDue(node int, command string) {
 	still := w.depth["refuse"+nodeName(node)] > 0
 	w.mu.Unlock()
 	n.Refuse(still)
+	return true
 }

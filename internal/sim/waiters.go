@@ -66,6 +66,7 @@ func (w *world) watchWaiters() {
 		w.mu.Unlock()
 		time.Sleep(every + w.spread(5, 0))
 		for key := range free {
+			w.judgeAnnounced(key)
 			now := w.now()
 			since, waited := w.waited(key, now)
 			if !waited || w.unavailable(key) {
