@@ -142,7 +142,7 @@ const tieSpread = 100
 // tied reports whether an attempt failed although nobody else had a majority.
 func tied(err error) bool {
 	var q *QuorumError
-	return errors.As(err, &q) && q.Err == ErrHeld && wait.IsTie(q.Round.Holder(), votesOf(q.Round))
+	return errors.As(err, &q) && q.Err == ErrHeld && wait.IsTie(q.Round.Value().Secret(), votesOf(q.Round))
 }
 
 // Acquire acquires the lock for ttl, and waits for it until ctx is done or, with WithWait,

@@ -33,12 +33,13 @@ import (
 // the adopter's ttl. The previous holder should not release a lock that it hands over: if
 // it does so during an adoption by another Locker that then fails, its value is put back
 // for the rest of its ttl, and nobody removes it. WithWait is refused.
-func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration, opts ...AcquireOption) (k *Lock, err error) {
+func (l *Locker) Adopt(ctx context.Context, key string, value Value, ttl time.Duration, opts ...AcquireOption) (k *Lock, err error) {
 	if err := l.admit(ctx, OpAdopt, key); err != nil {
 		return nil, err
 	}
-	if value == "" || len(value) > wire.MaxKeyBytes {
-		return nil, fmt.Errorf("redlock: adopt %q: the value has %d bytes: pass the holder's, see Lock.Value", wire.Clip(key), len(value))
+	old := value.Secret()
+	if len(old) == 0 || len(old) > wire.MaxKeyBytes {
+		return nil, fmt.Errorf("redlock: adopt %q: the value has %d bytes: pass the holder's, see Lock.Value", wire.Clip(key), len(old))
 	}
 	e, err := l.newAcquireCall(OpAdopt, key, ttl, opts)
 	if err == nil {
@@ -57,12 +58,12 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 		return nil, l.ended(ctx, e)
 	}
 	defer l.end()
-	defer l.cleanups.Adopting(value)()
+	defer l.cleanups.Adopting(old)()
 	e.attempt++
 	mine := e.label + ":" + l.rand.UUID()
 	start := l.now()
 	proposal := fence.Propose(start.Wall, e.seen)
-	b := l.newQuorumCall(OpAdopt, e.name, wire.AdoptQuestion(l.guard, e.name, value, mine, ttl, proposal), start, acquireDecided)
+	b := l.newQuorumCall(OpAdopt, e.name, wire.AdoptQuestion(l.guard, e.name, old, mine, ttl, proposal), start, acquireDecided)
 	e.call = b
 	b.Send(l.cleanups.Last(e.name))
 	defer func() {
@@ -70,7 +71,7 @@ func (l *Locker) Adopt(ctx context.Context, key, value string, ttl time.Duration
 			l.expireRegisters(e)
 		}
 	}()
-	k, err = l.claim(ctx, e, b, proposal, func() wire.Question { return wire.RestoreQuestion(e.name, value, mine, ttl) })
+	k, err = l.claim(ctx, e, b, proposal, func() wire.Question { return wire.RestoreQuestion(e.name, old, mine, ttl) })
 	var missed *QuorumError
 	if errors.As(err, &missed) && missed.Err == ErrHeld {
 		missed.Err = ErrLost

@@ -135,7 +135,7 @@ func ExampleQuorumError() {
 		if !errors.As(err, &q) {
 			return
 		}
-		fmt.Fprintln(w, q.Err, q.Round.Need, "votes needed; in the way:", redlock.Label(q.Round.Holder()))
+		fmt.Fprintln(w, q.Err, q.Round.Need, "votes needed; in the way:", q.Round.Value())
 		for _, v := range q.Round.Votes {
 			fmt.Fprintln(w, v.Node, v.Answer, v.Took, v.Err)
 		}
@@ -144,7 +144,7 @@ func ExampleQuorumError() {
 	explain(io.Discard, err) // the nodes' ports are new each time
 
 	var q *redlock.QuorumError
-	fmt.Println(errors.As(err, &q), q.Err, q.Round.Holder() == lock.Value())
+	fmt.Println(errors.As(err, &q), q.Err, q.Round.Value() == lock.Value())
 	// Output: true redlock: held by another true
 }
 
@@ -157,10 +157,10 @@ func ExampleLocker_Adopt() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	message := lock.Value() // goes to the other process, with the work
+	message := lock.Value().Secret() // goes to the other process, with the work
 
 	// In the other process:
-	adopted, err := taker.Adopt(ctx, "upload/7", message, 10*time.Second)
+	adopted, err := taker.Adopt(ctx, "upload/7", redlock.ValueOf(message), 10*time.Second)
 	if err != nil {
 		log.Fatal(err) // ErrLost: there was nothing left to take over
 	}

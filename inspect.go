@@ -17,7 +17,7 @@ import (
 type Status struct {
 	Key    string
 	Held   bool          // whether a majority of the nodes stores the same value
-	Value  string        // that value, for Adopt, or "". A secret of the holder, not for logs
+	Value  Value         // that value, for Adopt
 	Holder string        // its label, or "" if a foreign client stored it
 	Left   time.Duration // until fewer than a majority store it; -1 if it does not expire (this library always sets a ttl)
 	Fence  int64         // the highest fence register, which no token issued so far exceeds; 0 if there is none
@@ -34,19 +34,18 @@ type Status struct {
 // A NodeStatus is what one node reported about a lock.
 type NodeStatus struct {
 	Node  string
-	Value string        // "" if there is none; a secret of whoever stored it
+	Value Value         // zero if there is none
 	Left  time.Duration // until it expires there; -1 if the key has no ttl (this library always sets one)
 	Fence int64         // the node's fence register; 0 if there is none
 	Err   error         // not nil if the node sent no reply, or an invalid one
 }
 
-// String returns the Status in one line, with the labels in place of the Values, which are
-// secrets. Encodings such as JSON contain the Values.
+// String returns the Status in one line.
 func (s Status) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q ", wire.Clip(s.Key))
 	if s.Held {
-		b.WriteString("held by " + wire.HolderName(s.Value) + ", " + leftText(s.Left))
+		b.WriteString("held by " + s.Value.String() + ", " + leftText(s.Left))
 	} else {
 		b.WriteString("not held")
 	}
@@ -65,15 +64,15 @@ func (s Status) String() string {
 	return b.String()
 }
 
-// String returns the NodeStatus in a few words, with the label in place of the Value.
+// String returns the NodeStatus in a few words.
 func (n NodeStatus) String() string {
 	switch {
 	case n.Err != nil:
 		return n.Node + " " + n.Err.Error()
-	case n.Value == "" && n.Left == 0:
+	case n.Value.IsZero() && n.Left == 0:
 		return n.Node + " free"
 	}
-	return n.Node + " held by " + wire.HolderName(n.Value) + ", " + leftText(n.Left)
+	return n.Node + " held by " + n.Value.String() + ", " + leftText(n.Left)
 }
 
 func leftText(left time.Duration) string {
@@ -129,10 +128,10 @@ func statusOf(b *quorum.Call) Status {
 
 // fill adds the replies to an inspection.
 func (s *Status) fill(calls []lane.Call, need int) {
-	left := make(map[string][]time.Duration) // by value
+	left := make(map[Value][]time.Duration)
 	for i := range calls {
 		c := &calls[i]
-		n := NodeStatus{Node: c.Lane.Name, Value: c.Reply.Holder, Fence: c.Reply.Score, Left: time.Duration(min(c.Reply.TTL, wire.MaxTTL.Milliseconds())) * time.Millisecond}
+		n := NodeStatus{Node: c.Lane.Name, Value: ValueOf(c.Reply.Holder), Fence: c.Reply.Score, Left: time.Duration(min(c.Reply.TTL, wire.MaxTTL.Milliseconds())) * time.Millisecond}
 		switch {
 		case c.Reply.Answer != wire.Yes:
 			n.Left = 0
@@ -162,7 +161,7 @@ func (s *Status) fill(calls []lane.Call, need int) {
 			}
 			return cmp.Compare(a, b) // the difference does not fit an int of 32 bits
 		})
-		s.Held, s.Value, s.Holder = true, value, Label(value)
+		s.Held, s.Value, s.Holder = true, value, value.Label()
 		s.Left = ds[len(ds)-need] // when it ends, need-1 nodes still store the value
 	}
 }
@@ -185,7 +184,7 @@ func queueOf(calls []lane.Call, need int) (labels []string) {
 	}
 	for _, p := range longest {
 		if on[p] >= need {
-			labels = append(labels, Label(p))
+			labels = append(labels, wire.LabelOf(p))
 		}
 	}
 	return labels

@@ -161,7 +161,7 @@ func (l *Locker) Watch(ctx context.Context, key string) iter.Seq2[Status, error]
 // A watchedState is the part of a Status whose change a watcher is told.
 type watchedState struct {
 	held, failed bool
-	value        string
+	value        Value
 }
 
 // waitForChange waits until there is a reason to ask again who holds the lock.

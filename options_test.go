@@ -143,7 +143,7 @@ func TestWhatCannotBeAskedIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		refused("key "+wire.Clip(key), k, err)
 	}
 	for _, value := range []string{"", strings.Repeat("v", wire.MaxKeyBytes+1)} {
-		k, err := l.Adopt(t.Context(), "k", value, time.Second)
+		k, err := l.Adopt(t.Context(), "k", ValueOf(value), time.Second)
 		refused("value "+wire.Clip(value), k, err)
 	}
 	if n.used {
@@ -445,8 +445,8 @@ func FuzzStatus(f *testing.F) {
 		if len(st.Nodes) != nodes || st.Fence < 0 || st.Fence >= wire.MaxToken {
 			t.Errorf("got %+v", st)
 		}
-		if k == wire.AskInspect && st.Held != (values[st.Value] >= 2) {
-			t.Errorf("held %v by %q, which %d of %d nodes say", st.Held, st.Value, values[st.Value], nodes)
+		if k == wire.AskInspect && st.Held != (values[st.Value.Secret()] >= 2) {
+			t.Errorf("held %v by %q, which %d of %d nodes say", st.Held, st.Value, values[st.Value.Secret()], nodes)
 		}
 		queue.FreeIn(bl)
 		if s := queue.Standing(bl); s.Answered && k != wire.AskTurn && k != wire.AskWait {
@@ -480,7 +480,7 @@ func TestCloseBeforeTheFirstAttemptOfANewHead(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.join(e, false)
-		votes := []Vote{{Node: "a", Answer: Yes}, {Node: "b", Answer: No, Holder: "x"}, {Node: "c", Answer: No, Holder: "y"}} // a tie
+		votes := []Vote{{Node: "a", Answer: Yes}, {Node: "b", Answer: No, Value: ValueOf("x")}, {Node: "c", Answer: No, Value: ValueOf("y")}} // a tie
 		l.queues.KeepResult(&e.waiter, &QuorumError{Round: Round{Op: OpAcquire, Key: "jobs/42", Need: 2, Votes: votes}, Err: ErrHeld})
 		l.Close()
 		err = l.ended(t.Context(), e)

@@ -86,13 +86,12 @@ func (a Answer) String() string {
 type Vote struct {
 	Node   string        // the node's address, or its number if its client reveals none
 	Answer Answer        // Pending if the node has not replied
-	Holder string        // the value that another has stored, if Answer is No because of it; may be a secret
-	Err    error         // why Answer is Unknown, or No without a Holder
+	Value  Value         // what another has stored, if Answer is No because of it
+	Err    error         // why Answer is Unknown, or No without a Value
 	Took   time.Duration // from the start of the round to the reply
 }
 
-// String returns the vote as errors show it: "a yes 0.4ms", "b held", "c timeout 50ms". It
-// does not contain the Holder.
+// String returns the vote as errors show it: "a yes 0.4ms", "b held", "c timeout 50ms".
 func (v Vote) String() string {
 	switch {
 	case v.Answer == Yes:
@@ -106,8 +105,7 @@ func (v Vote) String() string {
 }
 
 // A Round is one question to all nodes at once, and their votes. Errors have the round
-// that decided them; Trace.Round gets all rounds. Package fmt prints no Vote's Holder,
-// but encodings such as JSON contain it.
+// that decided them; Trace.Round gets all rounds.
 type Round struct {
 	Op      Op
 	Key     string
@@ -130,7 +128,7 @@ func roundOf(b *quorum.Call) (r Round) {
 			if !c.Voted {
 				continue
 			}
-			v.Answer, v.Holder, v.Took = Answer(c.Reply.Answer), c.Reply.Holder, c.Took
+			v.Answer, v.Value, v.Took = Answer(c.Reply.Answer), ValueOf(c.Reply.Holder), c.Took
 			if c.Reply.Err != nil {
 				v.Err = c.Reply.Err
 			}
@@ -139,25 +137,24 @@ func roundOf(b *quorum.Call) (r Round) {
 	return r
 }
 
-// Holder returns the value that a majority of the nodes reported as the holder's, or ""
-// if there is none. It is a secret, since its holder can be made to lose the lock with
-// it; only its Label may be logged.
-func (r Round) Holder() string {
+// Value returns the value that a majority of the nodes reported as the holder's, or the zero
+// Value if there is none. Its Label names the holder.
+func (r Round) Value() Value {
 	for i, v := range r.Votes {
-		if v.Holder == "" {
+		if v.Value.IsZero() {
 			continue
 		}
 		n := 0
 		for _, w := range r.Votes[i:] {
-			if w.Holder == v.Holder {
+			if w.Value == v.Value {
 				n++
 			}
 		}
 		if n >= r.Need {
-			return v.Holder
+			return v.Value
 		}
 	}
-	return ""
+	return Value{}
 }
 
 // votes returns the votes as text, in New's order.
@@ -216,8 +213,8 @@ func (e *QuorumError) reason() string {
 	reason := strings.TrimPrefix(e.Err.Error(), "redlock: ")
 	if e.Err == ErrHeld {
 		reason = "held"
-		if h := e.Round.Holder(); h != "" {
-			reason = "held by " + wire.HolderName(h)
+		if v := e.Round.Value(); !v.IsZero() {
+			reason = "held by " + v.String()
 		}
 		if e.endless {
 			reason += ", " + wire.NoTTL
@@ -251,12 +248,6 @@ func (e *QuorumError) Unwrap() []error {
 	}
 	return errs
 }
-
-// Label returns the part before the uuid of a value that this library has stored: the text
-// of WithLabel or Options.Name. Values are those of Lock.Value, Vote.Holder, Round.Holder,
-// Status.Value and NodeStatus.Value. For any other value Label returns "": a foreign client
-// has stored it, and it may be a secret, such as redsync's, which releases its lock.
-func Label(value string) string { return wire.LabelOf(value) }
 
 // ended returns the error of a call that the caller's ctx or Close ended. It wraps the
 // ctx's error and cause, or ErrClosed, and the error of the last decided round. If the limit

@@ -28,7 +28,7 @@ func heldVotes(n, k int, holder string) []Vote {
 	for i := range votes {
 		votes[i] = Vote{Node: string(rune('a' + i)), Answer: No}
 		if i < k {
-			votes[i].Holder = holder
+			votes[i].Value = ValueOf(holder)
 		}
 	}
 	return votes
@@ -38,9 +38,9 @@ func TestAQuorumErrorReads(t *testing.T) {
 	web := wiretest.ValueOf("web-1:4123")
 	held := []Vote{
 		{Node: "a", Answer: Yes, Took: 400 * time.Microsecond},
-		{Node: "b", Answer: No, Holder: web},
-		{Node: "c", Answer: No, Holder: web},
-		{Node: "d", Answer: No, Holder: web},
+		{Node: "b", Answer: No, Value: ValueOf(web)},
+		{Node: "c", Answer: No, Value: ValueOf(web)},
+		{Node: "d", Answer: No, Value: ValueOf(web)},
 		{Node: "e", Answer: Unknown, Err: wire.TimeoutError(50 * ms)},
 	}
 	for _, c := range []struct {
@@ -51,7 +51,7 @@ func TestAQuorumErrorReads(t *testing.T) {
 			`redlock: acquire "jobs/42": held by web-1:4123 (3 of 5 votes needed; a yes 0.4ms, b held, c held, d held, e timeout 50ms)`},
 		{&QuorumError{Round: Round{Op: OpAcquire, Key: "jobs/42", Need: 3, Votes: held[:4]}, Err: ErrHeld},
 			`redlock: acquire "jobs/42": held by web-1:4123 (3 of 4 votes needed; a yes 0.4ms, b held, c held, d held)`},
-		{&QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: No, Holder: web}, {Node: "b", Answer: No, Holder: wiretest.ValueOf("other")}, {Node: "c"}}}, Err: ErrHeld},
+		{&QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: No, Value: ValueOf(web)}, {Node: "b", Answer: No, Value: ValueOf(wiretest.ValueOf("other"))}, {Node: "c"}}}, Err: ErrHeld},
 			`redlock: acquire "k": held (2 of 3 votes needed; a held, b held, c pending)`},
 		{&QuorumError{Round: Round{Op: OpExtend, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: No, Err: wire.ErrMissing}, {Node: "b", Answer: No}, {Node: "c", Answer: Yes, Took: 12345 * time.Microsecond}}}, Err: ErrLost},
 			`redlock: extend "k": lost (2 of 3 votes needed; a missing, b held, c yes 12ms)`},
@@ -150,23 +150,23 @@ func TestAHolderIsNamedOnlyByAMajority(t *testing.T) {
 			if 2*k > n {
 				want = "x"
 			}
-			if got := r.Holder(); got != want {
+			if got := r.Value(); got.Secret() != want {
 				t.Errorf("%d of %d name it: got %q, want %q", k, n, got, want)
 			}
 		}
 	}
 	votes := heldVotes(5, 2, "y")
 	for _, i := range []int{2, 3, 4} {
-		votes[i].Holder = "x"
+		votes[i].Value = ValueOf("x")
 	}
-	if got := (Round{Need: 3, Votes: votes}).Holder(); got != "x" {
+	if got := (Round{Need: 3, Votes: votes}).Value(); got.Secret() != "x" {
 		t.Errorf("behind two of another: got %q, want x", got)
 	}
 	t.Run("and by one value, not by one label", func(t *testing.T) {
 		votes := heldVotes(3, 1, wiretest.ValueOf("web"))
-		votes[1].Holder = "web:99999999-2222-4333-8444-555555555555"
+		votes[1].Value = ValueOf("web:99999999-2222-4333-8444-555555555555")
 		r := Round{Op: OpAcquire, Key: "k", Need: 2, Votes: votes}
-		if got := r.Holder(); got != "" {
+		if got := r.Value(); !got.IsZero() {
 			t.Errorf("two attempts of one process: got %q, want none", got)
 		}
 		if got := (&QuorumError{Round: r, Err: ErrHeld}).Error(); strings.Contains(got, "held by") {
@@ -179,7 +179,7 @@ func TestAHolderIsNamedOnlyByAMajority(t *testing.T) {
 			t.Errorf("got %q", e)
 		}
 	}
-	if got := (Round{}).Holder(); got != "" {
+	if got := (Round{}).Value(); !got.IsZero() {
 		t.Errorf("no votes: got %q", got)
 	}
 }
@@ -224,13 +224,13 @@ func TestTheLabelIsWhatStandsBeforeTheUUID(t *testing.T) {
 		{"web:s3cr3t!!-2222-4333-8444-555555555555", "", false},
 		{"web:11111111-2222-4333-8444-55555555555g", "", false},
 	} {
-		if got, is := Label(c.value), wire.IsOurs(c.value); got != c.label || is != c.ours {
+		if got, is := ValueOf(c.value).Label(), wire.IsOurs(c.value); got != c.label || is != c.ours {
 			t.Errorf("%q: got %q, ours=%v; want %q, %v", c.value, got, is, c.label, c.ours)
 		}
 	}
 	src := random.New()
 	for range 100 {
-		if v := "l:" + src.UUID(); !wire.IsOurs(v) || Label(v) != "l" {
+		if v := "l:" + src.UUID(); !wire.IsOurs(v) || ValueOf(v).Label() != "l" {
 			t.Errorf("%q is not known as ours", v)
 		}
 	}
@@ -239,32 +239,35 @@ func TestTheLabelIsWhatStandsBeforeTheUUID(t *testing.T) {
 // A value is a secret of whoever stored it: with redsync's its lock is released.
 func TestValuesAreNeverPrinted(t *testing.T) {
 	const ours = "web-1:11111111-2222-4333-8444-555555555555"
-	for _, value := range []string{"c2VjcmV0LXRva2Vu==", `{"customer":"secret","card":"4111"}`, "sec:ret", "secret", "99999999-2222-4333-8444-555555555555", ours} {
-		vote := Vote{Node: "a", Answer: No, Holder: value}
+	for _, secret := range []string{"c2VjcmV0LXRva2Vu==", `{"customer":"secret","card":"4111"}`, "sec:ret", "secret", "99999999-2222-4333-8444-555555555555", ours} {
+		value := ValueOf(secret)
+		vote := Vote{Node: "a", Answer: No, Value: value}
 		round := Round{Op: OpAcquire, Key: "k", Need: 1, Votes: []Vote{vote}}
 		node := NodeStatus{Node: "a", Value: value, Left: -1, Fence: 3}
-		status := Status{Key: "k", Held: true, Value: value, Holder: Label(value), Left: -1, Fence: 3, Nodes: []NodeStatus{node}, Round: round}
+		status := Status{Key: "k", Held: true, Value: value, Holder: value.Label(), Left: -1, Fence: 3, Nodes: []NodeStatus{node}, Round: round}
 		who := "another client"
-		if value == ours {
+		if secret == ours {
 			who = "web-1"
 		}
 		for what, c := range map[string]struct {
 			v    any
 			says string
 		}{
-			"the error":      {&QuorumError{Round: round, Err: ErrHeld}, "held by " + who + " ("},
-			"its copy":       {QuorumError{Round: round, Err: ErrHeld}, ""},
-			"the round":      {round, "a held"},
-			"the vote":       {vote, "a held"},
-			"the status":     {status, `"k" held by ` + who + ", no ttl: not set by a lock library"},
-			"a pointer":      {&status, who},
-			"a node":         {node, "a held by " + who},
-			"the nodes":      {status.Nodes, who},
-			"those of a map": {map[string]Status{"x": status}, who},
+			"the error":        {&QuorumError{Round: round, Err: ErrHeld}, "held by " + who + " ("},
+			"its copy":         {QuorumError{Round: round, Err: ErrHeld}, ""},
+			"the round":        {round, "a held"},
+			"the vote":         {vote, "a held"},
+			"the status":       {status, `"k" held by ` + who + ", no ttl: not set by a lock library"},
+			"a pointer":        {&status, who},
+			"a node":           {node, "a held by " + who},
+			"the nodes":        {status.Nodes, who},
+			"those of a map":   {map[string]Status{"x": status}, who},
+			"the value":        {value, who},
+			"a value of a map": {map[Value]any{value: &[]any{value}}, who},
 		} {
 			for _, verb := range []string{"%v", "%+v", "%s"} {
 				got := fmt.Sprintf(verb, c.v)
-				if strings.Contains(got, value) || strings.Contains(got, "secret") || !strings.Contains(got, c.says) {
+				if strings.Contains(got, secret) || strings.Contains(got, "secret") || !strings.Contains(got, c.says) {
 					t.Errorf("%s of %s by %s: got %s, want %q and nothing of the value", what, value, verb, got, c.says)
 				}
 			}

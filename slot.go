@@ -210,7 +210,7 @@ func (s *slots) err() error {
 		switch known := errors.As(err, &q); {
 		case known && q.Err == ErrHeld:
 			held++
-			if rank += 2; q.Round.Holder() != "" {
+			if rank += 2; !q.Round.Value().IsZero() {
 				rank++
 			}
 		case !s.late[i] && failed == nil:

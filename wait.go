@@ -125,7 +125,7 @@ func (l *Locker) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 		q = &QuorumError{Round: roundOf(known.WonBy), Err: ErrHeld}
 		for i := range q.Round.Votes {
 			if v := &q.Round.Votes[i]; v.Answer == Yes { // a yes to the winner is a no to this caller
-				v.Answer, v.Holder = No, known.WonBy.Question.Value
+				v.Answer, v.Value = No, ValueOf(known.WonBy.Question.Value)
 			}
 		}
 	case last == nil || last == e.last:
@@ -134,7 +134,7 @@ func (l *Locker) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 		q = new(*last)
 		q.Round.Votes = slices.Clone(q.Round.Votes)
 	}
-	if known.Freeing != "" && known.Freeing == q.Round.Holder() {
+	if known.Freeing != "" && known.Freeing == q.Round.Value().Secret() {
 		q.hint = "being released"
 	}
 	q.Round.Wait, q.Round.Attempt = l.now().Since(e.began), e.attempt
@@ -256,7 +256,7 @@ func (l *Locker) tried(ctx context.Context, e *acquireCall, k *Lock, err error) 
 	}
 	lost := wait.Lost{
 		Start: q.Round.Start, Took: q.Round.Took, Held: q.Err == ErrHeld,
-		Holder: q.Round.Holder(), Votes: votesOf(q.Round), Longest: l.longestPause(e),
+		Holder: q.Round.Value().Secret(), Votes: votesOf(q.Round), Longest: l.longestPause(e),
 	}
 	if e.call != nil { // else Close came before its first try, and the round is another caller's
 		lost.Mine = e.call.Question.Value
@@ -271,7 +271,7 @@ func (l *Locker) tried(ctx context.Context, e *acquireCall, k *Lock, err error) 
 func votesOf(r Round) []wait.Vote {
 	votes := make([]wait.Vote, len(r.Votes))
 	for i, v := range r.Votes {
-		votes[i] = wait.Vote{Yes: v.Answer == Yes, Holder: v.Holder}
+		votes[i] = wait.Vote{Yes: v.Answer == Yes, Holder: v.Value.Secret()}
 	}
 	return votes
 }

@@ -59,7 +59,7 @@ func TestOtherClients(t *testing.T) {
 		t.Fatalf("after their release: got %v, want the lock", err)
 	}
 	// This is about who may act, not about how fast the last node follows.
-	realredis.Eventually(t, "all nodes to hold our value", func() bool { return holders(k.Value()) == 5 })
+	realredis.Eventually(t, "all nodes to hold our value", func() bool { return holders(k.Value().Secret()) == 5 })
 	err = theirs.TryLock()
 	is("their attempt at our lock, want ErrTaken", errors.As(err, new(*redsync.ErrTaken)), err)
 	ok, err = theirs.Extend()

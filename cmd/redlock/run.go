@@ -295,7 +295,7 @@ func environment(env []string, lock *redlock.Lock) []string {
 	set := map[string]string{
 		"REDLOCK_KEY":   lock.Key(),
 		"REDLOCK_FENCE": strconv.FormatInt(lock.Fence(), 10),
-		"REDLOCK_VALUE": lock.Value(),
+		"REDLOCK_VALUE": lock.Value().Secret(),
 	}
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")

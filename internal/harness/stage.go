@@ -279,16 +279,16 @@ func (s *Stage) Values() []string {
 }
 
 // Carry fails the test unless the nodes in want, and no others, hold the value.
-func (s *Stage) Carry(what, value string, want ...int) {
+func (s *Stage) Carry(what string, value redlock.Value, want ...int) {
 	s.Helper()
 	var got []int
 	for i, v := range s.Values() {
-		if v == value {
+		if v == value.Secret() {
 			got = append(got, i)
 		}
 	}
 	if !slices.Equal(got, want) {
-		s.Errorf("%s: nodes that hold %s: got %v, want %v", what, value, got, want)
+		s.Errorf("%s: nodes that hold %s: got %v, want %v", what, value.Secret(), got, want)
 	}
 }
 

@@ -475,7 +475,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "restore-not", rule: "a failed adoption puts the old value back", profiles: "adopt",
-		patches: []patch{{"adopt.go", "return wire.RestoreQuestion(e.name, value, mine, ttl)", "return wire.RollbackQuestion(e.name, mine, ttl)"}},
+		patches: []patch{{"adopt.go", "return wire.RestoreQuestion(e.name, old, mine, ttl)", "return wire.RollbackQuestion(e.name, mine, ttl)"}},
 		test:    "TestAFailedAdoptionGivesTheLockBack",
 	},
 	{
@@ -999,7 +999,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "lost-removed-quietly", rule: "the removal of a lock that was lost is announced", why: "the ttl ends some milliseconds later",
-		patches: []patch{{"lock.go", "wire.ReleaseQuestion(k.name, k.value, k.ttl, wire.ToAll), &k.left", "wire.RollbackQuestion(k.name, k.value, k.ttl), &k.left"}},
+		patches: []patch{{"lock.go", "wire.ReleaseQuestion(k.name, k.value.Secret(), k.ttl, wire.ToAll), &k.left", "wire.RollbackQuestion(k.name, k.value.Secret(), k.ttl), &k.left"}},
 		test:    "TestTheRemovalOfALostLockWakesWaiters",
 	},
 	{
@@ -1306,7 +1306,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "slots-untold", rule: "and so is one that gives up while it waits for all slots", why: "as above",
-		patches: []patch{{"slot.go", "q.Round.Holder() != \"\" {", "q.Round.Holder() == \"\" {"}},
+		patches: []patch{{"slot.go", "!q.Round.Value().IsZero() {", "q.Round.Value().IsZero() {"}},
 		test:    "TestASlotWhoseCallEndsBeforeItKnowsAllIsToldTheHolder",
 	},
 	{

@@ -386,7 +386,7 @@ func (d *driver) adoptFrom(giver *holding, value string) {
 	k := d.lock("Adopt", func() (lock *redlock.Lock, err error) {
 		ctx, stop := d.patience()
 		defer stop()
-		lock, err = d.h.locker().Adopt(ctx, d.name(), value, d.TTL)
+		lock, err = d.h.locker().Adopt(ctx, d.name(), redlock.ValueOf(value), d.TTL)
 		if lock != nil && giver != nil {
 			d.r.endAt(giver, called, "handed over")
 		}

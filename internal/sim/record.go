@@ -82,7 +82,7 @@ func (r *record) told(k *holding, err error) {
 func (r *record) granted(client, task, key int, called instant, ttl time.Duration, lock *redlock.Lock) *holding {
 	until := lock.Until().Sub(r.began)
 	return &holding{lock: lock, edge: newEdge(), Claim: &Claim{
-		Client: client, Task: task, Key: key, Value: lock.Value(), Fence: lock.Fence(), TTL: ttl,
+		Client: client, Task: task, Key: key, Value: lock.Value().Secret(), Fence: lock.Fence(), TTL: ttl,
 		Called: called, Start: until - validity(ttl), Got: r.now(), Until: until, Ended: never, Forgotten: never, Adopting: never,
 		Why: "until",
 	}}

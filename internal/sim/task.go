@@ -153,7 +153,7 @@ func (d *taskRun) watchKey() {
 	defer stop()
 	d.call("Watch", func() (last error) {
 		for s, err := range d.c.locker().Watch(ctx, d.name()) {
-			if last = err; err == nil && s.Held != (s.Value != "") {
+			if last = err; err == nil && s.Held != !(s.Value.IsZero()) {
 				d.w.wrong("errors", d.Key, "c%d Watch: held %v by %q", d.Client, s.Held, s.Value)
 			}
 		}

@@ -73,7 +73,7 @@ func TestRealPermissionsOfTheDocs(t *testing.T) {
 		r.do(t, []int{0, 1}, "del", given.Key())
 		_, err = b.Adopt(t.Context(), given.Key(), given.Value(), time.Hour)
 		realIs(t, "Adopt", err, redlock.ErrLost)
-		realUntil(t, 2*time.Second, "the giver's value back", func() bool { return r.count(t, given.Key(), given.Value()) == 1 })
+		realUntil(t, 2*time.Second, "the giver's value back", func() bool { return r.count(t, given.Key(), given.Value().Secret()) == 1 })
 		realRelease(t, given)
 	}
 	for i, c := range r.admin {
@@ -108,7 +108,7 @@ func TestRealReleaseWithoutAPermissionIsToldAndOwed(t *testing.T) {
 			if !errors.As(err, &refusal) {
 				t.Errorf("Release: got %v, want the servers' own error in it", err)
 			}
-			if n := r.count(t, key, k.Value()); n != 3 {
+			if n := r.count(t, key, k.Value().Secret()); n != 3 {
 				t.Errorf("the lock after the release that was refused: on %d nodes, want 3", n)
 			}
 			r.do(t, nil, "acl", "setuser", user, "+"+denied)

@@ -392,12 +392,12 @@ func TestRealAFailedAdoptionGivesBackTheEnd(t *testing.T) {
 			r.do(t, nil, "set", key, value)
 		} else {
 			held := r.acquireEverywhere(t, a, key)
-			key, value = held.Key(), held.Value()
+			key, value = held.Key(), held.Value().Secret()
 		}
 		before := ends(key)
 		ctx, cancel := context.WithCancel(context.Background())
 		stop := time.AfterFunc(time.Duration(rnd.IntN(600))*time.Microsecond, cancel)
-		k, err := b.Adopt(ctx, key, value, 24*time.Hour)
+		k, err := b.Adopt(ctx, key, redlock.ValueOf(value), 24*time.Hour)
 		stop.Stop()
 		cancel()
 		if err == nil {

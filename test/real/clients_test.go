@@ -86,7 +86,7 @@ func TestRealClients(t *testing.T) {
 			k := realAcquire(t, a, key, time.Minute)
 			// A node that b's release reached after a's acquire is healed by an extension.
 			realUntil(t, 5*time.Second, "the key on all nodes", func() bool {
-				return all.count(t, key, k.Value()) >= len(nodes) || k.Extend(t.Context()) != nil
+				return all.count(t, key, k.Value().Secret()) >= len(nodes) || k.Extend(t.Context()) != nil
 			})
 			realRelease(t, k)
 		}
@@ -372,7 +372,7 @@ func TestRealOneServerTwice(t *testing.T) {
 			t.Errorf("Acquire: got %v, want it to fail without waiting", err)
 		}
 		cancel()
-		if n := r.count(t, "held", held.Value()); n != 3 {
+		if n := r.count(t, "held", held.Value().Secret()); n != 3 {
 			t.Errorf("the held lock is on %d nodes, want 3", n)
 		}
 		realRelease(t, held)

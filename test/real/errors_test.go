@@ -288,7 +288,7 @@ func TestRealPasswords(t *testing.T) {
 	l := realOpen(t, redlock.Options{}, urls...)
 	for i := range 20 {
 		k := realAcquire(t, l, fmt.Sprintf("job/%d", i), time.Minute)
-		if n := r.count(t, k.Key(), k.Value()); n > 2 {
+		if n := r.count(t, k.Key(), k.Value().Secret()); n > 2 {
 			t.Errorf("on %d nodes: a wrong password was taken for a yes", n)
 		}
 		realRelease(t, k)
@@ -331,7 +331,7 @@ func TestRealForeignKey(t *testing.T) {
 			}
 		}
 		s, err := l.Inspect(ctx, "job")
-		if err != nil || value != "" && (!s.Held || s.Value != value || s.Left != -1) {
+		if err != nil || value != "" && (!s.Held || s.Value.Secret() != value || s.Left != -1) {
 			t.Errorf("Inspect: got %v, held %v, value %.20q, left %v", err, s.Held, s.Value, s.Left)
 		}
 		r.registersExpire(t, time.Minute)

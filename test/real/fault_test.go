@@ -40,8 +40,8 @@ func realTour(t *testing.T, a, b *redlock.Locker, key string, limit time.Duratio
 	timed("TryAcquire of a held lock", func() { _, err = b.TryAcquire(ctx, key, ttl) })
 	realIs(t, "second holder", err, redlock.ErrHeld)
 	var q *redlock.QuorumError
-	if errors.As(err, &q) && q.Round.Holder() != k.Value() {
-		t.Errorf("got holder %q, want %q; %v", q.Round.Holder(), k.Value(), err)
+	if errors.As(err, &q) && q.Round.Value() != k.Value() {
+		t.Errorf("got holder %q, want %q; %v", q.Round.Value(), k.Value(), err)
 	}
 	before := k.Until()
 	timed("Extend", func() { err = k.Extend(ctx) })
@@ -134,7 +134,7 @@ func TestRealMinorityDoesNotMatter(t *testing.T) {
 			if err := held.Extend(t.Context()); err != nil {
 				t.Errorf("Extend: %v", err)
 			}
-			realUntil(t, 2*time.Second, "healing", func() bool { return r.count(t, "held", held.Value()) == 5 })
+			realUntil(t, 2*time.Second, "healing", func() bool { return r.count(t, "held", held.Value().Secret()) == 5 })
 			realRelease(t, held)
 			r.clean(t, 2*time.Second)
 			r.registersExpire(t, time.Minute)
@@ -190,7 +190,7 @@ func TestRealHealing(t *testing.T) {
 			if err := k.Extend(t.Context()); err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
 				t.Fatalf("Extend with server %d empty: %v", i, err)
 			}
-			return r.admin[i].Get(context.Background(), "job").Val() == k.Value()
+			return r.admin[i].Get(context.Background(), "job").Val() == k.Value().Secret()
 		}
 		if !realWait(10*time.Second, back) {
 			t.Errorf("server %d: the key did not come back: %q", i, r.admin[i].Get(context.Background(), "job").Val())
@@ -201,7 +201,7 @@ func TestRealHealing(t *testing.T) {
 	}
 	finish()
 	t.Logf("%v, %d attempts, %d without quorum", time.Since(start).Round(time.Millisecond), attempts.Load(), noQuorum.Load())
-	if n := r.count(t, "job", k.Value()); n != 5 {
+	if n := r.count(t, "job", k.Value().Secret()); n != 5 {
 		t.Errorf("the key is on %d nodes, want 5", n)
 	}
 	realRelease(t, k)

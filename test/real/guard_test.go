@@ -102,7 +102,7 @@ func TestRealRestartGuardOverALongHold(t *testing.T) {
 		t.Helper()
 		if !realWait(2*ttl, func() bool {
 			k.Extend(t.Context()) // an error is told below
-			return r.count(t, "job", k.Value()) == 3
+			return r.count(t, "job", k.Value().Secret()) == 3
 		}) {
 			st, err := a.Inspect(t.Context(), "job")
 			t.Fatalf("%s: the key is not back: valid %v, %v, %+v, %v", what, k.Valid(), held.Err(), st, err)

@@ -198,11 +198,11 @@ func TestRealRegistersOverwrittenWhileHeld(t *testing.T) {
 		t.Error("adopted without a token")
 	}
 	realUntil(t, 2*time.Second, "rest", func() bool { return realAtRest(l, 3) })
-	if n := r.count(t, "job", k.Value()); n != 3 {
+	if n := r.count(t, "job", k.Value().Secret()); n != 3 {
 		t.Errorf("a failed adoption left the giver's value on %d of 3 nodes: %q", n, r.get(t, "job"))
 	}
 	if err := k.Extend(ctx); errors.Is(err, redlock.ErrLost) {
-		t.Errorf("the value is ours on %d of 3 nodes, but Extend says %v", r.count(t, "job", k.Value()), err)
+		t.Errorf("the value is ours on %d of 3 nodes, but Extend says %v", r.count(t, "job", k.Value().Secret()), err)
 	}
 	if err := k.Release(ctx); err != nil {
 		t.Errorf("Release: %v", err)
@@ -258,7 +258,7 @@ func TestRealExpiry(t *testing.T) {
 	}
 	realIs(t, "Extend", k.Extend(ctx), redlock.ErrLost)
 	realIs(t, "Release", k.Release(ctx), redlock.ErrLost)
-	if n := r.count(t, "job", next.Value()); n < 3 {
+	if n := r.count(t, "job", next.Value().Secret()); n < 3 {
 		t.Errorf("the next holder's key is on %d nodes", n)
 	}
 	realRelease(t, next)
@@ -286,7 +286,7 @@ func (r *realNodes) outlived(t testing.TB, k *redlock.Lock, least time.Duration)
 	if !realWait(10*time.Second, func() bool {
 		lives = nil
 		for i, value := range r.get(t, k.Key()) {
-			if value == k.Value() {
+			if value == k.Value().Secret() {
 				lives = append(lives, r.admin[i].PTTL(context.Background(), "{"+k.Key()+"}:fence").Val())
 			}
 		}
@@ -363,7 +363,7 @@ func TestRealOtherLibraries(t *testing.T) {
 				}
 				_, err := l.TryAcquire(ctx, "job", time.Minute)
 				realIs(t, "TryAcquire", err, redlock.ErrHeld)
-				if s, err := l.Inspect(ctx, "job"); err != nil || s.Value != theirs || s.Holder != "" {
+				if s, err := l.Inspect(ctx, "job"); err != nil || s.Value.Secret() != theirs || s.Holder != "" {
 					t.Errorf("Inspect: %v, %+v", err, s)
 				}
 				realUntil(t, time.Second, "rest", func() bool { return realAtRest(l, 5) })
@@ -391,11 +391,11 @@ func TestRealOtherLibraries(t *testing.T) {
 			}
 			// Handed over from them to us.
 			on(send.acquire, "theirs")
-			k, err := l.Adopt(ctx, "job", "theirs", time.Minute)
+			k, err := l.Adopt(ctx, "job", redlock.ValueOf("theirs"), time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
-			realUntil(t, time.Second, "the adoption on all nodes", func() bool { return r.count(t, "job", k.Value()) == 5 })
+			realUntil(t, time.Second, "the adoption on all nodes", func() bool { return r.count(t, "job", k.Value().Secret()) == 5 })
 			if n := on(release, "theirs"); n != 0 {
 				t.Errorf("they gave back %d of 5 of an adopted lock", n)
 			}

@@ -235,7 +235,7 @@ func (r *realNodes) everywhere(t testing.TB, locks ...*redlock.Lock) {
 	realUntil(t, time.Second, "all servers to store the locks", func() bool {
 		return !slices.ContainsFunc(locks, func(k *redlock.Lock) bool {
 			realExtend(t, "Extend", k)
-			return r.count(t, k.Key(), k.Value()) < len(r.servers)
+			return r.count(t, k.Key(), k.Value().Secret()) < len(r.servers)
 		})
 	})
 }
@@ -247,7 +247,7 @@ func (r *realNodes) acquireEverywhere(t testing.TB, l *redlock.Locker, key strin
 	for range 50 {
 		k := realAcquire(t, l, key, time.Minute)
 		for range 100 {
-			if r.count(t, key, k.Value()) == len(r.servers) {
+			if r.count(t, key, k.Value().Secret()) == len(r.servers) {
 				return k
 			}
 			<-time.After(2 * time.Millisecond)

@@ -108,7 +108,7 @@ func TestRealWaiterIsWoken(t *testing.T) {
 func realEntries(c *redis.Client) (labels []string) {
 	for _, member := range c.ZRange(context.Background(), "{job}:queue", 0, -1).Val() {
 		if !strings.HasSuffix(member, "!") {
-			labels = append(labels, redlock.Label(member))
+			labels = append(labels, redlock.ValueOf(member).Label())
 		}
 	}
 	return labels

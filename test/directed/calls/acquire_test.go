@@ -25,7 +25,7 @@ func TestACallWithAContextThatIsOverSendsNothing(t *testing.T) {
 		for name, call := range map[string]func() error{
 			"TryAcquire": func() error { return harness.Second(l.TryAcquire(ctx, job, time.Second)) },
 			"Acquire":    func() error { return harness.Second(l.Acquire(ctx, job, time.Second)) },
-			"Adopt":      func() error { return harness.Second(l.Adopt(ctx, job, "x", time.Second)) },
+			"Adopt":      func() error { return harness.Second(l.Adopt(ctx, job, redlock.ValueOf("x"), time.Second)) },
 			"Inspect":    func() error { return harness.Second(l.Inspect(ctx, job)) },
 			"Run": func() error {
 				return l.Run(ctx, job, time.Second, func(context.Context, *redlock.Lock) error { t.Error("fn was called"); return nil })
@@ -73,7 +73,7 @@ func TestACallThatIsCancelledMidAttemptReturnsAtOnceAndIsRolledBack(t *testing.T
 			harness.CheckIsNot(s, name, err, context.DeadlineExceeded)
 			s.Says(err, "context canceled", "3 of 5 votes needed", "node-a:6379 yes", "node-b:6379 pending", "node-e:6379 pending")
 			time.Sleep(2 * time.Second)
-			s.Carry("when the slow ones had answered", "", 0, 1, 2, 3, 4)
+			s.Carry("when the slow ones had answered", redlock.Value{}, 0, 1, 2, 3, 4)
 			s.Resume(4)
 			s.Clean(l)
 		})
@@ -269,7 +269,7 @@ func TestErrorsThatTimeDoesNotHealEndAcquireAtOnce(t *testing.T) {
 		s.Is("TryAcquire", err, redlock.ErrHeld)
 		s.Says(err, "held by other")
 		time.Sleep(time.Hour)
-		s.Carry("an hour later", otherValue, 0, 1, 2)
+		s.Carry("an hour later", redlock.ValueOf(otherValue), 0, 1, 2)
 	})
 }
 

@@ -146,7 +146,7 @@ func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
 			is("TryAcquire", harness.Second(l.TryAcquire(call.ctx, call.key, call.ttl)))
 			is("Acquire", harness.Second(l.Acquire(call.ctx, call.key, call.ttl)))
 			is("Run", l.Run(call.ctx, call.key, call.ttl, func(context.Context, *redlock.Lock) error { return nil }))
-			is("Adopt", harness.Second(l.Adopt(call.ctx, call.key, call.value, call.ttl)))
+			is("Adopt", harness.Second(l.Adopt(call.ctx, call.key, redlock.ValueOf(call.value), call.ttl)))
 			is("Inspect", harness.Second(l.Inspect(call.ctx, call.key)))
 			is("Watch", watchOnce(l, call.ctx, call.key))
 			is("Extend", k.Extend(call.ctx))

@@ -77,7 +77,7 @@ func TestAdoptTakesALabel(t *testing.T) {
 		s.Says(err, "WithWait", "Adopt does not wait")
 		adopted, err := l.Adopt(s.Ctx, job, k.Value(), time.Second, redlock.WithLabel("taker"))
 		s.Is("Adopt", err, nil)
-		if got := redlock.Label(adopted.Value()); got != "taker" {
+		if got := adopted.Value().Label(); got != "taker" {
 			t.Errorf("got the label %q, want the adopter's", got)
 		}
 	})

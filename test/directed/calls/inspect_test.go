@@ -80,18 +80,18 @@ func TestInspectOfWhatIsFree(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
 		st := s.inspect(l)
-		if st.Held || st.Value != "" || st.Holder != "" || st.Left != 0 || st.Fence != 0 {
+		if st.Held || !st.Value.IsZero() || st.Holder != "" || st.Left != 0 || st.Fence != 0 {
 			t.Errorf("never held: got %+v, want nothing", st)
 		}
 		k := s.Take(l, time.Second)
 		k.Release(s.Ctx)
 		time.Sleep(time.Second)
 		st = s.inspect(l)
-		if st.Held || st.Value != "" || st.Left != 0 || st.Fence != k.Fence() {
+		if st.Held || !st.Value.IsZero() || st.Left != 0 || st.Fence != k.Fence() {
 			t.Errorf("released: got %+v, want nothing but the register at %d", st, k.Fence())
 		}
 		for _, n := range st.Nodes {
-			if n.Value != "" || n.Left != 0 || n.Err != nil {
+			if !n.Value.IsZero() || n.Left != 0 || n.Err != nil {
 				t.Errorf("got %+v, want nothing", n)
 			}
 		}
@@ -105,15 +105,15 @@ func TestInspectSaysHeldOnlyOfAMajority(t *testing.T) {
 			s.Node(i).Set(job, value, time.Minute)
 		}
 		st := s.inspect(l)
-		if st.Held || st.Value != "" || st.Left != 0 {
+		if st.Held || !st.Value.IsZero() || st.Left != 0 {
 			t.Errorf("two and two: got %+v, want not held", st)
 		}
-		if st.Nodes[0].Value != "x" || st.Nodes[3].Value != "y" || st.Nodes[4].Value != "" {
+		if st.Nodes[0].Value.Secret() != "x" || st.Nodes[3].Value.Secret() != "y" || !st.Nodes[4].Value.IsZero() {
 			t.Errorf("nodes: got %+v", st.Nodes)
 		}
 		s.Node(4).Set(job, "y", time.Minute)
 		st = s.inspect(l)
-		if !st.Held || st.Value != "y" || st.Holder != "" {
+		if !st.Held || st.Value.Secret() != "y" || st.Holder != "" {
 			t.Errorf("three hold y: got %+v, want held by y, which has no label", st)
 		}
 	})
@@ -182,7 +182,7 @@ func TestInspectOfForeignKeys(t *testing.T) {
 		if st.Nodes[0].Err == nil || st.Nodes[1].Err == nil || st.Nodes[2].Err != nil {
 			t.Errorf("got %+v, want errors for nodes 0 and 1", st.Nodes)
 		}
-		if got := st.Nodes[2]; got.Left != -1 || got.Value != otherValue || got.Fence != 0 {
+		if got := st.Nodes[2]; got.Left != -1 || got.Value.Secret() != otherValue || got.Fence != 0 {
 			t.Errorf("node 2: got %+v, want a key that never expires, and no token", got)
 		}
 		s.Says(st.Nodes[0].Err, "WRONGTYPE")
@@ -203,7 +203,7 @@ func TestInspectOfStrangeStrings(t *testing.T) {
 			}
 			got, err := l.Inspect(s.Ctx, job)
 			s.Is("Inspect", err, nil)
-			if !got.Held || got.Value != c.value || got.Left < c.least {
+			if !got.Held || got.Value.Secret() != c.value || got.Left < c.least {
 				t.Errorf("%q for %s ms: got %+v, want held for %v or more", c.value, c.ms, got, c.least)
 			}
 		}
@@ -246,7 +246,7 @@ func TestValuesOfOtherClientsAreNotTold(t *testing.T) {
 		queues(fmt.Sprint(s.Node(0).Now().UnixMicro()))
 		st := s.inspect(l)
 		note(st)
-		if !st.Held || st.Value != secret || st.Holder != "" || st.Nodes[0].Value != secret {
+		if !st.Held || st.Value.Secret() != secret || st.Holder != "" || st.Nodes[0].Value.Secret() != secret {
 			s.Errorf("got %+v, want it held, by the raw value, and without a label", st)
 		}
 		if !slices.Equal(st.Queue, []string{""}) {
@@ -256,7 +256,7 @@ func TestValuesOfOtherClientsAreNotTold(t *testing.T) {
 		s.Is("TryAcquire", err, redlock.ErrHeld)
 		s.Says(err, "held by another client (")
 		note(err)
-		harness.Check(s, "the holder, as programs get it", s.RoundOf(err).Holder(), secret)
+		harness.Check(s, "the holder, as programs get it", s.RoundOf(err).Value().Secret(), secret)
 		ctx := s.Timeout(time.Second)
 		_, err = l.Acquire(ctx, job, time.Second)
 		s.Is("Acquire", err, context.DeadlineExceeded)

@@ -111,7 +111,7 @@ func TestContextsEndGraceBeforeUntil(t *testing.T) {
 				harness.Check(s, "losses observed", len(seen.Events(redlock.EventLost)), 1)
 				s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
 				time.Sleep(c.ttl/10 + 2*oneTrip) // by a rollback, or by their ttl
-				s.Carry("after Until", "", 0, 1, 2)
+				s.Carry("after Until", redlock.Value{}, 0, 1, 2)
 				for _, c := range s.Told(0, "rollback", "release") {
 					if c.At.Before(until) {
 						s.Errorf("a node was told to remove the lock %v before Until", until.Sub(c.At))
@@ -341,7 +341,7 @@ func TestStopEndsTheRenewalAndNotTheLock(t *testing.T) {
 			t.Errorf("after stop: %d renewals, valid %v; want none, and held until Until", len(got), k.Valid())
 		}
 		time.Sleep(time.Second)
-		s.Carry("after the ttl", "", 0, 1, 2)
+		s.Carry("after the ttl", redlock.Value{}, 0, 1, 2)
 		s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
 	})
 	runStage(t, "and KeepAlive may be called again", 3, func(s *stage) {
@@ -450,7 +450,7 @@ func TestAKeepAliveOfALockThatIsOverHasEnded(t *testing.T) {
 		if after.Err() == nil {
 			s.Errorf("KeepAlive after Close: got a context that is alive")
 		}
-		s.Carry("afterwards", "", 0, 1, 2)
+		s.Carry("afterwards", redlock.Value{}, 0, 1, 2)
 	})
 }
 
@@ -609,7 +609,7 @@ func TestAGraceThatLeavesNoTimeToRenewIsRefused(t *testing.T) {
 		for what, call := range map[string]func() error{
 			"TryAcquire": func() error { return harness.Second(l.TryAcquire(s.Ctx, job, 3*time.Second)) },
 			"Acquire":    func() error { return harness.Second(l.Acquire(s.Ctx, job, 3*time.Second)) },
-			"Adopt":      func() error { return harness.Second(l.Adopt(s.Ctx, job, "me:1", 3*time.Second)) },
+			"Adopt":      func() error { return harness.Second(l.Adopt(s.Ctx, job, redlock.ValueOf("me:1"), 3*time.Second)) },
 			"Run": func() error {
 				return l.Run(s.Ctx, job, 3*time.Second, harness.NoWork)
 			},
@@ -639,7 +639,7 @@ func TestAWallClockSetForwardAndBackLeavesTheLockToClose(t *testing.T) {
 		held := s.Keep(k)
 		l.Close()
 		s.Is("the context of KeepAlive after Close", held.Err(), context.Canceled)
-		s.Carry("after Close", "", 0, 1, 2)
+		s.Carry("after Close", redlock.Value{}, 0, 1, 2)
 	})
 }
 

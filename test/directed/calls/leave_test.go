@@ -79,7 +79,7 @@ func TestLeaveUntilATimeThatHasPassedReleases(t *testing.T) {
 			s.Is("Run", l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 				return lock.LeaveUntil(ctx, t)
 			}), nil)
-			s.Carry("afterwards", "", s.All()...)
+			s.Carry("afterwards", redlock.Value{}, s.All()...)
 		}
 		s.Is("Run whose lock was lost", l.Run(s.Ctx, job, 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
 			s.Foreign(time.Second, 0, 1, 2)
@@ -110,7 +110,7 @@ func TestLeaveUntilATimeBeyondTheLongestTTLIsRefused(t *testing.T) {
 				s.Errorf("valid: got %v, extensions: %v, want the lock as it was", k.Valid(), s.Told(0, "extend"))
 			}
 			s.Is("Release", k.Release(s.Ctx), nil)
-			s.Carry("afterwards", "", 0, 1, 2)
+			s.Carry("afterwards", redlock.Value{}, 0, 1, 2)
 		})
 	}
 }
@@ -183,7 +183,7 @@ func TestCloseDuringLeaveUntil(t *testing.T) {
 		k := s.Take(l, 10*time.Second)
 		s.Is("Close", l.Close(), nil)
 		s.Is("LeaveUntil", k.LeaveUntil(s.Ctx, time.Now().Add(time.Minute)), redlock.ErrClosed)
-		s.Carry("afterwards", "", 0, 1, 2)
+		s.Carry("afterwards", redlock.Value{}, 0, 1, 2)
 	})
 }
 
@@ -219,7 +219,7 @@ func TestLeaveUntilOfALockThatIsLost(t *testing.T) {
 		time.Sleep(time.Until(k.Until()))
 		s.Carry("at Until", k.Value(), 0, 1, 2)
 		time.Sleep(time.Second)
-		s.Carry("afterwards", "", 0, 1, 2)
+		s.Carry("afterwards", redlock.Value{}, 0, 1, 2)
 		k = s.Take(l, 9*time.Second)
 		s.EvictKey(job, 0, 1, 2)
 		s.Is("LeaveUntil of a lock that the nodes forgot", k.LeaveUntil(s.Ctx, time.Now().Add(time.Minute)), redlock.ErrLost)

@@ -56,7 +56,7 @@ func TestVerdictOfARelease(t *testing.T) {
 						time.Sleep(2 * time.Second) // the keys have expired
 					}
 					for i, what := range nodes {
-						s.stores(i, what, k.Value())
+						s.stores(i, what, k.Value().Secret())
 					}
 					err := k.Release(s.Ctx)
 					s.Is("Release", err, tc.want)
@@ -104,7 +104,7 @@ func TestAReleaseThatReachesAMinoritySaysWhenTheRestExpires(t *testing.T) {
 		for i := range 2 {
 			harness.Check(s, "releases that node "+s.Node(i).Name()+" heard", len(s.Told(i, "release")), 1)
 		}
-		s.Carry("after the heal", "", s.All()...)
+		s.Carry("after the heal", redlock.Value{}, s.All()...)
 		s.Is("Release once they answer", k.Release(s.Ctx), nil)
 		s.Clean(l)
 	})
@@ -128,7 +128,7 @@ func TestReleaseAfterUntilSaysNoMoreThanIsKnown(t *testing.T) {
 				k := s.Take(s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond}), 2*time.Second)
 				time.Sleep(time.Millisecond)
 				for i, what := range nodes {
-					s.stores(i, what, k.Value())
+					s.stores(i, what, k.Value().Secret())
 				}
 				first := k.Release(s.Ctx)
 				if tc.want != nil || tc.early {
@@ -421,7 +421,7 @@ func TestWhatCannotBeReleasedExpiresWithItsTTL(t *testing.T) {
 		s.Take(a, 2*time.Second)
 		s.Cluster.Cut(clients...)
 		time.Sleep(2*time.Second + time.Millisecond)
-		s.Carry("after the ttl", "", 0, 1, 2)
+		s.Carry("after the ttl", redlock.Value{}, 0, 1, 2)
 		s.Cluster.Mend(clients...)
 	})
 }
@@ -444,7 +444,7 @@ func TestALockLeftToExpireStays(t *testing.T) {
 		_, err := other.TryAcquire(s.Ctx, job, 10*time.Second)
 		s.Is("TryAcquire meanwhile", err, redlock.ErrHeld)
 		time.Sleep(time.Second)
-		s.Carry("afterwards", "", 0, 1, 2)
+		s.Carry("afterwards", redlock.Value{}, 0, 1, 2)
 	})
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})

@@ -84,7 +84,7 @@ func TestRunSaysThatTheLockWasLost(t *testing.T) {
 			return why
 		})
 		harness.CheckIs(s, "Run", err, redlock.ErrLost, why)
-		s.Carry("the other's", otherValue, 0, 1, 2)
+		s.Carry("the other's", redlock.ValueOf(otherValue), 0, 1, 2)
 	})
 	runStage(t, "fn returns between the loss and its being told", 3, func(s *stage) {
 		var h harness.Clocks
@@ -337,7 +337,7 @@ func TestRunWithAContextThatEndsReleasesAllTheSame(t *testing.T) {
 			t.Errorf("got %v, and nothing was lost", err)
 		}
 		time.Sleep(2 * oneTrip)
-		s.Carry("afterwards", "", 0, 1, 2)
+		s.Carry("afterwards", redlock.Value{}, 0, 1, 2)
 		s.Clean(l)
 	})
 }

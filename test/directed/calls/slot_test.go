@@ -250,7 +250,7 @@ func TestAnErrorOfAcquireSlotTellsAboutAllSlots(t *testing.T) {
 				if errors.Is(err, redlock.ErrNoQuorum) || strings.Count(err.Error(), "redlock: ") != 1 {
 					t.Errorf("got %v", err)
 				}
-				if h := redlock.Label(s.RoundOf(err).Holder()); h != "the-holder" {
+				if h := s.RoundOf(err).Value().Label(); h != "the-holder" {
 					t.Errorf("the round names %q", h)
 				}
 			}

@@ -242,7 +242,9 @@ func TestAPanicInATraceLeavesNoLock(t *testing.T) {
 		"TryAcquire": {redlock.OpAcquire, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.TryAcquire(s.Ctx, "free", heldLong) }},
 		"Acquire":    {redlock.OpAcquire, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Acquire(s.Ctx, "free", heldLong) }},
 		"Run":        {0, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Run(s.Ctx, "free", heldLong, harness.NoWork) }},
-		"Adopt":      {redlock.OpAdopt, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Adopt(s.Ctx, "free", otherValue, heldLong) }},
+		"Adopt": {redlock.OpAdopt, func(s *stage, l *redlock.Locker, _ *redlock.Lock) {
+			l.Adopt(s.Ctx, "free", redlock.ValueOf(otherValue), heldLong)
+		}},
 		"Inspect":    {redlock.OpInspect, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Inspect(s.Ctx, job) }},
 		"Extend":     {0, func(s *stage, _ *redlock.Locker, k *redlock.Lock) { k.Extend(s.Ctx) }},
 		"Release":    {0, func(s *stage, _ *redlock.Locker, k *redlock.Lock) { k.Release(s.Ctx) }},

@@ -153,7 +153,7 @@ func TestAQuarantinedNodeSaysSoAndServesHolders(t *testing.T) {
 		time.Sleep(time.Second)
 		s.Is("Extend", k.Extend(s.Ctx), nil) // and counts
 		v, _ := s.Node(0).Get(job)
-		harness.Check(s, "on the quarantined node", v, k.Value())
+		harness.Check(s, "on the quarantined node", v, k.Value().Secret())
 		_, err = b.TryAcquire(s.Ctx, job, guardAge)
 		s.Is("held there again", err, redlock.ErrHeld)
 		s.Is("Release", k.Release(s.Ctx), nil)
@@ -374,7 +374,7 @@ func TestAnAdoptionIsAGrant(t *testing.T) {
 		}
 		got, err := a.Adopt(s.Ctx, job, k.Value(), guardAge)
 		if err == nil && held.Valid() {
-			s.Errorf("%v was adopted while %v is held", got.Value(), held.Value())
+			s.Errorf("%v was adopted while %v is held", got.Value().Secret(), held.Value().Secret())
 		}
 		harness.Check(s, "quarantined", quarantined(err), 2)
 		time.Sleep(2 * guardAge)

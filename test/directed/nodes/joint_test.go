@@ -246,7 +246,7 @@ func TestJointExtensions(t *testing.T) {
 			extend(s, a, b, nil)
 			time.Sleep(time.Second)
 		}
-		if got, _ := s.Node(0).Get("a"); got != a.Value() {
+		if got, _ := s.Node(0).Get("a"); got != a.Value().Secret() {
 			s.Errorf("the node holds %q, want ours", got)
 		}
 		if got, _ := s.Node(0).Score("{a}:fence", "f"); int64(got) < a.Fence() {

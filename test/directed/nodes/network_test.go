@@ -159,8 +159,8 @@ func TestABrokenAnswerIsOneNodesErrorAndNoOthersAnswer(t *testing.T) {
 				if err != nil {
 					s.Fatalf("lock %d afterwards: %v", n, err)
 				}
-				if _, ok := harness.Within(20*time.Millisecond, func() bool { v, _ := s.Node(2).Get(key); return v == k.Value() }); !ok {
-					s.Errorf("lock %d afterwards: the node has not %q", n, k.Value())
+				if _, ok := harness.Within(20*time.Millisecond, func() bool { v, _ := s.Node(2).Get(key); return v == k.Value().Secret() }); !ok {
+					s.Errorf("lock %d afterwards: the node has not %q", n, k.Value().Secret())
 				}
 				if st, err := l.Inspect(s.Ctx, key); err != nil || st.Nodes[2].Value != k.Value() || st.Nodes[2].Err != nil {
 					s.Errorf("lock %d afterwards: Inspect got %v, %+v", n, err, st.Nodes)
@@ -198,7 +198,7 @@ func TestNamesThatDoNotResolveAreToldAndDoNotMatterInAMinority(t *testing.T) {
 			t.Errorf("it took %v, want no time", d)
 		}
 		time.Sleep(time.Second)
-		s.Carry("nobody got that", "", s.All()...)
+		s.Carry("nobody got that", redlock.Value{}, s.All()...)
 		nodes[1] = s.Cluster.Nodes()[1]
 		l = s.Cold(redlock.Options{}, nil, nodes)
 		at = time.Now()

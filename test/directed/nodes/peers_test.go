@@ -67,7 +67,7 @@ func asIfAllWereUp(t *testing.T, fault func(s *stage)) {
 				s.Mend(i)
 			}
 			time.Sleep(30 * time.Second) // what is on its way keeps its time
-			s.Carry("afterwards", "", s.All()...)
+			s.Carry("afterwards", redlock.Value{}, s.All()...)
 		})
 	}
 }
@@ -92,7 +92,7 @@ func TestPeers_AcquireReplyLost(t *testing.T) {
 					s.Errorf("acquired with attempt %d, want the first: two said yes", seen.Attempts())
 				}
 				for _, r := range seen.Rounds() {
-					if h := r.Holder(); h != "" {
+					if h := r.Value(); !h.IsZero() {
 						s.Errorf("attempt %d met %s, one of its own", r.Attempt, h)
 					}
 				}
@@ -161,13 +161,13 @@ func TestPeers_SameServerListedTwice(t *testing.T) {
 			refused(s, l)
 		}
 		time.Sleep(3 * time.Second)
-		s.Carry("afterwards", "", s.All()...)
+		s.Carry("afterwards", redlock.Value{}, s.All()...)
 	})
 	runStage(t, "and the third is down: it never makes a majority", 3, func(s *stage) {
 		s.Node(1).Stop()
 		refused(s, twice(s))
 		time.Sleep(4 * time.Second)
-		s.Carry("afterwards", "", s.All()...)
+		s.Carry("afterwards", redlock.Value{}, s.All()...)
 	})
 }
 

@@ -89,9 +89,9 @@ func TestEveryRegisterIsGivenALife(t *testing.T) {
 			s.Foreign(time.Minute, 0, 1, 2)
 			s.Slow(40*time.Millisecond, 0, 1, 2)
 			ctx := s.Timeout(10 * time.Millisecond)
-			s.Is("Adopt", harness.Second(l.Adopt(ctx, job, otherValue, 10*time.Second)), context.DeadlineExceeded)
+			s.Is("Adopt", harness.Second(l.Adopt(ctx, job, redlock.ValueOf(otherValue), 10*time.Second)), context.DeadlineExceeded)
 			time.Sleep(time.Second)
-			s.Carry("afterwards", otherValue, 0, 1, 2)
+			s.Carry("afterwards", redlock.ValueOf(otherValue), 0, 1, 2)
 		}, 0},
 	} {
 		runStage(t, c.name, 3, func(s *stage) {

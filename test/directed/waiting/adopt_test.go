@@ -16,7 +16,7 @@ import (
 )
 
 // adopts is Adopt of the stage's lock that has to succeed.
-func (s *stage) adopts(l *redlock.Locker, value string, ttl time.Duration) *redlock.Lock {
+func (s *stage) adopts(l *redlock.Locker, value redlock.Value, ttl time.Duration) *redlock.Lock {
 	s.Helper()
 	k, err := l.Adopt(s.Ctx, job, value, ttl)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *stage) adopts(l *redlock.Locker, value string, ttl time.Duration) *redl
 }
 
 // adoptsFor is Adopt of the stage's lock that is given up after a while.
-func (s *stage) adoptsFor(while time.Duration, l *redlock.Locker, value string, ttl time.Duration) {
+func (s *stage) adoptsFor(while time.Duration, l *redlock.Locker, value redlock.Value, ttl time.Duration) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Ctx, while)
 	defer cancel()
@@ -46,7 +46,7 @@ func TestAnAdoptedLockIsItsNewHolders(t *testing.T) {
 			s.Errorf("Until: got %v after the call, want %v", got.Sub(began), want.Sub(began))
 		}
 		if k.Fence() <= given.Fence() || k.Value() == given.Value() {
-			s.Errorf("got token %d and value %s, want them greater than, and other than, the giver's %d and %s", k.Fence(), k.Value(), given.Fence(), given.Value())
+			s.Errorf("got token %d and value %s, want them greater than, and other than, the giver's %d and %s", k.Fence(), k.Value().Secret(), given.Fence(), given.Value().Secret())
 		}
 		time.Sleep(oneTrip)
 		s.Carry("afterwards", k.Value(), s.All()...)
@@ -174,12 +174,12 @@ func TestAFailedAdoptionGivesTheLockBack(t *testing.T) {
 			s.Clean(a, b)
 		})
 	}
-	for name, adopt := range map[string]func(s *stage, b *redlock.Locker, h *harness.Clocks, value string){
-		"cancelled": func(s *stage, b *redlock.Locker, _ *harness.Clocks, value string) {
+	for name, adopt := range map[string]func(s *stage, b *redlock.Locker, h *harness.Clocks, value redlock.Value){
+		"cancelled": func(s *stage, b *redlock.Locker, _ *harness.Clocks, value redlock.Value) {
 			s.Slow(100*time.Millisecond, 0, 1)
 			s.adoptsFor(50*time.Millisecond, b, value, 10*time.Second)
 		},
-		"the validity was over": func(s *stage, b *redlock.Locker, h *harness.Clocks, value string) {
+		"the validity was over": func(s *stage, b *redlock.Locker, h *harness.Clocks, value redlock.Value) {
 			s.Once(0, "adopt", func() { h.MoveWall(time.Minute) })
 			s.Is("Adopt", harness.Second(b.Adopt(s.Ctx, job, value, 10*time.Second)), redlock.ErrNoQuorum)
 		},
@@ -228,20 +228,20 @@ func TestTheTokenOfAnAdoptionIsRaisedWhereRegistersAreAhead(t *testing.T) {
 func TestAnAdoptionOfWhatIsNotHeldIsLost(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
-		_, err := l.Adopt(s.Ctx, job, "", 10*time.Second)
+		_, err := l.Adopt(s.Ctx, job, redlock.Value{}, 10*time.Second)
 		harness.CheckIsNot(s, "Adopt of an empty value", err, redlock.ErrLost)
 		s.Says(err, "value")
 		harness.Check(s, "commands", len(s.Told(0)), 0)
 
-		_, err = l.Adopt(s.Ctx, job, otherValue, 10*time.Second)
+		_, err = l.Adopt(s.Ctx, job, redlock.ValueOf(otherValue), 10*time.Second)
 		s.Is("Adopt of nothing", err, redlock.ErrLost)
 		s.Says(err, "adopt", "missing")
 		time.Sleep(time.Second)
-		s.Carry("afterwards", "", s.All()...)
+		s.Carry("afterwards", redlock.Value{}, s.All()...)
 
 		k := s.Take(s.Locker(redlock.Options{}), 10*time.Second)
 		time.Sleep(oneTrip)
-		s.Is("Adopt of another value", harness.Second(l.Adopt(s.Ctx, job, otherValue, 10*time.Second)), redlock.ErrLost)
+		s.Is("Adopt of another value", harness.Second(l.Adopt(s.Ctx, job, redlock.ValueOf(otherValue), 10*time.Second)), redlock.ErrLost)
 		time.Sleep(time.Second)
 		s.Carry("afterwards", k.Value(), s.All()...)
 		s.Is("the holder's Extend", k.Extend(s.Ctx), nil)
@@ -328,7 +328,7 @@ func TestWhatTheGiverSendsWaitsForEveryRestore(t *testing.T) {
 			s.twoAdoptionsGivenUp(l, k, heldLong)
 			send(s, k, &h)
 			time.Sleep(5 * time.Second)
-			s.Carry("afterwards", "", s.All()...)
+			s.Carry("afterwards", redlock.Value{}, s.All()...)
 			s.Clean(l)
 		})
 	}
@@ -370,7 +370,7 @@ func TestAReleaseWaitsForARestoreThatIsOwed(t *testing.T) {
 		time.Sleep(10 * time.Second) // it is tried again meanwhile, and the release not before
 		s.Node(2).FailCommand("set", "")
 		time.Sleep(time.Minute)
-		s.Carry("afterwards", "", s.All()...)
+		s.Carry("afterwards", redlock.Value{}, s.All()...)
 		s.Clean(l)
 	})
 }
@@ -397,7 +397,7 @@ func TestAReleaseInTheMidstOfAnAdoptionThatFails(t *testing.T) {
 			k.Release(s.Ctx)
 			wg.Wait()
 			time.Sleep(5 * time.Second)
-			s.Carry("afterwards", "", s.All()...)
+			s.Carry("afterwards", redlock.Value{}, s.All()...)
 			s.Clean(l)
 		})
 	}
@@ -424,7 +424,7 @@ func TestAValueWhoseReleaseIsOwedIsNotAdopted(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			s.Mend(2)
 			time.Sleep(10 * time.Second)
-			s.Carry("afterwards", "", s.All()...)
+			s.Carry("afterwards", redlock.Value{}, s.All()...)
 			s.Clean(l)
 		})
 	}
@@ -485,7 +485,7 @@ func TestAFailedAdoptionGivesBackTheLifeThatWasLeft(t *testing.T) {
 					}
 				}
 				time.Sleep(ttl + oneTrip - time.Since(taken))
-				s.Carry("when the giver's ttl is over", "", s.All()...)
+				s.Carry("when the giver's ttl is over", redlock.Value{}, s.All()...)
 			})
 		}
 	}
@@ -503,7 +503,7 @@ func TestAFailedAdoptionPutsBackNothingThatWouldHaveExpired(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		s.Mend()
 		time.Sleep(5 * time.Second)
-		s.Carry("afterwards", "", s.All()...)
+		s.Carry("afterwards", redlock.Value{}, s.All()...)
 		s.Clean(b)
 	})
 }
@@ -539,17 +539,17 @@ func TestWhatHasNoTTLIsAdoptedWithOne(t *testing.T) {
 		l := s.Locker(redlock.Options{})
 		s.Foreign(0, s.All()...)
 		s.Slow(40*time.Millisecond, s.All()...)
-		s.adoptsFor(10*time.Millisecond, l, otherValue, 10*time.Second)
+		s.adoptsFor(10*time.Millisecond, l, redlock.ValueOf(otherValue), 10*time.Second)
 		time.Sleep(time.Minute)
-		s.Carry("given back", otherValue, s.All()...)
+		s.Carry("given back", redlock.ValueOf(otherValue), s.All()...)
 		s.Each(func(n *redlocktest.Node) { harness.Check(s, "its ttl: none, as before", n.TTL(job), 0) })
 
 		s.Slow(0, s.All()...)
-		s.adopts(l, otherValue, 10*time.Second)
+		s.adopts(l, redlock.ValueOf(otherValue), 10*time.Second)
 		time.Sleep(oneTrip)
 		s.expires("adopted", 10*time.Second)
 		time.Sleep(11 * time.Second)
-		s.Carry("when the ttl is over", "", s.All()...)
+		s.Carry("when the ttl is over", redlock.Value{}, s.All()...)
 	})
 }
 
@@ -591,7 +591,7 @@ func TestAReleaseWaitsForTheRestore(t *testing.T) {
 			s.Slow(0, 1, 2)
 			k.Release(s.Ctx)
 			time.Sleep(5 * time.Second)
-			s.Carry("afterwards", "", s.All()...)
+			s.Carry("afterwards", redlock.Value{}, s.All()...)
 		})
 	}
 }

@@ -29,7 +29,7 @@ func (s *stage) fair(name string) *redlock.Locker {
 func (s *stage) queue(i int) (labels []string) {
 	for _, place := range s.Do(i, "ZRANGE", jobQueue, "0", "-1").([]any) {
 		if !strings.HasSuffix(place.(string), "!") {
-			labels = append(labels, redlock.Label(place.(string)))
+			labels = append(labels, redlock.ValueOf(place.(string)).Label())
 		}
 	}
 	return labels

@@ -432,7 +432,7 @@ func TestCloseDuringAHandOver(t *testing.T) {
 			has := 0
 			for i, v := range s.Values() {
 				switch v {
-				case other.lock.Value():
+				case other.lock.Value().Secret():
 					has++
 				case "":
 				default:
@@ -805,7 +805,7 @@ func TestALongRetryDoesNotLoseThePlace(t *testing.T) {
 				s.Foreign(heldLong, s.All()...)
 				time.Sleep(20 * time.Second)
 				var err error
-				k, err = holder.Adopt(s.Ctx, job, otherValue, heldLong)
+				k, err = holder.Adopt(s.Ctx, job, redlock.ValueOf(otherValue), heldLong)
 				s.Is("Adopt", err, nil)
 			}
 			time.Sleep(20 * time.Second)

@@ -91,7 +91,7 @@ func TestLeadEnds(t *testing.T) {
 			t.Errorf("Lead on a Locker that is closed: got %v, want ErrClosed", err)
 		}
 		time.Sleep(time.Second)
-		s.Carry("after Close", "", 0, 1, 2)
+		s.Carry("after Close", redlock.Value{}, 0, 1, 2)
 	})
 }
 

@@ -87,7 +87,7 @@ func TestWithWaitZeroTriesOnce(t *testing.T) {
 		synctest.Wait()
 		s.Lasts("Acquire", 0, func() {
 			_, err := l.Acquire(s.Ctx, job, time.Second, redlock.WithWait(0))
-			if round := waitedInVain(s, err, redlock.ErrHeld); round.Holder() != k.Value() || round.Attempt != 1 {
+			if round := waitedInVain(s, err, redlock.ErrHeld); round.Value() != k.Value() || round.Attempt != 1 {
 				t.Errorf("got the round %+v, want one attempt of its own", round)
 			}
 		})

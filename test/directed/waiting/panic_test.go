@@ -30,7 +30,7 @@ func TestAPanicInACallbackLeavesNoLock(t *testing.T) {
 		{"Acquire has won", redlock.OpAcquire, nil, false, waits},
 		{"Acquire has lost", redlock.OpAcquire, []int{0, 1, 2}, false, waits},
 		{"Run has won", redlock.OpAcquire, nil, false, func(l *redlock.Locker) { l.Run(ctx, job, heldLong, harness.NoWork) }},
-		{"Adopt has won", redlock.OpAdopt, []int{0, 1, 2}, false, func(l *redlock.Locker) { l.Adopt(ctx, job, otherValue, heldLong) }},
+		{"Adopt has won", redlock.OpAdopt, []int{0, 1, 2}, false, func(l *redlock.Locker) { l.Adopt(ctx, job, redlock.ValueOf(otherValue), heldLong) }},
 		{"the token is raised by TryAcquire", redlock.OpRaise, nil, true, tries},
 		{"the token is raised by Acquire", redlock.OpRaise, nil, true, waits},
 		{"Acquire looks", redlock.OpLook, []int{0, 1, 2}, false, waits},
@@ -52,8 +52,8 @@ func TestAPanicInACallbackLeavesNoLock(t *testing.T) {
 				p.Armed.Store(true)
 				harness.Check(s, "the panic goes on to the caller", harness.Panics(func() { c.call(l) }), true)
 				time.Sleep(promptly)
-				s.Carry("after the panic", otherValue, c.held...)
-				s.Carry("after the panic", "", slices.DeleteFunc(s.All(), func(i int) bool { return slices.Contains(c.held, i) })...)
+				s.Carry("after the panic", redlock.ValueOf(otherValue), c.held...)
+				s.Carry("after the panic", redlock.Value{}, slices.DeleteFunc(s.All(), func(i int) bool { return slices.Contains(c.held, i) })...)
 				harness.Check(s, "locks that the Locker holds", seam.Peek(l).Held, 0)
 				if fair {
 					harness.Check(s, "waiters in the queue", len(s.queue(0)), 0)

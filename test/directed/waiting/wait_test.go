@@ -193,8 +193,8 @@ func TestAWakeUpIsNoGrant(t *testing.T) {
 	onStage(t, 5, func(s *stage) {
 		k := s.Take(s.Locker(redlock.Options{}), heldLong)
 		w := s.settled(s.Locker(redlock.Options{}), time.Second)
-		s.announce(k.Value(), s.All()...)
-		s.announce(k.Value(), s.All()...)
+		s.announce(k.Value().Secret(), s.All()...)
+		s.announce(k.Value().Secret(), s.All()...)
 		time.Sleep(5 * time.Millisecond)
 		w.waits("after a forged announcement")
 		for i := range 5 {
@@ -1025,7 +1025,7 @@ func TestEveryCallerOfALineIsToldWhatTheLeaderSaw(t *testing.T) {
 						harness.CheckIs(s, "the wait", err, redlock.ErrHeld, context.DeadlineExceeded)
 					}
 					round := s.RoundOf(err)
-					if round.Holder() != k.Value() || len(round.Votes) != 3 || round.Op != redlock.OpAcquire || round.Key != job {
+					if round.Value() != k.Value() || len(round.Votes) != 3 || round.Op != redlock.OpAcquire || round.Key != job {
 						s.Errorf("got the round %+v, want three votes for %s", round, k.Value())
 					}
 					return round
@@ -1095,7 +1095,7 @@ func TestAnErrorSaysWhatItsCallerWaitedFor(t *testing.T) {
 		time.Sleep(time.Second)
 		fourth.gives(context.Canceled, redlock.ErrHeld)
 		s.Says(fourth.err, ", behind 1 caller of this process: held by ours (2 of 3 votes needed; ")
-		if s.RoundOf(fourth.err).Holder() != first.lock.Value() || harness.AnswersOf(fourth.err) != "no no no" {
+		if s.RoundOf(fourth.err).Value() != first.lock.Value() || harness.AnswersOf(fourth.err) != "no no no" {
 			t.Errorf("got %v, want the votes of a lock that is held by %s", fourth.err, first.lock.Value())
 		}
 		fifth := s.settled(l, heldLong)
@@ -1308,7 +1308,7 @@ func TestAnErrorNamesNoHolderWhoseReleaseWasAnnounced(t *testing.T) {
 		first.follows(k, "the first", promptly)
 		time.Sleep(time.Second)
 		second.gives(redlock.ErrHeld)
-		if got, want := s.RoundOf(second.err).Holder(), first.lock.Value(); got != want {
+		if got, want := s.RoundOf(second.err).Value(), first.lock.Value(); got != want {
 			s.Errorf("holder: got %q, want %q; released: %q", got, want, k.Value())
 		}
 	})
