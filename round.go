@@ -137,6 +137,11 @@ func roundOf(b *quorum.Call) (r Round) {
 	return r
 }
 
+// String returns the round in one line.
+func (r Round) String() string {
+	return fmt.Sprintf("%s %q: %s", r.Op, wire.Clip(r.Key), r.votes())
+}
+
 // Value returns the value that a majority of the nodes reported as the holder's, or the zero
 // Value if there is none. Its Label names the holder.
 func (r Round) Value() Value {

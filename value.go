@@ -1,8 +1,6 @@
 package redlock
 
 import (
-	"fmt"
-	"log/slog"
 	"unique"
 
 	"github.com/seed-ce352c9b/redlock/internal/wire"
@@ -53,15 +51,5 @@ func (v Value) String() string {
 	return wire.HolderName(v.Secret())
 }
 
-// Format implements fmt.Formatter for all verbs: it formats what String returns.
-func (v Value) Format(f fmt.State, verb rune) { formatText(f, verb, v.String()) }
-
 // MarshalText returns what String returns. No Unmarshal gets the value back.
 func (v Value) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
-
-// LogValue returns what String returns.
-func (v Value) LogValue() slog.Value { return slog.StringValue(v.String()) }
-
-func formatText(f fmt.State, verb rune, text string) {
-	fmt.Fprintf(f, fmt.FormatString(f, verb), text)
-}
