@@ -381,7 +381,7 @@ func (l gocronLocker) Lock(ctx context.Context, job string) (k gocronLock, err e
 		return k, err // gocron skips the run
 	}
 	_, stop := lock.KeepAlive(context.WithoutCancel(ctx))
-	return gocronLock{lock, stop, lock.Acquired().Add(l.interval / 2)}, nil
+	return gocronLock{lock, stop, lock.Started().Add(l.interval / 2)}, nil
 }
 
 func (k gocronLock) Unlock(ctx context.Context) error {

@@ -106,10 +106,10 @@ func (k *Lock) String() string {
 	return fmt.Sprintf("lock %q, fence %d", wire.Clip(k.Key()), k.Fence())
 }
 
-// Acquired returns the time, on the monotonic clock, just before the attempt that acquired the
+// Started returns the time, on the monotonic clock, just before the attempt that acquired the
 // lock sent its first request. Until counts from there, and after an extension from just
 // before that sent its first request.
-func (k *Lock) Acquired() time.Time {
+func (k *Lock) Started() time.Time {
 	k.acquired().mu.Lock()
 	defer k.mu.Unlock()
 	return k.start.At.Add(-k.renewed)

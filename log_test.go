@@ -21,8 +21,8 @@ func TestLogsShowLabelsAndWordsAndNoValue(t *testing.T) {
 	foreign := ValueOf(secret)
 	ours := ValueOf(wiretest.ValueOf("web-1"))
 	lock := &Lock{l: &Locker{}, name: &wire.LockKey{Key: "k"}, value: ours, fence: 7}
-	vote := Vote{Node: "a", Answer: No, Value: ours, Took: ms}
-	failed := Vote{Node: "b", Answer: Unknown, Err: errors.New("timeout 50ms"), Took: 50 * ms}
+	vote := Vote{Node: "a", Answer: AnswerNo, Value: ours, Took: ms}
+	failed := Vote{Node: "b", Answer: AnswerUnknown, Err: errors.New("timeout 50ms"), Took: 50 * ms}
 	round := Round{Op: OpAcquire, Key: "k", Need: 2, Votes: []Vote{vote, failed}, Start: time.Unix(0, 0).UTC(), Took: 50 * ms}
 	lost := &QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 1, Votes: []Vote{vote}}, Err: ErrHeld}
 	node := NodeStatus{Node: "a", Value: foreign, Left: -1, Fence: 3}
@@ -61,7 +61,7 @@ func TestLogsShowLabelsAndWordsAndNoValue(t *testing.T) {
 		{Call{Method: "Extend", Key: "k", Lock: lock}, ``, ``, ``},
 		{&struct{ *Lock }{lock}, ``, ``, `lock "k", fence 7`},
 		{OpRaise, `v=raise`, `"raise"`, `raise`},
-		{Unknown, `v=unknown`, `"unknown"`, `unknown`},
+		{AnswerUnknown, `v=unknown`, `"unknown"`, `unknown`},
 		{EventNodeMute, `v="node mute"`, `"node mute"`, `node mute`},
 		{NodeQuarantined, `v=quarantined`, `"quarantined"`, `quarantined`},
 	} {

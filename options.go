@@ -188,7 +188,7 @@ func WithLabel(label string) AcquireOption {
 // When the limit has passed, the error is a *QuorumError, which that of AcquireSlot wraps. It
 // matches no context error: it is ErrHeld, with the holder, or ErrNoQuorum, by the last round
 // decided in this Locker's queue for the key, whoever asked for it. If none was decided yet, the
-// error is ErrNoQuorum, and the votes that are missing are Pending. An attempt in progress is
+// error is ErrNoQuorum, and the votes that are missing are AnswerPending. An attempt in progress is
 // abandoned and undone. If ctx ends earlier, the error is that of ctx, and if the Locker is
 // closed earlier, it is ErrClosed.
 //

@@ -480,7 +480,7 @@ func TestCloseBeforeTheFirstAttemptOfANewHead(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.join(e, false)
-		votes := []Vote{{Node: "a", Answer: Yes}, {Node: "b", Answer: No, Value: ValueOf("x")}, {Node: "c", Answer: No, Value: ValueOf("y")}} // a tie
+		votes := []Vote{{Node: "a", Answer: AnswerYes}, {Node: "b", Answer: AnswerNo, Value: ValueOf("x")}, {Node: "c", Answer: AnswerNo, Value: ValueOf("y")}} // a tie
 		l.queues.KeepResult(&e.waiter, &QuorumError{Round: Round{Op: OpAcquire, Key: "jobs/42", Need: 2, Votes: votes}, Err: ErrHeld})
 		l.Close()
 		err = l.ended(t.Context(), e)

@@ -174,7 +174,7 @@ func (l *Locker) Run(ctx context.Context, key string, ttl time.Duration, fn func
 // A Node is the client of one independent Redis master. *redis.Client, *redis.Ring,
 // *redis.ClusterClient, failover clients and go-redis auto-pipeliners implement it. A Node
 // must be safe for concurrent use. Close does not close the Nodes that were given to New.
-// If a Node panics, its vote is Unknown.
+// If a Node panics, its vote is AnswerUnknown.
 //
 // A wrapper of such a client is recognised by its Options method or by the client that it
 // embeds. Any other wrapper may hide a Ring: it is refused with Options.RestartGuard, and

@@ -25,7 +25,7 @@ const (
 	OpAdopt                  // take over a held lock by its value
 	OpInspect                // read the lock's state
 	OpLook                   // ask whether the lock is still held, and usually queue as a waiter
-	OpLeave                  // remove a waiter from the queue (LeaveUntil is an OpExtend)
+	OpUnqueue                // remove a waiter from the queue
 	OpAnnounce               // tell those who Watch that a leader came or went
 	OpLost                   // not sent: it reports the loss of a lock, with the votes of the last extension if that failed
 )
@@ -48,8 +48,8 @@ func (o Op) String() string {
 		return "inspect"
 	case OpLook:
 		return "look"
-	case OpLeave:
-		return "leave"
+	case OpUnqueue:
+		return "unqueue"
 	case OpAnnounce:
 		return "announce"
 	case OpLost:
@@ -62,21 +62,21 @@ func (o Op) String() string {
 type Answer uint8
 
 const (
-	Pending Answer = iota // the node had not replied when the round was decided
-	Yes                   // it agreed
-	No                    // it did not: the key has another value there or (raise, extend, release, adopt) none
-	Unknown               // it sent no usable reply: unless Err shows otherwise, it may have agreed
+	AnswerPending Answer = iota // the node had not replied when the round was decided
+	AnswerYes                   // it agreed
+	AnswerNo                    // it did not: the key has another value there or (raise, extend, release, adopt) none
+	AnswerUnknown               // it sent no usable reply: unless Err shows otherwise, it may have agreed
 )
 
 func (a Answer) String() string {
 	switch a {
-	case Pending:
+	case AnswerPending:
 		return "pending"
-	case Yes:
+	case AnswerYes:
 		return "yes"
-	case No:
+	case AnswerNo:
 		return "no"
-	case Unknown:
+	case AnswerUnknown:
 		return "unknown"
 	}
 	return "answer(" + strconv.Itoa(int(a)) + ")"
@@ -85,18 +85,18 @@ func (a Answer) String() string {
 // A Vote is one node's answer in a Round.
 type Vote struct {
 	Node   string        // the node's address, or its number if its client reveals none
-	Answer Answer        // Pending if the node has not replied
-	Value  Value         // what another has stored, if Answer is No because of it
-	Err    error         // why Answer is Unknown, or No without a Value
+	Answer Answer        // AnswerPending if the node has not replied
+	Value  Value         // what another has stored, if Answer is AnswerNo because of it
+	Err    error         // why Answer is AnswerUnknown, or AnswerNo without a Value
 	Took   time.Duration // from the start of the round to the reply
 }
 
 // String returns the vote as errors show it: "a yes 0.4ms", "b held", "c timeout 50ms".
 func (v Vote) String() string {
 	switch {
-	case v.Answer == Yes:
+	case v.Answer == AnswerYes:
 		return v.Node + " yes " + wire.Short(v.Took)
-	case v.Answer == No && v.Err == nil:
+	case v.Answer == AnswerNo && v.Err == nil:
 		return v.Node + " held"
 	case v.Err != nil:
 		return v.Node + " " + v.Err.Error()
@@ -195,6 +195,8 @@ var (
 	ErrTooManyWaiters = errors.New("redlock: too many waiters")
 	// ErrClosed reports that the Locker is closed.
 	ErrClosed = wire.ErrClosed
+	// ErrPanicked is the error that Trace.End gets for a call that a panic has ended.
+	ErrPanicked = errors.New("redlock: the call ended by a panic")
 )
 
 // A QuorumError says why there was no majority, with every node's vote.
@@ -275,7 +277,7 @@ func (l *Locker) ended(ctx context.Context, e *acquireCall) error {
 	return err
 }
 
-// unasked returns the Round of a call for which no round was decided: all votes are Pending.
+// unasked returns the Round of a call for which no round was decided: all votes are AnswerPending.
 func (l *Locker) unasked(e *acquireCall) Round {
 	took := l.now().Since(e.began)
 	r := Round{Op: e.op, Key: e.name.Key, Need: majority(len(l.lanes)), Start: e.began.At, Took: took, Wait: took, Attempt: e.attempt}

@@ -26,7 +26,7 @@ const ms = time.Millisecond
 func heldVotes(n, k int, holder string) []Vote {
 	votes := make([]Vote, n)
 	for i := range votes {
-		votes[i] = Vote{Node: string(rune('a' + i)), Answer: No}
+		votes[i] = Vote{Node: string(rune('a' + i)), Answer: AnswerNo}
 		if i < k {
 			votes[i].Value = ValueOf(holder)
 		}
@@ -37,11 +37,11 @@ func heldVotes(n, k int, holder string) []Vote {
 func TestAQuorumErrorReads(t *testing.T) {
 	web := wiretest.ValueOf("web-1:4123")
 	held := []Vote{
-		{Node: "a", Answer: Yes, Took: 400 * time.Microsecond},
-		{Node: "b", Answer: No, Value: ValueOf(web)},
-		{Node: "c", Answer: No, Value: ValueOf(web)},
-		{Node: "d", Answer: No, Value: ValueOf(web)},
-		{Node: "e", Answer: Unknown, Err: wire.TimeoutError(50 * ms)},
+		{Node: "a", Answer: AnswerYes, Took: 400 * time.Microsecond},
+		{Node: "b", Answer: AnswerNo, Value: ValueOf(web)},
+		{Node: "c", Answer: AnswerNo, Value: ValueOf(web)},
+		{Node: "d", Answer: AnswerNo, Value: ValueOf(web)},
+		{Node: "e", Answer: AnswerUnknown, Err: wire.TimeoutError(50 * ms)},
 	}
 	for _, c := range []struct {
 		err  *QuorumError
@@ -51,18 +51,18 @@ func TestAQuorumErrorReads(t *testing.T) {
 			`redlock: acquire "jobs/42": held by web-1:4123 (3 of 5 votes needed; a yes 0.4ms, b held, c held, d held, e timeout 50ms)`},
 		{&QuorumError{Round: Round{Op: OpAcquire, Key: "jobs/42", Need: 3, Votes: held[:4]}, Err: ErrHeld},
 			`redlock: acquire "jobs/42": held by web-1:4123 (3 of 4 votes needed; a yes 0.4ms, b held, c held, d held)`},
-		{&QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: No, Value: ValueOf(web)}, {Node: "b", Answer: No, Value: ValueOf(wiretest.ValueOf("other"))}, {Node: "c"}}}, Err: ErrHeld},
+		{&QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: AnswerNo, Value: ValueOf(web)}, {Node: "b", Answer: AnswerNo, Value: ValueOf(wiretest.ValueOf("other"))}, {Node: "c"}}}, Err: ErrHeld},
 			`redlock: acquire "k": held (2 of 3 votes needed; a held, b held, c pending)`},
-		{&QuorumError{Round: Round{Op: OpExtend, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: No, Err: wire.ErrMissing}, {Node: "b", Answer: No}, {Node: "c", Answer: Yes, Took: 12345 * time.Microsecond}}}, Err: ErrLost},
+		{&QuorumError{Round: Round{Op: OpExtend, Key: "k", Need: 2, Votes: []Vote{{Node: "a", Answer: AnswerNo, Err: wire.ErrMissing}, {Node: "b", Answer: AnswerNo}, {Node: "c", Answer: AnswerYes, Took: 12345 * time.Microsecond}}}, Err: ErrLost},
 			`redlock: extend "k": lost (2 of 3 votes needed; a missing, b held, c yes 12ms)`},
-		{&QuorumError{Round: Round{Op: OpRelease, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: Unknown, Err: wire.ErrOwed}}}, Err: ErrNoQuorum, hint: "any remaining key expires by 15:04:05.000"},
+		{&QuorumError{Round: Round{Op: OpRelease, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: AnswerUnknown, Err: wire.ErrOwed}}}, Err: ErrNoQuorum, hint: "any remaining key expires by 15:04:05.000"},
 			`redlock: release "k": no quorum, any remaining key expires by 15:04:05.000 (1 of 1 votes needed; a release pending)`},
 		{&QuorumError{Round: Round{Op: OpLost, Key: "k", Need: 3}, Err: ErrLost, hint: "its validity of 988ms ended"},
 			`redlock: lost "k": its validity of 988ms ended`},
 		{&QuorumError{Round: Round{Op: OpLost, Key: "k", Need: 1, Votes: held[4:]}, Err: ErrLost, hint: "its validity of 988ms ended, the extension sent 655ms before got no majority"},
 			`redlock: lost "k": its validity of 988ms ended, the extension sent 655ms before got no majority (1 of 1 votes needed; e timeout 50ms)`},
 		{&QuorumError{Round: Round{Op: OpLost, Key: "k", Need: 1}, Err: ErrLost}, `redlock: lost "k": lost`},
-		{&QuorumError{Round: Round{Op: OpAcquire, Key: "a\"b\n\x00", Need: 1, Votes: []Vote{{Node: "a", Answer: Unknown}}}, Err: ErrNoQuorum},
+		{&QuorumError{Round: Round{Op: OpAcquire, Key: "a\"b\n\x00", Need: 1, Votes: []Vote{{Node: "a", Answer: AnswerUnknown}}}, Err: ErrNoQuorum},
 			`redlock: acquire "a\"b\n\x00": no quorum (1 of 1 votes needed; a unknown)`},
 	} {
 		if got := c.err.Error(); got != c.want {
@@ -73,10 +73,10 @@ func TestAQuorumErrorReads(t *testing.T) {
 
 func TestAQuorumErrorMatchesItsReasonAndItsVotes(t *testing.T) {
 	e := &QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 2, Votes: []Vote{
-		{Node: "a", Answer: Unknown, Err: wire.NewNodeError("EOF", io.EOF)},
-		{Node: "b", Answer: Unknown, Err: wire.NewNodeError("timeout 50ms", context.DeadlineExceeded)},
-		{Node: "c", Answer: Unknown, Err: wire.NewNodeError("odd", ErrHeld)},
-		{Node: "d", Answer: Yes},
+		{Node: "a", Answer: AnswerUnknown, Err: wire.NewNodeError("EOF", io.EOF)},
+		{Node: "b", Answer: AnswerUnknown, Err: wire.NewNodeError("timeout 50ms", context.DeadlineExceeded)},
+		{Node: "c", Answer: AnswerUnknown, Err: wire.NewNodeError("odd", ErrHeld)},
+		{Node: "d", Answer: AnswerYes},
 	}}, Err: ErrNoQuorum}
 	wrapped := fmt.Errorf("my job: %w", e)
 	for err, want := range map[error]bool{ErrNoQuorum: true, io.EOF: true, ErrHeld: false, ErrLost: false, ErrClosed: false, context.DeadlineExceeded: false, context.Canceled: false} {
@@ -97,7 +97,7 @@ func TestAQuorumErrorMatchesItsReasonAndItsVotes(t *testing.T) {
 func TestTheCallersContextIsMatchedExactlyWhereItEndedTheCall(t *testing.T) {
 	l := &Locker{now: clock.Real, closing: make(chan struct{})}
 	e := &acquireCall{op: OpAcquire, name: &wire.LockKey{Key: "k"}, began: clock.Real(), attempt: 2}
-	last := &QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: Unknown, Err: wire.NewNodeError("timeout 50ms", context.DeadlineExceeded)}}}, Err: ErrNoQuorum}
+	last := &QuorumError{Round: Round{Op: OpAcquire, Key: "k", Need: 1, Votes: []Vote{{Node: "a", Answer: AnswerUnknown, Err: wire.NewNodeError("timeout 50ms", context.DeadlineExceeded)}}}, Err: ErrNoQuorum}
 	cause := errors.New("shutting down")
 	cancelled, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
@@ -241,7 +241,7 @@ func TestValuesAreNeverPrinted(t *testing.T) {
 	const ours = "web-1:11111111-2222-4333-8444-555555555555"
 	for _, secret := range []string{"c2VjcmV0LXRva2Vu==", `{"customer":"secret","card":"4111"}`, "sec:ret", "secret", "99999999-2222-4333-8444-555555555555", ours} {
 		value := ValueOf(secret)
-		vote := Vote{Node: "a", Answer: No, Value: value}
+		vote := Vote{Node: "a", Answer: AnswerNo, Value: value}
 		round := Round{Op: OpAcquire, Key: "k", Need: 1, Votes: []Vote{vote}}
 		node := NodeStatus{Node: "a", Value: value, Left: -1, Fence: 3}
 		status := Status{Key: "k", Held: true, Value: value, Holder: value.Label(), Left: -1, Fence: 3, Nodes: []NodeStatus{node}, Round: round}
@@ -277,8 +277,8 @@ func TestValuesAreNeverPrinted(t *testing.T) {
 
 func TestOpsAndAnswersHaveWords(t *testing.T) {
 	for v, want := range map[fmt.Stringer]string{
-		OpAcquire: "acquire", OpRaise: "raise", OpExtend: "extend", OpRelease: "release", OpRollback: "rollback", OpAdopt: "adopt", OpInspect: "inspect", OpLost: "lost", Op(0): "op(0)", Op(99): "op(99)",
-		Pending: "pending", Yes: "yes", No: "no", Unknown: "unknown", Answer(99): "answer(99)",
+		OpAcquire: "acquire", OpRaise: "raise", OpExtend: "extend", OpRelease: "release", OpRollback: "rollback", OpAdopt: "adopt", OpInspect: "inspect", OpLook: "look", OpUnqueue: "unqueue", OpAnnounce: "announce", OpLost: "lost", Op(0): "op(0)", Op(99): "op(99)",
+		AnswerPending: "pending", AnswerYes: "yes", AnswerNo: "no", AnswerUnknown: "unknown", Answer(99): "answer(99)",
 	} {
 		if got := v.String(); got != want {
 			t.Errorf("%T %d: got %q, want %q", v, v, got, want)

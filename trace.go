@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"time"
 
@@ -24,7 +23,7 @@ import (
 //
 // The functions are called from many goroutines, must not block, and must not call the
 // Locker or its Locks, except for methods of a Lock that only report: Key, Value, Fence,
-// Acquired, Until, Valid and String. None of them is called while the library holds a mutex.
+// Started, Until, Valid and String. None of them is called while the library holds a mutex.
 //
 // A panic in Start, in End, or in a Round of a call that waits for it (OpAcquire, OpRaise,
 // OpAdopt, OpLook, OpInspect) reaches the caller, and what the call has acquired is undone;
@@ -64,11 +63,7 @@ type Call struct {
 	Took     time.Duration // from Start; of Acquire, this is the wait
 	Ahead    int           // Acquire: callers of this Locker that were before this one in the queue when it joined
 	Attempts int           // acquisitions: how often this call tried
-	Looks    int           // Acquire: how often it asked whether the lock is still held
 }
-
-// ErrPanicked is the error that Trace.End gets for a call that a panic has ended.
-var ErrPanicked = errors.New("redlock: the call ended by a panic")
 
 // An EventKind says what an Event reports.
 type EventKind uint8
@@ -158,7 +153,7 @@ func (c *tracedCall) end(k *Lock, e *acquireCall, err error) {
 	call := c.call
 	call.Took = time.Since(call.Start)
 	if e != nil {
-		call.Ahead, call.Attempts, call.Looks = int(e.ahead), e.attempt, int(e.looks)
+		call.Ahead, call.Attempts = int(e.ahead), e.attempt
 	}
 	returned := false
 	if k != nil {

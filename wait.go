@@ -73,7 +73,7 @@ func (l *Locker) leaveQueue(e *acquireCall, won bool) {
 
 // removal returns the question that removes an entry from the nodes' queues.
 func (l *Locker) removal(name *wire.LockKey, entry string, ttl time.Duration) *quorum.Call {
-	b := l.newQuorumCall(OpLeave, name, wire.LeaveQuestion(name, entry, l.rand.UUID(), wire.NotifyCount), l.now(), allAnswered)
+	b := l.newQuorumCall(OpUnqueue, name, wire.LeaveQuestion(name, entry, l.rand.UUID(), wire.NotifyCount), l.now(), allAnswered)
 	b.Question.Patience = l.patience(ttl)
 	return b
 }
@@ -124,8 +124,8 @@ func (l *Locker) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 	case known.WonBy != nil:
 		q = &QuorumError{Round: roundOf(known.WonBy), Err: ErrHeld}
 		for i := range q.Round.Votes {
-			if v := &q.Round.Votes[i]; v.Answer == Yes { // a yes to the winner is a no to this caller
-				v.Answer, v.Value = No, ValueOf(known.WonBy.Question.Value)
+			if v := &q.Round.Votes[i]; v.Answer == AnswerYes { // a yes to the winner is a no to this caller
+				v.Answer, v.Value = AnswerNo, ValueOf(known.WonBy.Question.Value)
 			}
 		}
 	case last == nil || last == e.last:
@@ -271,7 +271,7 @@ func (l *Locker) tried(ctx context.Context, e *acquireCall, k *Lock, err error) 
 func votesOf(r Round) []wait.Vote {
 	votes := make([]wait.Vote, len(r.Votes))
 	for i, v := range r.Votes {
-		votes[i] = wait.Vote{Yes: v.Answer == Yes, Holder: v.Value.Secret()}
+		votes[i] = wait.Vote{Yes: v.Answer == AnswerYes, Holder: v.Value.Secret()}
 	}
 	return votes
 }

@@ -52,7 +52,7 @@ func (h *holder) observe(_ context.Context, r redlock.Round) {
 	}
 	yes := 0
 	for _, v := range r.Votes {
-		if v.Answer == redlock.Yes {
+		if v.Answer == redlock.AnswerYes {
 			yes++
 		}
 	}

@@ -169,9 +169,9 @@ func exitStatusOf(err error) int {
 	failed, refused := 0, 0
 	for _, v := range q.Round.Votes {
 		switch v.Answer {
-		case redlock.Unknown:
+		case redlock.AnswerUnknown:
 			failed++
-		case redlock.No:
+		case redlock.AnswerNo:
 			refused++
 		}
 	}

@@ -28,7 +28,7 @@ func (g locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	// gocron cannot stop a job, so nobody looks at the context: the lock is renewed as long as
 	// the job runs.
 	_, stop := lock.KeepAlive(context.WithoutCancel(ctx))
-	return held{lock: lock, stop: stop, until: lock.Acquired().Add(g.interval / 2)}, nil
+	return held{lock: lock, stop: stop, until: lock.Started().Add(g.interval / 2)}, nil
 }
 
 type held struct {

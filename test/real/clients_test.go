@@ -490,7 +490,7 @@ func TestRealNodesThatAreNone(t *testing.T) {
 					t.Fatalf("acquired by one of two")
 				}
 				var q *redlock.QuorumError
-				if !errors.As(err, &q) || q.Round.Votes[1].Answer == redlock.Yes || !strings.Contains(err.Error(), addr) {
+				if !errors.As(err, &q) || q.Round.Votes[1].Answer == redlock.AnswerYes || !strings.Contains(err.Error(), addr) {
 					t.Errorf("got %v, want no vote of %s, and it named", err, addr)
 				}
 				t.Log(err)

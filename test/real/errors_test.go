@@ -171,9 +171,9 @@ func realVotes(t *testing.T, err error, on []int, text string) {
 	}
 	n := 0
 	for _, i := range on {
-		if v := q.Round.Votes[i]; v.Answer != redlock.Pending { // the verdict may not have needed it
+		if v := q.Round.Votes[i]; v.Answer != redlock.AnswerPending { // the verdict may not have needed it
 			n++
-			if v.Answer != redlock.Unknown || v.Err == nil || !strings.HasPrefix(v.Err.Error(), text) {
+			if v.Answer != redlock.AnswerUnknown || v.Err == nil || !strings.HasPrefix(v.Err.Error(), text) {
 				t.Errorf("node %d: got %v, %v; want unknown, %s", i, v.Answer, v.Err, text)
 			}
 		}

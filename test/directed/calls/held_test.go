@@ -56,14 +56,14 @@ func TestAcquiredIsWhenTheLockWasAcquired(t *testing.T) {
 		s.Slow(20*time.Millisecond, 0, 1, 2)
 		began := time.Now()
 		k := s.Take(l, 10*time.Second)
-		if got := k.Acquired(); !got.Equal(began) || !k.Until().Equal(began.Add(harness.ValidFor(10*time.Second, 1))) {
+		if got := k.Started(); !got.Equal(began) || !k.Until().Equal(began.Add(harness.ValidFor(10*time.Second, 1))) {
 			t.Errorf("got %v, until %v, want the start of the attempt, %v, and the validity after it", got, k.Until(), began)
 		}
 		for range 3 {
 			time.Sleep(3 * time.Second)
 			s.Is("Extend", k.Extend(s.Ctx), nil)
 		}
-		if got := k.Acquired(); !got.Equal(began) {
+		if got := k.Started(); !got.Equal(began) {
 			t.Errorf("after extensions: got %v, want %v", got, began)
 		}
 	})

@@ -154,7 +154,7 @@ func TestALossByTimeTellsTheExtensionThatFailed(t *testing.T) {
 			if !errors.Is(err, syscall.ECONNREFUSED) {
 				s.Errorf("%s: got %v, want the votes' own errors in its chain", what, err)
 			}
-			if round.Votes[1].Answer != redlock.Unknown || round.Votes[2].Answer != redlock.Unknown {
+			if round.Votes[1].Answer != redlock.AnswerUnknown || round.Votes[2].Answer != redlock.AnswerUnknown {
 				s.Errorf("%s: got the votes %v", what, round.Votes)
 			}
 		}

@@ -149,7 +149,7 @@ func TestABrokenAnswerIsOneNodesErrorAndNoOthersAnswer(t *testing.T) {
 			if k != nil {
 				s.Fatalf("acquired by one of three and an answer that is none")
 			}
-			if v := s.RoundOf(err).Votes[2]; v.Answer == redlock.Yes || name != "one answer too many" && (v.Answer != redlock.Unknown || v.Err == nil) {
+			if v := s.RoundOf(err).Votes[2]; v.Answer == redlock.AnswerYes || name != "one answer too many" && (v.Answer != redlock.AnswerUnknown || v.Err == nil) {
 				s.Errorf("vote of a node whose answer was %s: got %v, %v; want unknown and why", name, v.Answer, v.Err)
 			}
 			time.Sleep(3 * time.Second)

@@ -557,7 +557,7 @@ func TestAnswerAfterTheTimeoutIsIgnoredAndCleanedUp(t *testing.T) {
 		harness.Check(s, "locks on the list after the late yes", seam.Peek(l).Held, 0)
 		for _, r := range seen.Rounds() {
 			if r.Op == redlock.OpAcquire {
-				harness.Check(s, "the vote that the observer sees", r.Votes[0].Answer, redlock.Unknown)
+				harness.Check(s, "the vote that the observer sees", r.Votes[0].Answer, redlock.AnswerUnknown)
 			}
 		}
 		s.Clean(l)

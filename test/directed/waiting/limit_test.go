@@ -60,7 +60,7 @@ func TestAWaitThatEndsBeforeARoundSaysSo(t *testing.T) {
 			err := <-errs[i]
 			round := waitedInVain(s, err, redlock.ErrNoQuorum)
 			for _, v := range round.Votes {
-				if v.Answer != redlock.Pending || v.Node == "" {
+				if v.Answer != redlock.AnswerPending || v.Node == "" {
 					t.Errorf("got the vote %+v, want one of a node that had not replied", v)
 				}
 			}

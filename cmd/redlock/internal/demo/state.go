@@ -117,7 +117,7 @@ func (s *state) observe(worker int, r redlock.Round) {
 func yeses(r redlock.Round) int {
 	n := 0
 	for _, v := range r.Votes {
-		if v.Answer == redlock.Yes {
+		if v.Answer == redlock.AnswerYes {
 			n++
 		}
 	}
@@ -249,11 +249,11 @@ func votes(r redlock.Round) string {
 // voteWord returns the word for a node's vote.
 func voteWord(v redlock.Vote) string {
 	switch v.Answer {
-	case redlock.Yes:
+	case redlock.AnswerYes:
 		return "yes"
-	case redlock.No:
+	case redlock.AnswerNo:
 		return "no"
-	case redlock.Pending:
+	case redlock.AnswerPending:
 		return "."
 	}
 	return "-"
