@@ -78,6 +78,9 @@ func (l *Locker) newAcquireCall(op Op, key string, ttl time.Duration, opts []Acq
 
 // newAcquire returns the acquireCall of TryAcquire or Acquire.
 func (l *Locker) newAcquire(ctx context.Context, key string, ttl time.Duration, opts []AcquireOption) (*acquireCall, error) {
+	if err := l.admit(OpAcquire, key); err != nil {
+		return nil, err
+	}
 	e, err := l.newAcquireCall(OpAcquire, key, ttl, opts)
 	if err != nil {
 		return nil, err
@@ -99,19 +102,18 @@ func (l *Locker) newAcquire(ctx context.Context, key string, ttl time.Duration, 
 // smallest usable one, and more than 24 days are refused. Nodes round fractions of a
 // millisecond up. WithWait is refused.
 func (l *Locker) TryAcquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (lock *Lock, err error) {
-	if err := l.admit(ctx, OpAcquire, key); err != nil {
-		return nil, err
-	}
-	e, err := l.newAcquire(ctx, key, ttl, opts)
-	if err == nil {
-		err = e.refuseWait("TryAcquire")
-	}
-	if err != nil {
-		return nil, err
-	}
-	ctx, traced := l.traceCall(ctx, "TryAcquire", key, ttl, nil)
+	l.check(ctx)
+	ctx, traced := l.traceCall(ctx, Call{Method: "TryAcquire", Key: key, TTL: ttl})
+	var e *acquireCall
 	err = ErrPanicked // until it returns
-	defer func() { traced.end(lock, e, err) }()
+	defer func() { traced.end(e, err, lock) }()
+	if e, err = l.newAcquire(ctx, key, ttl, opts); err != nil {
+		return nil, err
+	}
+	if err := e.refuseWait("TryAcquire"); err != nil {
+		return nil, err
+	}
+	err = ErrPanicked // again until it returns
 	return l.tryAcquire(ctx, e)
 }
 
@@ -171,16 +173,15 @@ func tied(err error) bool {
 // the lock from the outer call.) Only the context shows this: a call with another context,
 // or by another Locker, waits like any other.
 func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, opts ...AcquireOption) (lock *Lock, err error) {
-	if err := l.admit(ctx, OpAcquire, key); err != nil {
-		return nil, err
-	}
-	e, err := l.newAcquire(ctx, key, ttl, opts)
-	if err != nil {
-		return nil, err
-	}
-	ctx, traced := l.traceCall(ctx, "Acquire", key, ttl, nil)
+	l.check(ctx)
+	ctx, traced := l.traceCall(ctx, Call{Method: "Acquire", Key: key, TTL: ttl})
+	var e *acquireCall
 	err = ErrPanicked                           // until it returns
-	defer func() { traced.end(lock, e, err) }() // after leaving the queue, so that nobody waits for it
+	defer func() { traced.end(e, err, lock) }() // after leaving the queue, so that nobody waits for it
+	if e, err = l.newAcquire(ctx, key, ttl, opts); err != nil {
+		return nil, err
+	}
+	err = ErrPanicked // again until it returns
 	if e.triesOnce() {
 		return l.tryAcquire(ctx, e)
 	}

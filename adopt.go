@@ -34,23 +34,25 @@ import (
 // it does so during an adoption by another Locker that then fails, its value is put back
 // for the rest of its ttl, and nobody removes it. WithWait is refused.
 func (l *Locker) Adopt(ctx context.Context, key string, value Value, ttl time.Duration, opts ...AcquireOption) (k *Lock, err error) {
-	if err := l.admit(ctx, OpAdopt, key); err != nil {
+	l.check(ctx)
+	ctx, traced := l.traceCall(ctx, Call{Method: "Adopt", Key: key, TTL: ttl})
+	var e *acquireCall
+	err = ErrPanicked // until it returns
+	defer func() { traced.end(e, err, k) }()
+	if err := l.admit(OpAdopt, key); err != nil {
 		return nil, err
 	}
 	old := value.Secret()
 	if len(old) == 0 || len(old) > wire.MaxKeyBytes {
 		return nil, fmt.Errorf("redlock: adopt %q: the value has %d bytes: pass the holder's, see Lock.Value", wire.Clip(key), len(old))
 	}
-	e, err := l.newAcquireCall(OpAdopt, key, ttl, opts)
-	if err == nil {
-		err = e.refuseWait("Adopt")
-	}
-	if err != nil {
+	if e, err = l.newAcquireCall(OpAdopt, key, ttl, opts); err != nil {
 		return nil, err
 	}
-	ctx, traced := l.traceCall(ctx, "Adopt", key, ttl, nil)
-	err = ErrPanicked // until it returns
-	defer func() { traced.end(k, e, err) }()
+	if err := e.refuseWait("Adopt"); err != nil {
+		return nil, err
+	}
+	err = ErrPanicked // again until it returns
 	if err := l.usable(ctx, e); err != nil {
 		return nil, err
 	}

@@ -38,12 +38,13 @@ type failedExtension struct {
 // ctx ends the wait, Extend returns its error, and the extension goes on and may still
 // succeed. On a closed Locker, it returns ErrClosed.
 func (k *Lock) Extend(ctx context.Context) (err error) {
-	if err := k.acquired().l.admit(ctx, OpExtend, k.name.Key); err != nil {
+	k.acquired().l.check(ctx)
+	ctx, traced := k.l.traceCall(ctx, Call{Method: "Extend", Key: k.name.Key, Lock: k})
+	err = ErrPanicked // until it returns
+	defer func() { traced.end(nil, err) }()
+	if err := k.l.admit(OpExtend, k.name.Key); err != nil {
 		return err
 	}
-	ctx, traced := k.l.traceCall(ctx, "Extend", k.name.Key, 0, k)
-	err = ErrPanicked // until it returns
-	defer func() { traced.end(nil, nil, err) }()
 	asked := k.l.now()
 	for {
 		if ctx.Err() != nil {
@@ -270,7 +271,8 @@ func (vs keepAliveCtxs) cancel(cause error) {
 // Calls with that context are made under the lock: while it is held, acquiring the same key
 // with the same Locker fails with ErrNested, since only its holder could end that wait.
 func (k *Lock) KeepAlive(ctx context.Context) (held context.Context, stop context.CancelFunc) {
-	if err := k.acquired().l.admit(ctx, OpExtend, k.name.Key); err != nil {
+	k.acquired().l.check(ctx)
+	if err := k.l.admit(OpExtend, k.name.Key); err != nil {
 		ctx = context.WithoutCancel(ctx) // or its own end might become the cause
 		held, cancel := context.WithCancelCause(ctx)
 		cancel(err)

@@ -88,17 +88,20 @@ func leftText(left time.Duration) string {
 // invalid or that one server has two names. With ErrNoQuorum, the Status has what the
 // other nodes reported.
 func (l *Locker) Inspect(ctx context.Context, key string) (status Status, err error) {
-	if err := l.admit(ctx, OpInspect, key); err != nil {
+	l.check(ctx)
+	ctx, traced := l.traceCall(ctx, Call{Method: "Inspect", Key: key})
+	var e *acquireCall
+	err = ErrPanicked // until it returns
+	defer func() { traced.end(e, err) }()
+	if err := l.admit(OpInspect, key); err != nil {
 		return Status{Key: key}, err
 	}
 	name, err := wire.NameKey(l.opt.KeyPrefix, key)
 	if err != nil {
 		return Status{}, err
 	}
-	ctx, traced := l.traceCall(ctx, "Inspect", key, 0, nil)
-	err = ErrPanicked // until it returns
-	e := &acquireCall{op: OpInspect, name: name, began: l.now(), attempt: 1}
-	defer func() { traced.end(nil, e, err) }()
+	err = ErrPanicked // again until it returns
+	e = &acquireCall{op: OpInspect, name: name, began: l.now(), attempt: 1}
 	if err := l.usable(ctx, e); err != nil {
 		return Status{}, err
 	}

@@ -44,10 +44,14 @@ const (
 //
 // After a leader crashes, nobody leads for up to ttl. A leader that is paused past Until does
 // not know that another leads: only the term protects what it does then.
-func (l *Locker) Lead(ctx context.Context, key string, ttl time.Duration, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) error {
+func (l *Locker) Lead(ctx context.Context, key string, ttl time.Duration, fn func(ctx context.Context, lock *Lock) error, opts ...AcquireOption) (err error) {
 	if fn == nil {
 		panic("redlock: Lead with a nil fn")
 	}
+	l.check(ctx)
+	ctx, traced := l.traceCall(ctx, Call{Method: "Lead", Key: key, TTL: ttl})
+	err = ErrPanicked // until it returns
+	defer func() { traced.end(nil, err) }()
 	for {
 		led, lost, err := l.leadOnce(ctx, key, ttl, fn, opts)
 		switch {
@@ -133,13 +137,18 @@ func (l *Locker) announce(k *Lock) {
 // nodes' user needs the permissions of waiters.
 func (l *Locker) Watch(ctx context.Context, key string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		if err := l.admit(ctx, OpInspect, key); err != nil {
-			yield(Status{Key: key}, err)
-			return
+		l.check(ctx)
+		ctx, traced := l.traceCall(ctx, Call{Method: "Watch", Key: key})
+		ended := ErrPanicked // until it returns
+		defer func() { traced.end(nil, ended) }()
+		var name *wire.LockKey
+		err := l.admit(OpInspect, key)
+		if err == nil {
+			name, err = wire.NameKey(l.opt.KeyPrefix, key)
 		}
-		name, err := wire.NameKey(l.opt.KeyPrefix, key)
 		if err != nil {
 			yield(Status{Key: key}, err)
+			ended = err
 			return
 		}
 		w := l.queues.Watch(name)
@@ -149,7 +158,13 @@ func (l *Locker) Watch(ctx context.Context, key string) iter.Seq2[Status, error]
 			now := watchedState{held: s.Held, value: s.Value, failed: err != nil}
 			_, missed := err.(*QuorumError) // if ctx or Close has come since, the next question says so
 			over := err != nil && !missed
-			if (first || now != last || over) && !yield(s, err) || over {
+			goesOn := !(first || now != last || over) || yield(s, err)
+			if over {
+				ended = err
+				return
+			}
+			if !goesOn {
+				ended = nil
 				return
 			}
 			last = now

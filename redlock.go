@@ -119,14 +119,16 @@ func (l *Locker) newQuorumCall(op Op, name *wire.LockKey, q wire.Question, start
 	return quorum.New(l.lanes, uint8(op), name, q, start, decided)
 }
 
-// admit comes first in every call. It panics for programming errors, and returns
-// ErrClosed on a closed Locker, whatever else is wrong with the call.
-func (l *Locker) admit(ctx context.Context, op Op, key string) error {
-	l.made()
-	switch {
-	case ctx == nil:
+// check comes first in every call, before it is traced. It panics for programming errors.
+func (l *Locker) check(ctx context.Context) {
+	if l.made(); ctx == nil {
 		panic("redlock: nil ctx: pass context.Background(), or a context with a deadline")
-	case l.isClosed():
+	}
+}
+
+// admit returns ErrClosed on a closed Locker, whatever else is wrong with the call.
+func (l *Locker) admit(op Op, key string) error {
+	if l.isClosed() {
 		return &endedError{what: fmt.Sprintf("redlock: %s %q", op, wire.Clip(key)), why: []error{ErrClosed}}
 	}
 	return nil
@@ -157,12 +159,10 @@ func (l *Locker) Run(ctx context.Context, key string, ttl time.Duration, fn func
 	if fn == nil {
 		panic("redlock: Run with a nil fn")
 	}
-	if l.made(); ctx != nil {
-		var traced *tracedCall
-		ctx, traced = l.traceCall(ctx, "Run", key, ttl, nil)
-		err = ErrPanicked // until it returns
-		defer func() { traced.end(nil, nil, err) }()
-	}
+	l.check(ctx)
+	ctx, traced := l.traceCall(ctx, Call{Method: "Run", Key: key, TTL: ttl})
+	err = ErrPanicked // until it returns
+	defer func() { traced.end(nil, err) }()
 	lock, err := l.Acquire(ctx, key, ttl, opts...)
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func (r *releaseCall) start(ctx context.Context, k *Lock) {
 	r.k, r.ctx, r.err = k, ctx, ErrPanicked // until wait returns
 	defer func() { r.asked = k.beginRelease(r.ctx, nil) }()
 	if !k.isFinal() { // else nothing is sent
-		r.ctx, r.traced = k.l.traceCall(ctx, "Release", k.name.Key, 0, k)
+		r.ctx, r.traced = k.l.traceCall(ctx, Call{Method: "Release", Key: k.name.Key, Lock: k})
 	}
 }
 
@@ -107,7 +107,7 @@ func (r *releaseCall) wait(ended <-chan struct{}) {
 }
 
 // end calls Trace.End, if start has called Trace.Start.
-func (r *releaseCall) end() { r.traced.end(nil, nil, r.err) }
+func (r *releaseCall) end() { r.traced.end(nil, r.err) }
 
 // Release releases all locks at once, whatever becomes of each, and joins the errors. To a
 // Trace it is one Release of each lock.
@@ -340,7 +340,8 @@ func (ks Locks) leaveUntil(ctx context.Context, t time.Time) []leaveCall {
 	ks = ks.distinct()
 	calls := make([]leaveCall, len(ks))
 	for i, k := range ks {
-		calls[i] = leaveCall{k: k, ctx: ctx, until: t, err: k.acquired().l.admit(ctx, OpExtend, k.name.Key)}
+		k.acquired().l.check(ctx)
+		calls[i] = leaveCall{k: k, ctx: ctx, until: t}
 	}
 	defer func() {
 		ended := endOf(ctx)
@@ -370,15 +371,16 @@ type leaveCall struct {
 // start begins the extension, or the release.
 func (c *leaveCall) start() {
 	k := c.k
-	if c.err != nil {
+	c.err = ErrPanicked // until wait returns
+	c.ctx, c.traced = k.l.traceCall(c.ctx, Call{Method: "LeaveUntil", Key: k.name.Key, Lock: k})
+	if err := k.l.admit(OpExtend, k.name.Key); err != nil {
+		c.err = err
 		return
 	}
 	if c.begun = k.l.begin(); !c.begun { // else Close waits for the result, instead of releasing the lock meanwhile
 		c.err = ErrClosed
 		return
 	}
-	c.err = ErrPanicked // until wait returns
-	c.ctx, c.traced = k.l.traceCall(c.ctx, "LeaveUntil", k.name.Key, 0, k)
 	if !c.until.After(k.l.now().At) && k.leaveReleased() {
 		c.release = new(releaseCall)
 		c.release.start(c.ctx, k)
@@ -431,7 +433,7 @@ func (c *leaveCall) end() {
 	if c.begun {
 		defer c.k.l.end()
 	}
-	defer func() { c.traced.end(nil, nil, c.err) }()
+	defer func() { c.traced.end(nil, c.err) }()
 	if c.release != nil {
 		c.release.end() // which may panic
 		c.err = c.release.err

@@ -64,14 +64,18 @@ func (ks Locks) distinct() Locks {
 //
 // The errors are those of Acquire, for the key that was refused. If a callback panics, or ctx
 // or Close ends the call, everything is undone.
-func (l *Locker) AcquireAll(ctx context.Context, keys []string, ttl time.Duration, opts ...AcquireOption) (Locks, error) {
-	if err := l.admit(ctx, OpAcquire, fmt.Sprint(len(keys), " keys")); err != nil {
-		return nil, err
-	}
+func (l *Locker) AcquireAll(ctx context.Context, keys []string, ttl time.Duration, opts ...AcquireOption) (locks Locks, err error) {
+	l.check(ctx)
+	ctx, traced := l.traceCall(ctx, Call{Method: "AcquireAll", Keys: keys, TTL: ttl})
+	e := new(acquireCall)
+	err = ErrPanicked // until it returns
+	defer func() { traced.end(e, err, locks.distinct()...) }()
 	all, order, err := l.newAcquireAll(ctx, keys, ttl, opts)
 	if err != nil {
 		return nil, err
 	}
+	err = ErrPanicked                             // again until it returns
+	defer func() { e.attempt = all[0].attempt }() // every attempt is one for each of them
 	ctx, stop := all[0].limit(ctx)
 	defer stop()
 	if !l.begin() {
@@ -96,7 +100,7 @@ func (l *Locker) AcquireAll(ctx context.Context, keys []string, ttl time.Duratio
 		return nil, err
 	}
 	a.occupyGate()
-	locks := make(Locks, len(order))
+	locks = make(Locks, len(order))
 	for i, at := range order {
 		locks[i] = a.locks[at]
 	}
@@ -107,6 +111,9 @@ func (l *Locker) AcquireAll(ctx context.Context, keys []string, ttl time.Duratio
 // that of all callers, so that of two that meet on a node one gets all that both want. A key that
 // is named twice has one call. order has the index of its call for each key that was named.
 func (l *Locker) newAcquireAll(ctx context.Context, keys []string, ttl time.Duration, opts []AcquireOption) (all []*acquireCall, order []int, err error) {
+	if err := l.admit(OpAcquire, fmt.Sprint(len(keys), " keys")); err != nil {
+		return nil, nil, err
+	}
 	if len(keys) == 0 || len(keys) > maxKeys {
 		return nil, nil, fmt.Errorf("redlock: %d keys: pass at least one and at most %d", len(keys), maxKeys)
 	}
@@ -406,14 +413,19 @@ func (a *acquireAll) undo(e *acquireCall, b *quorum.Call, takeBack func(*quorum.
 // RunAll is Run for the locks of several keys, which AcquireAll acquires: fn's context ends
 // when any of them is lost, and RunAll returns nil only if fn returned nil and all were held
 // until then.
-func (l *Locker) RunAll(ctx context.Context, keys []string, ttl time.Duration, fn func(ctx context.Context, locks Locks) error, opts ...AcquireOption) error {
+func (l *Locker) RunAll(ctx context.Context, keys []string, ttl time.Duration, fn func(ctx context.Context, locks Locks) error, opts ...AcquireOption) (err error) {
 	if fn == nil {
 		panic("redlock: RunAll with a nil fn")
 	}
+	l.check(ctx)
+	ctx, traced := l.traceCall(ctx, Call{Method: "RunAll", Keys: keys, TTL: ttl})
+	err = ErrPanicked // until it returns
+	defer func() { traced.end(nil, err) }()
 	locks, err := l.AcquireAll(ctx, keys, ttl, opts...)
 	if err != nil {
 		return err
 	}
+	err = ErrPanicked // again until it returns
 	return locks.run(ctx, func(held context.Context) error { return fn(held, locks) })
 }
 

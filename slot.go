@@ -35,7 +35,12 @@ const maxSlots = 64
 // which comes at once only if it does so for each slot. ErrNested comes only if the call is made
 // under the locks of all slots.
 func (l *Locker) AcquireSlot(ctx context.Context, key string, k int, ttl time.Duration, opts ...AcquireOption) (lock *Lock, slot int, err error) {
-	if err := l.admit(ctx, OpAcquire, key); err != nil {
+	l.check(ctx)
+	ctx, traced := l.traceCall(ctx, Call{Method: "AcquireSlot", Key: key, TTL: ttl})
+	s := &slots{l: l, key: key, k: k}
+	err = ErrPanicked // until it returns
+	defer func() { traced.end(s.progress(), err, lock) }()
+	if err := l.admit(OpAcquire, key); err != nil {
 		return nil, 0, err
 	}
 	if k < 1 || k > maxSlots {
@@ -44,7 +49,6 @@ func (l *Locker) AcquireSlot(ctx context.Context, key string, k int, ttl time.Du
 	if _, err := wire.NameKey(l.opt.KeyPrefix, key); err != nil {
 		return nil, 0, err
 	}
-	s := &slots{l: l, key: key, k: k}
 	var nested error
 	for i := range k {
 		e, err := l.newAcquire(ctx, fmt.Sprint(key, "#", i), ttl, opts)
@@ -70,16 +74,30 @@ func (l *Locker) AcquireSlot(ctx context.Context, key string, k int, ttl time.Du
 	return lock, s.numbers[at], nil
 }
 
+// progress returns what the calls for the slots have come to.
+func (s *slots) progress() *acquireCall {
+	all := new(acquireCall)
+	for _, e := range s.calls {
+		all.attempt += e.attempt
+	}
+	return all
+}
+
 // RunSlot is Run for one of the k slots of a key, which AcquireSlot acquires: fn gets its lock and
 // its number, and a context that ends when the slot is lost.
-func (l *Locker) RunSlot(ctx context.Context, key string, k int, ttl time.Duration, fn func(ctx context.Context, lock *Lock, slot int) error, opts ...AcquireOption) error {
+func (l *Locker) RunSlot(ctx context.Context, key string, k int, ttl time.Duration, fn func(ctx context.Context, lock *Lock, slot int) error, opts ...AcquireOption) (err error) {
 	if fn == nil {
 		panic("redlock: RunSlot with a nil fn")
 	}
+	l.check(ctx)
+	ctx, traced := l.traceCall(ctx, Call{Method: "RunSlot", Key: key, TTL: ttl})
+	err = ErrPanicked // until it returns
+	defer func() { traced.end(nil, err) }()
 	lock, slot, err := l.AcquireSlot(ctx, key, k, ttl, opts...)
 	if err != nil {
 		return err
 	}
+	err = ErrPanicked // again until it returns
 	return Locks{lock}.run(ctx, func(held context.Context) error { return fn(held, lock, slot) })
 }
 

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,14 +13,21 @@ import (
 // A Trace is a set of functions that a Locker calls as it works, for traces, metrics and
 // logs. Any of them may be nil.
 //
-// Start, Round and End follow the calls of the API: TryAcquire, Acquire, Run, Adopt and
-// Inspect of the Locker, Extend, Release and LeaveUntil of its locks. Calls that send nothing
-// because their arguments are invalid or their result is known are not traced. Run makes the
-// calls Acquire and Release of its own, below the context of its Start. Lead makes calls of
-// Run, Watch of Inspect. AcquireAll, RunAll, AcquireSlot and RunSlot are seen by their rounds
-// alone, and by the Release of each lock; Release and LeaveUntil of several Locks are one call
-// for each lock. Event reports what no single caller waits for, also for a lock of AcquireAll
-// that was given back because another one was refused.
+// Start, Round and End follow the calls of the API that ask the nodes, also where they are
+// refused before anything is sent, as with an invalid key, ErrNested or ErrClosed. A call that
+// another one makes is below the context of that one's Start:
+//
+//	TryAcquire, Acquire, AcquireAll, AcquireSlot, Adopt, Inspect
+//	Run     an Acquire, and then a Release
+//	RunAll  an AcquireAll, and then a Release of each lock
+//	RunSlot an AcquireSlot, and then a Release
+//	Lead    a Run for each campaign
+//	Watch   an Inspect whenever it asks
+//	Extend, Release, LeaveUntil (those of Locks are one call for each lock)
+//
+// Not traced is a Release that sends nothing because the lock has ended, and neither are KeepAlive
+// and Close, for which nobody waits round by round. Event reports what no single caller waits
+// for, also for a lock of AcquireAll that was given back because another one was refused.
 //
 // The functions are called from many goroutines, must not block, and must not call the
 // Locker or its Locks, except for methods of a Lock that only report: Key, Value, Fence,
@@ -54,15 +62,16 @@ type Trace struct {
 // A Call is a call of the API, as Trace gets it.
 type Call struct {
 	Method string        // its name, such as "Acquire"
-	Key    string        // without Options.KeyPrefix
+	Key    string        // without Options.KeyPrefix; of AcquireSlot and RunSlot without the number of the slot
+	Keys   []string      // of AcquireAll and RunAll, in place of Key
 	TTL    time.Duration // of an acquisition, else 0
 	Start  time.Time
-	Lock   *Lock // of a call of its methods; in End also the lock that was acquired, if any
+	Lock   *Lock // of a call of its methods; in End also the lock that was acquired, if it is one
 
 	// Only in End.
 	Took     time.Duration // from Start; of Acquire, this is the wait
 	Ahead    int           // Acquire: callers of this Locker that were before this one in the queue when it joined
-	Attempts int           // acquisitions: how often this call tried
+	Attempts int           // acquisitions: how often this call tried; of AcquireSlot, over all slots
 }
 
 // An EventKind says what an Event reports.
@@ -115,11 +124,12 @@ type tracedCall struct {
 
 // traceCall calls Trace.Start. It returns the context for the rest of the call, and the call
 // for end, which the caller defers before anything else, so that it runs last.
-func (l *Locker) traceCall(ctx context.Context, method, key string, ttl time.Duration, k *Lock) (context.Context, *tracedCall) {
+func (l *Locker) traceCall(ctx context.Context, call Call) (context.Context, *tracedCall) {
 	if l.opt.Trace.Start == nil && l.opt.Trace.End == nil {
 		return ctx, nil
 	}
-	c := &tracedCall{l: l, ctx: ctx, call: Call{Method: method, Key: key, TTL: ttl, Start: time.Now(), Lock: k}}
+	call.Start, call.Keys = time.Now(), slices.Clone(call.Keys)
+	c := &tracedCall{l: l, ctx: ctx, call: call}
 	if l.opt.Trace.Start != nil {
 		if traced := l.opt.Trace.Start(ctx, c.call); traced != nil {
 			c.ctx = tracedCtx{ctx, context.WithoutCancel(traced)}
@@ -145,8 +155,8 @@ func (c tracedCtx) Value(key any) any {
 }
 
 // end calls Trace.End. e is nil, or has the progress of an acquisition. If End panics, the
-// lock that the call has acquired is released: nobody else would.
-func (c *tracedCall) end(k *Lock, e *acquireCall, err error) {
+// locks that the call has acquired are released: nobody else would.
+func (c *tracedCall) end(e *acquireCall, err error, acquired ...*Lock) {
 	if c == nil || c.l.opt.Trace.End == nil {
 		return
 	}
@@ -156,11 +166,13 @@ func (c *tracedCall) end(k *Lock, e *acquireCall, err error) {
 		call.Ahead, call.Attempts = int(e.ahead), e.attempt
 	}
 	returned := false
-	if k != nil {
-		call.Lock = k
+	if len(acquired) > 0 && acquired[0] != nil {
+		if call.Keys == nil {
+			call.Lock = acquired[0]
+		}
 		defer func() {
-			if !returned && c.call.Lock == nil {
-				k.beginRelease(context.Background(), nil)
+			if !returned {
+				lane.Each(0, len(acquired), func(i int) { acquired[i].beginRelease(context.Background(), nil) })
 			}
 		}()
 	}

@@ -188,7 +188,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "unowned", rule: "a lock is released if Trace.End panics before the caller gets it", profiles: "edges",
-		patches: []patch{{"trace.go", "if !returned && c.call.Lock == nil {", "if !returned && false {"}},
+		patches: []patch{{"trace.go", "if !returned {", "if !returned && false {"}},
 		test:    "TestAPanicInATraceLeavesNoLock",
 	},
 	{
@@ -944,7 +944,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "release-not-started", rule: "a release is sent although Trace.Start panics", profiles: "edges",
-		patches: []patch{{"release.go", "defer func() { r.asked = k.beginRelease(r.ctx, nil) }()", "started := false\n\tdefer func() {\n\t\tif started {\n\t\t\tr.asked = k.beginRelease(r.ctx, nil)\n\t\t}\n\t}()"}, {"release.go", "r.ctx, r.traced = k.l.traceCall(ctx, \"Release\", k.name.Key, 0, k)\n\t}\n", "r.ctx, r.traced = k.l.traceCall(ctx, \"Release\", k.name.Key, 0, k)\n\t}\n\tstarted = true\n"}},
+		patches: []patch{{"release.go", "defer func() { r.asked = k.beginRelease(r.ctx, nil) }()", "started := false\n\tdefer func() {\n\t\tif started {\n\t\t\tr.asked = k.beginRelease(r.ctx, nil)\n\t\t}\n\t}()"}, {"release.go", "r.ctx, r.traced = k.l.traceCall(ctx, Call{Method: \"Release\", Key: k.name.Key, Lock: k})\n\t}\n", "r.ctx, r.traced = k.l.traceCall(ctx, Call{Method: \"Release\", Key: k.name.Key, Lock: k})\n\t}\n\tstarted = true\n"}},
 		test:    "TestAPanicInATraceLeavesNoLock",
 	},
 	{
@@ -1193,6 +1193,11 @@ var mutants = []mutant{
 		name: "all-in-step", rule: "an AcquireAll that goes from queue to queue without a wait pauses", profiles: "several",
 		patches: []patch{{"several.go", "if a.moves > 1 && ", "if false && "}},
 		test:    "TestFairAcquireAllsDoNotAskInStep",
+	},
+	{
+		name: "all-unended", rule: "AcquireAll is a call to a Trace, as each call is that asks the nodes", why: "no judge looks at the calls that are traced",
+		patches: []patch{{"several.go", "traced.end(e, err, locks.distinct()...)", "_, _ = e, traced"}},
+		test:    "TestEveryCallIsTracedBelowItsCaller",
 	},
 	{
 		name: "all-untraced", rule: "the release of several locks is a call of Release for each, to a Trace", why: "no judge looks at the calls that are traced",

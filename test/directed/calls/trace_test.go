@@ -79,6 +79,138 @@ func TestATraceFollowsEveryCall(t *testing.T) {
 	})
 }
 
+// Each public call that asks the nodes begins and ends once, below the call that makes it, also where it is refused before
+// anything is sent, and its rounds are its own.
+func TestEveryCallIsTracedBelowItsCaller(t *testing.T) {
+	failed := errors.New("fn's own")
+	no := func(context.Context, *redlock.Lock) error { return failed }
+	type calls = []string
+	for method, c := range map[string]struct {
+		call    func(ctx context.Context, l *redlock.Locker, key string) error
+		refused calls // those that begin and end if nothing is sent
+		then    calls // those besides, otherwise
+		rounds  calls
+		keys    bool // it is for several keys
+		nests   bool // it may be refused with ErrNested
+	}{
+		"TryAcquire": {func(ctx context.Context, l *redlock.Locker, key string) error {
+			return harness.Second(l.TryAcquire(ctx, key, heldLong))
+		}, calls{"/TryAcquire"}, nil, calls{"/TryAcquire acquire"}, false, true},
+		"Acquire": {func(ctx context.Context, l *redlock.Locker, key string) error {
+			return harness.Second(l.Acquire(ctx, key, heldLong))
+		}, calls{"/Acquire"}, nil, calls{"/Acquire acquire"}, false, true},
+		"Run": {func(ctx context.Context, l *redlock.Locker, key string) error { return l.Run(ctx, key, heldLong, no) },
+			calls{"/Run", "/Run/Acquire"}, calls{"/Run/Release"}, calls{"/Run/Acquire acquire", "/Run/Release release"}, false, true},
+		"AcquireAll": {func(ctx context.Context, l *redlock.Locker, key string) error {
+			return harness.Second(l.AcquireAll(ctx, []string{"b", key}, heldLong))
+		}, calls{"/AcquireAll"}, nil, calls{"/AcquireAll acquire", "/AcquireAll acquire"}, true, true},
+		"RunAll": {func(ctx context.Context, l *redlock.Locker, key string) error {
+			return l.RunAll(ctx, []string{"b", key}, heldLong, func(context.Context, redlock.Locks) error { return failed })
+		}, calls{"/RunAll", "/RunAll/AcquireAll"}, calls{"/RunAll/Release", "/RunAll/Release"},
+			calls{"/RunAll/AcquireAll acquire", "/RunAll/AcquireAll acquire", "/RunAll/Release release", "/RunAll/Release release"}, true, true},
+		"AcquireSlot": {func(ctx context.Context, l *redlock.Locker, key string) error {
+			_, _, err := l.AcquireSlot(ctx, strings.TrimSuffix(key, "#0"), 1, heldLong)
+			return err
+		}, calls{"/AcquireSlot"}, nil, calls{"/AcquireSlot acquire"}, false, true},
+		"RunSlot": {func(ctx context.Context, l *redlock.Locker, key string) error {
+			return l.RunSlot(ctx, strings.TrimSuffix(key, "#0"), 1, heldLong, func(context.Context, *redlock.Lock, int) error { return failed })
+		}, calls{"/RunSlot", "/RunSlot/AcquireSlot"}, calls{"/RunSlot/Release"}, calls{"/RunSlot/AcquireSlot acquire", "/RunSlot/Release release"}, false, true},
+		"Lead": {func(ctx context.Context, l *redlock.Locker, key string) error { return l.Lead(ctx, key, heldLong, no) },
+			calls{"/Lead", "/Lead/Run", "/Lead/Run/Acquire"}, calls{"/Lead/Run/Release"}, calls{" announce", " announce", "/Lead/Run/Acquire acquire", "/Lead/Run/Release release"}, false, true},
+		"Adopt": {func(ctx context.Context, l *redlock.Locker, key string) error {
+			return harness.Second(l.Adopt(ctx, key, redlock.ValueOf(otherValue), heldLong))
+		}, calls{"/Adopt"}, nil, calls{"/Adopt adopt"}, false, false},
+		"Inspect": {func(ctx context.Context, l *redlock.Locker, key string) error {
+			return harness.Second(l.Inspect(ctx, key))
+		}, calls{"/Inspect"}, nil, calls{"/Inspect inspect"}, false, false},
+		"Watch": {func(ctx context.Context, l *redlock.Locker, key string) (err error) {
+			for _, err = range l.Watch(ctx, key) {
+				break
+			}
+			return err
+		}, calls{"/Watch"}, calls{"/Watch/Inspect"}, calls{"/Watch/Inspect inspect"}, false, false},
+	} {
+		for _, how := range []string{"sent", "an invalid key", "closed", "nested"} {
+			if how == "nested" && !c.nests {
+				continue
+			}
+			runStage(t, method+", "+how, 3, func(s *stage) {
+				var began, ended, rounds, unlike calls
+				var mu sync.Mutex
+				span := func(ctx context.Context) string { at, _ := ctx.Value(spanKey{}).(string); return at }
+				key, want := job+"#0", error(nil)
+				l := s.Cold(redlock.Options{Trace: redlock.Trace{
+					Start: func(ctx context.Context, call redlock.Call) context.Context {
+						mu.Lock()
+						defer mu.Unlock()
+						at := span(ctx) + "/" + call.Method
+						began = append(began, at)
+						return context.WithValue(ctx, spanKey{}, at)
+					},
+					Round: func(ctx context.Context, r redlock.Round) {
+						mu.Lock()
+						defer mu.Unlock()
+						rounds = append(rounds, span(ctx)+" "+r.Op.String())
+					},
+					End: func(ctx context.Context, call redlock.Call, err error) {
+						mu.Lock()
+						defer mu.Unlock()
+						ended = append(ended, span(ctx))
+						of := key
+						if strings.HasSuffix(call.Method, "Slot") {
+							of = strings.TrimSuffix(key, "#0")
+						}
+						several := strings.HasSuffix(call.Method, "All")
+						if several != c.keys && call.Method != "Release" || several && !slices.Equal(call.Keys, []string{"b", key}) ||
+							!several && call.Method != "Release" && call.Key != of || how != "sent" && (err == nil || want != nil && !errors.Is(err, want)) {
+							unlike = append(unlike, fmt.Sprintf("%s of %q and %q: %v", call.Method, call.Key, call.Keys, err))
+						}
+					},
+				}}, nil, s.Cluster.Nodes())
+				ctx, calls, sent := s.Ctx, c.refused, calls(nil)
+				switch how {
+				case "sent":
+					calls, sent = append(slices.Clone(calls), c.then...), c.rounds
+					if method == "Adopt" {
+						for i := range 3 {
+							s.Node(i).Set(key, otherValue, heldLong)
+						}
+					}
+				case "an invalid key":
+					key = ""
+				case "closed":
+					s.Is("Close", l.Close(), nil)
+					want = redlock.ErrClosed
+				case "nested":
+					k, err := l.TryAcquire(ctx, key, heldLong)
+					s.Is("TryAcquire", err, nil)
+					var stop func()
+					ctx, stop = k.KeepAlive(ctx)
+					defer stop()
+					want, began, ended, rounds, unlike = redlock.ErrNested, nil, nil, nil, nil
+				}
+				if err := c.call(ctx, l, key); (err == nil || errors.Is(err, failed)) != (how == "sent") {
+					s.Errorf("got %v", err)
+				}
+				time.Sleep(time.Second) // nobody waits for an announcement
+				mu.Lock()
+				defer mu.Unlock()
+				for _, all := range []struct {
+					what      string
+					got, want []string
+				}{{"begun", began, calls}, {"ended", ended, calls}, {"rounds", rounds, sent}} {
+					slices.Sort(all.got)
+					slices.Sort(all.want)
+					harness.Check(s, all.what, strings.Join(all.got, "\n"), strings.Join(all.want, "\n"))
+				}
+				if len(unlike) > 0 {
+					s.Errorf("got the ends %q, want those of %q with %v", unlike, key, want)
+				}
+			})
+		}
+	}
+}
+
 // The end of a Run is told of a panic, whether that comes from fn or from a callback during the release.
 func TestTheEndOfARunThatPanicsIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -241,7 +373,10 @@ func TestAPanicInATraceLeavesNoLock(t *testing.T) {
 	}{
 		"TryAcquire": {redlock.OpAcquire, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.TryAcquire(s.Ctx, "free", heldLong) }},
 		"Acquire":    {redlock.OpAcquire, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Acquire(s.Ctx, "free", heldLong) }},
-		"Run":        {0, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Run(s.Ctx, "free", heldLong, harness.NoWork) }},
+		"AcquireAll": {redlock.OpAcquire, func(s *stage, l *redlock.Locker, _ *redlock.Lock) {
+			l.AcquireAll(s.Ctx, []string{"free", "free"}, heldLong)
+		}},
+		"Run": {0, func(s *stage, l *redlock.Locker, _ *redlock.Lock) { l.Run(s.Ctx, "free", heldLong, harness.NoWork) }},
 		"Adopt": {redlock.OpAdopt, func(s *stage, l *redlock.Locker, _ *redlock.Lock) {
 			l.Adopt(s.Ctx, "free", redlock.ValueOf(otherValue), heldLong)
 		}},
