@@ -352,7 +352,11 @@ func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorum.Call, prop
 	if err != nil {
 		return nil, err
 	}
-	return l.keep(ctx, e, b, token)
+	if k, err = l.keep(ctx, e, b, token); err != nil {
+		return nil, err
+	}
+	k.reportAcquired() // it releases the lock if a callback panics
+	return k, nil
 }
 
 // decide waits for a quorum call that was sent and, if a majority of the nodes stores its

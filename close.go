@@ -196,7 +196,11 @@ func (l *Locker) newHeld() *held.List[*Lock] {
 		Grown: (*Lock).setRegisterTTL,
 		Expired: func(k *Lock) bool { // Release still works
 			k.checkLoss()
-			return k.expired()
+			if !k.expired() {
+				return false
+			}
+			k.reportExpired()
+			return true
 		},
 	})
 }

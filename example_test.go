@@ -520,6 +520,7 @@ func ExampleTrace() {
 	})
 	fmt.Println(errors.Is(err, redlock.ErrHeld))
 	// Output:
+	// level=INFO msg=acquired key=jobs/42 err=<nil>
 	// level=WARN msg=TryAcquire key=jobs/42 attempts=1 held=true
 	// level=INFO msg=released key=jobs/42 err=<nil>
 	// level=WARN msg=Run key=jobs/42 attempts=0 held=true
@@ -533,6 +534,7 @@ func ExampleTrace_metrics() {
 	rounds, answers := expvar.NewMap("redlock_rounds"), expvar.NewMap("redlock_answers") // by what was asked; by node and answer
 	roundTrips := expvar.NewMap("redlock_round_trips")                                   // by node, in seconds
 	events, held := expvar.NewMap("redlock_events"), expvar.NewMap("redlock_held")       // by kind; seconds, by how it ended
+	locks := expvar.NewInt("redlock_locks")                                              // held at present
 	outcome := func(err error) string {
 		for _, e := range []error{redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrLost, redlock.ErrClosed} {
 			if errors.Is(err, e) {
@@ -557,7 +559,13 @@ func ExampleTrace_metrics() {
 		},
 		Event: func(e redlock.Event) {
 			events.Add(e.Kind.String()+" "+outcome(e.Err), 1) // extensions, heals, losses, nodes
-			held.AddFloat(e.Kind.String(), e.Held.Seconds())
+			switch e.Kind {
+			case redlock.EventAcquired:
+				locks.Add(1)
+			case redlock.EventReleased, redlock.EventLost, redlock.EventLeft:
+				locks.Add(-1)
+				held.AddFloat(e.Kind.String(), e.Held.Seconds())
+			}
 		},
 	}
 	l, stop := exampleLocker(redlock.Options{Trace: trace})
@@ -574,7 +582,7 @@ func ExampleTrace_metrics() {
 	// Output:
 	// {"Acquire true": 1, "Extend true": 1, "Release true": 1}
 	// {"acquire": 1, "extend": 1, "release": 1}
-	// {"released true": 1, "renewed true": 1}
+	// {"acquired true": 1, "released true": 1, "renewed true": 1}
 }
 
 // A Locker for a test of one's own.

@@ -34,8 +34,12 @@ type Lock struct {
 	valid time.Duration
 	state lockState
 
-	endReported bool          // to Trace.Event
-	renewed     time.Duration // how far extensions have moved start
+	// To Trace.Event.
+	acquiredReported bool
+	endReported      bool
+	earlyEnd         *Event // the end that came before the acquisition was reported
+
+	renewed time.Duration // how far extensions have moved start
 
 	// Every command that may have stored the value or raised a register is in last or in
 	// left. A rollback or release goes after last, to the nodes in left.

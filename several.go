@@ -373,6 +373,7 @@ func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quoru
 		}
 		locks = append(locks, k)
 		asked[i] = nil // it is the lock's from now on
+		k.reportAcquired()
 	}
 	a.locks = locks
 	return nil, nil

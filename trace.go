@@ -33,9 +33,9 @@ import (
 // Locker or its Locks, except for methods of a Lock that only report: Key, Value, Fence,
 // Started, Until, Valid and String. None of them is called while the library holds a mutex.
 //
-// A panic in Start, in End, or in a Round of a call that waits for it (OpAcquire, OpRaise,
-// OpAdopt, OpLook, OpInspect) reaches the caller, and what the call has acquired is undone;
-// after a panic in End an adopted lock is released, not given back. A Release goes on.
+// A panic in Start, in End, in EventAcquired, or in a Round of a call that waits for it (OpAcquire,
+// OpRaise, OpAdopt, OpLook, OpInspect) reaches the caller, and what the call has acquired is undone;
+// after a panic in End or EventAcquired an adopted lock is released, not given back. A Release goes on.
 // All else is reported where it happens, mostly on goroutines of the Locker, where a panic
 // ends the process as on any goroutine.
 type Trace struct {
@@ -78,12 +78,18 @@ type Call struct {
 type EventKind uint8
 
 const (
-	// Of a lock. Each lock that was acquired ends with one of EventLost, EventReleased and
-	// EventLeft, unless nobody looks at it after it has expired. Err of EventRenewed and
-	// EventReleased is nil or what Extend or Release returns.
-	EventRenewed  EventKind = iota + 1 // an extension was decided, by KeepAlive or Extend; if Err is nil, Until has moved
+	// Of a lock. Each lock that a call of this Locker acquires begins with EventAcquired and, later,
+	// ends with exactly one of EventLost, EventReleased and EventLeft. So the former less the
+	// latter is the number of locks held, which is never negative, and 0 once Close has released
+	// them. A lock that a call acquired and did not return, such as one of AcquireAll that was
+	// given back because another one was refused, begins and ends like any other. An adopted
+	// lock is another one than that of its previous holder, to whose Locker that one is lost
+	// when it is extended or released, or expires. Err of EventRenewed and EventReleased is nil or
+	// what Extend or Release returns.
+	EventAcquired EventKind = iota + 1 // a call of any kind acquired or adopted it
+	EventRenewed                       // an extension was decided, by KeepAlive or Extend; if Err is nil, Until has moved
 	EventHealed                        // Node had forgotten the lock and stores it again
-	EventLost                          // the loss was signalled; Err is a *QuorumError
+	EventLost                          // the loss was signalled, or it expired, which may be told half a minute later; Err is a *QuorumError
 	EventReleased                      // the first release was decided, by Release, Run or Close
 	EventLeft                          // LeaveUntil abandoned the lock
 
@@ -97,7 +103,7 @@ const (
 )
 
 func (k EventKind) String() string {
-	names := [...]string{"", "renewed", "healed", "lost", "released", "left", "node down", "node quarantined", "node up", "node duplicate", "node mute", "node refusing"}
+	names := [...]string{"", "acquired", "renewed", "healed", "lost", "released", "left", "node down", "node quarantined", "node up", "node duplicate", "node mute", "node refusing"}
 	if int(k) < len(names) && k > 0 {
 		return names[k]
 	}
@@ -110,7 +116,7 @@ type Event struct {
 	Lock *Lock  // nil if it is about a node
 	Node string // as in Vote.Node; "" if it is about a lock alone
 	Err  error
-	Held time.Duration // EventLost, EventReleased, EventLeft: since the acquisition began
+	Held time.Duration // EventAcquired, EventLost, EventReleased, EventLeft: since Lock.Started
 	Left time.Duration // the same: how much of the validity was left; not positive after Until. EventRenewed: how much was left when the extension was decided
 	Down time.Duration // EventNodeUp: how long the node was down, refusing or quarantined
 }
@@ -201,15 +207,69 @@ func (k *Lock) ending(kind EventKind, err error) Event {
 		return Event{}
 	}
 	k.endReported = true
+	return k.eventOf(kind, err)
+}
+
+// eventOf returns an event of the lock. Needs k.mu.
+func (k *Lock) eventOf(kind EventKind, err error) Event {
 	now := k.l.now()
 	return Event{Kind: kind, Lock: k, Err: err, Held: now.At.Sub(k.start.At) + k.renewed, Left: k.remaining(now)}
 }
 
-// reportEnd reports the end of a lock, unless it was reported before.
+// reportEnd reports the end of a lock, unless it was reported before. While the acquisition is
+// not reported yet, reportEnd leaves that to reportAcquired.
 func (l *Locker) reportEnd(e Event) {
-	if e.Kind != 0 {
-		l.event(e)
+	if e.Kind == 0 {
+		return
 	}
+	k := e.Lock
+	k.mu.Lock()
+	if !k.acquiredReported {
+		k.earlyEnd = &e
+		k.mu.Unlock()
+		return
+	}
+	k.mu.Unlock()
+	l.event(e)
+}
+
+// reportAcquired reports the acquisition of a lock, and then its end if that came meanwhile: the
+// lock is listed as held, so that whoever finds it with Held may release it. If Event panics, the lock is
+// released: nobody else would.
+func (k *Lock) reportAcquired() {
+	if k.l.opt.Trace.Event == nil {
+		return
+	}
+	k.mu.Lock()
+	e := k.eventOf(EventAcquired, nil)
+	k.mu.Unlock()
+	told := false
+	defer func() {
+		k.mu.Lock()
+		k.acquiredReported = true
+		end := k.earlyEnd
+		k.earlyEnd = nil
+		k.mu.Unlock()
+		if !told {
+			defer k.beginRelease(context.Background(), ErrPanicked) // with a cause, so that it is not handed on to this caller
+		}
+		if end != nil {
+			k.l.event(*end)
+		}
+	}()
+	k.l.event(e)
+	told = true
+}
+
+// reportExpired reports the end of a lock that has expired without a release.
+func (k *Lock) reportExpired() {
+	k.mu.Lock()
+	var end Event
+	if k.state == stateHeld && k.l.opt.Trace.Event != nil {
+		end = k.ending(EventLost, k.lossOf(nil))
+	}
+	k.mu.Unlock()
+	k.l.reportEnd(end)
 }
 
 // nodeEvent reports what a lane has noticed.

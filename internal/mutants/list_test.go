@@ -217,6 +217,21 @@ var mutants = []mutant{
 		test:    "TestATracerNeitherEndsNorProlongsACall",
 	},
 	{
+		name: "ends-early", rule: "the end of a lock is reported after its acquisition", why: "the judges do not look at events",
+		patches: []patch{{"trace.go", "if !k.acquiredReported {", "if false {"}},
+		test:    "TestTheEndOfALockIsToldAfterItsAcquisition",
+	},
+	{
+		name: "expired-untold", rule: "the end of a lock that expires, and that nobody looks at, is reported", why: "the judges do not look at events",
+		patches: []patch{{"close.go", "\t\t\tk.reportExpired()\n", ""}},
+		test:    "TestLocksThatAreHeldCanBeCounted",
+	},
+	{
+		name: "acquired-kept", rule: "a lock is released if the callback panics that is told of its acquisition", why: "no event of the simulation panics on a caller's goroutine",
+		patches: []patch{{"trace.go", "if !told {", "if !told && false {"}},
+		test:    "TestAPanicAtAnAcquisitionLeavesNoLock",
+	},
+	{
 		name: "ends-twice", rule: "the end of a lock is reported once", why: "the judges do not look at events",
 		patches: []patch{{"trace.go", "if k.endReported ||", "if"}},
 		test:    "TestEvents",

@@ -80,7 +80,11 @@ func (c *client) trace() redlock.Trace {
 			boom(2, call.Key)
 		}
 	}
-	t.Event = func(e redlock.Event) { boom(3, e.Node) }
+	t.Event = func(e redlock.Event) {
+		if e.Kind != redlock.EventAcquired { // as above
+			boom(3, e.Node)
+		}
+	}
 	return t
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
@@ -583,7 +584,7 @@ func TestEvents(t *testing.T) {
 			l = s.Locker(c.opt)
 			c.do(s, l)
 			time.Sleep(10 * time.Millisecond)
-			es := seen.Events()
+			es := slices.DeleteFunc(seen.Events(), func(e redlock.Event) bool { return e.Kind == redlock.EventAcquired }) // see below
 			var kinds []redlock.EventKind
 			for _, e := range es {
 				if kinds = append(kinds, e.Kind); e.Kind != redlock.EventHealed && (e.Lock == nil) == (e.Node == "") {
@@ -597,6 +598,180 @@ func TestEvents(t *testing.T) {
 				c.check(s, es)
 			}
 		})
+	}
+}
+
+// A gauge that an acquisition raises, and the end of a lock lowers, is never negative and returns to 0, whatever happens to
+// the locks: each of them begins once and then ends once.
+func TestLocksThatAreHeldCanBeCounted(t *testing.T) {
+	const ttl = 3 * time.Second
+	for name, c := range map[string]struct {
+		do   func(s *stage, l *redlock.Locker)
+		want int // locks acquired
+	}{
+		"released, twice": {func(s *stage, l *redlock.Locker) {
+			k := s.Take(l, ttl)
+			s.Is("Release", k.Release(s.Ctx), nil)
+			s.Is("Release again", k.Release(s.Ctx), nil)
+		}, 1},
+		"run": {func(s *stage, l *redlock.Locker) { l.Run(s.Ctx, job, ttl, harness.NoWork) }, 1},
+		"run, and fn panics": {func(s *stage, l *redlock.Locker) {
+			harness.Panics(func() { l.Run(s.Ctx, job, ttl, func(context.Context, *redlock.Lock) error { panic("fn's own") }) })
+		}, 1},
+		"several": {func(s *stage, l *redlock.Locker) { l.RunAll(s.Ctx, []string{"a", "b", "a"}, ttl, noWorkAll) }, 2},
+		"a slot": {func(s *stage, l *redlock.Locker) {
+			l.RunSlot(s.Ctx, job, 3, ttl, func(context.Context, *redlock.Lock, int) error { return nil })
+		}, 1},
+		"a term": {func(s *stage, l *redlock.Locker) {
+			l.Lead(s.Ctx, job, ttl, func(context.Context, *redlock.Lock) error { return errors.New("enough") })
+		}, 1},
+		"refused": {func(s *stage, l *redlock.Locker) {
+			s.Foreign(time.Minute, 0, 1)
+			s.Is("TryAcquire", harness.Second(l.TryAcquire(s.Ctx, job, ttl)), redlock.ErrHeld)
+			s.Is("AcquireAll", harness.Second(l.AcquireAll(s.Ctx, []string{"a", job}, ttl, redlock.WithWait(0))), redlock.ErrHeld)
+		}, 0},
+		"left": {func(s *stage, l *redlock.Locker) {
+			k := s.Take(l, ttl)
+			s.Is("LeaveUntil", k.LeaveUntil(s.Ctx, time.Now().Add(2*ttl)), nil)
+			k.Release(s.Ctx)
+		}, 1},
+		"left when the time had passed": {func(s *stage, l *redlock.Locker) {
+			s.Is("LeaveUntil", s.Take(l, ttl).LeaveUntil(s.Ctx, time.Now().Add(-time.Second)), nil)
+		}, 1},
+		"lost": {func(s *stage, l *redlock.Locker) {
+			k := s.Take(l, ttl)
+			held := s.Keep(k)
+			s.FailNodes(loading, 0, 1)
+			s.Ended(held, time.Minute)
+			k.Release(s.Ctx)
+		}, 1},
+		"lost to an adopter": {func(s *stage, l *redlock.Locker) {
+			k := s.Take(l, ttl)
+			s.Is("Adopt", harness.Second(l.Adopt(s.Ctx, job, k.Value(), ttl)), nil)
+			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrLost)
+		}, 2},
+		"expired": {func(s *stage, l *redlock.Locker) { s.Take(l, ttl); time.Sleep(time.Minute) }, 1},
+		"expired, and released late": {func(s *stage, l *redlock.Locker) {
+			k := s.Take(l, ttl)
+			time.Sleep(time.Minute)
+			s.Is("Release", k.Release(s.Ctx), redlock.ErrLost)
+		}, 1},
+		"released by Close":         {func(s *stage, l *redlock.Locker) { s.Take(l, ttl) }, 1},
+		"expired, and then a Close": {func(s *stage, l *redlock.Locker) { s.Take(l, ttl); time.Sleep(2 * ttl) }, 1},
+		"released by a Close that too few nodes answer": {func(s *stage, l *redlock.Locker) {
+			s.Take(l, ttl)
+			s.Node(0).Hang()
+			s.Node(1).Hang()
+		}, 1},
+	} {
+		runStage(t, name, 3, func(s *stage) {
+			g := gauge{s: s}
+			l := s.Locker(redlock.Options{Trace: redlock.Trace{Event: g.event}})
+			c.do(s, l)
+			l.Close()
+			time.Sleep(time.Minute)
+			g.is(c.want)
+		})
+	}
+}
+
+// A lock may be released, by one who finds it with Held, while its acquisition is being told.
+func TestTheEndOfALockIsToldAfterItsAcquisition(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var l *redlock.Locker
+		told, ended := false, false
+		l = s.Locker(redlock.Options{Trace: redlock.Trace{Event: func(e redlock.Event) {
+			switch e.Kind {
+			case redlock.EventAcquired:
+				go func() {
+					for k := range l.Held() {
+						k.Release(s.Ctx)
+					}
+				}()
+				time.Sleep(time.Second) // virtual: a callback must not block
+				told = true
+			case redlock.EventReleased:
+				if ended = true; !told {
+					s.Error("the release was told while the acquisition was being told")
+				}
+			}
+		}}})
+		l.TryAcquire(s.Ctx, job, heldLong)
+		time.Sleep(time.Second)
+		harness.Check(s, "the end was told", ended, true)
+	})
+}
+
+// If the callback panics that is told of an acquisition, the lock is released.
+func TestAPanicAtAnAcquisitionLeavesNoLock(t *testing.T) {
+	for name, acquire := range map[string]func(s *stage, l *redlock.Locker){
+		"TryAcquire":  func(s *stage, l *redlock.Locker) { l.TryAcquire(s.Ctx, job, heldLong) },
+		"Acquire":     func(s *stage, l *redlock.Locker) { l.Acquire(s.Ctx, job, heldLong) },
+		"AcquireAll":  func(s *stage, l *redlock.Locker) { l.AcquireAll(s.Ctx, []string{"a", job}, heldLong) },
+		"AcquireSlot": func(s *stage, l *redlock.Locker) { l.AcquireSlot(s.Ctx, job, 2, heldLong) },
+		"Adopt": func(s *stage, l *redlock.Locker) {
+			l.Adopt(s.Ctx, job, s.Take(s.Locker(redlock.Options{}), heldLong).Value(), heldLong)
+		},
+	} {
+		runStage(t, name, 3, func(s *stage) {
+			g := gauge{s: s}
+			var p harness.Trap
+			p.Armed.Store(true)
+			l := s.Locker(redlock.Options{Trace: redlock.Trace{Event: func(e redlock.Event) {
+				if g.event(e); e.Kind == redlock.EventAcquired {
+					p.Spring()
+				}
+			}}})
+			harness.Check(s, "the panic goes on to the caller", harness.Panics(func() { acquire(s, l) }), true)
+			time.Sleep(time.Second)
+			g.is(1)
+			if keys := s.locked(); len(keys) > 0 {
+				s.Errorf("the nodes have %v", keys)
+			}
+			s.Clean(l)
+		})
+	}
+}
+
+// A gauge counts the locks that a Trace is told of.
+type gauge struct {
+	s     *stage
+	mu    sync.Mutex
+	ended map[*redlock.Lock]bool // by lock that has begun
+}
+
+func (g *gauge) event(e redlock.Event) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ended, begun := g.ended[e.Lock]
+	switch e.Kind {
+	case redlock.EventAcquired:
+		if begun {
+			g.s.Errorf("%v was acquired twice", e.Lock)
+		}
+		if g.ended == nil {
+			g.ended = make(map[*redlock.Lock]bool)
+		}
+		g.ended[e.Lock] = false
+	case redlock.EventLost, redlock.EventReleased, redlock.EventLeft:
+		if !begun || ended {
+			g.s.Errorf("%v is told as %v: begun %v, ended before %v", e.Lock, e.Kind, begun, ended)
+		}
+		g.ended[e.Lock] = true
+	}
+}
+
+// is fails the test unless so many locks have begun, and all of them have ended.
+func (g *gauge) is(want int) {
+	g.s.Helper()
+	synctest.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	harness.Check(g.s, "locks acquired", len(g.ended), want)
+	for k, ended := range g.ended {
+		if !ended {
+			g.s.Errorf("%v has not ended", k)
+		}
 	}
 }
 

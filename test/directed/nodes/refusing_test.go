@@ -166,7 +166,7 @@ func TestAFarNodeThatRefusesIsReported(t *testing.T) {
 				}
 			}
 			use(3)
-			harness.Check(s, "events before", len(seen.Events()), 3)
+			harness.Check(s, "events before", len(seen.Events()), 2*3)
 			began := time.Now()
 			refuses(s.Node(2), text)
 			use(10)
