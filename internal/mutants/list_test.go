@@ -1210,6 +1210,16 @@ var mutants = []mutant{
 		test:    "TestFairAcquireAllsDoNotAskInStep",
 	},
 	{
+		name: "traces-shared", rule: "each of several Traces gets its own values of the call above", why: "the simulation has one Trace for each Locker",
+		patches: []patch{{"traces.go", "if above != nil {", "if above != nil && false {"}},
+		test:    "TestTracesAreCalledAsIfAlone",
+	},
+	{
+		name: "traces-hidden", rule: "what a caller adds to the context of a call goes before the values of several Traces", why: "the simulation has one Trace for each Locker",
+		patches: []patch{{"traces.go", "!same(v, c.above.Value(key))", "!same(v, c.above.Value(key)) && false"}},
+		test:    "TestTracesAreCalledAsIfAlone",
+	},
+	{
 		name: "all-unended", rule: "AcquireAll is a call to a Trace, as each call is that asks the nodes", why: "no judge looks at the calls that are traced",
 		patches: []patch{{"several.go", "traced.end(e, err, locks.distinct()...)", "_, _ = e, traced"}},
 		test:    "TestEveryCallIsTracedBelowItsCaller",

@@ -21,6 +21,7 @@ type spanKey struct{}
 
 // notes are what a Trace was called with.
 type notes struct {
+	name string // before each call
 	mu   sync.Mutex
 	text []string
 }
@@ -45,7 +46,7 @@ func (n *notes) trace() redlock.Trace {
 	}
 	return redlock.Trace{
 		Start: func(ctx context.Context, call redlock.Call) context.Context {
-			return context.WithValue(ctx, spanKey{}, span(ctx)+"/"+call.Method)
+			return context.WithValue(ctx, spanKey{}, span(ctx)+"/"+n.name+call.Method)
 		},
 		Round: func(ctx context.Context, r redlock.Round) { note(span(ctx) + " asks " + r.Op.String()) },
 		End: func(ctx context.Context, call redlock.Call, err error) {
@@ -800,3 +801,81 @@ func (s *stage) near(what string, got, want time.Duration) {
 
 // leave gives a lock up; its key stays until its ttl ends.
 func leave(s *stage, k *redlock.Lock) { s.Is("LeaveUntil", k.LeaveUntil(s.Ctx, k.Until()), nil) }
+
+// Of several Traces, each sees what it would see alone, also if they use the same keys, and a panic in one of them does not
+// keep the others from being called.
+func TestTracesAreCalledAsIfAlone(t *testing.T) {
+	type ownKey struct{}
+	work := func(s *stage, l *redlock.Locker) {
+		s.Is("Run", l.Run(s.Ctx, job, heldLong, func(ctx context.Context, k *redlock.Lock) error {
+			ctx = context.WithValue(ctx, ownKey{}, "fn's own")
+			return errors.Join(k.Extend(ctx), l.RunAll(ctx, []string{"a", "b"}, heldLong, func(ctx context.Context, _ redlock.Locks) error {
+				harness.Check(t, "a value that fn has added", ctx.Value(ownKey{}), any("fn's own"))
+				ctx = context.WithValue(ctx, spanKey{}, "fn's own")
+				_, err := l.Acquire(ctx, job, heldLong)
+				s.Is("Acquire", err, redlock.ErrNested)
+				return harness.Second(l.Inspect(ctx, job))
+			}))
+		}), nil)
+		time.Sleep(time.Second)
+	}
+	onStage(t, 3, func(s *stage) {
+		var alone, first notes
+		last := notes{name: "last "}
+		work(s, s.Cold(redlock.Options{Trace: alone.trace()}, nil, s.Cluster.Nodes()))
+		var order []string
+		ends := func(name string) redlock.Trace {
+			return redlock.Trace{End: func(context.Context, redlock.Call, error) { order = append(order, name) }}
+		}
+		passive := redlock.Trace{Start: func(ctx context.Context, _ redlock.Call) context.Context {
+			return context.WithValue(ctx, ownKey{}, ctx.Value(ownKey{}))
+		}}
+		trace := redlock.Traces(passive, ends("a"), first.trace(), redlock.Trace{}, last.trace(), ends("b"))
+		l := s.Cold(redlock.Options{Trace: trace}, nil, s.Cluster.Nodes())
+		work(s, l)
+		harness.Check(s, "what the first is told", first.sorted(""), alone.sorted(""))
+		harness.Check(s, "what the last is told", last.sorted(""), strings.ReplaceAll(alone.sorted(""), "/", "/last "))
+		order = nil
+		l.Inspect(s.Ctx, job)
+		harness.Check(s, "the order of the ends", strings.Join(order, " "), "b a")
+		if redlock.Traces(redlock.Trace{}, redlock.Trace{}).Round != nil {
+			s.Error("Traces without a Round have one")
+		}
+	})
+	for _, at := range []string{"Start", "Round", "End", "Event"} {
+		runStage(t, "a panic in "+at, 3, func(s *stage) {
+			var p harness.Trap
+			var began, ended, rounds, events [3]int
+			count := func(i int) redlock.Trace {
+				spring := func(what string) {
+					if i == 1 && what == at {
+						p.Spring()
+					}
+				}
+				return redlock.Trace{
+					Start: func(ctx context.Context, _ redlock.Call) context.Context {
+						spring("Start")
+						began[i]++
+						return ctx
+					},
+					Round: func(context.Context, redlock.Round) { rounds[i]++; spring("Round") },
+					End:   func(context.Context, redlock.Call, error) { ended[i]++; spring("End") },
+					Event: func(e redlock.Event) {
+						if events[i]++; e.Kind == redlock.EventAcquired {
+							spring("Event")
+						}
+					},
+				}
+			}
+			l := s.Locker(redlock.Options{Trace: redlock.Traces(count(0), count(1), count(2))})
+			began, ended, rounds, events = [3]int{}, [3]int{}, [3]int{}, [3]int{}
+			p.Armed.Store(true)
+			harness.Check(s, "the panic goes on to the caller", harness.Panics(func() { l.TryAcquire(s.Ctx, job, heldLong) }), true)
+			time.Sleep(time.Second)
+			if began != ended || at != "Start" && began[2] != 1 || rounds[0] != rounds[2] || events[0] != events[2] {
+				s.Errorf("begun %v, ended %v, rounds %v, events %v: want each called as often as the others", began, ended, rounds, events)
+			}
+			s.Clean(l)
+		})
+	}
+}
