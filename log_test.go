@@ -20,7 +20,7 @@ func TestLogsShowLabelsAndWordsAndNoValue(t *testing.T) {
 	const secret = "c2VjcmV0LXRva2Vu"
 	foreign := ValueOf(secret)
 	ours := ValueOf(wiretest.ValueOf("web-1"))
-	lock := &Lock{l: &Locker{}, name: &wire.LockKey{Key: "k"}, value: ours, fence: 7}
+	lock := &Lock{l: &Locker{}, name: &wire.LockKey{Key: "k"}, value: ours.Secret(), fence: 7}
 	vote := Vote{Node: "a", Answer: AnswerNo, Value: ours, Took: ms}
 	failed := Vote{Node: "b", Answer: AnswerUnknown, Err: errors.New("timeout 50ms"), Took: 50 * ms}
 	round := Round{Op: OpAcquire, Key: "k", Need: 2, Votes: []Vote{vote, failed}, Start: time.Unix(0, 0).UTC(), Took: 50 * ms}

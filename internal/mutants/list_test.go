@@ -1014,7 +1014,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "lost-removed-quietly", rule: "the removal of a lock that was lost is announced", why: "the ttl ends some milliseconds later",
-		patches: []patch{{"lock.go", "wire.ReleaseQuestion(k.name, k.value.Secret(), k.ttl, wire.ToAll), &k.left", "wire.RollbackQuestion(k.name, k.value.Secret(), k.ttl), &k.left"}},
+		patches: []patch{{"lock.go", "wire.ReleaseQuestion(k.name, k.value, k.ttl, wire.ToAll), &k.left", "wire.RollbackQuestion(k.name, k.value, k.ttl), &k.left"}},
 		test:    "TestTheRemovalOfALostLockWakesWaiters",
 	},
 	{
