@@ -1086,6 +1086,24 @@ var mutants = []mutant{
 		test:    "TestTheLockIsLeftToOthersForAsLongAsTheyUsuallyHaveIt",
 	},
 	{
+		name: "left-for-long", rule: "a Locker leaves the lock to others for a quarter of a second at most, however long a round took", why: "no simulated process stands still during a round",
+		patches: []patch{{"internal/wait/turns.go", "pause = min(pause, tieLook*max(p.pace, took)+", "pause = (tieLook*max(p.pace, took) + "}},
+		test:    "TestWhatHoldsOfAPlan",
+		pkg:     "./internal/wait",
+	},
+	{
+		name: "pace-for-long", rule: "the pauses in multiples of a round are shorter than those between polls, however long the round took", why: "the same",
+		patches: []patch{{"internal/wait/plan.go", "took := min(max(l.Took, shortestTook), longestTook)", "took := max(l.Took, shortestTook)"}},
+		test:    "TestWhatHoldsOfAPlan",
+		pkg:     "./internal/wait",
+	},
+	{
+		name: "behind-for-long", rule: "a waiter that finds the lock free behind others tries after a quarter of a second at the latest", why: "many Lockers would have to wait, and all before it hang",
+		patches: []patch{{"internal/wait/plan.go", "min(time.Duration(s.Before)*(tieLook*p.pace+lookSpread), p.rules.RetryMost)", "time.Duration(s.Before)*(tieLook*p.pace+lookSpread)"}},
+		test:    "TestLooked",
+		pkg:     "./internal/wait",
+	},
+	{
 		name: "left-as-usual", rule: "a Locker that waited for others in vain looks after ten milliseconds the next time", why: "the same",
 		patches: []patch{{"internal/wait/turns.go", "\tt.left, t.usual = time.Time{}, 0\n", ""}},
 		test:    "TestTheLockIsLeftToOthersForAsLongAsTheyUsuallyHaveIt",

@@ -44,6 +44,13 @@ const (
 	// Halved, more short critical sections each cost an entry in the queues.
 	lookFirst = 5 * time.Millisecond
 
+	// longestTook is the most that a round counts as in such pauses: the process may have stood
+	// still in the midst of it, and pauses in multiples of that time beside a free lock. All of
+	// them are shorter than pollHeard, of which a round of 250 ms, to a node at the other end of
+	// the world, leaves half. Halved, far waiters that tie meet again more often; doubled, a
+	// waiter that stood still finds a free lock up to two seconds later.
+	longestTook = 250 * time.Millisecond
+
 	// shortestTook is the least that a round counts as in pauses that are multiples of it:
 	// in virtual time a round may take none. Halved, nothing breaks; at 0 there is no pause.
 	shortestTook = time.Microsecond
@@ -268,7 +275,7 @@ type Lost struct {
 
 // Lost plans what c, the head, does after a try that did not get the lock.
 func (p *Plan) Lost(c *Caller, l *Lost, now time.Time) {
-	took := max(l.Took, shortestTook)
+	took := min(max(l.Took, shortestTook), longestTook)
 	p.asked, p.pace, p.foreign, p.unsure = l.Start, took, !wire.IsOurs(l.Holder), l.Holder == ""
 	p.holder, p.longest = l.Holder, l.Longest
 	tie := c.countTie(IsTie(l.Holder, l.Votes))

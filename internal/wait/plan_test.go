@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -259,6 +260,8 @@ func TestLost(t *testing.T) {
 		{"too few replied", true, false, Lost{Votes: []Vote{{Yes: true}, {}, {}}}, Try, 75 * ms},
 		{"a tie, we go on", true, false, Lost{Held: true, Votes: tied, Mine: "a"}, Try, 3 * ms},
 		{"a tie, another goes on", true, false, Lost{Held: true, Votes: tied, Mine: "d"}, Look, 27 * ms},
+		{"a tie, we go on and stood still", true, false, Lost{Held: true, Votes: tied, Mine: "a", Took: time.Minute}, Try, 125 * ms},
+		{"a tie, another goes on and we stood still", true, false, Lost{Held: true, Votes: tied, Mine: "d", Took: time.Minute}, Look, 1125 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := NewPlan(rules(0.5))
@@ -266,13 +269,13 @@ func TestLost(t *testing.T) {
 				p = *heard(rules(0.5))
 			}
 			p.vain = c.vain
-			c.lost.Start, c.lost.Took, c.lost.Longest = epoch, 6*ms, 100*ms
+			c.lost.Start, c.lost.Took, c.lost.Longest = epoch, cmp.Or(c.lost.Took, 6*ms), 100*ms
 			p.Lost(new(Caller), &c.lost, epoch)
 			if p.at.Sub(epoch) != c.pause {
 				t.Errorf("got a pause of %v, want %v", p.at.Sub(epoch), c.pause)
 			}
 			expect(t, &p, p.at, c.act, 0)
-			if p.foreign != (c.lost.Holder == "") || p.pace != 6*ms || p.vain {
+			if p.foreign != (c.lost.Holder == "") || p.pace != min(c.lost.Took, 250*ms) || p.vain {
 				t.Errorf("foreign %v, pace %v, vain %v", p.foreign, p.pace, p.vain)
 			}
 		})

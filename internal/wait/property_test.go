@@ -37,6 +37,7 @@ var (
 	anyBool  = rapid.Bool()
 	anyNode  = rapid.IntRange(0, 2)
 	anyTime  = rapid.SampledFrom([]time.Duration{0, 1, ms, 7 * ms, 100 * ms})
+	anyTook  = rapid.SampledFrom([]time.Duration{0, 1, ms, 7 * ms, 100 * ms, time.Second, time.Minute}) // the process may have stood still
 	anyValue = rapid.SampledFrom([]string{ours, "k" + ours, "l" + ours, "m" + ours, "6ba7b810-9dad-41d1-80b4-00c04fd430c8", "a"})
 )
 
@@ -139,7 +140,7 @@ func (l *life) Won(t *rapid.T) {
 // Lost makes a pause, but for a few ties, and for a look at what may have been released unheard.
 func (l *life) Lost(t *rapid.T) {
 	lost := Lost{
-		Start: l.now.Add(-anyTime.Draw(t, "ago")), Took: anyTime.Draw(t, "took"), Held: anyBool.Draw(t, "held"), Longest: l.p.rules.RetryMost,
+		Start: l.now.Add(-anyTime.Draw(t, "ago")), Took: anyTook.Draw(t, "took"), Held: anyBool.Draw(t, "held"), Longest: l.p.rules.RetryMost,
 		Holder: rapid.SampledFrom([]string{"", "b", ours}).Draw(t, "holder"), Mine: rapid.SampledFrom([]string{"a", "d"}).Draw(t, "mine"),
 		Votes: votes(rapid.StringMatching(`[+bc.]{3}`).Draw(t, "votes")),
 	}
@@ -177,7 +178,9 @@ func (l *life) Releasing(t *rapid.T) { l.p.Releasing(anyValue.Draw(t, "value"), 
 
 func (l *life) Released(t *rapid.T) {
 	before, told, queued := l.p, anyBool.Draw(t, "told"), anyBool.Draw(t, "queued")
-	switch wake := l.p.Released(told, queued, anyTime.Draw(t, "took"), l.now); {
+	switch wake := l.p.Released(told, queued, anyTook.Draw(t, "took"), l.now); {
+	case l.p.turns.until.Sub(l.now) > l.p.rules.RetryMost:
+		t.Fatalf("the lock is left to others for %v", l.p.turns.until.Sub(l.now))
 	case told && wake: // so that the head pauses anew, until the others have had their time
 		l.leaves(t, queued)
 		l.lifted = false

@@ -104,8 +104,8 @@ func (p *Plan) Released(told, queued bool, took time.Duration, now time.Time) (w
 	}
 	t.open = false
 	pause := p.rules.RetryMost
-	if p.MayHandOver() {
-		pause = tieLook*max(p.pace, took) + max(p.rules.RetryFirst, min(2*t.usual, leaveMost*p.rules.RetryFirst))
+	if p.MayHandOver() { // for no longer than if it had had all its turns: took has no bound
+		pause = min(pause, tieLook*max(p.pace, took)+max(p.rules.RetryFirst, min(2*t.usual, leaveMost*p.rules.RetryFirst)))
 	}
 	t.until, t.left = now.Add(pause), now
 	p.due = false

@@ -174,6 +174,9 @@ func TestTurns(t *testing.T) {
 	}
 	fair := func(p *Plan) { p.rules.Fair = true }
 	slow := func(p *Plan) { p.pace = 2 * ms }
+	stood := func(p *Plan) {
+		p.Lost(new(Caller), &Lost{Start: epoch, Took: time.Minute, Held: true, Holder: "b", Longest: 250 * ms}, epoch)
+	}
 	others := announced("m:6ba7b810-9dad-41d1-80b4-00c04fd430c8")
 	for _, c := range []struct {
 		name   string
@@ -192,6 +195,8 @@ func TestTurns(t *testing.T) {
 		{"released to others, then", events{releasing, woken(true, true, true, ms)}, 14 * ms, Glance, 0},
 		{"the round took longer than the last try", events{releasing, woken(true, true, true, 3*ms)}, 0, Wait, 22 * ms},
 		{"the last try took longer than the round", events{slow, releasing, woken(true, true, true, ms)}, 0, Wait, 18 * ms},
+		{"the process stood still during the round", events{releasing, woken(true, true, true, time.Minute)}, 0, Wait, 250 * ms},
+		{"the process stood still during the last try", events{stood, releasing, woken(true, true, true, ms)}, 0, Wait, 250 * ms},
 		{"released after all turns", events{won(16), releasing, woken(true, true, true, ms)}, 0, Wait, 250 * ms},
 		{"released without an entry", events{releasing, woken(true, true, false, ms)}, 0, Look, 0},
 		{"released twice", events{releasing, released(true), woken(false, true, true, 9*ms)}, 0, Wait, 14 * ms},
