@@ -165,7 +165,8 @@ func tied(err error) bool {
 // there was one, even if this caller was behind others and made no attempt.
 // ErrNoQuorum comes at once if no majority is possible because nodes are replicas or reply
 // with errors that do not heal with time, such as WRONGTYPE, NOAUTH, WRONGPASS, NOPERM, READONLY,
-// and MOVED or CROSSSLOT from single nodes of a Redis Cluster.
+// and MOVED or CROSSSLOT from single nodes of a Redis Cluster. If half of an even number of nodes
+// do so and the other half store another value, Acquire waits for that holder first.
 //
 // Locks are not reentrant. If ctx comes from Run or KeepAlive of a lock on the same key
 // that this Locker holds, Acquire fails with ErrNested at once, since it would wait for
@@ -366,7 +367,7 @@ func (l *Locker) decide(ctx context.Context, e *acquireCall, b *quorum.Call, pro
 	if err = l.await(ctx, e, b); err == nil {
 		t, hard, score := b.Result()
 		e.seen = max(e.seen, score, proposal)
-		e.permanent = t.N-hard < t.Need()
+		e.permanent = inVain(t, hard)
 		switch acquisitionOf(t) {
 		case acquireFenced:
 		case acquireUnfenced:

@@ -58,7 +58,7 @@ func (l *Locker) raise(ctx context.Context, e *acquireCall, b *quorum.Call) (tok
 			return 0, err
 		}
 		t, hard, score := r.Result()
-		e.permanent = t.N-hard < t.Need()
+		e.permanent = inVain(t, hard)
 		l.observe(ctx, r, e)
 		e.seen = max(e.seen, score, token)
 		if raised(t) == won {

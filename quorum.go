@@ -52,6 +52,11 @@ func decide(n, yes, against int) verdict {
 // nodes would have voted, another holder is in the way.
 func refused(t quorum.Tally) bool { return t.N-t.No < t.Need() }
 
+// inVain reports whether a caller need not wait, since no later attempt can win either: hard nodes
+// replied with errors that time does not heal, and leave no majority. If the noes rule one out as
+// well, as half of an even number of nodes can, it waits for that holder first.
+func inVain(t quorum.Tally, hard int) bool { return t.N-hard < t.Need() && !refused(t) }
+
 // An acquisition has four results, not two: a majority may store the value without
 // agreeing on the fencing token.
 type acquisition uint8

@@ -1086,6 +1086,11 @@ var mutants = []mutant{
 		test:    "TestTheLockIsLeftToOthersForAsLongAsTheyUsuallyHaveIt",
 	},
 	{
+		name: "held-in-vain", rule: "a caller that is refused by half of the nodes waits for their holder, also if the errors of the other half do not heal with time", why: "no profile has such errors on half of an even number of nodes",
+		patches: []patch{{"quorum.go", "return t.N-hard < t.Need() && !refused(t)", "return t.N-hard < t.Need()"}},
+		test:    "TestAHolderIsWaitedForThoughNoMajorityIsLeft",
+	},
+	{
 		name: "left-for-long", rule: "a Locker leaves the lock to others for a quarter of a second at most, however long a round took", why: "no simulated process stands still during a round",
 		patches: []patch{{"internal/wait/turns.go", "pause = min(pause, tieLook*max(p.pace, took)+", "pause = (tieLook*max(p.pace, took) + "}},
 		test:    "TestWhatHoldsOfAPlan",

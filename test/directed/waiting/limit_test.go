@@ -122,6 +122,40 @@ func TestWhatEndsAWaitBeforeItsLimit(t *testing.T) {
 	})
 }
 
+// Half of an even number of nodes store another's value, and the errors of the other half do not heal with time: either half rules
+// a majority out. The wait is for the holder, and only then in vain.
+func TestAHolderIsWaitedForThoughNoMajorityIsLeft(t *testing.T) {
+	const readOnly = "READONLY You can't write against a read only replica."
+	for _, n := range []int{2, 4} {
+		onStage(t, n, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
+			s.FailNodes(readOnly, s.All()[:n/2]...)
+			s.Slow(time.Millisecond, s.All()[n/2:]...) // so that the errors come first
+			noWork := func(context.Context, *redlock.Lock) error { return nil }
+			for what, call := range map[string]func() error{
+				"Acquire": func() error { return harness.Second(l.Acquire(s.Ctx, job, time.Second, redlock.WithWait(time.Second))) },
+				"Lead":    func() error { return l.Lead(s.Ctx, job, time.Second, noWork, redlock.WithWait(time.Second)) },
+				"AcquireAll": func() error {
+					return harness.Second(l.AcquireAll(s.Ctx, []string{job}, time.Second, redlock.WithWait(time.Second)))
+				},
+			} {
+				s.Lasts(what, time.Second, func() { waitedInVain(s, call(), redlock.ErrHeld) })
+			}
+			w := s.waiter(l, time.Second)
+			time.Sleep(time.Minute)
+			w.waits("while the lock is held")
+			s.Is("Release", k.Release(s.Ctx), redlock.ErrNoQuorum)
+			time.Sleep(time.Second)
+			if !w.over() {
+				t.Fatalf("%d nodes: the waiter waits on, though nobody holds the lock", n)
+			}
+			s.Is("the waiter", w.err, redlock.ErrNoQuorum)
+			s.Says(w.err, "READONLY")
+		})
+	}
+}
+
 func TestLimitsThatAreRefused(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
