@@ -192,7 +192,10 @@ func (l *Locker) newHeld() *held.List[*Lock] {
 	return held.New(held.Config[*Lock]{
 		Now:   l.now,
 		Entry: func(k *Lock) *held.Entry[*Lock] { return &k.entry },
-		Freed: func(k *Lock) { l.gate.Free(k.name.Full) },
+		Freed: func(k *Lock) {
+			l.gated.CompareAndDelete(k.name.Full, k)
+			l.gate.Free(k.name.Full)
+		},
 		Grown: (*Lock).setRegisterTTL,
 		Expired: func(k *Lock) bool { // Release still works
 			k.checkLoss()

@@ -42,6 +42,7 @@ type Locker struct {
 	owned     []io.Closer // the clients that Open made
 	names     wire.Names
 	gate      wait.Gate // of AcquireAll
+	gated     sync.Map  // by full key, the last *Lock of AcquireAll that keeps it busy at the gate
 	cleanups  *quorum.Cleanups
 	ahead     fence.Ahead
 	held      *held.List[*Lock]

@@ -166,14 +166,7 @@ func (a *acquireAll) enterGate(ctx context.Context) error {
 		if end, ok := ctx.Deadline(); ok {
 			limit = min(limit, time.Until(end)/2)
 		}
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		select {
-		case <-e.Done:
-		case <-timer.C:
-		case <-ctx.Done():
-		case <-a.l.closing:
-		}
+		a.waitAtGate(ctx, e, limit)
 	}
 	a.admitted = a.l.gate.Withdraw(e)
 	a.place = e.Place
@@ -181,6 +174,51 @@ func (a *acquireAll) enterGate(ctx context.Context) error {
 		return tooManyWaiters(a.calls[slices.Index(a.keys, e.Full)], a.l.opt.MaxWaiters)
 	}
 	return nil
+}
+
+// waitAtGate waits for limit at most, and no longer than until the locks in the way have expired.
+func (a *acquireAll) waitAtGate(ctx context.Context, e *wait.Entrant, limit time.Duration) {
+	end := time.Now().Add(limit)
+	timer := time.NewTimer(min(limit, a.freeExpired()))
+	defer timer.Stop()
+	for {
+		select {
+		case <-e.Done:
+			return
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		case <-a.l.closing:
+			return
+		}
+		next, left := a.freeExpired(), time.Until(end) // after an extension there is more time
+		if left <= 0 {
+			return
+		}
+		timer.Reset(min(left, next))
+	}
+}
+
+// freeExpired lets others go on where a lock on one of the keys has expired, which leaves the
+// Locker's list with a later sweep only. It returns how long at least the other locks have left.
+func (a *acquireAll) freeExpired() (next time.Duration) {
+	next = gateWait
+	for _, key := range a.keys {
+		v, ok := a.l.gated.Load(key)
+		if !ok {
+			continue
+		}
+		k := v.(*Lock)
+		k.mu.Lock()
+		left := k.remaining(k.l.now())
+		k.mu.Unlock()
+		if left <= 0 {
+			a.l.held.Free(k)
+		} else {
+			next = min(next, left)
+		}
+	}
+	return next
 }
 
 // leavePlace ends the count of this call as a waiter outside the queues.
@@ -199,13 +237,16 @@ func (a *acquireAll) leaveGate() {
 	}
 }
 
-// occupyGate keeps others from asking for the locks until these leave the Locker's list.
+// occupyGate keeps others from asking for the locks until these expire or leave the Locker's list.
 func (a *acquireAll) occupyGate() {
 	if !a.admitted {
 		a.l.gate.Occupy(a.keys)
 	}
+	a.freeExpired() // those on the same keys, of which only the new ones are found from now on
 	for i, k := range a.locks {
+		a.l.gated.Store(a.keys[i], k)
 		if !a.l.held.Gate(k) { // lost already
+			a.l.gated.CompareAndDelete(a.keys[i], k)
 			a.l.gate.Free(a.keys[i])
 		}
 	}

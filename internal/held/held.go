@@ -40,7 +40,7 @@ type Entry[L comparable] struct {
 type Config[L comparable] struct {
 	Now     clock.Clock
 	Entry   func(L) *Entry[L]
-	Freed   func(L)            // called when a gated lock leaves the list, with the List's mutex held
+	Freed   func(L)            // called when a gated lock leaves the list or by Free, with the List's mutex held
 	Grown   func(L)            // called once for a lock that has been in the list for a second
 	Expired func(L) (yes bool) // checks a lock; one that has expired is dropped
 }
@@ -131,6 +131,17 @@ func (h *List[L]) Gate(k L) bool {
 	p := h.cfg.Entry(k)
 	p.gated = p.in
 	return p.in
+}
+
+// Free has Freed called for a gated lock at once, since it has expired, and no longer when the lock
+// leaves the list.
+func (h *List[L]) Free(k L) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.cfg.Entry(k); p.gated {
+		p.gated = false
+		h.cfg.Freed(k)
+	}
 }
 
 // All returns the locks in the list.

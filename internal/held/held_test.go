@@ -30,6 +30,7 @@ type lock struct {
 	added   time.Time
 	grown   int
 	gated   bool
+	free    bool // from before it left the list
 	freed   int
 	checked int
 	expired bool
@@ -77,7 +78,7 @@ func listMatchesASlice(t *rapid.T) {
 		if len(all) > 0 {
 			k = rapid.SampledFrom(all).Draw(t, "lock")
 		}
-		switch do := rapid.SampledFrom([]string{"add", "add", "add", "remove", "gate", "expire", "check", "check", "sweep", "sleep", "close"}).Draw(t, "do"); {
+		switch do := rapid.SampledFrom([]string{"add", "add", "add", "remove", "gate", "free", "expire", "check", "check", "sweep", "sleep", "close"}).Draw(t, "do"); {
 		case do == "add":
 			k = &lock{added: at.At}
 			if got := l.Add(k); got == closed {
@@ -113,6 +114,11 @@ func listMatchesASlice(t *rapid.T) {
 			if l.Gate(k) {
 				t.Fatal("Gate: a lock that was removed is in the list")
 			}
+		case do == "free":
+			l.Free(k)
+			l.Free(k) // which changes nothing
+			k.free = k.gated
+		case do == "gate" && k.free: // a lock is gated once
 		case do == "gate":
 			if k.gated = true; !l.Gate(k) {
 				t.Fatal("Gate: a lock in the list has left it")
@@ -124,7 +130,7 @@ func listMatchesASlice(t *rapid.T) {
 			t.Fatalf("the list has %d locks (Len %d), want %d in the order of acquisition", len(got), l.Len(), len(all))
 		}
 		for _, k := range slices.Concat(all, gone) {
-			if in := slices.Contains(all, k); k.checked != 0 || k.freed > 1 || (k.freed == 1) != (k.gated && !in) {
+			if in := slices.Contains(all, k); k.checked != 0 || k.freed > 1 || (k.freed == 1) != (k.gated && !in || k.free) {
 				t.Fatalf("a lock was checked %d times too often and freed %d times; in the list %v, gated %v", k.checked, k.freed, in, k.gated)
 			}
 			if age := at.At.Sub(k.added); k.grown > 1 || k.grown == 1 && age < registerGrace {

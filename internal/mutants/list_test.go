@@ -1164,6 +1164,16 @@ var mutants = []mutant{
 		test:    "TestCallersOfOneLockerDoNotRefuseEachOther",
 	},
 	{
+		name: "gate-expired", rule: "a lock that has expired keeps no call of its Locker waiting", why: "the next call is a second late, but no judge knows how long it may take",
+		patches: []patch{{"several.go", "\t\t\ta.l.held.Free(k)\n", ""}},
+		test:    "TestACallerBehindLocksThatHaveExpired",
+	},
+	{
+		name: "gate-displaced", rule: "a lock that has expired keeps no call of its Locker waiting, also if a call that tries once took its place", why: "the same",
+		patches: []patch{{"several.go", "a.freeExpired() // those on the same keys, of which only the new ones are found from now on", ""}},
+		test:    "TestACallerBehindLocksThatHaveExpired",
+	},
+	{
 		name: "gate-for-ever", rule: "a call with little time left asks the nodes while it can still learn who has the lock", why: "the error is correct but says less",
 		patches: []patch{{"several.go", "limit = min(limit, time.Until(end)/2)", "_ = end"}},
 		test:    "TestACallerBehindLocksOfItsOwnLockerThatAreNotReleased",

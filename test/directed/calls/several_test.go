@@ -531,6 +531,52 @@ func TestACallerBehindLocksOfItsOwnLockerThatAreNotReleased(t *testing.T) {
 	})
 }
 
+// Locks that expire without a release stand in the way of no later call, nor of one that waits for them already.
+func TestACallerBehindLocksThatHaveExpired(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		run := func() error { return l.RunAll(s.Ctx, []string{"b", "c"}, time.Minute, noWorkAll) }
+		soon := func(what string, after time.Time) {
+			s.Helper()
+			s.Is(what, run(), nil)
+			if d := time.Since(after); d < 0 || d > 50*time.Millisecond {
+				s.Errorf("%s: done after %v, want a few milliseconds", what, d)
+			}
+		}
+		forgotten := func() redlock.Locks {
+			locks, err := l.AcquireAll(s.Ctx, []string{"a", "b"}, time.Second)
+			s.Is("AcquireAll", err, nil)
+			return locks
+		}
+		locks := forgotten()
+		time.Sleep(time.Until(locks.Until()) - 300*time.Millisecond)
+		soon("RunAll that waits until they expire", locks.Until())
+		for range 3 {
+			soon("RunAll after that", time.Now())
+		}
+		s.Is("Release", locks.Release(s.Ctx), redlock.ErrLost)
+
+		locks = forgotten()
+		time.Sleep(2 * time.Second)
+		once, err := l.AcquireAll(s.Ctx, []string{"b", "c"}, time.Minute, redlock.WithWait(0)) // it passes the gate
+		s.Is("AcquireAll of one that tries once", err, nil)
+		s.Is("Release", once.Release(s.Ctx), nil)
+		soon("RunAll after that", time.Now())
+		s.Is("Release", locks.Release(s.Ctx), redlock.ErrLost)
+
+		locks = forgotten()
+		waits := harness.Background(run)
+		time.Sleep(500 * time.Millisecond)
+		s.Is("Extend", locks[1].Extend(s.Ctx), nil)
+		s.Is("RunAll behind a lock that is extended", <-waits, nil)
+		if d := time.Since(locks[1].Until()); d < 0 || d > 50*time.Millisecond {
+			t.Errorf("it was done %v after the end of the lock, want a few milliseconds", d)
+		}
+		s.Is("Release", locks.Release(s.Ctx), redlock.ErrLost)
+		s.Clean(l)
+	})
+}
+
 // The end of ctx ends the wait for all releases, not for the first alone.
 func TestTheReleaseOfSeveralLocksEndsWithItsContext(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
