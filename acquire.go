@@ -226,7 +226,7 @@ func (l *Locker) turn(ctx context.Context, e *acquireCall) (lock *Lock, again bo
 		return lock, false, nil
 	case !errors.As(err, &missed) || e.permanent:
 		return nil, false, err
-	case ctx.Err() != nil || l.isClosed(): // even if that came after the verdict
+	case l.isOver(ctx): // even if that came after the verdict
 		return nil, false, l.ended(ctx, e)
 	}
 	return nil, true, nil
@@ -246,9 +246,10 @@ func (l *Locker) try(ctx context.Context, e *acquireCall) (*Lock, error) {
 // takeBack returns the question that undoes a finished or abandoned attempt. If a majority of the
 // nodes may have stored it, others may have been refused because of it: they are notified in the
 // step that deletes it, whenever that is. The caller itself ignores that (wait.Plan.Announced).
-func takeBack(b *quorum.Call) wire.Question {
+// leaves says that it is about to leave its queue.
+func (l *Locker) takeBack(e *acquireCall, b *quorum.Call, leaves bool) wire.Question {
 	if b.MayHaveMajority() {
-		return wire.ReleaseQuestion(b.Name, b.Question.Value, b.Question.TTL, wire.Attempted)
+		return wire.ReleaseQuestion(b.Name, b.Question.Value, b.Question.TTL, l.queues.TakenBack(&e.waiter, leaves))
 	}
 	return wire.RollbackQuestion(b.Name, b.Question.Value, b.Question.TTL)
 }
@@ -258,6 +259,9 @@ func takeBack(b *quorum.Call) wire.Question {
 func takeBackHanded(b *quorum.Call) wire.Question {
 	return wire.ReleaseQuestion(b.Name, b.Question.Value, b.Question.TTL, wire.Handed)
 }
+
+// isOver reports whether ctx or Close ends a call.
+func (l *Locker) isOver(ctx context.Context) bool { return ctx.Err() != nil || l.isClosed() }
 
 // decline undoes an attempt that was handed over to the call but not claimed.
 func (l *Locker) decline(e *acquireCall, b *quorum.Call) {
@@ -300,7 +304,7 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 	// be in the way.
 	e.call = b
 	b.Send(l.cleanups.Last(e.name), l.queues.Removing(&e.waiter))
-	return l.claim(ctx, e, b, proposal, func() wire.Question { return takeBack(b) })
+	return l.claim(ctx, e, b, proposal, func() wire.Question { return l.takeBack(e, b, l.isOver(ctx)) })
 }
 
 // prepare returns the next attempt of a call, to be sent, and the token that it proposes.

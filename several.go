@@ -13,7 +13,6 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/queue"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
 	"github.com/seed-ce352c9b/redlock/internal/wait"
-	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
 // Several locks at once. All keys are asked for in one round. If one is refused, what the
@@ -304,7 +303,7 @@ func (a *acquireAll) first(ctx context.Context) (at *acquireCall, err error) {
 // they end the call, even if that came after the verdict. A caller in the queue of the key
 // must still be there.
 func (a *acquireAll) resultOf(ctx context.Context, at *acquireCall, err error) error {
-	if _, decided := err.(*QuorumError); decided && !at.triesOnce() && !at.permanent && (ctx.Err() != nil || a.l.isClosed()) {
+	if _, decided := err.(*QuorumError); decided && !at.triesOnce() && !at.permanent && a.l.isOver(ctx) {
 		return a.l.ended(ctx, at)
 	}
 	return err
@@ -313,7 +312,7 @@ func (a *acquireAll) resultOf(ctx context.Context, at *acquireCall, err error) e
 // failed reports whether an attempt that was refused at a key ends the call.
 func (a *acquireAll) failed(ctx context.Context, at *acquireCall, err error) bool {
 	var q *QuorumError
-	return err != nil && (at.triesOnce() || at.permanent || ctx.Err() != nil || a.l.isClosed() || !errors.As(err, &q))
+	return err != nil && (at.triesOnce() || at.permanent || a.l.isOver(ctx) || !errors.As(err, &q))
 }
 
 // waitAt waits in the queue of one key, and tries to acquire all when its turn comes. It
@@ -373,12 +372,8 @@ func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quoru
 	defer func() {
 		if a.locks == nil {
 			lane.Each(0, n, func(i int) {
-				switch b := asked[i]; {
-				case b == nil:
-				case b == handed:
-					a.undo(a.calls[i], b, takeBackHanded)
-				case sent:
-					a.undo(a.calls[i], b, takeBack)
+				if b := asked[i]; b != nil && (sent || b == handed) {
+					a.undo(a.calls[i], b, b == handed, refused != at || l.isOver(ctx))
 				}
 			})
 			lane.Each(0, len(locks), func(i int) { locks[i].beginRelease(context.Background(), ErrClosed) })
@@ -444,12 +439,17 @@ func (a *acquireAll) send(asked []*quorum.Call, handed *quorum.Call) {
 	})
 }
 
-// undo takes back what the attempt b for one key may have stored.
-func (a *acquireAll) undo(e *acquireCall, b *quorum.Call, takeBack func(*quorum.Call) wire.Question) {
+// undo takes back what the attempt b for one key may have stored. leaves says that the call is about
+// to leave the queue in which it stands.
+func (a *acquireAll) undo(e *acquireCall, b *quorum.Call, handed, leaves bool) {
 	b.Abandon()
 	e.before = e.raised
 	e.raised |= b.MayHaveExecuted()
-	a.l.undo(e.tail, takeBack(b))
+	q := takeBackHanded(b)
+	if !handed {
+		q = a.l.takeBack(e, b, leaves)
+	}
+	a.l.undo(e.tail, q)
 }
 
 // RunAll is Run for the locks of several keys, which AcquireAll acquires: fn's context ends

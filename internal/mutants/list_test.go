@@ -879,6 +879,16 @@ var mutants = []mutant{
 		test:    "TestATicketIsTheNodesTimeOfTheArrival",
 	},
 	{
+		name: "turn-taken-back", rule: "with Fair, an attempt that is taken back queues the next caller of its Locker, before others are notified", why: "ctx has to end within a round trip of the grant, and another waiter has to be nearer to the nodes",
+		patches: []patch{{"acquire.go", "l.queues.TakenBack(&e.waiter, leaves))", "wire.Attempted)"}},
+		test:    "TestACallerThatGivesBackWhatItWasGrantedCostsTheNextNoTurn",
+	},
+	{
+		name: "all-turn-taken-back", rule: "so does that of an AcquireAll", why: "the same",
+		patches: []patch{{"several.go", "q = a.l.takeBack(e, b, leaves)", "q = a.l.takeBack(e, b, false)"}},
+		test:    "TestACallerThatGivesBackWhatItWasGrantedCostsTheNextNoTurn",
+	},
+	{
 		name: "extend-shortens", rule: "an extension never shortens a ttl", why: "all extensions of a lock have the same ttl, and a late one ends later",
 		patches: []patch{{"internal/wire/lua/extend.lua", "if redis.call('PTTL', KEYS[1]) <= tonumber(ARGV[2]) then", "if true then"}},
 		test:    "TestScriptExtend",
@@ -1145,7 +1155,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "all-kept", rule: "an attempt for several keys of which one is refused is undone", profiles: "several",
-		patches: []patch{{"several.go", "\t\t\t\tcase sent:\n", "\t\t\t\tcase sent && b == handed:\n"}},
+		patches: []patch{{"several.go", "b != nil && (sent || b == handed) {", "b != nil && sent && b == handed {"}},
 		test:    "TestWhatEndsAcquireAllLeavesNothing",
 	},
 	{
@@ -1231,11 +1241,6 @@ var mutants = []mutant{
 		name: "all-overtakes", rule: "an AcquireAll does not overtake those that wait already", why: "between callers of one process no order is promised",
 		patches: []patch{{"several.go", "return !e.triesOnce() && a.l.queues.Waiting(e.name)", "return false && a.l.queues.Waiting(e.name)"}},
 		test:    "TestAcquireAllDoesNotOvertakeWaiters",
-	},
-	{
-		name: "all-untold", rule: "those that were refused because of an AcquireAll that failed are told", why: "they ask all the same, later",
-		patches: []patch{{"several.go", "a.undo(a.calls[i], b, takeBack)", "a.undo(a.calls[i], b, func(b *quorum.Call) wire.Question { return wire.RollbackQuestion(b.Name, b.Question.Value, b.Question.TTL) })"}},
-		test:    "TestAFailedAcquireAllWakesThoseThatItRefused",
 	},
 	{
 		name: "all-in-step", rule: "an AcquireAll that goes from queue to queue without a wait pauses", profiles: "several",

@@ -112,6 +112,28 @@ func (w *Queues) enterWith(r *queue, b *quorum.Call, now time.Time) (ticket int6
 	return ticket
 }
 
+// TakenBack returns whom the end of a caller's attempt notifies that may have had a majority. With
+// Options.Fair the nodes that granted it have removed our entry. So if the caller leaves the queue
+// now, they queue the next one first: somebody who came later, and is near, would otherwise ask
+// before that one.
+func (w *Queues) TakenBack(m *Waiter, leaves bool) wire.Notice {
+	n := wire.Attempted
+	if !leaves || m.queue == nil || !w.cfg.Rules.Fair {
+		return n
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r, next := m.queue, m.next
+	if r.first != m || next == nil || next.gone || w.cfg.Closed() {
+		return n
+	}
+	if n.Ticket = r.plan.Ticket(&next.met, w.cfg.Now().At); n.Ticket != 0 {
+		n.Place = w.entryOf(r)
+		r.queued, r.behind, r.prolonged = true, false, time.Now() // what removes it follows the last clean-up
+	}
+	return n
+}
+
 // Released notes that a lock of this Locker was released by b, and whether a waiter of another
 // one was notified. If not, the head tries. The head also tries if the lock was handed on but the
 // attempt had already failed, because it overtook the release.

@@ -182,15 +182,22 @@ func (p *Plan) lostTurn(c *Caller, l *Lost, tie bool, now time.Time) {
 	p.act(now.Add(pause), true)
 }
 
+// Ticket returns the ticket of c, the next head, if it has one or the nodes' time was learned
+// lately, or 0. steady is now on our steady clock.
+func (p *Plan) Ticket(c *Caller, steady time.Time) (ticket int64) {
+	if c.ticket == 0 && steady.Sub(p.clockReadAt) < wire.TurnLife {
+		c.ticket, c.answered = p.ticket(c.came), true
+	}
+	_, ticket = c.Place()
+	return ticket
+}
+
 // Succeed has c, the next head, try at once, with a ticket if the head before it has
 // learned the nodes' time lately. If that one has won and c has a ticket, c leaves it to the
 // release to queue it, and tries if that does not come soon: before, it would ask in vain.
 // steady is now on our steady clock.
 func (p *Plan) Succeed(c *Caller, won bool, now, steady time.Time) {
-	if c.ticket == 0 && steady.Sub(p.clockReadAt) < wire.TurnLife {
-		c.ticket, c.answered = p.ticket(c.came), true
-	}
-	if _, ticket := c.Place(); won && ticket != 0 && p.LeavesToRelease() {
+	if ticket := p.Ticket(c, steady); won && ticket != 0 && p.LeavesToRelease() {
 		// Spread, or its question would meet each release of a lock that is always held for lookFirst.
 		now = now.Add(lookFirst + p.rules.spread(lookFirst))
 	}

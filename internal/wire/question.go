@@ -201,7 +201,7 @@ func (q *Question) Owed() *Question {
 		return q
 	}
 	n := ToAll
-	if q.Handed() {
+	if tell := q.Cmds[0][tellArg]; tell == TellAttempt.arg() || tell == TellHanded.arg() {
 		n = Attempted
 	}
 	owed := ReleaseQuestion(q.owed, q.Value, q.TTL, n)

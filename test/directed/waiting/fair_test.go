@@ -585,3 +585,58 @@ func TestAnEntryThatLapsedIsQueuedByTheFirstAnswer(t *testing.T) {
 		})
 	}
 }
+
+// The first caller of a Locker gives its attempt back that the nodes have just granted, which has removed its entry: ctx ends, or
+// another of its keys is refused. The next one, which came before that of another Locker, has its turn all the same.
+func TestACallerThatGivesBackWhatItWasGrantedCostsTheNextNoTurn(t *testing.T) {
+	for how, acquire := range map[string]func(s *stage, l *redlock.Locker, ctx context.Context) error{
+		"Acquire, and ctx ends": func(_ *stage, l *redlock.Locker, ctx context.Context) error {
+			return harness.Second(l.Acquire(ctx, job, heldLong))
+		},
+		"AcquireAll, and ctx ends": func(_ *stage, l *redlock.Locker, ctx context.Context) error {
+			return harness.Second(l.AcquireAll(ctx, []string{job}, heldLong))
+		},
+		"AcquireAll, and another key is refused": func(s *stage, l *redlock.Locker, ctx context.Context) error {
+			harness.Try(s, s.fair("z"), "z", heldLong)
+			return harness.Second(l.AcquireAll(ctx, []string{job, "z"}, heldLong))
+		},
+	} {
+		for _, slow := range []time.Duration{2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond} {
+			for _, part := range []time.Duration{1, 3} { // of the way of the reply, in quarters
+				runStage(t, fmt.Sprint(how, ", ", slow, ", ", part), 3, func(s *stage) {
+					k := s.Take(s.fair("holder"), heldLong)
+					a := s.fair("a")
+					ctx, cancel := context.WithCancel(s.Ctx)
+					defer cancel()
+					first := harness.Background(func() error { return acquire(s, a, ctx) })
+					time.Sleep(300 * time.Millisecond)
+					next := s.waiter(a, heldLong)
+					time.Sleep(time.Second)
+					other := s.settled(s.fair("b"), heldLong)
+					time.Sleep(time.Second)
+					s.Each(func(n *redlocktest.Node) { n.Delay(0, slow) }) // announcements are faster
+					s.quietly(k)
+					for value, held := k.Value().Secret(), true; !held || value == k.Value().Secret(); value, held = s.Node(0).Get(job) {
+						time.Sleep(10 * time.Microsecond)
+					}
+					time.Sleep(part * slow / 4)
+					if !strings.Contains(how, "key") {
+						cancel()
+					}
+					select {
+					case <-next.ended:
+					case <-other.ended:
+						s.Fatal("a caller that came later has the lock")
+					}
+					cancel()
+					s.Is("the first", <-first, context.Canceled)
+					s.Is("the next in turn", next.err, nil)
+					other.follows(next.lock, "the other", 200*time.Millisecond)
+					s.Is("Release", other.lock.Release(s.Ctx), nil)
+					time.Sleep(time.Second)
+					s.queued("in the end")
+				})
+			}
+		}
+	}
+}
