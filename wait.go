@@ -123,9 +123,10 @@ func (l *Locker) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 	switch {
 	case known.WonBy != nil:
 		q = &QuorumError{Round: roundOf(known.WonBy), Err: ErrHeld}
+		winner := ValueOf(known.WonBy.Question.Value)
 		for i := range q.Round.Votes {
 			if v := &q.Round.Votes[i]; v.Answer == AnswerYes { // a yes to the winner is a no to this caller
-				v.Answer, v.Value = AnswerNo, ValueOf(known.WonBy.Question.Value)
+				v.Answer, v.Value = AnswerNo, winner
 			}
 		}
 	case last == nil || last == e.last:
@@ -190,7 +191,11 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall, glance bool) er
 		return err
 	}
 	e.looks = max(e.looks, e.looks+1) // which wraps after years of looks
-	b := l.newQuorumCall(OpLook, e.name, l.queues.Question(&e.waiter, glance), l.now(), lookDecided)
+	q := l.queues.Question(&e.waiter, glance)
+	if last, _ := l.lastKnown(e); last == nil || last.Round.Value().IsZero() {
+		q.ReadHolder(e.name) // for the error of the call, if it waits in vain
+	}
+	b := l.newQuorumCall(OpLook, e.name, q, l.now(), lookDecided)
 	b.Question.Patience = l.patience(e.ttl)
 	if b.Question.Kind == wire.AskWait {
 		l.queues.Entering(&e.waiter, b)
@@ -211,11 +216,11 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall, glance bool) er
 	return nil
 }
 
-// stillHeld keeps what a look adds to the error of the call: that the lock is held, and whether it
-// ever expires. A try that was refused, if there was one, knows the holder.
+// stillHeld keeps what a look adds to the error of the call: that the lock is held, by whom if that
+// was not known, and whether it ever expires.
 func (l *Locker) stillHeld(e *acquireCall, b *quorum.Call) {
 	switch q, _ := l.lastKnown(e); {
-	case q == nil || q.Err != ErrHeld:
+	case q == nil || q.Err != ErrHeld, q.Round.Value().IsZero() && !roundOf(b).Value().IsZero():
 		l.notAcquired(e, b, ErrHeld, "")
 	case q.endless != endless(b):
 		told := *q

@@ -1101,6 +1101,11 @@ var mutants = []mutant{
 		test:    "TestAHolderIsWaitedForThoughNoMajorityIsLeft",
 	},
 	{
+		name: "look-nameless", rule: "a look also reads the value of a lock whose holder is not known", why: "no judge reads who an error names",
+		patches: []patch{{"wait.go", "\t\tq.ReadHolder(e.name) // for the error of the call, if it waits in vain\n", ""}},
+		test:    "TestAWaitThatOnlyLookedIsToldTheHolder",
+	},
+	{
 		name: "left-for-long", rule: "a Locker leaves the lock to others for a quarter of a second at most, however long a round took", why: "no simulated process stands still during a round",
 		patches: []patch{{"internal/wait/turns.go", "pause = min(pause, tieLook*max(p.pace, took)+", "pause = (tieLook*max(p.pace, took) + "}},
 		test:    "TestWhatHoldsOfAPlan",
@@ -1414,7 +1419,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "look-untold", rule: "a look that finds the lock held outdates a try without a quorum in the caller's error", why: "no judge knows what a caller that gives up should have been told",
-		patches: []patch{{"wait.go", "case q == nil || q.Err != ErrHeld:", "case q == nil:"}},
+		patches: []patch{{"wait.go", "case q == nil || q.Err != ErrHeld, q.Round.Value().IsZero() && !roundOf(b).Value().IsZero():", "case q == nil:"}},
 		test:    "TestALookThatFindsTheLockHeldOutdatesATryWithoutAQuorum",
 	},
 	{

@@ -274,6 +274,9 @@ func InspectQuestion(name *LockKey) Question {
 	return q
 }
 
+// ReadHolder has a question that reads the remaining ttl of the lock read its value as well.
+func (q *Question) ReadHolder(name *LockKey) { q.add("get", name.args.full) }
+
 // LookQuestion reads only the remaining ttl of the lock.
 func LookQuestion(name *LockKey) Question {
 	q := Question{Kind: askLook}

@@ -79,9 +79,9 @@ func (q *Question) Read(cmds []Command, plain bool, exec error) Reply {
 	case AskTurn:
 		return readTurn(v, err, q.Value)
 	case askLook:
-		return readLook(v, err)
+		return q.readHolder(readLook(v, err), cmds, exec)
 	case AskWait:
-		return readWait(v, err)
+		return q.readHolder(readWait(v, err), cmds, exec)
 	case askAnnounce:
 		if err != nil {
 			return failed(askAnnounce, err)
@@ -216,6 +216,17 @@ func readLook(v any, err error) Reply {
 		return Reply{Answer: Yes, Sent: true}
 	}
 	return Reply{Answer: No, TTL: left, Sent: true}
+}
+
+// readHolder adds the holder to the reply to a question that also read the value (ReadHolder). A
+// value that cannot be read is not told, and says nothing against the ttl.
+func (q *Question) readHolder(r Reply, cmds []Command, exec error) Reply {
+	if q.Cmds[1] != nil && r.Answer == No {
+		if v, err := result(&cmds[1], exec); err == nil {
+			r.Holder, _ = v.(string)
+		}
+	}
+	return r
 }
 
 // readWait reads the reply of lua/wait.lua: PTTL, the number of entries before ours, and the

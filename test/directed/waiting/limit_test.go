@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/redlocktest"
 )
 
 // waitedInVain fails the test unless err is the *QuorumError of a wait by WithWait, and of nothing else. It returns its round.
@@ -154,6 +155,47 @@ func TestAHolderIsWaitedForThoughNoMajorityIsLeft(t *testing.T) {
 			s.Says(w.err, "READONLY")
 		})
 	}
+}
+
+// A caller that has only looked, because its own Locker holds the lock or leaves it to others, is told the holder, too.
+func TestAWaitThatOnlyLookedIsToldTheHolder(t *testing.T) {
+	told := func(s *stage, what string, l *redlock.Locker, key string, k *redlock.Lock) {
+		s.Helper()
+		s.Record()
+		_, err := l.Acquire(s.Ctx, key, heldLong, redlock.WithWait(time.Second))
+		if round := s.RoundOf(err); !errors.Is(err, redlock.ErrHeld) || round.Holder() != k.Value() {
+			s.Errorf("%s: got the holder %q in %v, want %q", what, round.Holder(), err, k.Value())
+		}
+		s.Says(err, "held by "+k.Value().Label())
+		if n := len(s.Told(0, "acquire")); n > 0 {
+			s.Errorf("%s: it tried %d times, and this is about looks", what, n)
+		}
+	}
+	onStage(t, 3, func(s *stage) {
+		l, other := s.Locker(redlock.Options{Name: "l"}), s.Locker(redlock.Options{Name: "other"})
+		k := s.Take(other, heldLong)
+		w := s.settled(l, heldLong)
+		w.follows(k, "the waiter", promptly)
+		told(s, "its own Locker holds the lock", l, job, w.lock)
+		told(s, "its own Locker holds the lock, and looks again", l, job, w.lock)
+		waits := s.settled(other, heldLong)
+		waits.follows(w.lock, "the other", promptly)
+		told(s, "the lock is left to others", l, job, waits.lock)
+		s.Is("Release", waits.lock.Release(s.Ctx), nil)
+		s.Clean(l, other)
+	})
+	onStage(t, 3, func(s *stage) { // a key of another type has no holder, and is in the way all the same
+		l := s.Locker(redlock.Options{})
+		k := s.Take(s.Locker(redlock.Options{}), heldLong)
+		w := s.settled(l, heldLong)
+		w.follows(k, "the waiter", promptly)
+		s.Evict()
+		s.Each(func(n *redlocktest.Node) { n.Do("RPUSH", job, "a list") })
+		_, err := l.Acquire(s.Ctx, job, heldLong, redlock.WithWait(20*time.Millisecond))
+		s.Is("Acquire behind a list", err, redlock.ErrHeld)
+		harness.Check(s, "the holder", s.RoundOf(err).Holder(), "")
+		s.Evict()
+	})
 }
 
 func TestLimitsThatAreRefused(t *testing.T) {
