@@ -303,7 +303,7 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 	// On each node after the clean-up of the attempt before, whose key would otherwise
 	// be in the way.
 	e.call = b
-	b.Send(l.cleanups.Last(e.name), l.queues.Removing(&e.waiter))
+	b.Send(l.cleanups.Last(e.name), l.queues.Asking(&e.waiter, b))
 	return l.claim(ctx, e, b, proposal, func() wire.Question { return l.takeBack(e, b, l.isOver(ctx)) })
 }
 
@@ -323,7 +323,6 @@ func (l *Locker) prepare(e *acquireCall) (b *quorum.Call, proposal int64, err er
 	if l.opt.Fair {
 		q, decided = l.askTurn(e, value, proposal), turnDecided
 	}
-	l.queues.Trying(&e.waiter, value)
 	return l.newQuorumCall(OpAcquire, e.name, q, start, decided), proposal, nil
 }
 

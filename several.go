@@ -420,7 +420,7 @@ func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quoru
 func (a *acquireAll) send(asked []*quorum.Call, handed *quorum.Call) {
 	before := make([][]*quorum.Call, len(asked))
 	for n, e := range a.calls {
-		before[n] = []*quorum.Call{a.l.cleanups.Last(e.name), a.l.queues.Removing(&e.waiter)}
+		before[n] = []*quorum.Call{a.l.cleanups.Last(e.name), a.l.queues.Asking(&e.waiter, asked[n])}
 	}
 	lane.Each(0, len(a.l.lanes), func(i int) {
 		var calls []*lane.Call

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -112,8 +113,8 @@ func (l *Locker) handOver(k *Lock, b *quorum.Call) (next *quorum.Call, n wire.No
 }
 
 // lastKnown returns why a caller does not have the lock, as far as it or its queue knows, and
-// how many callers are before it, up to maxBefore. The error is nil if no round was decided; its
-// Wait and Attempt are the caller's own.
+// how many callers are before it, up to maxBefore. If no round was decided, the error has the votes
+// of the one in progress; it is nil if there are none yet. Its Wait and Attempt are the caller's own.
 func (l *Locker) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 	if !e.waiter.Joined() {
 		return e.last, 0
@@ -129,6 +130,12 @@ func (l *Locker) lastKnown(e *acquireCall) (q *QuorumError, before int) {
 				v.Answer, v.Value = AnswerNo, winner
 			}
 		}
+	case last == nil && e.last == nil && known.Asking != nil:
+		q = &QuorumError{Round: roundOf(known.Asking), Err: ErrNoQuorum}
+		if !slices.ContainsFunc(q.Round.Votes, func(v Vote) bool { return v.Answer != AnswerPending }) {
+			return nil, known.Before
+		}
+		q.Round.Took = cmp.Or(q.Round.Took, l.now().Since(known.Asking.Start))
 	case last == nil || last == e.last:
 		return e.last, known.Before
 	default:
@@ -200,7 +207,7 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall, glance bool) er
 	if b.Question.Kind == wire.AskWait {
 		l.queues.Entering(&e.waiter, b)
 	}
-	b.Send(l.queues.Removing(&e.waiter))
+	b.Send(l.queues.Asking(&e.waiter, b))
 	if err := l.await(ctx, e, b); err != nil {
 		return err
 	}

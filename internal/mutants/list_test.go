@@ -1106,6 +1106,11 @@ var mutants = []mutant{
 		test:    "TestAWaitThatOnlyLookedIsToldTheHolder",
 	},
 	{
+		name: "votes-untold", rule: "a caller behind another is told the votes of the round in progress", why: "no judge knows what a caller that gives up should have been told",
+		patches: []patch{{"internal/queue/entry.go", "\tm.queue.asking = b\n", ""}},
+		test:    "TestEveryCallerIsToldTheVotesOfTheRoundInProgress",
+	},
+	{
 		name: "left-for-long", rule: "a Locker leaves the lock to others for a quarter of a second at most, however long a round took", why: "no simulated process stands still during a round",
 		patches: []patch{{"internal/wait/turns.go", "pause = min(pause, tieLook*max(p.pace, took)+", "pause = (tieLook*max(p.pace, took) + "}},
 		test:    "TestWhatHoldsOfAPlan",

@@ -43,14 +43,19 @@ func (w *Queues) Entering(m *Waiter, b *quorum.Call) {
 	}
 }
 
-// Removing returns the last question that removes the entry, or nil. One that queues the entry
-// is sent after it.
-func (w *Queues) Removing(m *Waiter) *quorum.Call {
+// Asking notes a look or an attempt of a waiter, about to be sent: if an attempt fails and its end
+// is announced, that is no news to the waiter. It returns the last question that removes the entry,
+// or nil: one that queues the entry is sent after it.
+func (w *Queues) Asking(m *Waiter, b *quorum.Call) (removing *quorum.Call) {
 	if m.queue == nil { // the caller does not wait, and need not lock a mutex
 		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	m.queue.asking = b
+	if b.Question.Value != "" {
+		m.mine = b.Question.Value
+	}
 	return m.queue.dequeue
 }
 

@@ -182,7 +182,9 @@ func (w *Queues) Claim(m *Waiter) (*quorum.Call, int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := m.attempt
-	m.attempt = nil
+	if m.attempt = nil; b != nil {
+		m.queue.asking = b
+	}
 	return b, m.proposal
 }
 

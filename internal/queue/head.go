@@ -58,17 +58,6 @@ func (w *Queues) Refused(m *Waiter) (alone bool) {
 	return alone
 }
 
-// Trying notes the value of an attempt, about to be sent, of a caller that may have joined a queue.
-// If the attempt fails and its end is announced, the caller does not ask again because of that.
-func (w *Queues) Trying(m *Waiter, value string) {
-	if m.queue == nil { // the caller does not wait, and need not lock a mutex
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	m.mine = value
-}
-
 // Won tells the queue that its head has acquired the lock by b.
 func (w *Queues) Won(m *Waiter, b *quorum.Call) {
 	w.mu.Lock()

@@ -91,6 +91,7 @@ type queue struct {
 	released  time.Time    // when a lock of ours was released last with nobody here
 
 	// What callers that give up are told. Zero while there are none.
+	asking  *quorum.Call // the last round that a head sent; nil: none
 	result  error        // of the queue's last decided round; nil: none, or wonBy says more
 	wonBy   *quorum.Call // the round by which a caller of the queue got the lock; nil: none since
 	freeing string       // the value of the lock of ours whose release began last
@@ -293,7 +294,7 @@ func (w *Queues) Leave(m *Waiter, won bool) *quorum.Call {
 		r.plan.Freed()
 	}
 	if r.first == nil {
-		r.result, r.wonBy, r.freeing = nil, nil, "" // nobody updates them from now on
+		r.asking, r.result, r.wonBy, r.freeing = nil, nil, nil, "" // nobody updates them from now on
 	}
 	switch {
 	case r.first != nil && led:
@@ -357,6 +358,7 @@ type Known struct {
 	Result  error        // the last that KeepResult kept; nil: none, or WonBy says more
 	WonBy   *quorum.Call // the round by which a caller of the queue got the lock; nil: none since
 	Freeing string       // the value of the lock of this Locker whose release began last
+	Asking  *quorum.Call // the last round that a caller of the queue sent, decided or not; nil: none
 	Before  int          // the callers before this one
 }
 
@@ -372,7 +374,7 @@ func (w *Queues) Known(m *Waiter, most int) Known {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := m.queue
-	k := Known{Result: r.result, WonBy: r.wonBy, Freeing: r.freeing}
+	k := Known{Result: r.result, WonBy: r.wonBy, Freeing: r.freeing, Asking: r.asking}
 	for m = m.prev; m != nil && k.Before < most; m = m.prev {
 		k.Before++
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,14 +158,46 @@ func TestAHolderIsWaitedForThoughNoMajorityIsLeft(t *testing.T) {
 	}
 }
 
+// The first round of an outage is decided when the node timeout has passed. Who gives up before that is told the votes that there
+// are, also behind another caller.
+func TestEveryCallerIsToldTheVotesOfTheRoundInProgress(t *testing.T) {
+	onStage(t, 5, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Hang(0, 1)
+		s.FailNodes(loading, 2)
+		for range 2 {
+			s.waiter(l, 10*time.Second)
+			time.Sleep(10 * time.Microsecond)
+		}
+		time.Sleep(time.Millisecond)
+		check := func(what string, err error) {
+			s.Helper()
+			s.Is(what, err, redlock.ErrNoQuorum)
+			var answers []redlock.Answer
+			for _, v := range s.RoundOf(err).Votes {
+				answers = append(answers, v.Answer)
+			}
+			if want := []redlock.Answer{redlock.AnswerPending, redlock.AnswerPending, redlock.AnswerUnknown, redlock.AnswerYes, redlock.AnswerYes}; !slices.Equal(answers, want) {
+				s.Errorf("%s: got the votes %v, want %v", what, answers, want)
+			}
+			s.Says(err, "LOADING")
+		}
+		_, err := l.Acquire(s.Ctx, job, 10*time.Second, redlock.WithWait(20*time.Millisecond))
+		check("a limit of the wait", err)
+		_, err = l.Acquire(s.Timeout(20*time.Millisecond), job, 10*time.Second)
+		check("a ctx that ends", err)
+		s.Is("a ctx that ends", err, context.DeadlineExceeded)
+	})
+}
+
 // A caller that has only looked, because its own Locker holds the lock or leaves it to others, is told the holder, too.
 func TestAWaitThatOnlyLookedIsToldTheHolder(t *testing.T) {
 	told := func(s *stage, what string, l *redlock.Locker, key string, k *redlock.Lock) {
 		s.Helper()
 		s.Record()
 		_, err := l.Acquire(s.Ctx, key, heldLong, redlock.WithWait(time.Second))
-		if round := s.RoundOf(err); !errors.Is(err, redlock.ErrHeld) || round.Holder() != k.Value() {
-			s.Errorf("%s: got the holder %q in %v, want %q", what, round.Holder(), err, k.Value())
+		if round := s.RoundOf(err); !errors.Is(err, redlock.ErrHeld) || round.Value() != k.Value() {
+			s.Errorf("%s: got the holder %q in %v, want %q", what, round.Value(), err, k.Value())
 		}
 		s.Says(err, "held by "+k.Value().Label())
 		if n := len(s.Told(0, "acquire")); n > 0 {
@@ -193,7 +226,7 @@ func TestAWaitThatOnlyLookedIsToldTheHolder(t *testing.T) {
 		s.Each(func(n *redlocktest.Node) { n.Do("RPUSH", job, "a list") })
 		_, err := l.Acquire(s.Ctx, job, heldLong, redlock.WithWait(20*time.Millisecond))
 		s.Is("Acquire behind a list", err, redlock.ErrHeld)
-		harness.Check(s, "the holder", s.RoundOf(err).Holder(), "")
+		harness.Check(s, "the holder", s.RoundOf(err).Value(), redlock.Value{})
 		s.Evict()
 	})
 }
