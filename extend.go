@@ -24,6 +24,37 @@ type failedExtension struct {
 	why string
 }
 
+// open returns how many nodes have not replied so far. Those whose votes came after the verdict have.
+func (f *failedExtension) open() (n int) {
+	f.b.Read(func(_ []lane.Call, t quorum.Tally, _ time.Duration) { n = t.Open() })
+	return n
+}
+
+// failedExtensions are those since Until moved. Only two are kept: when nodes are down, an
+// extension fails at once, while the votes of the others are on their way. So the last one before
+// the end may show a node as pending that has replied all the time.
+type failedExtensions struct {
+	n       int
+	last    failedExtension
+	settled failedExtension // the last of those that most nodes had answered when the next one failed
+}
+
+func (fs *failedExtensions) add(b *quorum.Call, why string) {
+	if fs.last.b != nil {
+		fs.settled = fs.tells()
+	}
+	fs.last = failedExtension{b, why}
+	fs.n++
+}
+
+// tells returns the one whose votes say most, and of several such the last.
+func (fs *failedExtensions) tells() failedExtension {
+	if fs.settled.b != nil && fs.settled.open() < fs.last.open() {
+		return fs.settled
+	}
+	return fs.last
+}
+
 // Extend renews the lock's ttl, counted from when the extension begins.
 //
 // It asks all nodes. The lock is extended if a majority replies before Until that they
@@ -165,9 +196,11 @@ func (k *Lock) extended(ctx context.Context, x *extending, then func(error)) {
 	case left <= 0:
 		// Also where a majority still stores our value: between the old Until and the
 		// reply the key may have expired, been acquired by another and released.
-		k.failed = failedExtension{b, "got no majority"}
 		if ownershipOf(t) == stillOurs {
-			k.failed.why = "was answered too late"
+			k.failed = failedExtensions{}
+			k.failed.add(b, "was answered too late")
+		} else {
+			k.failed.add(b, "got no majority")
 		}
 		after = k.lose(nil)
 		x.err = k.result
@@ -176,12 +209,12 @@ func (k *Lock) extended(ctx context.Context, x *extending, then func(error)) {
 	case ownershipOf(t) == stillOurs:
 		k.renewed += b.Start.At.Sub(k.start.At)
 		k.start, k.valid = b.Start, validity(b.Question.TTL, k.l.opt.Drift) // later than before, since b began later
-		k.failed = failedExtension{}
+		k.failed = failedExtensions{}
 	case ownershipOf(t) == ownershipLost:
 		after = k.lose(b)
 		x.err = k.result
 	default:
-		k.failed = failedExtension{b, "got no majority"}
+		k.failed.add(b, "got no majority")
 		until := k.start.At.Add(k.valid)
 		x.err = &QuorumError{Round: roundOf(b), Err: ErrNoQuorum, hint: "still held until " + until.Format("15:04:05.000")}
 		if x.leave {

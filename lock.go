@@ -55,9 +55,9 @@ type Lock struct {
 
 	// Renewal. The timers run while there are contexts; the loss timer also from the end of
 	// the contexts to Until, with Options.Grace.
-	ext        *extending      // the extension in progress, at most one
-	failed     failedExtension // the last failed extension since Until moved
-	keepAlives []*keepAliveCtx // KeepAlive's contexts
+	ext        *extending       // the extension in progress, at most one
+	failed     failedExtensions // since Until moved
+	keepAlives []*keepAliveCtx  // KeepAlive's contexts
 	renew      *time.Timer
 	loss       *time.Timer
 
@@ -212,7 +212,7 @@ func (k *Lock) lose(b *quorum.Call) (after func()) {
 	if q == nil || b != nil {
 		q = k.lossOf(b)
 	}
-	k.failed = failedExtension{}
+	k.failed = failedExtensions{}
 	k.state, k.result = stateLost, q
 	tell := k.tellLoss(q)
 	prev := k.last
@@ -275,17 +275,20 @@ func (k *Lock) kept() bool {
 }
 
 // expiry returns the round and the hint of an error about a lock that was not extended:
-// what, and why the last extension failed, if there was one. Needs k.mu.
+// what, how many extensions failed, and why the one failed that tells most. Needs k.mu.
 func (k *Lock) expiry(what string) (r Round, why string) {
 	now := k.l.now()
 	r = Round{Op: OpLost, Key: k.name.Key, Need: majority(len(k.l.lanes)), Start: k.start.At, Took: now.Since(k.start)}
 	why = what
-	last := k.failed
+	last := k.failed.tells()
 	if last.b == nil && k.ext != nil {
 		last = failedExtension{k.ext.b, "has no majority yet"}
 	}
 	if last.b != nil {
 		r.Votes = roundOf(last.b).Votes
+		if n := k.failed.n; n > 1 {
+			why += fmt.Sprintf(", after %d failed extensions", n)
+		}
 		why += ", the extension sent " + wire.Short(now.Since(last.b.Start)) + " before " + last.why
 	}
 	return r, why

@@ -149,7 +149,8 @@ func (l *Locker) made() {
 // Run returns nil only if fn returned nil and the lock was held until then. If Acquire
 // fails, Run returns its error (ErrNested if ctx is that of a Run of the same key) and
 // does not call fn. Otherwise it returns fn's error, joined with ErrLost if, before
-// fn returned, the lock was lost or its context ended because of Options.Grace. It
+// fn returned, the lock was lost or its context ended because of Options.Grace, and if fn's
+// error does not say so, as the cause of its context does. It
 // ignores a release that too few nodes answered: fn's work was done under the lock, and
 // the remaining keys expire.
 //

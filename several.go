@@ -472,7 +472,7 @@ func (l *Locker) RunAll(ctx context.Context, keys []string, ttl time.Duration, f
 }
 
 // run keeps the locks alive, calls fn, and releases them. It joins the errors of the locks that
-// were not held until fn returned to that of fn.
+// were not held until fn returned to that of fn, if that does not wrap them.
 func (ks Locks) run(ctx context.Context, fn func(held context.Context) error) error {
 	ks = ks.distinct()
 	held, stop := ks.KeepAlive(ctx)
@@ -492,12 +492,21 @@ func (ks Locks) run(ctx context.Context, fn func(held context.Context) error) er
 	for i, r := range ks.release(ctx) {
 		switch {
 		case !kept[i]:
-			err = errors.Join(err, r.k.lossError())
+			err = joinOnce(err, r.k.lossError())
 		case errors.Is(r.err, ErrLost):
-			err = errors.Join(err, r.err)
+			err = joinOnce(err, r.err)
 		}
 	}
 	return err
+}
+
+// joinOnce joins the loss of a lock to fn's error, unless fn returned it: it is the cause of fn's
+// context.
+func joinOnce(err, loss error) error {
+	if errors.Is(err, loss) {
+		return err
+	}
+	return errors.Join(err, loss)
 }
 
 // Until returns the earliest Until of the locks.

@@ -1111,6 +1111,16 @@ var mutants = []mutant{
 		test:    "TestEveryCallerIsToldTheVotesOfTheRoundInProgress",
 	},
 	{
+		name: "loss-twice", rule: "Run does not add a loss to an error that says it", why: "no judge reads errors",
+		patches: []patch{{"several.go", "\tif errors.Is(err, loss) {\n\t\treturn err\n\t}\n", ""}},
+		test:    "TestALossIsToldOnce",
+	},
+	{
+		name: "loss-unsettled", rule: "a loss shows the votes of the last extension that the nodes had time to answer", why: "the same",
+		patches: []patch{{"extend.go", "if fs.settled.b != nil && fs.settled.open() < fs.last.open() {", "if fs.n < 0 {"}},
+		test:    "TestALossTellsTheVotesOfNodesThatReply",
+	},
+	{
 		name: "left-for-long", rule: "a Locker leaves the lock to others for a quarter of a second at most, however long a round took", why: "no simulated process stands still during a round",
 		patches: []patch{{"internal/wait/turns.go", "pause = min(pause, tieLook*max(p.pace, took)+", "pause = (tieLook*max(p.pace, took) + "}},
 		test:    "TestWhatHoldsOfAPlan",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,6 +119,73 @@ func TestContextsEndGraceBeforeUntil(t *testing.T) {
 					}
 				}
 				s.Clean(l)
+			})
+		}
+	}
+}
+
+// With two nodes down each extension fails at once, long before the third has replied. The votes that are shown are those of one
+// that it has answered.
+func TestALossTellsTheVotesOfNodesThatReply(t *testing.T) {
+	for _, grace := range []time.Duration{0, 300 * time.Millisecond} {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{Grace: grace, NodeTimeout: 50 * time.Millisecond})
+			err := l.Run(s.Ctx, job, 1500*time.Millisecond, func(ctx context.Context, lock *redlock.Lock) error {
+				s.Hang(1, 2)
+				s.Slow(10*time.Millisecond, 0)
+				<-ctx.Done()
+				return nil
+			})
+			s.Is("Run", err, redlock.ErrLost)
+			if v := s.RoundOf(err).Votes; v[0].Answer != redlock.AnswerYes || v[1].Answer != redlock.AnswerUnknown || v[2].Answer != redlock.AnswerUnknown {
+				s.Errorf("got the votes of %v, want a yes and two that time out", err)
+			}
+			s.Says(err, ", after ", " failed extensions, the extension sent ", "before got no majority")
+			if n, _ := strconv.Atoi(strings.Fields(strings.Split(err.Error(), ", after ")[1])[0]); n < 5 {
+				s.Errorf("got %v, want the number of extensions that failed, more than five", err)
+			}
+			s.Resume(1, 2)
+		})
+	}
+}
+
+// An fn that returns the cause of its context, as it should, says why the lock was lost, and Run does not say it again.
+func TestALossIsToldOnce(t *testing.T) {
+	why := errors.New("the work")
+	for name, f := range map[string]func(ctx context.Context) error{
+		"the cause":          context.Cause,
+		"the cause, wrapped": func(ctx context.Context) error { return fmt.Errorf("%w: %w", why, context.Cause(ctx)) },
+		"another error":      func(context.Context) error { return why },
+		"nil":                func(context.Context) error { return nil },
+	} {
+		for _, grace := range []time.Duration{0, 300 * time.Millisecond} {
+			runStage(t, fmt.Sprint(name, ", grace ", grace), 3, func(s *stage) {
+				l := s.Locker(redlock.Options{Grace: grace})
+				fn := func(ctx context.Context) error {
+					s.Hang(0, 1)
+					<-ctx.Done()
+					return f(ctx)
+				}
+				check := func(what string, err error, keys ...string) {
+					s.Helper()
+					s.Is(what, err, redlock.ErrLost)
+					for _, key := range keys {
+						if n := strings.Count(err.Error(), "lost "+strconv.Quote(key)); n > 1 { // 0: one of several may be held for a moment longer
+							s.Errorf("%s: the loss of %s is told %d times, want once: %v", what, key, n, err)
+						}
+					}
+					if f(context.Background()) == why {
+						s.Is(what, err, why)
+					}
+				}
+				err := l.Run(s.Ctx, job, 1500*time.Millisecond, func(ctx context.Context, _ *redlock.Lock) error { return fn(ctx) })
+				check("Run", err, job)
+				s.Resume(0, 1)
+				time.Sleep(time.Second)
+				err = l.RunAll(s.Ctx, []string{"a", "b"}, 1500*time.Millisecond, func(ctx context.Context, _ redlock.Locks) error { return fn(ctx) })
+				check("RunAll", err, "a", "b")
+				s.Resume(0, 1)
+				time.Sleep(time.Second)
 			})
 		}
 	}
