@@ -211,12 +211,13 @@ func (l *Locker) newHeld() *held.List[*Lock] {
 // setRegisterTTL gives the fence registers of a lock a ttl.
 func (k *Lock) setRegisterTTL() {
 	k.mu.Lock()
-	nodes, prev := k.left.Any(lane.Holds|lane.Raised), k.last
+	left, prev := k.left, k.last
 	k.mu.Unlock()
+	nodes := left.Any(lane.Holds | lane.Raised)
 	if prev != nil {
 		nodes |= prev.MayHaveExecuted()
 	}
-	k.l.registers.Expire(k.name, k.ttl, nodes, prev)
+	k.l.registers.Expire(k.name, k.ttl, nodes, left, prev)
 }
 
 // expireRegisters gives the registers that the attempts of a failed call have raised a ttl.

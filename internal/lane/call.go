@@ -109,12 +109,14 @@ func (c *Call) waitFor(before *Call) {
 }
 
 // inherit takes over what a finished call before this one left behind on the node, if both
-// are about the same value. It needs ln.mu.
+// are about the same value. An AskExpireRegister has none: it is about the register that the call
+// before it may have raised, or may still raise. What a failed attempt may still do has a
+// rollback. It needs ln.mu.
 //
 // The Residue tells a clean-up whether there is anything to undo; owed keeps the same
 // clean-up from becoming owed twice; predecessor tells a raise whether the acquire succeeded.
 func (c *Call) inherit(before *Call) {
-	if before.Question.Value == c.Question.Value {
+	if same := before.Question.Value == c.Question.Value; same || c.Question.Kind == wire.AskExpireRegister && !c.AfterAttempt {
 		c.Residue |= before.Residue
 		c.mayBeOvertaken = c.mayBeOvertaken || before.Reply.Silent
 		c.owed = c.owed || before.owed && before.Question.Kind == c.Question.Kind

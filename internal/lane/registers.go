@@ -63,10 +63,12 @@ func (r *Registers) question(name *wire.LockKey, ttl time.Duration) *wire.Questi
 	return &q
 }
 
-// Expire gives the registers of a lock on the nodes a ttl. On each node the command follows
-// the last call of prev, and is sent again if it is not answered.
-func (r *Registers) Expire(name *wire.LockKey, ttl time.Duration, nodes Nodes, prev Attempt) {
-	r.send(name, ttl, nodes, nodes, false, prev)
+// Expire gives the registers of a lock a ttl on the nodes where it may be, or may have raised its
+// register, and where left says that it may yet do so. On each node the command follows
+// the last call of prev. It is sent again if it is not answered, and as long as a command may
+// still raise the register.
+func (r *Registers) Expire(name *wire.LockKey, ttl time.Duration, nodes Nodes, left Residues, prev Attempt) {
+	r.send(name, ttl, nodes, nodes, &left, false, prev)
 }
 
 // ExpireFailed makes sure that the registers that failed attempts have raised expire. They
@@ -77,16 +79,16 @@ func (r *Registers) ExpireFailed(name *wire.LockKey, ttl time.Duration, raised, 
 	r.mu.Lock()
 	nodes := r.due(name, ttl, raised, last)
 	r.mu.Unlock()
-	r.send(name, ttl, nodes, before, true, last)
+	r.send(name, ttl, nodes, before, new(Residues), true, last) // what may come late has a rollback
 }
 
-func (r *Registers) send(name *wire.LockKey, ttl time.Duration, nodes, raised Nodes, failed bool, prev Attempt) {
+func (r *Registers) send(name *wire.LockKey, ttl time.Duration, nodes, raised Nodes, left *Residues, failed bool, prev Attempt) {
 	q := r.question(name, ttl)
 	for i, ln := range r.lanes {
 		if nodes.Has(i) {
-			c := &Call{Lane: ln, Question: q, Index: i, AfterAttempt: failed}
+			c := &Call{Lane: ln, Question: q, Index: i, AfterAttempt: failed, Residue: left.On(i)}
 			if raised.Has(i) {
-				c.Residue = Raised
+				c.Residue |= Raised
 			}
 			ln.Ask(c, prev.LastCall(i))
 		}
@@ -164,7 +166,7 @@ func (r *Registers) renew() {
 		var keys []*register
 		for n, g := range due {
 			if g.again.Has(i) {
-				calls = append(calls, &Call{Lane: ln, Question: questions[n], Index: i, Residue: Raised})
+				calls = append(calls, &Call{Lane: ln, Question: questions[n], Index: i, Residue: Raised, AfterAttempt: true})
 				keys = append(keys, g)
 			}
 		}

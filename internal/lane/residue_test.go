@@ -98,9 +98,9 @@ func TestResidues(t *testing.T) {
 	}
 }
 
-// A call takes over what lies on the node only from a call about the same value. The command
-// that gives the register of a failed attempt a ttl is sent only where the attempt, or one
-// before it, has reached the register, and no rollback does the same.
+// A call takes over what lies on the node only from a call about the same value, but for the command that gives the register a
+// ttl, which has no value. For a failed attempt that one is sent only where the attempt, or one before it, has reached the
+// register, and no rollback does the same.
 func TestInherit(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -119,7 +119,9 @@ func TestInherit(t *testing.T) {
 		{name: "a ttl after an attempt that was refused", before: Raised, sent: true, attempt: true, kind: wire.AskExpireRegister, want: Raised, work: true},
 		{name: "a ttl after an attempt that was not sent", attempt: true, kind: wire.AskExpireRegister},
 		{name: "a ttl after two attempts of which the last was not sent", first: Raised, attempt: true, kind: wire.AskExpireRegister, want: Raised, work: true},
-		{name: "a ttl for a lock that is held", first: Raised, before: Holds, sent: true, kind: wire.AskExpireRegister, want: Raised, work: true},
+		{name: "a ttl for a lock that is held", first: Raised, before: Holds, sent: true, kind: wire.AskExpireRegister, want: Holds | Raised, work: true},
+		{name: "a ttl for a lock that may be stored late", first: Raised, before: Holds | Late, sent: true, kind: wire.AskExpireRegister, want: Holds | Late | Raised, work: true},
+		{name: "a ttl after an attempt that may be executed late, which was rolled back", first: Raised, before: Holds | Late, sent: true, attempt: true, kind: wire.AskExpireRegister},
 	} {
 		before := &Call{Question: &wire.Question{Value: "a"}, Residue: c.before, Reply: wire.Reply{Sent: c.sent}}
 		call := &Call{Question: &wire.Question{Kind: c.kind, Value: c.value}, Residue: c.first, AfterAttempt: c.attempt}

@@ -377,6 +377,16 @@ var mutants = []mutant{
 		test: "TestEveryRegisterIsGivenALife",
 	},
 	{
+		name: "register-overtaken", rule: "the command that gives a register a ttl waits for the acquire that it follows, and is repeated while that may still come", profiles: "laggards",
+		patches: []patch{{"internal/lane/call.go", "same || c.Question.Kind == wire.AskExpireRegister && !c.AfterAttempt", "same"}},
+		test:    "TestARegisterThatIsRaisedLateIsGivenALife",
+	},
+	{
+		name: "register-late", rule: "so it is if that acquire was given up before", profiles: "laggards",
+		patches: []patch{{"close.go", "k.l.registers.Expire(k.name, k.ttl, nodes, left, prev)", "k.l.registers.Expire(k.name, k.ttl, nodes, lane.Residues{}, prev)"}},
+		test:    "TestARegisterThatIsRaisedLateIsGivenALife",
+	},
+	{
 		name: "lives-once", rule: "registers that failed attempts raise again get a ttl again", profiles: "edges",
 		patches: []patch{{"internal/lane/registers.go", "\t\tif g.again != 0 {\n", "\t\tif false {\n"}},
 		test:    "TestEveryRegisterIsGivenALife",

@@ -195,6 +195,14 @@ var Profiles = []*Profile{
 		FaultEvery: 1 * s, FaultFor: [2]time.Duration{20 * ms, 1 * s}, Faults: []weighted[Strike]{{3, Throw}, {2, ResetSubs}, {2, NoPublish}, {1, DropReply}},
 	},
 	{
+		// Less than the two seconds after which go-redis gives a connection up: what arrives later has no promise (operations.md).
+		// So many keys that most are used once: a register that has a ttl keeps it.
+		Name: "laggards", About: "nodes execute some commands up to two seconds late, long after they have timed out; locks are left, adopted and given up, of many keys",
+		Nodes: []int{3, 4, 5}, Clients: [2]int{1, 3}, Keys: 80, Alone: 78, Length: 60 * s, TTL: [2]time.Duration{500 * ms, 2800 * ms}, Timeout: 0.1, Storm: 14 * s,
+		Every: 300 * ms, Tasks: []weighted[Behaviour]{{10, Leave}, {3, Try}, {2, Acquire}, {1, Keep}, {1, Extend}, {2, Adopt}, {1, Last}, {3, Cancel}}, MinClaims: 10,
+		FaultEvery: 300 * ms, FaultFor: [2]time.Duration{20 * ms, 250 * ms}, Faults: []weighted[Strike]{{8, Slow}, {1, DropReply}},
+	},
+	{
 		Name: "life", Lasting: true, Untimed: true, // Close wakes all waiters at one instant
 		About: "processes die, close and start again, calls are cancelled",
 		Nodes: []int{1, 3, 5}, Clients: [2]int{4, 8}, Keys: 2, Length: 60 * s, TTL: [2]time.Duration{200 * ms, 2 * s},

@@ -2,6 +2,7 @@ package nodes_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -102,6 +103,45 @@ func TestEveryRegisterIsGivenALife(t *testing.T) {
 				s.Error("there is no register: this tests nothing")
 			}
 		})
+	}
+}
+
+// A node executes the acquire of a lock that nobody releases after it has given the register a ttl: the connection was far behind.
+func TestARegisterThatIsRaisedLateIsGivenALife(t *testing.T) {
+	for name, c := range map[string]struct {
+		late time.Duration
+		do   func(s *stage, k *redlock.Lock)
+	}{
+		"it expires, and is held for longer than a second": {1840 * time.Millisecond, func(*stage, *redlock.Lock) {}},
+		"it is left long after": {600 * time.Millisecond, func(s *stage, k *redlock.Lock) {
+			time.Sleep(300 * time.Millisecond)
+			s.Is("LeaveUntil", k.LeaveUntil(s.Ctx, time.Now().Add(time.Second)), nil)
+		}},
+		"it is left while the acquire is being waited for": {600 * time.Millisecond, func(s *stage, k *redlock.Lock) {
+			time.Sleep(10 * time.Millisecond)
+			s.Is("LeaveUntil", k.LeaveUntil(s.Ctx, time.Now().Add(time.Second)), nil)
+		}},
+		"it expires behind an extension": {1840 * time.Millisecond, func(s *stage, k *redlock.Lock) {
+			time.Sleep(10 * time.Millisecond)
+			s.Is("Extend", k.Extend(s.Ctx), nil)
+		}},
+	} {
+		for _, waits := range []bool{false, true} { // the node answers nothing behind the acquire, or it does
+			runStage(t, fmt.Sprint(name, ", ", waits), 3, func(s *stage) {
+				l := s.Locker(redlock.Options{NodeTimeout: 50 * time.Millisecond})
+				harness.HeldUp(s.Node(2), "acquire", job, 1, c.late)
+				k := s.Take(l, 4*time.Second)
+				if waits {
+					time.Sleep(100 * time.Millisecond)
+				}
+				c.do(s, k)
+				time.Sleep(time.Minute)
+				if heard := harness.Heard(s.Node(2), job); harness.Count(heard, "acquire") != 1 || s.Register(2) == 0 {
+					s.Errorf("the node hears %v, and its register is %d: this tests nothing", heard, s.Register(2))
+				}
+				s.registersExpire()
+			})
+		}
 	}
 }
 
