@@ -32,6 +32,8 @@ flags:
                   at least the longest ttl, and the same for every client of KEY
                   (default $REDLOCK_GUARD, or 0: it grants locks at once)
 
+A redlock run that CMD starts for the same KEY is refused: it would wait for CMD.
+
 environment of CMD:
   REDLOCK_KEY     KEY
   REDLOCK_FENCE   the fencing token, greater than that of every earlier holder; the
@@ -72,6 +74,7 @@ type runConfig struct {
 	label string
 	grace time.Duration
 	guard time.Duration
+	outer string // the value of the lock under which redlock itself was started, or ""
 	key   string
 	argv  []string
 }
@@ -86,6 +89,7 @@ func parseRun(args []string, env func(string) string) (runConfig, error) {
 	var c runConfig
 	var nodes string
 	guard := env("REDLOCK_GUARD")
+	c.outer = env("REDLOCK_VALUE")
 	fs := newFlags("run")
 	fs.StringVar(&nodes, "nodes", env("REDLOCK_NODES"), "")
 	durationVar(fs, &c.ttl, "ttl", 10*time.Second)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -115,12 +116,22 @@ func (c runConfig) acquire(locker *redlock.Locker, signals <-chan os.Signal) (*r
 // of a Locker, the only one here, does not wait for all replies. Such a grant is sound,
 // but it rests on fewer servers than intended. So take inspects all nodes while it
 // acquires, and waits a little longer for those that have not replied by then.
+//
+// It also returns an error if redlock was started under the lock that it wants, and would wait
+// for its own end. A process that outlived that lock, or uses other nodes, finds another value
+// there. So a process that has a value of an enclosing run inspects the nodes first.
 func (c runConfig) take(ctx context.Context, locker *redlock.Locker, opts []redlock.AcquireOption) (*redlock.Lock, error) {
 	known := make(chan error, 1)
-	go func() {
-		_, err := locker.Inspect(ctx, c.key)
+	inspect := func() redlock.Value {
+		s, err := locker.Inspect(ctx, c.key)
 		known <- err
-	}()
+		return s.Value
+	}
+	if c.outer == "" {
+		go inspect()
+	} else if inspect() == redlock.ValueOf(c.outer) {
+		return nil, fmt.Errorf("redlock: run %q: redlock itself runs under the lock %q, and would wait for itself: start the command without redlock run, or use another key", c.key, c.key)
+	}
 	acquire := locker.Acquire
 	if c.try {
 		acquire = locker.TryAcquire

@@ -134,6 +134,34 @@ func TestRunTellsTheCommand(t *testing.T) {
 	p.want(0, "err\n")
 }
 
+// A run under the lock that it wants would wait for itself. Where the value in the environment is not that of the lock any more, or
+// of another one, the run goes on as usual.
+func TestRunUnderItsOwnLockIsRefused(t *testing.T) {
+	t.Parallel()
+	c, other := testCluster(t), testCluster(t)
+	self := os.Args[0]
+	for _, flags := range [][]string{nil, {"-try"}, {"-wait", "1m"}} {
+		inner := append([]string{self, "run"}, append(flags, "k", "--", "echo", "never")...)
+		start(t, c.addrs(), append([]string{"run", "k", "--"}, inner...)...).want(64, `run "k"`, "under the lock", "start the command without redlock run", "another key")
+	}
+	for what, inner := range map[string][]string{
+		"another key":                             {self, "run", "k2", "--", "echo", "in"},
+		"other nodes":                             {self, "run", "-nodes", strings.Join(other.addrs(), ","), "k", "--", "echo", "in"},
+		"a lock that is not stored any more":      {"env", "REDLOCK_VALUE=gone:6ba7b810-9dad-41d1-80b4-00c04fd430c8", self, "run", "k2", "--", "echo", "in"},
+		"another key, whose value is not a value": {"env", "REDLOCK_VALUE=", self, "run", "k2", "--", "echo", "in"},
+	} {
+		t.Log(what)
+		p := start(t, c.addrs(), append([]string{"run", "k", "--"}, inner...)...)
+		p.says("in")
+		p.want(0)
+	}
+	t.Log("a process that outlives the lock waits like any other")
+	p := start(t, c.addrs(), "run", "k", "--", "sh", "-c", `(sleep 1; exec "$0" run k -- echo in) &`, self)
+	p.says("in")
+	p.want(0)
+	c.free(t)
+}
+
 func TestRunIsRefusedTheLock(t *testing.T) {
 	t.Parallel()
 	c := testCluster(t)
