@@ -1,6 +1,11 @@
 // Package redlock provides locks on names across processes and data centres. A lock
 // is held while a majority of N independent Redis masters store it (Redis
-// documentation, "Distributed Locks with Redis").
+// documentation, "Distributed Locks with Redis"), so that any minority of them may fail.
+// Each lock has a ttl, after which it ends by itself if its holder has died.
+// Run acquires a lock, renews it while a function works, and releases it; the function's
+// context ends before anybody else can have the lock. Because a process can be stopped
+// between that moment and its next write, Lock.Fence is a number that grows with every
+// holder: a store that refuses writes with a smaller number than it has seen is safe even then.
 //
 //	l, err := redlock.Open(redlock.Options{}, "a:6379", "b:6379", "c:6379")
 //	err = l.Run(ctx, "jobs/42", 10*time.Second, func(ctx context.Context, lock *redlock.Lock) error {
@@ -21,7 +26,8 @@
 // forward past Until, the lock is given up early: Valid is false at once, and contexts
 // end within a second.)
 //
-// I2, fencing. Lock.Fence is strictly greater than that of every holder of the key whose
+// I2, fencing. For each key a node keeps the greatest fence that it has seen, the key's
+// register. Lock.Fence is strictly greater than that of every holder of the key whose
 // acquisition had returned before the winning attempt of this one sent its first request,
 // whatever clocks, pauses and delays do, provided that one and the same majority of the
 // nodes keeps its registers at or above that holder's fence from then until this

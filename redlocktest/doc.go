@@ -8,6 +8,10 @@
 // happen at the same instant, and the order in which the scheduler runs goroutines decides nothing. Outside a bubble
 // nothing is delayed unless [Node.Delay] says so.
 //
+// A bubble ends only when all its goroutines have ended. The test closes what [Cluster.Locker] returns; a Locker of
+// redlock.New, or clients of your own, have to be closed before the test returns. Otherwise it fails with "deadlock: main
+// bubble goroutine has exited but blocked goroutines remain" and a dump of goroutines in package redlock or go-redis.
+//
 // A test of code that locks needs no more than a [Cluster] and its [Cluster.Locker]. The examples below are tests of such
 // code under a lost lock, a hung node and a slow clock; one looks at the nodes themselves.
 //

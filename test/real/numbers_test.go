@@ -424,7 +424,7 @@ func TestRealExtensionByNothing(t *testing.T) {
 	}
 	k := realAcquire(t, l, "job", time.Minute)
 	for _, px := range []string{"0", "-1", "-9223372036854775808", "1"} {
-		v, err := r.admin[0].Eval(ctx, harness.Script("extend"), []string{"job", "{job}:fence"}, k.Value(), px, k.Fence(), 82860000, 86460000).Int()
+		v, err := r.admin[0].Eval(ctx, harness.Script("extend"), []string{"job", "{job}:fence"}, k.Value().Secret(), px, k.Fence(), 82860000, 86460000).Int()
 		if v != 1 || err != nil {
 			t.Errorf("by %s ms: got %d, %v; want 1", px, v, err)
 		}
