@@ -44,13 +44,23 @@ func newLink(addr string, d time.Duration) *proxy.Proxy {
 	return p
 }
 
-func atDistance(ctx context.Context, b *bench, p place) {
-	far := make([]string, len(p))
+// links returns the addresses by which the nodes are as far away as the place.
+func (p place) links(addrs []string) (far []string, closeAll func()) {
+	var links []*proxy.Proxy
 	for i, trip := range p {
-		link := newLink(b.addrs[i], time.Duration(trip)*time.Millisecond)
-		defer link.Close()
-		far[i] = link.Addr()
+		link := newLink(addrs[i], time.Duration(trip)*time.Millisecond)
+		links, far = append(links, link), append(far, link.Addr())
 	}
+	return far, func() {
+		for _, link := range links {
+			link.Close()
+		}
+	}
+}
+
+func atDistance(ctx context.Context, b *bench, p place) {
+	far, closeLinks := p.links(b.addrs)
+	defer closeLinks()
 	cs := append(contenders(far, nameOurs, nameRedsync, nameFailFast), newFloor(far, farPipelines))
 	defer closeAll(cs)
 	longest := time.Duration(slices.Max(p[:])) * time.Millisecond

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -845,7 +846,7 @@ func TestTracesAreCalledAsIfAlone(t *testing.T) {
 	for _, at := range []string{"Start", "Round", "End", "Event"} {
 		runStage(t, "a panic in "+at, 3, func(s *stage) {
 			var p harness.Trap
-			var began, ended, rounds, events [3]int
+			var began, ended, rounds, events [3]atomic.Int64
 			count := func(i int) redlock.Trace {
 				spring := func(what string) {
 					if i == 1 && what == at {
@@ -855,25 +856,30 @@ func TestTracesAreCalledAsIfAlone(t *testing.T) {
 				return redlock.Trace{
 					Start: func(ctx context.Context, _ redlock.Call) context.Context {
 						spring("Start")
-						began[i]++
+						began[i].Add(1)
 						return ctx
 					},
-					Round: func(context.Context, redlock.Round) { rounds[i]++; spring("Round") },
-					End:   func(context.Context, redlock.Call, error) { ended[i]++; spring("End") },
+					Round: func(context.Context, redlock.Round) { rounds[i].Add(1); spring("Round") },
+					End:   func(context.Context, redlock.Call, error) { ended[i].Add(1); spring("End") },
 					Event: func(e redlock.Event) {
-						if events[i]++; e.Kind == redlock.EventAcquired {
+						if events[i].Add(1); e.Kind == redlock.EventAcquired {
 							spring("Event")
 						}
 					},
 				}
 			}
 			l := s.Locker(redlock.Options{Trace: redlock.Traces(count(0), count(1), count(2))})
-			began, ended, rounds, events = [3]int{}, [3]int{}, [3]int{}, [3]int{}
+			was := began[2].Load() // of what the stage does with a new Locker
 			p.Armed.Store(true)
 			harness.Check(s, "the panic goes on to the caller", harness.Panics(func() { l.TryAcquire(s.Ctx, job, heldLong) }), true)
 			time.Sleep(time.Second)
-			if began != ended || at != "Start" && began[2] != 1 || rounds[0] != rounds[2] || events[0] != events[2] {
-				s.Errorf("begun %v, ended %v, rounds %v, events %v: want each called as often as the others", began, ended, rounds, events)
+			for i := range 3 {
+				if began[i].Load() != ended[i].Load() {
+					s.Errorf("Trace %d: %d calls begun, %d ended", i, began[i].Load(), ended[i].Load())
+				}
+			}
+			if at != "Start" && began[2].Load() != was+1 || rounds[0].Load() != rounds[2].Load() || events[0].Load() != events[2].Load() {
+				s.Errorf("the last: %d calls, %d rounds, %d events; the first: %d, %d and %d: want as many", began[2].Load(), rounds[2].Load(), events[2].Load(), began[0].Load(), rounds[0].Load(), events[0].Load())
 			}
 			s.Clean(l)
 		})

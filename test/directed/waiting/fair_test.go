@@ -631,7 +631,7 @@ func TestACallerThatGivesBackWhatItWasGrantedCostsTheNextNoTurn(t *testing.T) {
 					cancel()
 					s.Is("the first", <-first, context.Canceled)
 					s.Is("the next in turn", next.err, nil)
-					other.follows(next.lock, "the other", 200*time.Millisecond)
+					other.follows(next.lock, "the other", 5*slow+200*time.Millisecond) // some round trips and, behind others, a pause
 					s.Is("Release", other.lock.Release(s.Ctx), nil)
 					time.Sleep(time.Second)
 					s.queued("in the end")
