@@ -108,7 +108,7 @@ func (l *Locker) handOver(k *Lock, b *quorum.Call) (next *quorum.Call, n wire.No
 			return nil, 0
 		}
 		value := m.Label() + ":" + l.rand.UUID()
-		return l.newQuorumCall(OpAcquire, k.name, wire.AcquireQuestion(l.guard, k.name, value, m.TTL(), proposal), start, acquireDecided), proposal
+		return l.newQuorumCall(OpAcquire, k.name, wire.AcquireQuestion(l.guard, k.name, value, m.TTL(), proposal), start, waiterDecided), proposal
 	})
 }
 
@@ -307,10 +307,4 @@ func (l *Locker) askTurn(e *acquireCall, value string, proposal int64) wire.Ques
 		entry = l.queues.Enqueue(&e.waiter)
 	}
 	return wire.TurnQuestion(l.guard, e.name, value, e.ttl, proposal, entry, ticket, queued && l.queues.Prolongs(&e.waiter, e.attempt))
-}
-
-// turnDecided waits for the replies of a majority, also where fewer noes rule a yes out, as half
-// of an even number does: only a majority shows a standing.
-func turnDecided(t quorum.Tally) bool {
-	return acquireDecided(t) && (t.Yes+t.No >= t.Need() || t.Open() == 0)
 }

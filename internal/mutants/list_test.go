@@ -1008,6 +1008,11 @@ var mutants = []mutant{
 		test:    "TestAnnounced",
 	},
 	{
+		name: "holder-unknown", rule: "a waiter learns who holds the lock, also where half of the nodes can refuse it", why: "it asks more often, which no judge counts",
+		patches: []patch{{"acquire.go", "\tif e.waiter.Joined() {\n\t\tdecided", "\tif false {\n\t\tdecided"}},
+		test:    "TestWhatAWaiterCosts",
+	},
+	{
 		name: "own-end-heard", rule: "the end of its own attempt is no news to a caller", why: "it asks once more in a pause",
 		patches: []patch{{"internal/wait/plan.go", "if !ok || a.Value == mine && mine != \"\" {", "if !ok {"}},
 		test:    "TestTheEndOfItsOwnAttemptIsNoNews",
@@ -1175,7 +1180,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "handed-to-nobody", rule: "a lock that was handed to a caller that gives up goes to the waiters of other Lockers", why: "two callers have to give up at one instant, before either has asked the nodes",
-		patches: []patch{{"acquire.go", "\tl.undo(b, takeBackHanded(b))", "\tl.undo(b, takeBack(b))"}},
+		patches: []patch{{"acquire.go", "\tl.undo(b, takeBackHanded(b))", "\tl.undo(b, l.takeBack(e, b, true))"}},
 		test:    "TestAHandOverThatNobodyClaimsGoesToOthers",
 	},
 	{
