@@ -28,6 +28,23 @@ func (w *world) fault(i int) {
 // heardThrough are the faults that leave subscriptions as they are, or end them in a way that is noticed at once.
 var heardThrough = []Strike{Slow, DropRequest, DropReply, Refuse, Loading, ReadOnly, OOM, Wall}
 
+// rejections are the errors with which a server, or what is taken for one, answers all that is asked of it: each class of error
+// that time does not heal by itself, and each that it does.
+var rejections = []string{
+	"NOAUTH Authentication required.",
+	"WRONGPASS invalid username-password pair or user is disabled.",
+	noPermission,
+	"READONLY You can't write against a read only replica.",
+	"MOVED 866 127.0.0.1:6381",
+	"CROSSSLOT Keys in request don't hash to the same slot",
+	"ERR unknown command 'evalsha', with args beginning with: ", // a Sentinel
+	"CLUSTERDOWN Hash slot not served",
+	"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+	"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+	"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+	"LOADING Redis is loading the dataset in memory",
+}
+
 // countFaults counts the active faults.
 func (w *world) countFaults(open int, f Fault) {
 	now := w.now()
@@ -92,6 +109,8 @@ func (w *world) strike(f Fault) (end func()) {
 		return w.fails(f, n, "LOADING Redis is loading the dataset in memory")
 	case ReadOnly:
 		return w.fails(f, n, "READONLY You can't write against a read only replica.")
+	case Reject:
+		return w.fails(f, n, rejections[f.N])
 	case OOM:
 		return w.failCommands(f, n, "OOM command not allowed when used memory > 'maxmemory'.", "SET", "ZADD")
 	case Lose:

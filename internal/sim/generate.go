@@ -199,6 +199,11 @@ func (p *Profile) fault(d drawer, sch *Schedule, at time.Duration) Fault {
 		f.By = []time.Duration{0, 0, 2 * s, time.Minute}[d.IntN(4, "foreign ttl")]
 	case Deny:
 		f.N, f.All = d.IntN(len(permissions), "permission"), d.IntN(2, "everywhere") == 0
+	case Reject:
+		f.N = d.IntN(len(rejections), "rejection")
+		if d.IntN(8, "for good") == 0 {
+			f.For = max(p.Length-at, f.For)
+		}
 	case Lose:
 		if p.Away {
 			f.For = p.TTL[1] + p.TTL[1]/10 + time.Second

@@ -47,7 +47,7 @@ const queueLife = 15 * time.Second
 // late commands, a half-open connection (go-redis gives it up after 2 s), and the second that go-redis waits between two dials.
 func (w *world) settled() time.Duration {
 	switch {
-	case w.s.strikes(Loading, ReadOnly, OOM): // a clean-up that was answered by an error is repeated after up to 16 s
+	case w.s.strikes(Loading, ReadOnly, OOM, Reject): // a clean-up that was answered by an error is repeated after up to 16 s
 		return 25 * time.Second
 	case w.s.strikes(Deny): // the same; but in these profiles a storm is so short that the pause is 8 s at most
 		return 15 * time.Second

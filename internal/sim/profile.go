@@ -216,6 +216,12 @@ var Profiles = []*Profile{
 		FaultEvery: 500 * ms, FaultFor: [2]time.Duration{50 * ms, 5 * s}, Faults: append([]weighted[Strike]{{2, Stop}, {1, Restart}, {1, Loading}, {1, ReadOnly}, {1, OOM}}, network...), MinClaims: 10,
 	},
 	{
+		Name: "rejects", Lasting: true, About: "a minority, near or far, replies with errors of every class, for a while or for good, which must not affect any caller",
+		Nodes: []int{3, 4, 5}, Clients: [2]int{2, 4}, Keys: 4, Length: 120 * s, TTL: [2]time.Duration{2 * s, 8 * s}, Minority: true, Subscribers: true, Untimed: true,
+		Every: 300 * ms, Tasks: []weighted[Behaviour]{{4, Try}, {4, Acquire}, {2, Extend}, {2, Keep}, {1, Leave}, {1, Last}, {1, Cancel}},
+		FaultEvery: 2500 * ms, FaultFor: [2]time.Duration{50 * ms, 20 * s}, Faults: []weighted[Strike]{{6, Reject}, {2, Slow}, {1, DropReply}, {1, ResetSubs}}, MinClaims: 10,
+	},
+	{
 		Name: "wild-clocks", About: "nodes' clocks run at any rate and jump: I1 is not promised, I2 is", Unsafe: true,
 		Nodes: []int{1, 3, 5}, Clients: [2]int{2, 5}, Keys: 1, Length: 120 * s, TTL: [2]time.Duration{200 * ms, 3 * s}, Skew: 5 * s, Rates: [2]float64{0.5, 2},
 		Every: 300 * ms, Tasks: append([]weighted[Behaviour]{{2, Keep}, {2, Vulture}}, short...),

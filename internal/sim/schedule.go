@@ -134,6 +134,7 @@ const (
 	Restart     Strike = "restart"  // at once, the data is kept
 	Loading     Strike = "loading"
 	ReadOnly    Strike = "readonly"
+	Reject      Strike = "reject" // every command is answered by the N-th of rejections
 	OOM         Strike = "oom"    // writes that need memory are refused
 	Lose        Strike = "lose"   // crash; all data is lost; back after For
 	Revert      Strike = "revert" // crash; back with the data of up to a second ago
@@ -193,7 +194,7 @@ func (f Fault) String() string {
 		s += fmt.Sprintf(" for %v", f.For)
 	}
 	switch f.Do {
-	case DropRequest, DropReply, LoseReply, EvictQueue, Forge:
+	case DropRequest, DropReply, LoseReply, EvictQueue, Forge, Reject:
 		s += fmt.Sprintf(" n=%d", f.N)
 	case Deny:
 		s += fmt.Sprintf(" %v", f.permission())
