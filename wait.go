@@ -199,14 +199,11 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall, glance bool) er
 	}
 	e.looks = max(e.looks, e.looks+1) // which wraps after years of looks
 	q := l.queues.Question(&e.waiter, glance)
-	if last, _ := l.lastKnown(e); last == nil || last.Round.Value().IsZero() {
+	if !l.knowsHolder(e) {
 		q.ReadHolder(e.name) // for the error of the call, if it waits in vain
 	}
 	b := l.newQuorumCall(OpLook, e.name, q, l.now(), lookDecided)
 	b.Question.Patience = l.patience(e.ttl)
-	if b.Question.Kind == wire.AskWait {
-		l.queues.Entering(&e.waiter, b)
-	}
 	b.Send(l.queues.Asking(&e.waiter, b))
 	if err := l.await(ctx, e, b); err != nil {
 		return err
@@ -221,6 +218,13 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall, glance bool) er
 	})
 	l.observe(ctx, b, e)
 	return nil
+}
+
+// knowsHolder reports whether the queue of a caller knows who holds the lock.
+func (l *Locker) knowsHolder(e *acquireCall) bool {
+	known := l.queues.Known(&e.waiter, 0)
+	last, _ := known.Result.(*QuorumError)
+	return known.WonBy != nil || last != nil && !last.Round.Value().IsZero()
 }
 
 // stillHeld keeps what a look adds to the error of the call: that the lock is held, by whom if that

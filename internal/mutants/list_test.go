@@ -1015,7 +1015,7 @@ var mutants = []mutant{
 	{
 		name: "own-end-heard", rule: "the end of its own attempt is no news to a caller", why: "it asks once more in a pause",
 		patches: []patch{{"internal/wait/plan.go", "if !ok || a.Value == mine && mine != \"\" {", "if !ok {"}},
-		test:    "TestTheEndOfItsOwnAttemptIsNoNews",
+		test:    "TestAWaiterThatTakesBackItsAttemptDoesNotWakeItself",
 	},
 	{
 		name: "wake-each-other", rule: "the ends of attempts have a waiter ask once in a pause of Options.Retry", why: "no judge counts what a waiter asks",
@@ -1122,7 +1122,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "votes-untold", rule: "a caller behind another is told the votes of the round in progress", why: "no judge knows what a caller that gives up should have been told",
-		patches: []patch{{"internal/queue/entry.go", "\tm.queue.asking = b\n", ""}},
+		patches: []patch{{"internal/queue/entry.go", "\tr.asking = b\n", ""}},
 		test:    "TestEveryCallerIsToldTheVotesOfTheRoundInProgress",
 	},
 	{

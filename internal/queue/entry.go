@@ -34,15 +34,6 @@ func (w *Queues) entryOf(r *queue) string {
 	return r.entry
 }
 
-// Entering notes a question, about to be sent, that queues the entry.
-func (w *Queues) Entering(m *Waiter, b *quorum.Call) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if r := m.queue; r != nil {
-		r.enters = b
-	}
-}
-
 // Asking notes a look or an attempt of a waiter, about to be sent: if an attempt fails and its end
 // is announced, that is no news to the waiter. It returns the last question that removes the entry,
 // or nil: one that queues the entry is sent after it.
@@ -52,11 +43,15 @@ func (w *Queues) Asking(m *Waiter, b *quorum.Call) (removing *quorum.Call) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m.queue.asking = b
+	r := m.queue
+	r.asking = b
+	if b.Question.Kind == wire.AskWait {
+		r.enters = b
+	}
 	if b.Question.Value != "" {
 		m.mine = b.Question.Value
 	}
-	return m.queue.dequeue
+	return r.dequeue
 }
 
 // Prolongs reports whether a question, about to be sent, is to prolong the ttl of the nodes'
