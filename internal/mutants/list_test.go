@@ -1018,7 +1018,7 @@ var mutants = []mutant{
 		test:    "TestAWaiterThatTakesBackItsAttemptDoesNotWakeItself",
 	},
 	{
-		name: "wake-each-other", rule: "the ends of attempts have a waiter ask once in a pause of Options.Retry", why: "no judge counts what a waiter asks",
+		name: "wake-each-other", rule: "the ends of attempts have a waiter ask once in a pause of Options.Retry", profiles: "ears",
 		patches: []patch{{"internal/wait/plan.go", "if now.Before(p.attemptsFrom) {", "if false {"}},
 		test:    "TestWaitersWhoseAttemptsFailDoNotWakeEachOtherAllTheTime",
 	},

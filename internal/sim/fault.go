@@ -155,6 +155,18 @@ func (w *world) strike(f Fault) (end func()) {
 		return w.failCommands(f, n, "NOPERM this user has no permissions to access one of the channels", "PUBLISH")
 	case NoSubscribe:
 		return w.failCommands(f, n, noPermission, "SUBSCRIBE")
+	case NoRegister:
+		return w.everywhere(func(n int) func() {
+			f.Node = n
+			return w.failCommands(f, w.c.Node(n), "LOADING Redis is loading the dataset in memory", "ZADD")
+		})
+	case Unheard:
+		const all = 1 << 20
+		return w.everywhere(func(n int) func() {
+			f.Node = n
+			w.c.Node(n).LoseReplies(all)
+			return w.endWithLast("unheard", f, func() { w.c.Node(n).LoseReplies(0) })
+		})
 	case Deny:
 		return w.deny(f)
 	case Foreign:
@@ -178,6 +190,19 @@ func (w *world) strike(f Fault) (end func()) {
 		panic("sim: no fault " + f.Do)
 	}
 	return nil
+}
+
+// everywhere begins a fault on every node, and returns the function that ends it.
+func (w *world) everywhere(begin func(node int) (end func())) (end func()) {
+	var ends []func()
+	for i := range w.c.Len() {
+		ends = append(ends, begin(i))
+	}
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+	}
 }
 
 func (w *world) fails(f Fault, n *redlocktest.Node, text string) func() {

@@ -74,7 +74,7 @@ var Profiles = []*Profile{
 		Name: "ears", About: "subscriptions are cut, half-open, slow or refused; announcements are lost", Untimed: true, Subscribers: true,
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 6}, Keys: 1, Length: 80 * s, TTL: [2]time.Duration{100 * ms, 2 * s},
 		Every: 1 * s, Crowd: 8, Tasks: waiting, FaultEvery: 500 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Job: 200 * ms, MinClaims: 10,
-		Faults: append([]weighted[Strike]{{5, ResetSubs}, {5, MuteSubs}, {5, SlowSubs}, {3, NoPublish}, {3, Kill}, {2, Vanish}, {2, EvictQueue}, {2, Restart}}, network...),
+		Faults: append([]weighted[Strike]{{5, ResetSubs}, {5, MuteSubs}, {5, SlowSubs}, {3, NoPublish}, {3, Kill}, {2, Vanish}, {2, EvictQueue}, {2, Restart}, {2, NoRegister}, {2, Unheard}}, network...),
 	},
 	{
 		Name: "turns", About: "Fair, no faults except wrong clocks: order of arrival", Untimed: true, Subscribers: true, Fair: true,

@@ -14,6 +14,7 @@ import (
 // same form, so that the same judges can read it.
 type record struct {
 	began time.Time
+	said  announced
 
 	mu       sync.Mutex // also guards the fields of the world
 	h        *History
@@ -34,7 +35,7 @@ type holding struct {
 
 // newRecord returns a record that begins now.
 func newRecord(s *Schedule) record {
-	return record{began: time.Now(), h: &History{Schedule: s}, latest: map[int]*holding{}, live: map[string]*holding{}, closedAt: map[string]instant{}, store: map[int]*fenced{}, toldLost: map[string]bool{}}
+	return record{began: time.Now(), said: newAnnounced(s.Nodes), h: &History{Schedule: s}, latest: map[int]*holding{}, live: map[string]*holding{}, closedAt: map[string]instant{}, store: map[int]*fenced{}, toldLost: map[string]bool{}}
 }
 
 func (r *record) now() instant { return time.Since(r.began) }

@@ -153,10 +153,12 @@ const (
 	SlowSubs    Strike = "slow-ears"   // what the node sends on these connections takes By longer
 	NoPublish   Strike = "no-publish"  // announcements are refused
 	NoSubscribe Strike = "no-subscribe"
-	Forge       Strike = "forge"   // somebody tampers with a queue or announces a release: the N-th entry of forgeries
-	Deny        Strike = "deny"    // the node's user lacks the N-th entry of permissions
-	Foreign     Strike = "foreign" // N nodes have a foreign value at the key, with a ttl of By; 0: without a ttl
-	Throw       Strike = "throw"   // one in four of the client's calls to the node panics
+	NoRegister  Strike = "no-register" // on every node, attempts are stored and fail then
+	Unheard     Strike = "unheard"     // as LoseReply, of every command and on every node; what is subscribed to is heard
+	Forge       Strike = "forge"       // somebody tampers with a queue or announces a release: the N-th entry of forgeries
+	Deny        Strike = "deny"        // the node's user lacks the N-th entry of permissions
+	Foreign     Strike = "foreign"     // N nodes have a foreign value at the key, with a ttl of By; 0: without a ttl
+	Throw       Strike = "throw"       // one in four of the client's calls to the node panics
 )
 
 func (t Task) String() string {
