@@ -23,6 +23,7 @@ type announced struct {
 	mu    sync.Mutex
 	freed map[string]*freeing // by key: what was deleted last
 	tried map[trier][]attempt
+	told  int // releases that a majority of the nodes told a client of
 }
 
 // A freeing is the deletion of a value by the library. A majority of the nodes has deleted it since at, and announced that to a
@@ -109,6 +110,7 @@ func (a *announced) deleted(node int, key, value string, told []int, now instant
 	for _, client := range told {
 		if f.told[client] |= 1 << node; a.isMajority(f.told[client]) && f.at == 0 {
 			f.at = now
+			a.told++
 		}
 	}
 }
@@ -135,6 +137,9 @@ func (a *announced) unasked(key string, now, limit instant) (told []int, at inst
 }
 
 const (
+	// undisturbed is how long before an announcement there must be no fault.
+	undisturbed = 150 * time.Millisecond
+
 	// maxUnasked bounds the time after which somebody asks for a lock that a waiter was told is free: what the network and the waiter
 	// need, and the longest of the pauses of package wait, for which a Locker that has had all its turns leaves the lock to others.
 	maxUnasked = 150*time.Millisecond + 250*time.Millisecond
@@ -142,7 +147,7 @@ const (
 	// maxTries bounds the attempts of one process for a key in triesWindow, while nobody has the lock: the first ones of its calls, and
 	// one after each pause, twice if others are in the same position. Two waiters that woke each other would make some hundred.
 	maxTries    = 40
-	triesWindow = time.Second
+	triesWindow = 250 * time.Millisecond
 )
 
 // stormOf returns a process that makes more than maxTries attempts for a key in triesWindow, and how many. It forgets them then.
@@ -198,20 +203,11 @@ func (w *world) firstTwo(node int, name string) (clients []int) {
 
 // judgeAnnounced judges a lock that a waiter was told is free, and that nobody has asked for since; and how often it is asked for.
 func (w *world) judgeAnnounced(key int) {
-	const undisturbed = 150 * time.Millisecond
 	name, now := w.s.keyName(key), w.now()
 	w.judgeTries(key)
 	told, at := w.said.unasked(name, now, maxUnasked+4*w.s.Latency)
 	w.mu.Lock()
-	waits := func(client int) bool {
-		for task, m := range w.queue {
-			if w.s.Tasks[task].Client == client && m.since < at-undisturbed-6*w.s.Latency && !m.all && slices.Contains(m.keys, key) {
-				return true
-			}
-		}
-		return false
-	}
-	told = slices.DeleteFunc(told, func(client int) bool { return !waits(client) })
+	told = slices.DeleteFunc(told, func(client int) bool { return !w.isWaiting(client, key, at-undisturbed-6*w.s.Latency) })
 	if w.open > 0 || len(w.s.Faults) > 0 && (w.quiet >= at-undisturbed || w.deafened >= at-heardAgain) {
 		told = nil
 	}

@@ -8,9 +8,8 @@ import (
 
 // strike injects a fault, and returns when it has ended. The faults of one node follow one another.
 func (w *realWorld) strike(f Fault) {
-	w.mu.Lock()
-	w.faults[f.Do]++
-	w.mu.Unlock()
+	w.countFaults(+1, f)
+	defer w.countFaults(-1, f)
 	w.struck("%v", f)
 	srv := w.servers[f.Node]
 	last := func() { time.Sleep(f.For) }
@@ -68,6 +67,21 @@ func (w *realWorld) strike(f Fault) {
 	}
 	if f.For > 0 {
 		w.struck("%s %s is over", f.Do, nodeName(f.Node))
+	}
+}
+
+// countFaults counts the active faults, and at its beginning each by its kind.
+func (w *realWorld) countFaults(open int, f Fault) {
+	now := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if open > 0 {
+		w.faults[f.Do]++
+	}
+	w.open += open
+	w.quiet = now
+	if f.Do == LoseReply {
+		w.deaf[f.Node] = now + heardAgain
 	}
 }
 

@@ -119,6 +119,7 @@ func (w *realWorld) judge() (bad []Violation, count realCount) {
 	for _, d := range h.Revived {
 		count.most("liveness: slowest acquisition after the last fault", d)
 	}
+	count.n["liveness: releases that a majority announced to somebody"] = w.said.told
 	bad = slices.Clone(h.Seen)
 	w.excuse()
 	bad = append(bad, exclusion(h)...)

@@ -24,6 +24,10 @@ const (
 	realMortal  = 3 // this client dies and is closed in the middle of the round
 	realStorm   = 8 * time.Second
 
+	// From realCalm on there are no faults for realPause: announcements are judged then, also those of clean-ups that faults have delayed.
+	realCalm  = 3500 * time.Millisecond
+	realPause = time.Second
+
 	// realLong is the ttl of attempts whose leftovers would still be there when the nodes are checked: otherwise a missing
 	// clean-up would remain unnoticed. It is not used for keys that are adopted: an adoption that fails after the giver has
 	// released restores the giver's value, which remains for its ttl.
@@ -44,13 +48,14 @@ func generateReal(seed uint64) *Schedule {
 	for node := range realNodes {
 		for at := between(200*time.Millisecond, 2*time.Second); at < realStorm; {
 			f := realFault(r, node)
-			f.At = at
+			f.At = afterCalm(at, f.For)
 			s.Faults = append(s.Faults, f)
-			at += f.For + between(300*time.Millisecond, 2500*time.Millisecond)
+			at = f.At + f.For + between(300*time.Millisecond, 2500*time.Millisecond)
 		}
 	}
 	for at := between(0, 2*time.Second); at < realStorm; at += between(time.Second, 3*time.Second) {
 		f := Fault{At: at, For: between(100*time.Millisecond, 1200*time.Millisecond), Client: r.IntN(realClients), Node: r.IntN(realNodes), Do: CutLink}
+		f.At = afterCalm(at, f.For)
 		far := 1
 		if r.IntN(2) == 0 {
 			far = realNodes/2 + 1 // this client then has no majority
@@ -64,6 +69,14 @@ func generateReal(seed uint64) *Schedule {
 		s.Tasks = append(s.Tasks, realTask(r, at))
 	}
 	return s
+}
+
+// afterCalm returns when a fault begins that would begin at a time: not in the calm, nor so late before that it would last into it.
+func afterCalm(at, lasts time.Duration) time.Duration {
+	if at < realCalm+realPause && at+lasts > realCalm {
+		return realCalm + realPause
+	}
+	return at
 }
 
 func realFault(r *rand.Rand, node int) Fault {

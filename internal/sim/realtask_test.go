@@ -38,6 +38,10 @@ func (d *realTaskRun) other() {
 
 func (d *realTaskRun) call(name string, f func() error) error {
 	o := d.op(name)
+	if name == "Acquire" {
+		d.w.waits(d.i, waiter{keys: []int{d.Key}})
+		defer d.w.served(d.i)
+	}
 	err := d.w.called(&o, f)
 	if o.Outcome == "error" {
 		d.undocumented(o, err)

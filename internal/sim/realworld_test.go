@@ -30,6 +30,7 @@ type realWorld struct {
 	clients []*realClient
 	tardy   *tardiness
 	lookers sync.WaitGroup // active reads of the nodes
+	watched chan struct{}  // closed when announcements are no longer judged
 
 	// mu of the record guards these.
 	forgettings []forgetting
@@ -38,6 +39,7 @@ type realWorld struct {
 	glimpses    []glimpse
 	tellings    []telling
 	faults      map[Strike]int
+	deaf        [realNodes]instant // until when clients may have subscriptions to a node that are dead and not yet given up
 }
 
 // A forgetting is a loss of data by a node, within an interval: the exact instant is unknown.
@@ -81,7 +83,7 @@ type telling struct {
 // playReal executes a round and returns its world. The servers are in their initial state before and after it.
 func playReal(t *testing.T, s *Schedule, servers []*realredis.Server, tardy *tardiness) *realWorld {
 	w := &realWorld{
-		record: newRecord(s), t: t, s: s, servers: servers, tardy: tardy, faults: map[Strike]int{},
+		record: newRecord(s), t: t, s: s, servers: servers, tardy: tardy, faults: map[Strike]int{}, watched: make(chan struct{}),
 	}
 	for _, srv := range servers {
 		w.admin = append(w.admin, srv.Client(func(o *redis.Options) {
@@ -94,7 +96,11 @@ func playReal(t *testing.T, s *Schedule, servers []*realredis.Server, tardy *tar
 	for i := range s.Clients {
 		w.clients = append(w.clients, w.newClient(i))
 	}
-	var tasks, faults sync.WaitGroup
+	var tasks, faults, watchers sync.WaitGroup
+	for i := range servers {
+		watchers.Go(func() { w.monitor(i) })
+	}
+	watchers.Go(w.judgeSilence)
 	for i := range s.Tasks {
 		tasks.Go(func() { w.task(i) })
 	}
@@ -117,6 +123,8 @@ func playReal(t *testing.T, s *Schedule, servers []*realredis.Server, tardy *tar
 	faults.Wait()
 	w.struck("all faults are over")
 	tasks.Wait()
+	close(w.watched)
+	watchers.Wait()
 	w.revive()
 	w.leftovers()
 	w.lookers.Wait()
@@ -338,7 +346,8 @@ func (w *realWorld) look(keys ...int) [][]sight {
 			p := n.TxPipeline()
 			values, lefts, scores := make([]*redis.StringCmd, len(keys)), make([]*redis.DurationCmd, len(keys)), make([]*redis.FloatCmd, len(keys))
 			for j, key := range keys {
-				values[j], lefts[j], scores[j] = p.Get(ctx, w.s.keyName(key)), p.PTTL(ctx, w.s.keyName(key)), p.ZScore(ctx, w.s.registerName(key), "f")
+				values[j], lefts[j], scores[j] = p.Get(ctx, w.s.keyName(key)), redis.NewDurationCmd(ctx, time.Millisecond, ownPTTL, w.s.keyName(key)), p.ZScore(ctx, w.s.registerName(key), "f")
+				p.Process(ctx, lefts[j])
 			}
 			sent := w.now()
 			_, err := p.Exec(ctx)
@@ -360,7 +369,7 @@ func (w *realWorld) names(node int) map[string]time.Duration {
 	found := map[string]time.Duration{}
 	names, _ := w.command(node, "keys", "*").([]any)
 	for _, n := range names {
-		ms, _ := w.command(node, "pttl", n).(int64)
+		ms, _ := w.command(node, ownPTTL, n).(int64)
 		found[fmt.Sprint(n)] = time.Duration(ms) * time.Millisecond
 	}
 	return found

@@ -23,6 +23,9 @@ type record struct {
 	closedAt map[string]instant  // by label: when the Locker's Close was called
 	store    map[int]*fenced
 	toldLost map[string]bool // values whose holders got ErrLost
+	queue    map[int]waiter  // waiting calls, by task
+	open     int             // number of active faults
+	quiet    instant         // when a fault last began or ended
 }
 
 // A holding is a claim and its lock.
@@ -35,7 +38,7 @@ type holding struct {
 
 // newRecord returns a record that begins now.
 func newRecord(s *Schedule) record {
-	return record{began: time.Now(), said: newAnnounced(s.Nodes), h: &History{Schedule: s}, latest: map[int]*holding{}, live: map[string]*holding{}, closedAt: map[string]instant{}, store: map[int]*fenced{}, toldLost: map[string]bool{}}
+	return record{began: time.Now(), said: newAnnounced(s.Nodes), h: &History{Schedule: s}, latest: map[int]*holding{}, live: map[string]*holding{}, closedAt: map[string]instant{}, store: map[int]*fenced{}, toldLost: map[string]bool{}, queue: map[int]waiter{}}
 }
 
 func (r *record) now() instant { return time.Since(r.began) }

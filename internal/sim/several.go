@@ -235,7 +235,7 @@ func (d *taskRun) runAll(ctx context.Context) {
 	err := d.call("RunAll", func() error {
 		return d.c.locker().RunAll(ctx, d.names(), d.TTL, func(held context.Context, locks redlock.Locks) error {
 			mine = d.claimAll(called, locks)
-			d.w.served(d)
+			d.w.served(d.i)
 			if len(mine.ks) == 0 {
 				return nil
 			}
@@ -317,7 +317,7 @@ func (d *taskRun) runSlot(ctx context.Context) {
 		return d.c.locker().RunSlot(ctx, slotsName, d.w.s.Slots, d.TTL, func(held context.Context, lock *redlock.Lock, slot int) error {
 			ran = true
 			k := d.claimSlot(called, lock, slot)
-			d.w.served(d)
+			d.w.served(d.i)
 			d.w.watchLoss(d.c, held, lock.Valid, k)
 			d.hold(held, k)
 			d.w.end(k, "run") // the library releases the lock after this

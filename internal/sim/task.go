@@ -69,16 +69,16 @@ func (d *taskRun) call(name string, f func() error) error {
 	o := d.op(name)
 	switch name {
 	case "Acquire", "Run":
-		d.w.waits(d, waiter{keys: []int{d.Key}})
-		defer d.w.served(d)
+		d.w.waits(d.i, waiter{keys: []int{d.Key}})
+		defer d.w.served(d.i)
 	case "AcquireAll", "RunAll":
 		o.Keys = d.Keys
-		d.w.waits(d, waiter{keys: d.Keys, all: true})
-		defer d.w.served(d)
+		d.w.waits(d.i, waiter{keys: d.Keys, all: true})
+		defer d.w.served(d.i)
 	case "AcquireSlot", "RunSlot":
 		o.Keys = d.w.s.slotKeys()
-		d.w.waits(d, waiter{keys: o.Keys})
-		defer d.w.served(d)
+		d.w.waits(d.i, waiter{keys: o.Keys})
+		defer d.w.served(d.i)
 	}
 	err := d.w.called(&o, f)
 	if o.Outcome == "error" && !d.c.isDead() {
@@ -102,7 +102,7 @@ func (d *taskRun) mayPanic(what ...uint64) { d.c.maybePanic(what...) }
 func (d *taskRun) die()                    { d.c.die() }
 
 func (d *taskRun) watch(held context.Context, valid func() bool, k *holding) (stop func()) {
-	d.w.served(d)
+	d.w.served(d.i)
 	d.w.watchLoss(d.c, held, valid, k)
 	return func() {}
 }

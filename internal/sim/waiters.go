@@ -17,18 +17,28 @@ type waiter struct {
 }
 
 // waits records that a task's call waits from now on.
-func (w *world) waits(d *taskRun, m waiter) {
-	m.since = w.now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.queue[d.i] = m
+func (r *record) waits(task int, m waiter) {
+	m.since = r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue[task] = m
 }
 
 // served records that it no longer waits.
-func (w *world) served(d *taskRun) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.queue, d.i)
+func (r *record) served(task int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.queue, task)
+}
+
+// isWaiting reports whether a call of a client waits for a key, and has done so since before an instant. The caller holds mu.
+func (r *record) isWaiting(client, key int, before instant) bool {
+	for task, m := range r.queue {
+		if r.h.Schedule.Tasks[task].Client == client && m.since < before && !m.all && slices.Contains(m.keys, key) {
+			return true
+		}
+	}
+	return false
 }
 
 // These bound how long a lock may stay free while somebody waits for it, once the last fault is so long ago that everything is

@@ -33,11 +33,8 @@ type world struct {
 	lost          map[string]instant // values that a majority no longer stores, and since when
 	depth         map[string]int     // number of active faults, by kind and node
 	drops         []int              // number of requests to drop, by node
-	open          int                // number of active faults
-	quiet         instant            // when a fault last began or ended
 	deafened      instant            // when a fault last began or ended that may leave subscriptions half-open, or take entries from queues
 	death         instant            // when a client last died by a fault
-	queue         map[int]waiter     // waiting calls, by task
 	fickle        map[int][]func()   // by key: the callers that give up at the next release
 	join          map[int][]joiner   // by key: the callers that queue just before the next release
 	foreignValues map[string]bool    // values of foreign clients
@@ -52,7 +49,7 @@ func Run(t *testing.T, s *Schedule, trace bool) *History {
 	redlocktest.BubbleFunc(t, func() {
 		w := &world{
 			s: s, c: redlocktest.NewSeeded(t, s.Nodes, s.Seed), record: newRecord(s), calm: make(chan struct{}),
-			lost: map[string]instant{}, depth: map[string]int{}, queue: map[int]waiter{}, fickle: map[int][]func(){}, join: map[int][]joiner{}, foreignValues: map[string]bool{}, throws: map[[2]int]int{}, death: -time.Hour, deafened: -time.Hour, drops: make([]int, s.Nodes),
+			lost: map[string]instant{}, depth: map[string]int{}, fickle: map[int][]func(){}, join: map[int][]joiner{}, foreignValues: map[string]bool{}, throws: map[[2]int]int{}, death: -time.Hour, deafened: -time.Hour, drops: make([]int, s.Nodes),
 		}
 		h = w.h
 		for i := range w.c.Len() {
