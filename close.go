@@ -53,7 +53,7 @@ const maxCloseErrors = 10
 // with its ttl, and on one node alone it excludes nobody. The same holds for a node that
 // refuses what Close sends by an error, such as NOAUTH or LOADING. But if fewer than
 // a majority take what Close sends, it sends again what was refused by errors that may go away,
-// as LOADING and BUSY do.
+// as LOADING and BUSY do. What was refused before is sent once more in any case.
 func (l *Locker) Close() (err error) {
 	l.made()
 	l.mu.Lock()
@@ -80,6 +80,9 @@ func (l *Locker) Close() (err error) {
 		limit.Reset(0)
 	}
 	l.registers.Close()
+	for _, ln := range l.lanes {
+		ln.Retry()
+	}
 	l.awaitIdle(limit)
 	// Deferred, since the caller's Trace may panic on a release.
 	released := make([]*quorum.Call, len(all))

@@ -377,6 +377,19 @@ func LocksOn(n *redlocktest.Node) (keys []string) {
 	return keys
 }
 
+// Locked returns the keys of the locks that are on any node.
+func (s *Stage) Locked() (keys []string) {
+	for i := range s.Cluster.Len() {
+		for _, key := range LocksOn(s.Node(i)) {
+			if !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 // Told returns the commands about the lock that a node received, in order: those with the verbs, or all.
 func (s *Stage) Told(i int, verbs ...string) (cmds []redlocktest.Command) {
 	for _, c := range s.Node(i).Log() {

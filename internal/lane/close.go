@@ -63,6 +63,16 @@ func awaitIdle(lanes []*Lane, need int, silentAfter time.Duration, limit *time.T
 	return answers >= need
 }
 
+// Retry sends what the node has refused once more, without the pause: the Locker closes.
+func (ln *Lane) Retry() {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.owed.len() > 0 {
+		ln.owed.again(time.Now())
+		ln.wakeProbe()
+	}
+}
+
 // notifyIdle calls the function that whenIdle was given, once, if the lane is idle.
 // It needs ln.mu.
 func (ln *Lane) notifyIdle() {

@@ -98,6 +98,7 @@ type Lane struct {
 	heard     time.Time // when a batch was last answered
 	owed      owedCommands
 	probing   bool
+	pauseEnds time.Time     // when the prober's last pause ends, or ended
 	probeWake chan struct{} // wakes the prober from its pause; has room for one
 
 	news // the node's condition, and what Report has not been told yet

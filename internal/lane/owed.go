@@ -64,7 +64,8 @@ type owedCommands struct {
 	list     []*owedCommand
 	restores map[string]int // by value: how many commands in list put it back
 	dropped  int            // how many were dropped because of maxOwed
-	heldTill time.Time      // the node has refused a whole batch: nothing is sent before
+	heldTill time.Time      // the node has refused a whole batch: what was owed as that left is not sent before
+	heldFrom time.Time      // when it left
 }
 
 func (d *owedCommands) len() int { return len(d.list) }
@@ -114,6 +115,22 @@ func (d *owedCommands) hurry(now time.Time) {
 	}
 }
 
+// again has all commands that were refused sent once more, now, as if they had not been.
+func (d *owedCommands) again(now time.Time) {
+	d.hurry(now)
+	for _, one := range d.list {
+		one.tries = 0
+	}
+}
+
+// from returns when a command may be sent.
+func (d *owedCommands) from(one *owedCommand) time.Time {
+	if one.due.Before(d.heldTill) && !one.since.After(d.heldFrom) {
+		return d.heldTill
+	}
+	return one.due
+}
+
 // restoreOwed reports whether a restore is owed that puts this value back. The release of
 // the value waits for it, however often the node refuses the restore. If the release were
 // executed first, it would find the value of the failed adoption in place of its own, and
@@ -149,6 +166,9 @@ func (ln *Lane) owe(c *Call, pause time.Duration) {
 	}
 	ln.owed.add(&owedCommand{question: c.Question.Owed(), since: now, until: now.Add(c.Question.TTL + owedLife), due: now.Add(pause), mayArriveLate: c.Residue.Has(Late), lastBatch: ln.batchesSent, tries: tries, heals: heals})
 	ln.ensureProbe()
+	if now.Add(pause).Before(ln.pauseEnds) {
+		ln.wakeProbe()
+	}
 }
 
 // dueNow returns the owed commands that may be sent now, oldest first and at most one batch:
@@ -158,13 +178,10 @@ func (ln *Lane) owe(c *Call, pause time.Duration) {
 // drops those that have expired. It needs ln.mu.
 func (ln *Lane) dueNow(pinged, now time.Time) []*owedCommand {
 	ln.owed.drop(func(d *owedCommand) bool { return now.After(d.until) })
-	if ln.owed.heldTill.After(now) {
-		return nil
-	}
 	var due []*owedCommand
 	refused, bytes := false, 0
 	for _, d := range ln.owed.list {
-		if !d.since.After(pinged) && !d.due.After(now) && !ln.owed.restoreOwed(d.question.Value) {
+		if !d.since.After(pinged) && !ln.owed.from(d).After(now) && !ln.owed.restoreOwed(d.question.Value) {
 			due = append(due, d)
 			refused = refused || d.tries > 0
 			bytes += d.question.Bytes
@@ -188,16 +205,17 @@ func (ln *Lane) nextDue(now time.Time) time.Duration {
 	wait := lookAgain << maxBackoffDoublings
 	for _, d := range ln.owed.list {
 		if !ln.owed.restoreOwed(d.question.Value) { // otherwise it is sent after that restore
-			wait = min(wait, d.due.Sub(now))
+			wait = min(wait, ln.owed.from(d).Sub(now))
 		}
 	}
-	return max(wait, ln.owed.heldTill.Sub(now), 0)
+	return max(wait, 0)
 }
 
 // sendDue sends a batch of owed commands and waits for the answers, at most drainTimeout.
 // It reports whether the node answered all of them. If it did not in time, the node is
 // down again, and the pipeline counts as stuck until the client gives it back.
 func (ln *Lane) sendDue(batch []*owedCommand) bool {
+	left := time.Now()
 	replies := make(chan []wire.Reply)
 	gone := make(chan struct{})
 	go func() {
@@ -214,7 +232,7 @@ func (ln *Lane) sendDue(batch []*owedCommand) bool {
 	defer limit.Stop()
 	select {
 	case got := <-replies:
-		return ln.settleOwed(batch, got)
+		return ln.settleOwed(batch, got, left)
 	case <-limit.C:
 	case <-ln.stopping:
 	}
@@ -228,9 +246,9 @@ func (ln *Lane) sendDue(batch []*owedCommand) bool {
 	return false
 }
 
-// settleOwed removes the commands that were answered and sets when the others are due. It
-// reports whether the node answered all of them, even by an error.
-func (ln *Lane) settleOwed(batch []*owedCommand, got []wire.Reply) (answered bool) {
+// settleOwed removes the commands that were answered and sets when the others are due. They left
+// at a time. It reports whether the node answered all of them, even by an error.
+func (ln *Lane) settleOwed(batch []*owedCommand, got []wire.Reply, left time.Time) (answered bool) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	now := time.Now()
@@ -258,7 +276,7 @@ func (ln *Lane) settleOwed(batch []*owedCommand, got []wire.Reply) (answered boo
 	}
 	ln.owed.drop(func(d *owedCommand) bool { return paid[d] })
 	if refused == len(batch) { // it would refuse the rest as well
-		ln.owed.heldTill = now.Add(lookAgain << min(most, maxBackoffDoublings))
+		ln.owed.heldFrom, ln.owed.heldTill = left, now.Add(lookAgain<<min(most, maxBackoffDoublings))
 	}
 	ln.notifyIdle()
 	return answered

@@ -183,6 +183,9 @@ func (ln *Lane) pingPatience() time.Duration {
 // probePause waits until the pause has passed, the node has answered something, or the lane
 // closes.
 func (ln *Lane) probePause(pause time.Duration) {
+	ln.mu.Lock()
+	ln.pauseEnds = time.Now().Add(pause)
+	ln.mu.Unlock()
 	t := time.NewTimer(pause)
 	defer t.Stop()
 	select {

@@ -644,6 +644,21 @@ var mutants = []mutant{
 		test:    "TestAKeyGoesSoonAfterItsNodeWorksAgain",
 	},
 	{
+		name: "refused-unretried", rule: "Close sends once more what nodes have refused, whatever the pause", why: "nodes that refuse are one of several, and work again before the end",
+		patches: []patch{{"close.go", "\t\tln.Retry()\n", "\t\t_ = ln\n"}},
+		test:    "TestCloseSendsAgainWhatWasRefused",
+	},
+	{
+		name: "refused-holds-later", rule: "what became owed after a refused batch had left does not wait for its pause", why: "it is cleaned up some seconds later",
+		patches: []patch{{"internal/lane/owed.go", "if one.due.Before(d.heldTill) && !one.since.After(d.heldFrom) {", "if one.due.Before(d.heldTill) {"}},
+		test:    "TestWhatNodesNeverTakeDelaysNothingElse",
+	},
+	{
+		name: "owed-unwoken", rule: "what becomes owed in a long pause of the prober ends that pause", why: "it is cleaned up some seconds later",
+		patches: []patch{{"internal/lane/owed.go", "if now.Add(pause).Before(ln.pauseEnds) {", "if false {"}},
+		test:    "TestWhatNodesNeverTakeDelaysNothingElse",
+	},
+	{
 		name: "refused-unhurried", rule: "a node that works again gets at once what it has refused", why: "the clean-up comes some seconds later",
 		patches: []patch{{"internal/lane/news.go", "\tln.owed.hurry(ln.now())\n", ""}},
 		test:    "TestAKeyGoesSoonAfterItsNodeWorksAgain",
@@ -675,7 +690,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "restore-owed-later", rule: "a pending release waits for a pending restore of its value", why: "the fault shows only if a node refuses the restore and executes the release",
-		patches: []patch{{"internal/lane/owed.go", "!d.due.After(now) && !ln.owed.restoreOwed(d.question.Value) {", "!d.due.After(now) {"}},
+		patches: []patch{{"internal/lane/owed.go", "!ln.owed.from(d).After(now) && !ln.owed.restoreOwed(d.question.Value) {", "!ln.owed.from(d).After(now) {"}},
 		test:    "TestAReleaseWaitsForARestoreThatIsOwed",
 	},
 	{

@@ -390,11 +390,11 @@ func TestSeveralLocksAreLeftUntilTheTime(t *testing.T) {
 			harness.Check(s, "extensions, with those of the work", seen.Count(redlock.OpExtend), 2)
 			harness.Check(s, "calls that are traced", len(seen.Ends("LeaveUntil")), 2)
 			time.Sleep(time.Until(at))
-			if got := s.locked(); !slices.Equal(got, []string{"a", "b"}) {
+			if got := s.Locked(); !slices.Equal(got, []string{"a", "b"}) {
 				s.Errorf("at the end the nodes have %v, want both keys", got)
 			}
 			time.Sleep(time.Until(left[0].Until().Add(time.Minute)))
-			if got := s.locked(); len(got) > 0 {
+			if got := s.Locked(); len(got) > 0 {
 				s.Errorf("afterwards the nodes have %v", got)
 			}
 		})
@@ -420,7 +420,7 @@ func TestSeveralLocksAreLeftWhateverBecomesOfOne(t *testing.T) {
 		harness.Check(s, "the locks that are lost", strings.Count(err.Error(), "redlock: "), 1)
 		s.Says(err, `"b"`)
 		time.Sleep(30 * time.Second)
-		if got := s.locked(); !slices.Equal(got, []string{"a", "c"}) {
+		if got := s.Locked(); !slices.Equal(got, []string{"a", "c"}) {
 			t.Errorf("the nodes have %v, want a and c", got)
 		}
 		s.Is("Release", locks.Release(s.Ctx), redlock.ErrLost)
@@ -433,7 +433,7 @@ func TestSeveralLocksAreLeftWhateverBecomesOfOne(t *testing.T) {
 			s.Is("LeaveUntil a time that has passed", locks.LeaveUntil(s.Ctx, time.Now()), nil)
 		})
 		time.Sleep(time.Second)
-		if got := s.locked(); len(got) > 0 {
+		if got := s.Locked(); len(got) > 0 {
 			t.Errorf("the nodes have %v, want none", got)
 		}
 		s.Is("LeaveUntil of none", redlock.Locks(nil).LeaveUntil(s.Ctx, time.Now().Add(time.Minute)), nil)

@@ -16,19 +16,6 @@ import (
 	"github.com/seed-ce352c9b/redlock/internal/harness"
 )
 
-// locked returns the keys of the locks that are on any node.
-func (s *stage) locked() (keys []string) {
-	for i := range s.Cluster.Len() {
-		for _, key := range harness.LocksOn(s.Node(i)) {
-			if !slices.Contains(keys, key) {
-				keys = append(keys, key)
-			}
-		}
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 func TestAcquireAllTakesOneRoundTripAndOneBatch(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
 		l := s.Locker(redlock.Options{})
@@ -46,7 +33,7 @@ func TestAcquireAllTakesOneRoundTripAndOneBatch(t *testing.T) {
 			if want := []string{"c", "a", "b", "a"}; !slices.Equal(keys, want) || !locks.Valid() {
 				t.Errorf("got the locks of %v, valid %v, want those of %v", keys, locks.Valid(), want)
 			}
-			if got := s.locked(); !slices.Equal(got, []string{"a", "b", "c"}) {
+			if got := s.Locked(); !slices.Equal(got, []string{"a", "b", "c"}) {
 				t.Errorf("the nodes have %v", got)
 			}
 			go locks.Release(s.Ctx)
@@ -148,13 +135,13 @@ func TestAcquireAllHoldsNothingWhileItWaits(t *testing.T) {
 				got <- locks
 			}()
 			time.Sleep(time.Second)
-			if keys := s.locked(); !slices.Equal(keys, []string{"b"}) {
+			if keys := s.Locked(); !slices.Equal(keys, []string{"b"}) {
 				s.Errorf("while it waits the nodes have %v, want b alone", keys)
 			}
 			free := harness.Try(s, other, "c", time.Minute)
 			s.Is("Release of b, while c is held", k.Release(s.Ctx), nil)
 			time.Sleep(time.Second)
-			if keys := s.locked(); !slices.Equal(keys, []string{"c"}) {
+			if keys := s.Locked(); !slices.Equal(keys, []string{"c"}) {
 				s.Errorf("while it waits for the second the nodes have %v, want c alone", keys)
 			}
 			s.Is("Release of c", free.Release(s.Ctx), nil)
@@ -252,7 +239,7 @@ func TestWhatEndsAcquireAllLeavesNothing(t *testing.T) {
 				harness.CheckIs(s, name, err, c.want...)
 			}
 			time.Sleep(time.Second)
-			if keys := s.locked(); !slices.Equal(keys, []string{"b"}) {
+			if keys := s.Locked(); !slices.Equal(keys, []string{"b"}) {
 				s.Errorf("afterwards the nodes have %v, want b alone", keys)
 			}
 			s.Is("Release", k.Release(s.Ctx), nil)

@@ -50,7 +50,7 @@ func TestAtMostKHoldASlot(t *testing.T) {
 			}
 			all.Wait()
 			time.Sleep(time.Second)
-			if keys := s.locked(); len(keys) > 0 {
+			if keys := s.Locked(); len(keys) > 0 {
 				s.Errorf("afterwards the nodes have %v", keys)
 			}
 			s.Clean(lockers...)
@@ -154,7 +154,7 @@ func TestOneOfTwoSlotsThatComeFreeTogetherIsKept(t *testing.T) {
 			s.Both("Release", b.Release, a.Release, nil)
 			k := <-got
 			time.Sleep(time.Second)
-			if keys := s.locked(); !slices.Equal(keys, []string{k.Key()}) {
+			if keys := s.Locked(); !slices.Equal(keys, []string{k.Key()}) {
 				t.Fatalf("the nodes have %v, want the one that was returned, %s", keys, k.Key())
 			}
 			s.Is("Release", k.Release(s.Ctx), nil)

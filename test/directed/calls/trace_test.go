@@ -338,7 +338,7 @@ func TestAPanicInATraceReleasesAllLocks(t *testing.T) {
 			p.Armed.Store(true)
 			harness.Check(s, "the panic goes on to the caller", harness.Panics(func() { locks.Release(s.Ctx) }), true)
 			time.Sleep(time.Second)
-			if keys := s.locked(); len(keys) > 0 || began != ended || ended < 2 {
+			if keys := s.Locked(); len(keys) > 0 || began != ended || ended < 2 {
 				s.Errorf("%d calls began, %d ended, and the nodes have %v", began, ended, keys)
 			}
 			s.Clean(l)
@@ -727,7 +727,7 @@ func TestAPanicAtAnAcquisitionLeavesNoLock(t *testing.T) {
 			harness.Check(s, "the panic goes on to the caller", harness.Panics(func() { acquire(s, l) }), true)
 			time.Sleep(time.Second)
 			g.is(1)
-			if keys := s.locked(); len(keys) > 0 {
+			if keys := s.Locked(); len(keys) > 0 {
 				s.Errorf("the nodes have %v", keys)
 			}
 			s.Clean(l)

@@ -308,6 +308,35 @@ func TestWhatANodeNeverTakesKeepsBackNothingElse(t *testing.T) {
 	})
 }
 
+// Clean-ups that nodes never take, which are tried in long pauses by then, do not delay one that becomes owed.
+func TestWhatNodesNeverTakeDelaysNothingElse(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		bad, good := harness.Try(s, l, "forbidden", time.Hour), s.Take(l, time.Hour)
+		time.Sleep(10 * time.Millisecond)
+		for i := range s.Cluster.Len() {
+			forbid(s.Node(i), "forbidden")
+		}
+		s.Is("Release", bad.Release(s.Ctx), redlock.ErrNoQuorum)
+		time.Sleep(20 * time.Second)
+		for i := range s.Cluster.Len() {
+			s.Node(i).Refuse(true)
+		}
+		s.Is("Release of the other", good.Release(s.Ctx), redlock.ErrNoQuorum)
+		for i := range s.Cluster.Len() {
+			s.Node(i).Refuse(false)
+		}
+		if took, _ := harness.Within(20*time.Second, func() bool { return !slices.Contains(s.Locked(), job) }); took > 500*time.Millisecond {
+			s.Errorf("the lock is gone %v after the nodes are back, want soon", took)
+		}
+		for i := range s.Cluster.Len() {
+			forbid(s.Node(i), "")
+		}
+		time.Sleep(20 * time.Second)
+		s.Clean(l)
+	})
+}
+
 // A node that works again gets at once all that is owed to it, also if that is more than a batch.
 func TestANodeThatWorksAgainGetsAllThatIsOwed(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
@@ -420,6 +449,36 @@ func TestCloseIsPatientWithAMajorityThatRefuses(t *testing.T) {
 				s.Empty("after Close", 0, 1, 2)
 			}
 			s.Mend(0, 1)
+		})
+	}
+}
+
+// Close sends once more what all nodes have refused, in whatever pause that is, also beside what they never take.
+func TestCloseSendsAgainWhatWasRefused(t *testing.T) {
+	for what, text := range map[string]string{"loading": loading, "no password": refusals["no password"]} {
+		runStage(t, what, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			bad, k := harness.Try(s, l, "forbidden", time.Hour), s.Take(l, time.Hour)
+			time.Sleep(100 * time.Millisecond)
+			s.FailNodes(text, 0, 1, 2)
+			s.Is("Release", k.Release(s.Ctx), redlock.ErrNoQuorum)
+			s.Is("Release of the other", bad.Release(s.Ctx), redlock.ErrNoQuorum)
+			time.Sleep(19 * time.Second)
+			for i := range s.Cluster.Len() {
+				forbid(s.Node(i), "forbidden")
+			}
+			time.Sleep(time.Second)
+			began := time.Now()
+			s.Is("Close", l.Close(), nil)
+			if took := time.Since(began); took > 50*time.Millisecond {
+				s.Errorf("Close took %v", took)
+			}
+			if got := s.Locked(); !slices.Equal(got, []string{"forbidden"}) {
+				s.Errorf("the nodes have %v, want only what they never take", got)
+			}
+			for i := range s.Cluster.Len() {
+				forbid(s.Node(i), "")
+			}
 		})
 	}
 }
