@@ -128,12 +128,20 @@ func store(h *History) (bad []Violation) {
 		if w.Fence < before.Fence {
 			bad = append(bad, Violation{At: w.At, Promise: "I2", Key: w.Key, Text: fmt.Sprintf("the store accepted fence %d after %d", w.Fence, before.Fence)})
 		}
-		if w.Fence == before.Fence && w.Value != before.Value && h.keeps(lastClaim, w.At) {
+		if w.Fence == before.Fence && w.Value != before.Value && h.keeps(earlier(c, lastClaim), w.At) {
 			bad = append(bad, Violation{At: w.At, Promise: "I2", Key: w.Key, Text: fmt.Sprintf("the store accepted fence %d from %s and from %s", w.Fence, before.Value, w.Value)})
 		}
 		last[w.Key] = w
 	}
 	return bad
+}
+
+// earlier returns the claim that was acquired first.
+func earlier(a, b *Claim) *Claim {
+	if a.Got <= b.Got {
+		return a
+	}
+	return b
 }
 
 // promptLimit is how long a call may take if a healthy majority is 0.3 ms away: some round trips for dials and for a raise, and the

@@ -74,3 +74,20 @@ func TestRealJudges(t *testing.T) {
 		t.Errorf("lost to an adoption: got %v", bad)
 	}
 }
+
+// After the registers of the first holder were lost, the second may have its fence, and both write in turn.
+func TestStoreJudge(t *testing.T) {
+	const ms = time.Millisecond
+	for _, lost := range []bool{false, true} {
+		h := &History{Schedule: &Schedule{Nodes: 3}, Claims: []*Claim{{Value: "c0.1:a", Fence: 7, Got: ms, Registers: 6}, {Value: "c1.1:b", Fence: 7, Got: 3 * ms, Registers: 3}}}
+		for i, value := range []string{"c0.1:a", "c1.1:b", "c0.1:a"} {
+			h.Writes = append(h.Writes, Write{At: instant(4+i) * ms, Value: value, Fence: 7, Accepted: true})
+		}
+		if lost {
+			h.Losses = []Loss{{At: 2 * ms, Node: 1, Register: true}}
+		}
+		if bad := store(h); len(bad) == 0 != lost {
+			t.Errorf("registers lost %v: got %v", lost, bad)
+		}
+	}
+}
