@@ -48,8 +48,8 @@ func newAnnounced(nodes int) announced {
 	return announced{majority: nodes/2 + 1, freed: map[string]*freeing{}, tried: map[trier][]attempt{}}
 }
 
-// takesIn takes in a command that a node executes, and reports whether it deletes a lock and announces that, once for each key
-// and value.
+// takesIn takes in a command that a node executes. It returns the keys and values of the locks that the command deletes and
+// announces, if the node has them.
 func (a *announced) takesIn(args []string, now instant) (deletes [][2]string) {
 	switch verb := harness.Verb(args); verb {
 	case "acquire", "turn":
