@@ -329,13 +329,17 @@ func (l *Locker) prepare(e *acquireCall) (b *quorum.Call, proposal int64, err er
 	return l.newQuorumCall(OpAcquire, e.name, q, start, decided), proposal, nil
 }
 
-func acquireDecided(t quorum.Tally) bool { return acquisitionOf(t) != acquirePending }
+// acquireDecided reports whether an attempt need not wait for the open votes. Half of an even number
+// rules a majority out, but where others said yes, only the open votes tell a lock from a tie.
+func acquireDecided(t quorum.Tally) bool {
+	return acquisitionOf(t) != acquirePending && (t.Yes == 0 || t.Settled(t.No))
+}
 
-// waiterDecided waits for the replies of a majority, also where fewer noes rule a yes out, as half of
-// an even number does: only a majority shows who holds the lock, and where an entry stands. Whoever
-// does not know the holder asks again soon, since nobody may announce the end of what refused it.
+// waiterDecided also waits for the replies of a majority: only these show who holds the lock, and
+// where an entry stands. Whoever does not know the holder asks again soon, since nobody may announce
+// the end of what refused it.
 func waiterDecided(t quorum.Tally) bool {
-	return acquireDecided(t) && (t.Yes+t.No >= t.Need() || t.Open() == 0)
+	return acquireDecided(t) && t.Settled(t.No) && (t.Yes+t.No >= t.Need() || t.Open() == 0)
 }
 
 // usable returns an error if an attempt would be in vain, before anything is sent.

@@ -240,8 +240,9 @@ func (l *Locker) stillHeld(e *acquireCall, b *quorum.Call) {
 	}
 }
 
-// lookDecided reports whether a majority says the same: yes is free, no is held.
-func lookDecided(t quorum.Tally) bool { return decide(t.N, t.Yes, t.No) != pending || t.Open() == 0 }
+// lookDecided reports whether a majority says the same, or no longer can: yes is free, no is held.
+// Half of an even number says that it is held, but not by whom.
+func lookDecided(t quorum.Tally) bool { return t.Settled(t.Yes) && t.Settled(t.No) }
 
 // endless reports whether the key has no ttl on so many nodes that it never becomes free on a
 // majority. Only looks and turns read the ttl.

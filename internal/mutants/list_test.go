@@ -480,7 +480,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "wait-for-all", rule: "an acquire returns as soon as its result is certain", profiles: "minority",
-		patches: []patch{{"acquire.go", "func acquireDecided(t quorum.Tally) bool { return acquisitionOf(t) != acquirePending }", "func acquireDecided(t quorum.Tally) bool { return t.Open() == 0 }"}},
+		patches: []patch{{"acquire.go", "return acquisitionOf(t) != acquirePending && (t.Yes == 0 || t.Settled(t.No))", "return t.Open() == 0"}},
 		test:    "TestMinorityInTroubleCostsNoTime",
 	},
 	{
@@ -1026,6 +1026,21 @@ var mutants = []mutant{
 		name: "holder-unknown", rule: "a waiter learns who holds the lock, also where half of the nodes can refuse it", why: "it asks more often, which no judge counts",
 		patches: []patch{{"acquire.go", "\tif e.waiter.Joined() {\n\t\tdecided", "\tif false {\n\t\tdecided"}},
 		test:    "TestWhatAWaiterCosts",
+	},
+	{
+		name: "holder-unasked", rule: "a waiter waits for the votes that show who holds the lock, also where a near node grants it", why: "it asks more often, which no judge counts",
+		patches: []patch{{"acquire.go", "return acquireDecided(t) && t.Settled(t.No) && (", "return acquisitionOf(t) != acquirePending && ("}},
+		test:    "TestAWaiterLearnsTheHolderThoughANearNodeDoesNotHaveIt",
+	},
+	{
+		name: "half-looks", rule: "a look waits for the votes that show who holds the lock, also where half of the nodes say that it is held", why: "no judge reads who an error names",
+		patches: []patch{{"wait.go", "return t.Settled(t.Yes) && t.Settled(t.No)", "return decide(t.N, t.Yes, t.No) != pending || t.Open() == 0"}},
+		test:    "TestAWaitThatOnlyLookedIsToldTheHolder",
+	},
+	{
+		name: "half-ties", rule: "where half of the nodes refuse an attempt, the open votes decide whether that is a tie", why: "no judge counts attempts",
+		patches: []patch{{"acquire.go", "(t.Yes == 0 || t.Settled(t.No))", "true"}},
+		test:    "TestATieIsTriedAgain",
 	},
 	{
 		name: "own-end-heard", rule: "the end of its own attempt is no news to a caller", why: "it asks once more in a pause",

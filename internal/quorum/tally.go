@@ -20,3 +20,6 @@ func (t Tally) Need() int { return Majority(t.N) }
 
 // Open returns how many nodes have not voted yet.
 func (t Tally) Open() int { return t.N - t.Yes - t.No - t.Missing - t.Unknown }
+
+// Settled reports whether n votes of one kind are a majority, or the open ones cannot make them one.
+func (t Tally) Settled(n int) bool { return n >= t.Need() || n+t.Open() < t.Need() }

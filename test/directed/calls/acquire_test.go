@@ -536,12 +536,18 @@ func TestATieIsTriedAgain(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		put      func(s *stage)
+		nodes    int
 		attempts int
 	}{
-		{"four times at most", func(s *stage) { tie(s, time.Hour) }, 4},
-		{"and not where one holder has a majority", func(s *stage) { s.Foreign(time.Hour, 0, 1) }, 1},
+		{"four times at most", func(s *stage) { tie(s, time.Hour) }, 3, 4},
+		{"and not where one holder has a majority", func(s *stage) { s.Foreign(time.Hour, 0, 1) }, 3, 1},
+		{"of which half refuses first", func(s *stage) {
+			s.Foreign(time.Hour, 0, 1, 2)
+			s.Slow(time.Millisecond, 0, 1)
+			s.Slow(2*time.Millisecond, 2)
+		}, 4, 1},
 	} {
-		runStage(t, c.name, 3, func(s *stage) {
+		runStage(t, c.name, c.nodes, func(s *stage) {
 			l := s.Locker(redlock.Options{})
 			c.put(s)
 			_, err := l.TryAcquire(s.Ctx, job, 10*time.Second)

@@ -204,19 +204,21 @@ func TestAWaitThatOnlyLookedIsToldTheHolder(t *testing.T) {
 			s.Errorf("%s: it tried %d times, and this is about looks", what, n)
 		}
 	}
-	onStage(t, 3, func(s *stage) {
-		l, other := s.Locker(redlock.Options{Name: "l"}), s.Locker(redlock.Options{Name: "other"})
-		k := s.Take(other, heldLong)
-		w := s.settled(l, heldLong)
-		w.follows(k, "the waiter", promptly)
-		told(s, "its own Locker holds the lock", l, job, w.lock)
-		told(s, "its own Locker holds the lock, and looks again", l, job, w.lock)
-		waits := s.settled(other, heldLong)
-		waits.follows(w.lock, "the other", promptly)
-		told(s, "the lock is left to others", l, job, waits.lock)
-		s.Is("Release", waits.lock.Release(s.Ctx), nil)
-		s.Clean(l, other)
-	})
+	for _, n := range []int{3, 4} {
+		onStage(t, n, func(s *stage) {
+			l, other := s.Locker(redlock.Options{Name: "l"}), s.Locker(redlock.Options{Name: "other"})
+			k := s.Take(other, heldLong)
+			w := s.settled(l, heldLong)
+			w.follows(k, "the waiter", promptly)
+			told(s, "its own Locker holds the lock", l, job, w.lock)
+			told(s, "its own Locker holds the lock, and looks again", l, job, w.lock)
+			waits := s.settled(other, heldLong)
+			waits.follows(w.lock, "the other", promptly)
+			told(s, "the lock is left to others", l, job, waits.lock)
+			s.Is("Release", waits.lock.Release(s.Ctx), nil)
+			s.Clean(l, other)
+		})
+	}
 	onStage(t, 3, func(s *stage) { // a key of another type has no holder, and is in the way all the same
 		l := s.Locker(redlock.Options{})
 		k := s.Take(s.Locker(redlock.Options{}), heldLong)

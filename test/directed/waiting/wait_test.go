@@ -496,6 +496,28 @@ func TestWhatAWaiterCosts(t *testing.T) {
 	}
 }
 
+// Nor does it where a node that lost the lock answers before those that have it: a majority shows the holder all the same.
+func TestAWaiterLearnsTheHolderThoughANearNodeDoesNotHaveIt(t *testing.T) {
+	for _, n := range []int{3, 4, 5, 6} {
+		runStage(t, fmt.Sprint(n, " nodes"), n, func(s *stage) {
+			k := s.Take(s.Locker(redlock.Options{}), heldLong)
+			time.Sleep(oneTrip)
+			s.EvictKey(job, 0)
+			s.Slow(20*time.Millisecond, s.All()[1:]...)
+			l := s.Locker(redlock.Options{})
+			w := s.waiter(l, heldLong, redlock.WithWait(time.Minute))
+			<-w.ended
+			s.Is("a waiter", w.err, redlock.ErrHeld)
+			harness.Check(s, "the holder", s.RoundOf(w.err).Value(), k.Value())
+			for i := range n {
+				if sent, words := s.sentBy(2, i); sent > 36 {
+					s.Errorf("a minute of waiting cost node %d %d commands, want at most 36: %v", i, sent, words)
+				}
+			}
+		})
+	}
+}
+
 // Nor does it where the holder is of the same Locker, or leaves its lock to others.
 func TestWhoWaitsBehindALockOfItsOwnLockerCostsNoMore(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
