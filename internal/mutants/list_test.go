@@ -738,7 +738,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-net", rule: "a subscribed waiter still polls from time to time", why: "later waiters announce their releases, too",
-		patches: []patch{{"internal/wait/plan.go", "keep := pollHeard - p.rules.spread(pollHeard/pollSpread)", "keep := time.Hour"}},
+		patches: []patch{{"internal/wait/plan.go", "{ return pollHeard - p.rules.spread(pollHeard/pollSpread) }", "{ return time.Hour }"}},
 		test:    "TestNothingDependsOnAnnouncements",
 	},
 	{
@@ -1026,6 +1026,11 @@ var mutants = []mutant{
 		name: "holder-unknown", rule: "a waiter learns who holds the lock, also where half of the nodes can refuse it", why: "it asks more often, which no judge counts",
 		patches: []patch{{"acquire.go", "\tif e.waiter.Joined() {\n\t\tdecided", "\tif false {\n\t\tdecided"}},
 		test:    "TestWhatAWaiterCosts",
+	},
+	{
+		name: "long-retry", rule: "a pause of Options.Retry is no longer than the poll while announcements are heard, whatever the last try showed", why: "no profile has a long Retry",
+		patches: []patch{{"internal/wait/plan.go", "	if p.Hears() {\n\t\tpause = min(", "	if false {\n\t\tpause = min("}},
+		test:    "TestALongRetryDoesNotOutlastAnOutage",
 	},
 	{
 		name: "holder-unasked", rule: "a waiter waits for the votes that show who holds the lock, also where a near node grants it", why: "it asks more often, which no judge counts",

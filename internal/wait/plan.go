@@ -291,13 +291,13 @@ func (p *Plan) Lost(c *Caller, l *Lost, now time.Time) {
 		// Also where looks are refused, because of the queue's type for example: tries and
 		// looks would follow each other without a pause.
 		p.vain = false
-		p.act(now.Add(p.rules.retryPause(l.Longest)), true)
+		p.act(now.Add(p.pause(l.Longest)), true)
 	case p.Hears():
 		// The look takes an entry, unless ours has been refreshed lately, and reads the ttl.
 		p.act(now, false)
 		p.glance = true
 	default:
-		p.act(now.Add(p.rules.retryPause(l.Longest)), false)
+		p.act(now.Add(p.pause(l.Longest)), false)
 	}
 }
 
@@ -333,15 +333,24 @@ func (p *Plan) Looked(l *Looked, now time.Time) {
 	}
 }
 
+// pause returns a pause of Options.Retry. While announcements are heard, it is no longer than the
+// poll: whoever asks less often loses the entry in the queues, and is not told.
+func (p *Plan) pause(longest time.Duration) time.Duration {
+	pause := p.rules.retryPause(longest)
+	if p.Hears() {
+		pause = min(pause, p.pollPause())
+	}
+	return pause
+}
+
+func (p *Plan) pollPause() time.Duration { return pollHeard - p.rules.spread(pollHeard/pollSpread) }
+
 // poll sets when the head looks again at a held lock: when its ttl has passed, at
 // expiry, and no later than after the pause that is the safety net under the announcements.
 func (p *Plan) poll(longest time.Duration, expiry, now time.Time) {
-	pause := p.rules.retryPause(longest)
-	if p.wasSubscribedAt(p.asked) {
-		keep := pollHeard - p.rules.spread(pollHeard/pollSpread)
-		if !p.rules.OwnRetry && !p.foreign || keep < pause {
-			pause = keep // whoever asks less often loses the entry in the queues, and is not told
-		}
+	pause := p.pause(longest)
+	if p.wasSubscribedAt(p.asked) && !p.rules.OwnRetry && !p.foreign {
+		pause = p.pollPause()
 	}
 	p.act(now.Add(pause), p.rules.Fair)
 	if expiry.Before(p.at) {

@@ -258,6 +258,8 @@ func TestLost(t *testing.T) {
 		{"held, unheard", false, false, Lost{Held: true, Holder: ours, Votes: held}, Look, 75 * ms},
 		{"held, after a look in vain", true, true, Lost{Held: true, Holder: ours, Votes: held}, Try, 75 * ms},
 		{"too few replied", true, false, Lost{Votes: []Vote{{Yes: true}, {}, {}}}, Try, 75 * ms},
+		{"too few replied, with a long Retry", true, false, Lost{Votes: []Vote{{Yes: true}, {}, {}}, Longest: time.Hour}, Try, 4500 * ms},
+		{"too few replied, with a long Retry and unheard", false, false, Lost{Votes: []Vote{{Yes: true}, {}, {}}, Longest: time.Hour}, Try, 45 * time.Minute},
 		{"a tie, we go on", true, false, Lost{Held: true, Votes: tied, Mine: "a"}, Try, 3 * ms},
 		{"a tie, another goes on", true, false, Lost{Held: true, Votes: tied, Mine: "d"}, Look, 27 * ms},
 		{"a tie, we go on and stood still", true, false, Lost{Held: true, Votes: tied, Mine: "a", Took: time.Minute}, Try, 125 * ms},
@@ -269,7 +271,7 @@ func TestLost(t *testing.T) {
 				p = *heard(rules(0.5))
 			}
 			p.vain = c.vain
-			c.lost.Start, c.lost.Took, c.lost.Longest = epoch, cmp.Or(c.lost.Took, 6*ms), 100*ms
+			c.lost.Start, c.lost.Took, c.lost.Longest = epoch, cmp.Or(c.lost.Took, 6*ms), cmp.Or(c.lost.Longest, 100*ms)
 			p.Lost(new(Caller), &c.lost, epoch)
 			if p.at.Sub(epoch) != c.pause {
 				t.Errorf("got a pause of %v, want %v", p.at.Sub(epoch), c.pause)
@@ -349,13 +351,16 @@ func TestLooked(t *testing.T) {
 			}
 		})
 	}
-	p := heard(rules(0.5)) // a Retry that is longer than the poll does not lose the entry
-	p.rules.OwnRetry = true
-	p.Looked(&Looked{Start: epoch, Held: true, FreeIn: time.Hour, Longest: time.Minute}, epoch)
-	if p.at.Sub(epoch) != 4500*ms {
-		t.Errorf("with a long Retry: got a pause of %v", p.at.Sub(epoch))
+	for _, since := range []time.Duration{0, 1} { // a Retry that is longer than the poll does not lose the entry
+		p := heard(rules(0.5))
+		p.rules.OwnRetry = true
+		p.subscribedSince = epoch.Add(since)
+		p.Looked(&Looked{Start: epoch, Held: true, FreeIn: time.Hour, Longest: time.Minute}, epoch)
+		if p.at.Sub(epoch) != 4500*ms {
+			t.Errorf("with a long Retry, heard since %v: got a pause of %v", since, p.at.Sub(epoch))
+		}
 	}
-	p = heard(fairRules())
+	p := heard(fairRules())
 	if p.Looked(&Looked{Start: epoch, Held: true}, epoch); !p.try {
 		t.Error("with Fair the head tries")
 	}

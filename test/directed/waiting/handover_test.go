@@ -815,6 +815,20 @@ func TestALongRetryDoesNotLoseThePlace(t *testing.T) {
 	}
 }
 
+// Nor does it sleep beside a free lock after a try that met nodes in trouble.
+func TestALongRetryDoesNotOutlastAnOutage(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		k := s.Take(s.Locker(redlock.Options{}), heldLong)
+		w := s.settled(s.Locker(redlock.Options{Retry: func(int) time.Duration { return time.Hour }}), heldLong)
+		s.FailCommand("set", loading, 0, 1)
+		s.Is("Release", k.Release(s.Ctx), nil)
+		time.Sleep(time.Second)
+		w.waits("while two of three nodes refuse it")
+		s.FailCommand("set", "", 0, 1)
+		w.passes("after the outage", time.Now(), 5*time.Second)
+	})
+}
+
 // Somebody has put something else where the queue is: nobody hears, and nobody asks
 // without a pause.
 func TestAQueueOfAnotherTypeIsNoReasonToHurry(t *testing.T) {
