@@ -97,10 +97,16 @@ func (l *Locker) refused(ctx context.Context, e *acquireCall, err error) {
 }
 
 // handOver prepares an attempt for the next caller in this Locker, to be sent right behind the
-// release b of a lock, or returns nil. n says whom the release notifies.
+// release b of a lock, or returns nil. n says whom the release notifies. Needs k.mu.
 func (l *Locker) handOver(k *Lock, b *quorum.Call) (next *quorum.Call, n wire.Notice) {
 	seen := max(k.fence, l.ahead.Of(k.name))
 	left := k.ttl - b.Start.Since(k.start)
+	switch {
+	case k.adopted:
+		left = wire.MaxTTL // an adoption shortens no ttl
+	case k.ext != nil || k.failed.n > 0:
+		left = k.ttl // an extension without a result may have been executed
+	}
 	return l.queues.HandOver(b, left, func(m *queue.Waiter) (*quorum.Call, int64) {
 		start := l.now()
 		proposal := fence.Propose(start.Wall, seen)

@@ -1033,6 +1033,16 @@ var mutants = []mutant{
 		test:    "TestALongRetryDoesNotOutlastAnOutage",
 	},
 	{
+		name: "adopted-handed", rule: "an adopted lock may live longer than its ttl, and is not handed on to a shorter one", why: "the locks of a key are all alike in its profile",
+		patches: []patch{{"wait.go", "\tcase k.adopted:\n", "\tcase false:\n"}},
+		test:    "TestAShorterLockIsNotHandedOnSilently",
+	},
+	{
+		name: "extended-handed", rule: "nor is a lock after an extension that may have been executed", why: "as above",
+		patches: []patch{{"wait.go", "case k.ext != nil || k.failed.n > 0:", "case false:"}},
+		test:    "TestAShorterLockIsNotHandedOnSilently",
+	},
+	{
 		name: "holder-unasked", rule: "a waiter waits for the votes that show who holds the lock, also where a near node grants it", why: "it asks more often, which no judge counts",
 		patches: []patch{{"acquire.go", "return acquireDecided(t) && t.Settled(t.No) && (", "return acquisitionOf(t) != acquirePending && ("}},
 		test:    "TestAWaiterLearnsTheHolderThoughANearNodeDoesNotHaveIt",

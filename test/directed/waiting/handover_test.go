@@ -943,15 +943,41 @@ func TestAReleaseThatFollowsALookMayRemoveTheEntry(t *testing.T) {
 }
 
 func TestAShorterLockIsNotHandedOnSilently(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		const short = 500 * time.Millisecond
-		l := s.Locker(redlock.Options{})
-		k := s.Take(l, heldLong)
-		s.settled(l, short) // it will not release
-		other := s.settled(s.Locker(redlock.Options{}), heldLong)
-		released := s.quietly(k)
-		other.passes("when the lock is over that was between", released, short+100*time.Millisecond)
-	})
+	for _, c := range []struct {
+		name  string
+		short time.Duration
+		take  func(s *stage, l *redlock.Locker) *redlock.Lock
+	}{
+		{"than the lock", 500 * time.Millisecond, func(s *stage, l *redlock.Locker) *redlock.Lock { return s.Take(l, heldLong) }},
+		{"than the adopted one", 500 * time.Millisecond, func(s *stage, l *redlock.Locker) *redlock.Lock {
+			given := s.Take(s.Locker(redlock.Options{}), heldLong)
+			time.Sleep(oneTrip)
+			k, err := l.Adopt(s.Ctx, job, given.Value(), 500*time.Millisecond)
+			s.Is("Adopt", err, nil)
+			return k
+		}},
+		{"than the one that was extended without a reply", 1500 * time.Millisecond, func(s *stage, l *redlock.Locker) *redlock.Lock {
+			k := s.Take(l, 10*time.Second)
+			time.Sleep(8900 * time.Millisecond)
+			for i := range 3 {
+				s.Node(i).DropReplies(1)
+			}
+			s.Is("Extend", k.Extend(s.Ctx), redlock.ErrNoQuorum)
+			time.Sleep(100 * time.Millisecond) // for the PINGs
+			return k
+		}},
+	} {
+		runStage(t, c.name, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			k := c.take(s, l)
+			s.waiter(l, c.short) // it will not release
+			time.Sleep(10 * time.Millisecond)
+			other := s.waiter(s.Locker(redlock.Options{}), heldLong)
+			time.Sleep(10 * time.Millisecond)
+			released := s.quietly(k)
+			other.passes("when the lock is over that was between", released, c.short+100*time.Millisecond)
+		})
+	}
 }
 
 // An attempt that a majority may have granted without being heard may have refused others, who are told that it is gone.
