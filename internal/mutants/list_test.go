@@ -509,6 +509,11 @@ var mutants = []mutant{
 		test:    "TestAFailedAdoptionGivesBackTheLifeThatWasLeft",
 	},
 	{
+		name: "restore-quiet", rule: "a failed adoption whose undoing frees the lock, or lets it end sooner, wakes those that have seen the later end", why: "few adoptions are undone late, and the waiters poll",
+		patches: []patch{{"internal/wire/lua/restore.lua", "+ 1 >= left then", ">= -9 then"}},
+		test:    "TestAFailedAdoptionThatIsUndoneWakesWaiters",
+	},
+	{
 		name: "restore-anew", rule: "a failed adoption does not put back a value that would have expired", why: "the fault shows only if the giver's value would have expired when it is put back",
 		patches: []patch{{"internal/wire/lua/restore.lua", "ARGV[2], 'XX', 'KEEPTTL')", "ARGV[2], 'KEEPTTL')"}},
 		test:    "TestAFailedAdoptionPutsBackNothingThatWouldHaveExpired",

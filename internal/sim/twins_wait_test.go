@@ -98,7 +98,7 @@ func lockCalls(t *testing.T, seed uint64) (told []string) {
 			case "adopt":
 				args = []any{value(), value(), ttl(), token(), "86400000", "90000000"}
 			case "restore":
-				args = []any{value(), value(), "86400000", "90000000"}
+				keys, args = append(keys, queue), []any{value(), value(), "86400000", "90000000", "ch"}
 			case "touch":
 				args = [][]any{nil, {"100000000", "200000000"}}[r.IntN(2)]
 			}
@@ -122,7 +122,7 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 		cl := redlocktest.NewSeeded(t, 1, seed)
 		c, n := cl.Clients()[0], cl.Node(0)
 		shas := map[string]string{}
-		for _, tw := range append(scripts.Waiting, scripts.Locks[0]) {
+		for _, tw := range append(scripts.Waiting, scripts.Locks...) {
 			var err error
 			if shas[tw.Name], err = c.ScriptLoad(context.Background(), harness.Script(tw.Name)).Result(); err != nil {
 				t.Fatal(err)
@@ -138,7 +138,7 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 			var sha string
 			var keys []string
 			var args []any
-			switch r.IntN(9) {
+			switch r.IntN(10) {
 			case 0, 1:
 				sha, keys = shas["turn"], []string{"k0", "{k0}:fence", queue}
 				args = []any{pick("v1", "v2"), "1500", fmt.Sprint(r.IntN(1000)), place, pick("", "3", "5", fmt.Sprint(n.Now().UnixMicro())), "2000", "15000", "ch", pick("", "1")}
@@ -164,6 +164,11 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 					}
 				}
 				continue
+			case 9:
+				sha, keys = shas["restore"], []string{"k0", "{k0}:fence", queue}
+				args = []any{"v3", "v1", "86400000", "90000000", "ch"}
+				c.EvalSha(context.Background(), shas["adopt"], keys[:2], "v1", "v3", pick("500", "90000"), "7", "86400000", "90000000")
+				time.Sleep(time.Duration(r.IntN(2000)) * time.Millisecond)
 			case 5:
 				time.Sleep(time.Duration(r.IntN(2500)) * time.Millisecond)
 				continue

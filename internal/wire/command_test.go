@@ -644,7 +644,7 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 		AskRelease:        {queued(releaseScript) + " " + mine + " {jobs/42}:release " + theirs + " 2"},
 		AskRollback:       {sha(releaseScript) + " " + mine},
 		AskAdopt:          {sha(adoptScript) + " " + theirs + " " + mine + " 1000 7 86400000 90000000"},
-		AskRestore:        {sha(restoreScript) + " " + mine + " " + theirs + " 86400000 90000000"},
+		AskRestore:        {queued(restoreScript) + " " + mine + " " + theirs + " 86400000 90000000 {jobs/42}:release"},
 		AskExpireRegister: {sha(touchScript)},
 		AskInspect:        {queued(inspectScript)},
 		AskTurn:           {queued(turnScript) + " " + mine + " 1000 7 " + theirs + " 1800000000000001 2000 15000 {jobs/42}:release 1"},
@@ -703,7 +703,7 @@ func TestTheLifeOfALongTTLIsSpelledOut(t *testing.T) {
 		"release, a place":             {ReleaseQuestion(name, mine, ttl, Notice{Tell: 0, Place: theirs}), mine + " {jobs/42}:release " + theirs + " 0 " + life},
 		"rollback":                     {RollbackQuestion(name, mine, ttl), mine + "    " + life},
 		"adopt":                        {AdoptQuestion(nil, name, theirs, mine, ttl, 7), theirs + " " + mine + " 172800000 7 " + life},
-		"restore":                      {RestoreQuestion(name, theirs, mine, ttl), mine + " " + theirs + " " + life},
+		"restore":                      {RestoreQuestion(name, theirs, mine, ttl), mine + " " + theirs + " " + life + " {jobs/42}:release"},
 		"touch":                        {ExpireRegisterQuestion(name, ttl), life},
 	} {
 		args := c.q.Args(0, false, false, false)

@@ -242,11 +242,12 @@ func AdoptQuestion(g *Guard, name *LockKey, old, value string, ttl time.Duration
 	return q
 }
 
-// RestoreQuestion undoes an adoption: it puts old back in place of our value.
+// RestoreQuestion undoes an adoption: it puts old back in place of our value, and announces that to
+// the first waiters of the queue where the lock then ends earlier.
 func RestoreQuestion(name *LockKey, old, value string, ttl time.Duration) Question {
 	q := Question{Kind: AskRestore, Value: value, Back: old, TTL: ttl}
 	least, given := registerMillis(ttl)
-	q.eval(restoreScript, name, value, old, least, given)
+	q.evalOn(restoreScript, name.withQueue(), value, old, least, given, name.args.channel)
 	return q
 }
 

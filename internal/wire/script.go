@@ -34,7 +34,7 @@ var scriptSHA = map[string]string{
 	"raise":           "dc8ceb045b46aaad4f411975cea3636faf27ed9c",
 	"adopt":           "9cc4044a93585c393b519caff12fe3b00234762c",
 	"guarded adopt":   "41b1451b37cb122d1d0bff4689a374c47d2d60bd",
-	"restore":         "12680e3d66e7ba66d888f9878c7556f01d10ec23",
+	"restore":         "6854a5658727e41566129bf30a5b54c6ac8c4b98",
 	"touch":           "c9a3a801b404c7f3d1c427d5cc598b46fc356f7a",
 	"inspect":         "fedd99c8d5cbd54024572c435cd7c9cd39dfcf0a",
 	"turn":            "2ba70736be394ca8b7386a1db5bdb1af9494e424",

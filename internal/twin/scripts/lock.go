@@ -33,7 +33,7 @@ var Locks = []Script{
 	{"extend", "e9962c620e1b1a8fd3672c657e49d474ce4daf1b", extendTwin},
 	{"raise", "dc8ceb045b46aaad4f411975cea3636faf27ed9c", raiseTwin},
 	{"adopt", "9cc4044a93585c393b519caff12fe3b00234762c", adoptTwin},
-	{"restore", "12680e3d66e7ba66d888f9878c7556f01d10ec23", restoreTwin},
+	{"restore", "6854a5658727e41566129bf30a5b54c6ac8c4b98", restoreTwin},
 	{"touch", "c9a3a801b404c7f3d1c427d5cc598b46fc356f7a", touchTwin},
 }
 
@@ -279,6 +279,10 @@ func restoreTwin(call twin.Call, keys, argv []string) (any, bool) {
 	if !ok {
 		return nil, false
 	}
+	q, ok := openQueue(call, keys[2])
+	if !ok {
+		return nil, false
+	}
 	expireRegister(call, keys[1], argv, 2)
 	switch held {
 	case nil:
@@ -287,9 +291,12 @@ func restoreTwin(call twin.Call, keys, argv []string) (any, bool) {
 	default:
 		return 0, true
 	}
+	before, _ := call("PTTL", keys[0])
+	least := before.(int)
 	switch ends, _ := call("ZSCORE", keys[1], argv[0]); ends {
 	case "0":
 		call("SET", keys[0], argv[1])
+		least = -1
 	case nil:
 		call("SET", keys[0], argv[1], "XX", "KEEPTTL")
 	default:
@@ -301,6 +308,9 @@ func restoreTwin(call twin.Call, keys, argv []string) (any, bool) {
 		call("SET", keys[0], argv[1], "XX", "KEEPTTL")
 	}
 	call("ZREM", keys[1], argv[0])
+	if left, _ := call("PTTL", keys[0]); left.(int)+1 < least {
+		q.notify(argv[4], "? ", argv[0], 2)
+	}
 	return 1, true
 }
 

@@ -216,13 +216,13 @@ func leaveTwin(call twin.Call, keys, argv []string) (any, bool) {
 	}
 	call("ZREM", q.key, argv[0], argv[0]+"!")
 	if there, _ := call("EXISTS", keys[0]); there != 1 {
-		q.notify(argv[1], argv[3], number(argv[2]))
+		q.notify(argv[1], " ", argv[3], number(argv[2]))
 	}
 	return 1, true
 }
 
 // notify announces a value to the first entries that have not expired and whose channels have a subscriber, at most most of them.
-func (q *scriptQueue) notify(channel, value string, most int) {
+func (q *scriptQueue) notify(channel, nth, value string, most int) {
 	const longest = 512
 	notified := 0
 	all, expiry := q.read(0, chunk)
@@ -235,7 +235,7 @@ func (q *scriptQueue) notify(channel, value string, most int) {
 			if ends, ok := q.expiresAt(m.name, expiry, len(all) == chunk); !ok || ends < float64(q.ms) {
 				continue
 			}
-			if receivers, _ := q.call("PUBLISH", channel+":"+m.name, strconv.Itoa(notified+1)+" "+value); receivers != 0 {
+			if receivers, _ := q.call("PUBLISH", channel+":"+m.name, strconv.Itoa(notified+1)+nth+value); receivers != 0 {
 				notified++
 			}
 			if notified == most {

@@ -748,7 +748,9 @@ func TestScriptRestore(t *testing.T) {
 		s.Node(0).Set(job, "theirs", ttl)
 		s.eval("adopt", "theirs", "ours", "5000", "77", "86000000", "86400000")
 	}
-	restore := func(s *stage) any { return s.eval("restore", "ours", "theirs", "86000000", "86400000") }
+	restore := func(s *stage) any {
+		return s.evalQueue("restore", "ours", "theirs", "86000000", "86400000", releaseChannel)
+	}
 	after := func(d time.Duration) func(*stage) { return func(*stage) { time.Sleep(d) } }
 	for _, c := range []struct {
 		name    string
@@ -784,7 +786,7 @@ func TestScriptRestore(t *testing.T) {
 		adopted(s, 3*sec)
 		s.eval("adopt", "ours", "a third", "60000", "78", "86000000", "86400000")
 		time.Sleep(sec)
-		s.answers("restore", s.eval("restore", "a third", "ours", "86000000", "86400000"), 1)
+		s.answers("restore", s.evalQueue("restore", "a third", "ours", "86000000", "86400000", releaseChannel), 1)
 		s.leaves("the first adopter's", "ours", 4*sec, "78", day-sec)
 		s.answers("restore", restore(s), 1)
 		s.leaves("the giver's", "theirs", 2*sec, "78", day-sec)
@@ -806,13 +808,43 @@ func TestScriptRestore(t *testing.T) {
 		onScript(t, "refused "+refused+": never a value without an end, and done by the next", func(s *stage) {
 			adopted(s, 3*sec)
 			s.Node(0).FailCommand(refused, "NOPERM no "+refused)
-			if v, err := s.Node(0).Do("EVAL", harness.Script("restore"), "2", job, jobRegister, "ours", "theirs", "86000000", "86400000"); err == nil {
+			if v, err := s.Node(0).Do("EVAL", harness.Script("restore"), "3", job, jobRegister, jobQueue, "ours", "theirs", "86000000", "86400000", releaseChannel); err == nil {
 				s.Errorf("restore: got %v, want an error", v)
 			}
 			harness.Check(s, "the lock has an end", s.Node(0).TTL(job) > 0, true)
 			s.Node(0).FailCommand(refused, "")
 			s.answers("restore", restore(s), 1)
 			s.leaves("afterwards", "theirs", 3*sec, "77", day)
+		})
+	}
+	for _, c := range []struct {
+		name   string
+		ttl    time.Duration // as above
+		after  time.Duration
+		refuse string
+		want   string
+	}{
+		{"the lock ends sooner: the first two that listen are told", 3 * sec, 2 * sec, "", ":b=1? ours :d=2? ours"},
+		{"the lock would have expired: likewise", 3 * sec, 3 * sec, "", ":b=1? ours :d=2? ours"},
+		{"the lock has as long as before: nobody is told", 9 * sec, 2 * sec, "", ""},
+		{"the lock has no end again: nobody is told", 0, 0, "", ""},
+		{"nobody may publish", 3 * sec, 2 * sec, "publish", ""},
+		{"nobody may ask for the time", 3 * sec, 2 * sec, "time", ""},
+		{"nobody may read the queue", 3 * sec, 2 * sec, "zrange", ""},
+	} {
+		onScript(t, c.name, func(s *stage) {
+			heard := s.listening(releaseChannel, releaseChannel+":a", releaseChannel+":b", releaseChannel+":c", releaseChannel+":d")
+			adopted(s, c.ttl)
+			time.Sleep(c.after)
+			s.place("a", 9, s.ms()-1) // its time is over
+			s.place("e", 10, s.ms()+5000)
+			s.place("b", 11, s.ms()+5000)
+			s.place("d", 12, s.ms()+5000)
+			s.place("c", 13, s.ms()+5000)
+			s.Node(0).FailCommand(c.refuse, "NOPERM")
+			s.answers("restore", restore(s), 1)
+			s.Node(0).FailCommand(c.refuse, "")
+			harness.Check(s, "announced", strings.Join(heard(), " "), c.want)
 		})
 	}
 }

@@ -508,6 +508,34 @@ func TestAFailedAdoptionPutsBackNothingThatWouldHaveExpired(t *testing.T) {
 	})
 }
 
+// The adoption is executed everywhere, its replies are lost, and it is undone late. Whoever has seen the adopter's ttl is told that
+// the lock ends sooner, or has ended.
+func TestAFailedAdoptionThatIsUndoneWakesWaiters(t *testing.T) {
+	const given = 2 * time.Second
+	for name, undone := range map[string]time.Duration{"before the old value's end": 1500 * time.Millisecond, "after it": 2500 * time.Millisecond} {
+		runStage(t, name, 3, func(s *stage) {
+			giver, l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+			k := s.Take(giver, given)
+			taken := k.Started()
+			for i := range 3 {
+				n := s.Node(i)
+				n.OnCommand(func(args []string) {
+					switch harness.Verb(args) {
+					case "adopt":
+						n.DropReplies(1)
+					case "ping": // the restore comes after one
+						time.Sleep(time.Until(taken.Add(undone)))
+					}
+				})
+			}
+			time.Sleep(time.Second)
+			s.Is("Adopt", harness.Second(l.Adopt(s.Ctx, job, k.Value(), heldLong)), redlock.ErrNoQuorum)
+			w := s.settled(other, heldLong)
+			w.passes("since the lock is free", taken.Add(max(given, undone)), 2*promptly)
+		})
+	}
+}
+
 // The loser of two who adopt the lock of a dead holder must not keep it from being acquired.
 func TestTheLoserOfTwoAdoptersLeavesTheDeadHoldersLife(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
