@@ -204,10 +204,7 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall, glance bool) er
 		return err
 	}
 	e.looks = max(e.looks, e.looks+1) // which wraps after years of looks
-	q := l.queues.Question(&e.waiter, glance)
-	if !l.knowsHolder(e) {
-		q.ReadHolder(e.name) // for the error of the call, if it waits in vain
-	}
+	q := l.queues.Question(&e.waiter, glance, l.knowsHolder(e))
 	b := l.newQuorumCall(OpLook, e.name, q, l.now(), lookDecided)
 	b.Question.Patience = l.patience(e.ttl)
 	b.Send(l.queues.Asking(&e.waiter, b))
@@ -215,11 +212,12 @@ func (l *Locker) lookIfFree(ctx context.Context, e *acquireCall, glance bool) er
 		return err
 	}
 	t, _, _ := b.Result()
+	holder := Value{}
 	if refused(t) {
-		l.stillHeld(e, b)
+		holder = l.stillHeld(e, b)
 	}
 	l.queues.Looked(&e.waiter, &wait.Looked{
-		Start: b.Start.At, Held: refused(t), Free: t.Yes >= t.Need(), FreeIn: queue.FreeIn(b),
+		Start: b.Start.At, Held: refused(t), Free: t.Yes >= t.Need(), FreeIn: queue.FreeIn(b), Holder: holder.Secret(),
 		Longest: l.longestPause(e), Standing: queue.Standing(b),
 	})
 	l.observe(ctx, b, e)
@@ -234,16 +232,19 @@ func (l *Locker) knowsHolder(e *acquireCall) bool {
 }
 
 // stillHeld keeps what a look adds to the error of the call: that the lock is held, by whom if that
-// was not known, and whether it ever expires.
-func (l *Locker) stillHeld(e *acquireCall, b *quorum.Call) {
+// was not known or is another by now, and whether it ever expires. It returns the holder if the look
+// shows one.
+func (l *Locker) stillHeld(e *acquireCall, b *quorum.Call) (holder Value) {
+	holder = roundOf(b).Value()
 	switch q, _ := l.lastKnown(e); {
-	case q == nil || q.Err != ErrHeld, q.Round.Value().IsZero() && !roundOf(b).Value().IsZero():
+	case q == nil || q.Err != ErrHeld, !holder.IsZero() && holder != q.Round.Value():
 		l.notAcquired(e, b, ErrHeld, "")
 	case q.endless != endless(b):
 		told := *q
 		told.endless = endless(b)
 		l.keepResult(e, &told)
 	}
+	return holder
 }
 
 // lookDecided reports whether a majority says the same, or no longer can: yes is free, no is held.

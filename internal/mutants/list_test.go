@@ -1167,7 +1167,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "look-nameless", rule: "a look also reads the value of a lock whose holder is not known", why: "no judge reads who an error names",
-		patches: []patch{{"wait.go", "\t\tq.ReadHolder(e.name) // for the error of the call, if it waits in vain\n", ""}},
+		patches: []patch{{"internal/queue/entry.go", "if !known || r.plan.Unsure() {", "if false {"}},
 		test:    "TestAWaitThatOnlyLookedIsToldTheHolder",
 	},
 	{
@@ -1499,7 +1499,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "look-untold", rule: "a look that finds the lock held outdates a try without a quorum in the caller's error", why: "no judge knows what a caller that gives up should have been told",
-		patches: []patch{{"wait.go", "case q == nil || q.Err != ErrHeld, q.Round.Value().IsZero() && !roundOf(b).Value().IsZero():", "case q == nil:"}},
+		patches: []patch{{"wait.go", "case q == nil || q.Err != ErrHeld, !holder.IsZero() && holder != q.Round.Value():", "case q == nil:"}},
 		test:    "TestALookThatFindsTheLockHeldOutdatesATryWithoutAQuorum",
 	},
 	{
@@ -1516,6 +1516,34 @@ var mutants = []mutant{
 		name: "look-believed", rule: "a look that finds the lock held, after a release, is followed by a try that shows the holder", why: "attempts without a majority rarely meet a look",
 		patches: []patch{{"internal/wait/plan.go", "if p.unsure && ", "if false && "}},
 		test:    "TestALookThatMeetsAttemptsInVainIsFollowedByATry",
+	},
+	{
+		name: "own-release-believed", rule: "also after a release by the waiter's own Locker", why: "as above",
+		patches: []patch{
+			{"internal/wait/turns.go", "\tp.outdated(now)\n\tp.turns.released", "\tp.turns.released"},
+			{"internal/wait/turns.go", "\tp.outdated(now)\n\tt := &p.turns", "\tt := &p.turns"},
+		},
+		test: "TestALookAfterOurOwnReleaseMeetsAttemptsInVain",
+	},
+	{
+		name: "released-since", rule: "a round shows no holder that may have released the lock since it began", why: "as above",
+		patches: []patch{{"internal/wait/plan.go", "p.unsure = holder == \"\" || start.Before(p.news)", "p.unsure = holder == \"\""}},
+		test:    "TestALookIsBelieved",
+	},
+	{
+		name: "look-unmet", rule: "a look that reads the holder shows it as a try does", why: "a try follows",
+		patches: []patch{{"internal/wait/plan.go", "if l.Holder != \"\" {\n\t\t\tp.met(", "if false {\n\t\t\tp.met("}},
+		test:    "TestAnErrorNamesNoHolderThatItsOwnLockerReleased",
+	},
+	{
+		name: "look-unread", rule: "a look reads the holder if a release may have outdated what is known", why: "a try follows",
+		patches: []patch{{"internal/queue/entry.go", "if !known || r.plan.Unsure() {", "if !known {"}},
+		test:    "TestAnErrorNamesNoHolderThatItsOwnLockerReleased",
+	},
+	{
+		name: "told-released", rule: "the error of a caller names the holder that its last look has shown, and not an earlier one", why: "no judge reads who an error names",
+		patches: []patch{{"wait.go", "!holder.IsZero() && holder != q.Round.Value():", "!holder.IsZero() && q.Round.Value().IsZero():"}},
+		test:    "TestAnErrorNamesNoHolderThatItsOwnLockerReleased",
 	},
 	{
 		name: "lost-unawaited", rule: "Close waits for the removal of a lock whose loss is signalled before Until", why: "it is a matter of the last millisecond before Until",

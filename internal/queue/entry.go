@@ -77,12 +77,21 @@ func (r *queue) prolongs(now time.Time) bool {
 }
 
 // Question returns the head's next look, and notes what it does: it queues if announcements
-// to the entry would be heard. A glance does so only if it has to.
-func (w *Queues) Question(m *Waiter, glance bool) wire.Question {
+// to the entry would be heard. A glance does so only if it has to. known says whether the callers'
+// errors have the holder; if not, or if a release may have outdated that, the look reads it as well.
+func (w *Queues) Question(m *Waiter, glance, known bool) wire.Question {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := m.queue
-	now := time.Now()
+	q := r.look(glance, time.Now())
+	if !known || r.plan.Unsure() {
+		q.ReadHolder(r.name)
+	}
+	return q
+}
+
+// look is Question without the holder. Needs w.mu.
+func (r *queue) look(glance bool, now time.Time) wire.Question {
 	if !r.plan.Hears() || glance && r.queued && !r.behind && now.Sub(r.placed) < freshFor {
 		return wire.LookQuestion(r.name)
 	}

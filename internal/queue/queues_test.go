@@ -217,7 +217,7 @@ func TestALookAfterATryInVainQueuesOnlyIfItHasTo(t *testing.T) {
 		if act != want {
 			t.Fatalf("got act %v, want %v", act, want)
 		}
-		if got := q.w.Question(m, act == wait.Glance).Kind; got != kind {
+		if got := q.w.Question(m, act == wait.Glance, true).Kind; got != kind {
 			t.Fatalf("got a question of kind %v, want %v", got, kind)
 		}
 	}

@@ -105,10 +105,11 @@ type Plan struct {
 	asked   time.Time     // when the last round that found the lock held began
 	pace    time.Duration // how long the last try took
 	foreign bool          // the holder may not announce its release
-	holder  string        // whose value the last try met on a majority; "": nobody's
+	holder  string        // whose value was met on a majority last; "": the last try met nobody's
 	longest time.Duration // what Options.Retry returned last
 	vain    bool          // the last look found neither held nor free, so a try follows
-	unsure  bool          // a release was announced since the last try, or that try met no holder
+	unsure  bool          // no round that began after news has met a holder
+	news    time.Time     // when a release was announced last, or came from this Locker
 
 	turns turns // those of the Locker, in a row
 
@@ -213,7 +214,9 @@ func (p *Plan) Announced(node int, text, mine string, now time.Time) (told, wake
 		return false, false
 	}
 	how := p.announced.add(p.rules, node, a.Value, a.First)
-	p.unsure = p.unsure || how != notifiedNone
+	if how != notifiedNone {
+		p.outdated(now)
+	}
 	if how != notifiedNone && a.Attempt && a.Value != p.holder && a.Value != p.attempt {
 		if now.Before(p.attemptsFrom) {
 			return how >= notifiedSecond, p.actBy(p.attemptsFrom)
@@ -241,6 +244,18 @@ func (p *Plan) Announced(node int, text, mine string, now time.Time) (told, wake
 		return false, p.actBy(now.Add(2*tieLook*p.pace + p.rules.spread(2*lookSpread)))
 	}
 	return false, false
+}
+
+// Unsure reports whether a look is to read who holds the lock, since what is known may be outdated.
+func (p *Plan) Unsure() bool { return p.unsure }
+
+// outdated notes that the holder that was met last may hold the lock no more.
+func (p *Plan) outdated(now time.Time) { p.unsure, p.news = true, now }
+
+// met notes the holder that a round has shown, which began at start.
+func (p *Plan) met(holder string, start time.Time) {
+	p.holder, p.foreign = holder, !wire.IsOurs(holder)
+	p.unsure = holder == "" || start.Before(p.news)
 }
 
 // AfterOthers has the head look once those that were told first have had time to try. It
@@ -276,8 +291,8 @@ type Lost struct {
 // Lost plans what c, the head, does after a try that did not get the lock.
 func (p *Plan) Lost(c *Caller, l *Lost, now time.Time) {
 	took := min(max(l.Took, shortestTook), longestTook)
-	p.asked, p.pace, p.foreign, p.unsure = l.Start, took, !wire.IsOurs(l.Holder), l.Holder == ""
-	p.holder, p.longest = l.Holder, l.Longest
+	p.asked, p.pace, p.longest = l.Start, took, l.Longest
+	p.met(l.Holder, l.Start)
 	tie := c.countTie(IsTie(l.Holder, l.Votes))
 	switch {
 	case p.rules.Fair:
@@ -306,6 +321,7 @@ type Looked struct {
 	Start      time.Time     // when it began
 	Held, Free bool          // what a majority says; neither: too few replied
 	FreeIn     time.Duration // where it is held: see FreeIn
+	Holder     string        // the value that a majority has; "": none, or it was not read
 	Longest    time.Duration // what Options.Retry returned
 	Standing   Standing      // in the nodes' queues
 }
@@ -318,8 +334,11 @@ func (p *Plan) Looked(l *Looked, now time.Time) {
 		p.act(p.turns.until, false)
 	case l.Held:
 		p.asked = l.Start
+		if l.Holder != "" {
+			p.met(l.Holder, l.Start)
+		}
 		p.poll(l.Longest, l.Start.Add(l.FreeIn), now)
-		// A look does not tell a holder from attempts that have no majority, whose end nobody announces.
+		// A ttl does not tell a holder from attempts that have no majority, whose end nobody announces.
 		if p.unsure && !p.rules.OwnRetry {
 			if at := now.Add(p.rules.retryPause(p.rules.RetryMost)); at.Before(p.at) {
 				p.act(at, true)

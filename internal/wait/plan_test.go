@@ -366,39 +366,59 @@ func TestLooked(t *testing.T) {
 	}
 }
 
-// A look that finds the lock held is believed if a try has met a holder, and nobody has announced its release since.
+// A look that finds the lock held is believed if it shows the holder, or if an earlier round has. That round must have begun after the
+// last release that is known.
 func TestALookIsBelieved(t *testing.T) {
-	lost := func(holder string) func(*Plan) {
+	lostAt := func(start time.Duration, holder string) func(*Plan) {
 		return func(p *Plan) {
-			p.Lost(new(Caller), &Lost{Held: true, Holder: holder, Votes: []Vote{{}, {}, {}}}, epoch)
+			p.Lost(new(Caller), &Lost{Start: epoch.Add(start), Held: true, Holder: holder, Votes: []Vote{{}, {}, {}}}, epoch)
 		}
 	}
-	announced := func(p *Plan) { p.Announced(0, "2 a", "", epoch) }
+	announcedAt := func(at time.Duration) func(*Plan) {
+		return func(p *Plan) { p.Announced(0, "2 a", "", epoch.Add(at)) }
+	}
+	releasing := func(at time.Duration) func(*Plan) {
+		return func(p *Plan) { p.Releasing("n:a", epoch.Add(at)) }
+	}
+	released := func(at time.Duration) func(*Plan) {
+		return func(p *Plan) { p.Released(true, true, ms, epoch.Add(at)) }
+	}
+	lost := func(holder string) func(*Plan) { return lostAt(0, holder) }
+	announced := announcedAt(0)
 	type events = []func(*Plan)
 	const soon = 187500 * time.Microsecond // RetryMost, less half of the spread
 	for _, c := range []struct {
 		name   string
 		events events
 		freeIn time.Duration
+		holder string // that the look shows
 		act    Act
 		pause  time.Duration
 	}{
-		{"a try met the holder", events{lost(ours)}, time.Hour, Look, 4500 * ms},
-		{"a try met no holder", events{lost("")}, time.Hour, Try, soon},
-		{"one node announced a release", events{lost(ours), announced}, time.Hour, Try, soon},
-		{"the same twice", events{lost(ours), announced, announced}, time.Hour, Try, soon},
-		{"the ttl passes before", events{lost(ours), announced}, 100 * ms, Look, 100 * ms},
-		{"a try met a holder since", events{announced, lost(ours)}, time.Hour, Look, 4500 * ms},
-		{"what was known before was announced again", events{announced, lost(ours), announced}, time.Hour, Look, 4500 * ms},
-		{"our own Locker had it since", events{lost(ours), announced, func(p *Plan) { p.Won(epoch, epoch) }}, time.Hour, Look, 4500 * ms},
-		{"with a Retry", events{lost(ours), announced, func(p *Plan) { p.rules.OwnRetry = true }}, time.Hour, Look, 3 * time.Second},
+		{"a try met the holder", events{lost(ours)}, time.Hour, "", Look, 4500 * ms},
+		{"a try met no holder", events{lost("")}, time.Hour, "", Try, soon},
+		{"... and the look does", events{lost("")}, time.Hour, ours, Look, 4500 * ms},
+		{"... one that announces nothing", events{lost("")}, time.Hour, "b", Look, 3 * time.Second},
+		{"one node announced a release", events{lost(ours), announced}, time.Hour, "", Try, soon},
+		{"the same twice", events{lost(ours), announced, announced}, time.Hour, "", Try, soon},
+		{"... and the look shows a holder", events{lost(ours), announced}, time.Hour, ours, Look, 4500 * ms},
+		{"... but it began before", events{lost(ours), announcedAt(1)}, time.Hour, ours, Try, soon},
+		{"the ttl passes before", events{lost(ours), announced}, 100 * ms, "", Look, 100 * ms},
+		{"a try met a holder since", events{announced, lost(ours)}, time.Hour, "", Look, 4500 * ms},
+		{"... but it began before", events{announced, lostAt(-1, ours)}, time.Hour, "", Try, soon},
+		{"what was known before was announced again", events{announced, lost(ours), announced}, time.Hour, "", Look, 4500 * ms},
+		{"our own Locker had it since", events{lost(ours), announced, func(p *Plan) { p.Won(epoch, epoch) }}, time.Hour, "", Look, 4500 * ms},
+		{"our own Locker is releasing it", events{lost(ours), releasing(0)}, time.Hour, "", Try, soon},
+		{"... and the look shows a holder", events{lost(ours), releasing(0)}, time.Hour, ours, Look, 4500 * ms},
+		{"... but that began before the result", events{lost(ours), releasing(-ms), released(1)}, time.Hour, ours, Try, soon},
+		{"with a Retry", events{lost(ours), announced, func(p *Plan) { p.rules.OwnRetry = true }}, time.Hour, "", Look, 3 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := heard(rules(0.5))
 			for _, event := range c.events {
 				event(p)
 			}
-			p.Looked(&Looked{Start: epoch, Held: true, FreeIn: c.freeIn, Longest: 4 * time.Second}, epoch)
+			p.Looked(&Looked{Start: epoch, Held: true, FreeIn: c.freeIn, Holder: c.holder, Longest: 4 * time.Second}, epoch)
 			expect(t, p, epoch, Wait, c.pause)
 			expect(t, p, epoch.Add(c.pause), c.act, 0)
 		})

@@ -158,6 +158,7 @@ func (l *life) Looked(t *rapid.T) {
 	looked := Looked{
 		Start: l.now.Add(-anyTime.Draw(t, "ago")), Held: anyBool.Draw(t, "held"), Free: anyBool.Draw(t, "free"), Longest: l.p.rules.RetryMost,
 		FreeIn:   rapid.OneOf(anyTime, rapid.Just(time.Hour)).Draw(t, "free in"),
+		Holder:   rapid.SampledFrom([]string{"", "b", ours}).Draw(t, "holder"),
 		Standing: Standing{Answered: anyBool.Draw(t, "answered"), Before: rapid.IntRange(0, 99).Draw(t, "before")},
 	}
 	l.p.Looked(&looked, l.now)

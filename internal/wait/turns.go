@@ -81,6 +81,7 @@ func (p *Plan) Contended() bool { return p.turns.contended }
 // as one turn at least. If the Locker has had all its turns, the head does not act until the
 // release has a result, or for RetryMost.
 func (p *Plan) Releasing(value string, now time.Time) {
+	p.outdated(now)
 	p.turns.released, p.turns.open, p.turns.run = value, true, max(p.turns.run, 1)
 	if !p.rules.Fair && !p.MayHandOver() {
 		p.due = false
@@ -92,6 +93,7 @@ func (p *Plan) Releasing(value string, now time.Time) {
 // how long the round took. queued says whether our entry is in the nodes' queues. It reports
 // whether the head is to be woken.
 func (p *Plan) Released(told, queued bool, took time.Duration, now time.Time) (wake bool) {
+	p.outdated(now)
 	t := &p.turns
 	t.contended = told
 	switch {

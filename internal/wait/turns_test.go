@@ -206,8 +206,11 @@ func TestTurns(t *testing.T) {
 		{"found free while it is left", events{releasing, released(true), lookedAt(ms)}, ms, Wait, 13 * ms},
 		{"found free while it is left, then", events{releasing, released(true), lookedAt(ms)}, 14 * ms, Look, 0},
 		{"found held while it is left", events{releasing, released(true), func(p *Plan) {
-			p.Looked(&Looked{Start: epoch, Held: true, FreeIn: time.Hour, Longest: 250 * ms}, epoch)
+			p.Looked(&Looked{Start: epoch, Held: true, FreeIn: time.Hour, Holder: ours, Longest: 250 * ms}, epoch)
 		}}, 0, Wait, 4500 * ms},
+		{"found held by nobody in particular", events{releasing, released(true), func(p *Plan) {
+			p.Looked(&Looked{Start: epoch, Held: true, FreeIn: time.Hour, Longest: 250 * ms}, epoch)
+		}}, 0, Wait, 187500 * time.Microsecond},
 		{"found free after that", events{releasing, released(true), lookedAt(14 * ms)}, 14 * ms, Try, 0},
 
 		{"joined", events{joined(false, false, 0)}, 0, Try, 0},

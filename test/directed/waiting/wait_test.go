@@ -1319,6 +1319,37 @@ func TestALookThatMeetsAttemptsInVainIsFollowedByATry(t *testing.T) {
 	}
 }
 
+// The same where the release is that of the waiter's own Locker.
+func TestALookAfterOurOwnReleaseMeetsAttemptsInVain(t *testing.T) {
+	for late := time.Millisecond; late < 30*time.Millisecond; late += 4 * time.Millisecond {
+		onStage(t, 3, func(s *stage) {
+			l := s.Locker(redlock.Options{})
+			k := s.waiter(l, heldLong)
+			time.Sleep(10 * time.Microsecond)
+			w := s.waiter(l, time.Minute) // so that it is released for everybody
+			<-k.ended
+			var cutOff []*redlock.Locker
+			for i := range 2 {
+				clients := s.Cluster.Clients()
+				cutOff = append(cutOff, s.LockerWith(redlock.Options{NodeTimeout: 20 * time.Millisecond}, nil, harness.Nodes(clients)))
+				s.Cluster.Cut(clients[1-i], clients[2])
+				s.Is("TryAcquire", harness.Second(cutOff[i].TryAcquire(s.Ctx, "another", heldLong)), redlock.ErrNoQuorum)
+				harness.HeldUp(s.Node(i), "rollback", job, 1, 20*time.Millisecond)
+			}
+			s.ghost("hung", "1") // it is told, and does nothing
+			time.Sleep(time.Second)
+			w.waits("while it is held")
+			released := time.Now()
+			s.Is("Release", k.lock.Release(s.Ctx), nil)
+			time.Sleep(late)
+			for _, c := range cutOff {
+				go c.TryAcquire(s.Ctx, job, heldLong)
+			}
+			w.passes(fmt.Sprint("attempts ", late, " after the release"), released, 50*time.Millisecond+retryPause+promptly)
+		})
+	}
+}
+
 // Of two waiters the first gets the lock, and the second finds it held. The error of the second does not name the holder that has
 // released the lock since.
 func TestAnErrorNamesNoHolderWhoseReleaseWasAnnounced(t *testing.T) {
@@ -1331,5 +1362,27 @@ func TestAnErrorNamesNoHolderWhoseReleaseWasAnnounced(t *testing.T) {
 		if got, want := s.RoundOf(second.err).Value(), first.lock.Value(); got != want {
 			s.Errorf("holder: got %q, want %q; released: %q", got, want, k.Value())
 		}
+	})
+}
+
+// A caller waits behind a lock of its own Locker, which is released for everybody, and another Locker gets it. The looks of the
+// caller show that one, and it need not try to know.
+func TestAnErrorNamesNoHolderThatItsOwnLockerReleased(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		k := s.waiter(l, heldLong)
+		time.Sleep(10 * time.Microsecond)
+		w := s.waiter(l, 10*time.Second, redlock.WithWait(8*time.Second)) // for a shorter time, and so it is passed over
+		<-k.ended
+		other := s.settled(s.Locker(redlock.Options{}), heldLong)
+		time.Sleep(time.Second)
+		other.follows(k.lock, "the other", promptly)
+		<-w.ended
+		s.Is("the caller", w.err, redlock.ErrHeld)
+		round := s.RoundOf(w.err)
+		if got, want := round.Value(), other.lock.Value(); got != want {
+			s.Errorf("holder: got %q, want %q; released: %q", got, want, k.lock.Value())
+		}
+		harness.Check(s, "attempts", round.Attempt, 0)
 	})
 }
