@@ -320,11 +320,8 @@ func (l *Locker) prepare(e *acquireCall) (b *quorum.Call, proposal int64, err er
 		return nil, 0, &QuorumError{Round: Round{Op: e.op, Key: e.name.Key, Start: start.At}, Err: ErrNoQuorum, hint: tokensUsedUp}
 	}
 	q, decided := wire.AcquireQuestion(l.guard, e.name, value, e.ttl, proposal), acquireDecided
-	if e.waiter.Joined() {
-		decided = waiterDecided
-	}
 	if l.opt.Fair {
-		q, decided = l.askTurn(e, value, proposal), waiterDecided
+		q, decided = l.askTurn(e, value, proposal), turnDecided
 	}
 	return l.newQuorumCall(OpAcquire, e.name, q, start, decided), proposal, nil
 }
@@ -335,11 +332,9 @@ func acquireDecided(t quorum.Tally) bool {
 	return acquisitionOf(t) != acquirePending && (t.Yes == 0 || t.Settled(t.No))
 }
 
-// waiterDecided also waits for the replies of a majority: only these show who holds the lock, and
-// where an entry stands. Whoever does not know the holder asks again soon, since nobody may announce
-// the end of what refused it.
-func waiterDecided(t quorum.Tally) bool {
-	return acquireDecided(t) && t.Settled(t.No) && (t.Yes+t.No >= t.Need() || t.Open() == 0)
+// turnDecided also waits for the replies of a majority, which show where the caller's entry stands.
+func turnDecided(t quorum.Tally) bool {
+	return acquireDecided(t) && (t.Yes+t.No >= t.Need() || t.Open() == 0)
 }
 
 // usable returns an error if an attempt would be in vain, before anything is sent.

@@ -114,7 +114,7 @@ func (l *Locker) handOver(k *Lock, b *quorum.Call) (next *quorum.Call, n wire.No
 			return nil, 0
 		}
 		value := m.Label() + ":" + l.rand.UUID()
-		return l.newQuorumCall(OpAcquire, k.name, wire.AcquireQuestion(l.guard, k.name, value, m.TTL(), proposal), start, waiterDecided), proposal
+		return l.newQuorumCall(OpAcquire, k.name, wire.AcquireQuestion(l.guard, k.name, value, m.TTL(), proposal), start, acquireDecided), proposal
 	})
 }
 

@@ -1028,8 +1028,8 @@ var mutants = []mutant{
 		test:    "TestAnnounced",
 	},
 	{
-		name: "holder-unknown", rule: "a waiter learns who holds the lock, also where half of the nodes can refuse it", why: "it asks more often, which no judge counts",
-		patches: []patch{{"acquire.go", "\tif e.waiter.Joined() {\n\t\tdecided", "\tif false {\n\t\tdecided"}},
+		name: "holder-unknown", rule: "a try with Options.Fair waits for the replies of a majority, also where half of the nodes can refuse it", why: "it asks more often, which no judge counts",
+		patches: []patch{{"acquire.go", "return acquireDecided(t) && (t.Yes+t.No >= t.Need() || t.Open() == 0)", "return acquireDecided(t)"}},
 		test:    "TestWhatAWaiterCosts",
 	},
 	{
@@ -1048,9 +1048,12 @@ var mutants = []mutant{
 		test:    "TestAShorterLockIsNotHandedOnSilently",
 	},
 	{
-		name: "holder-unasked", rule: "a waiter waits for the votes that show who holds the lock, also where a near node grants it", why: "it asks more often, which no judge counts",
-		patches: []patch{{"acquire.go", "return acquireDecided(t) && t.Settled(t.No) && (", "return acquisitionOf(t) != acquirePending && ("}},
-		test:    "TestAWaiterLearnsTheHolderThoughANearNodeDoesNotHaveIt",
+		name: "holder-unasked", rule: "a waiter learns who holds the lock by a try or by a look, also where a near node lost it", why: "it asks more often, which no judge counts",
+		patches: []patch{
+			{"acquire.go", "(t.Yes == 0 || t.Settled(t.No))", "true"},
+			{"internal/wait/plan.go", "if l.Holder != \"\" {\n\t\t\tp.met(", "if false {\n\t\t\tp.met("},
+		},
+		test: "TestAWaiterLearnsTheHolderThoughANearNodeDoesNotHaveIt",
 	},
 	{
 		name: "half-looks", rule: "a look waits for the votes that show who holds the lock, also where half of the nodes say that it is held", why: "no judge reads who an error names",
