@@ -32,10 +32,10 @@
 // whatever clocks, pauses and delays do, provided that one and the same majority of the
 // nodes keeps its registers at or above that holder's fence from then until this
 // acquisition returns. (No command lowers a register; an operator may set one back that
-// somebody else has written, see docs/operations.md.) Registers expire a day after the key
-// was last used. Where they are lost or have expired, fences still grow if the nodes that
-// lost them granted nothing for at least a ttl and the clients' clocks differ by less than
-// the time since that holder's grant.
+// somebody else has written, see docs/operations.md.) Registers expire a day, or
+// Options.FenceLife, after the key was last used. Where they are lost or have expired,
+// fences still grow if the nodes that lost them granted nothing for at least a ttl and the
+// clients' clocks differ by less than the time since that holder's grant.
 //
 // I3, losses are signalled in time. A context from KeepAlive or Run ends no later than
 // Until, even if no node replies any more and even if an extension hangs. If the process
@@ -46,8 +46,8 @@
 // I4, nothing is left behind. A failed, cancelled, timed-out, abandoned or lost attempt
 // is rolled back on every node that may have granted it, even if the caller's context is
 // done. A rollback that a node did not answer is sent again once the node replies. On
-// nodes that stay unreachable, keys expire with their ttl, and fence registers a day
-// later. No goroutine, connection or timer of a Locker outlives Close by more than the
+// nodes that stay unreachable, keys expire with their ttl, and fence registers
+// later by Options.FenceLife, a day by default. No goroutine, connection or timer of a Locker outlives Close by more than the
 // clients' own timeouts.
 //
 // I5, a minority does not matter. Up to N less a majority of the nodes may be dead, hung,

@@ -386,7 +386,7 @@ func TestConstantsAreInTheRelationsTheirCommentsClaim(t *testing.T) {
 		{"the node timeout is small compared to the ttl: two nodes that hang in a row leave most of it", 2.0/timeoutsPerTTL <= 0.2},
 		{"a node is given a retransmission on top of its answer", wire.RoundTrips >= 3},
 		{"half of a register's life would stand clocks half a day apart", wire.RegisterLife/2 == 12*time.Hour},
-		{"a register's life is renewed while most of it is left", wire.RegisterSlack <= wire.RegisterLife/20},
+		{"a register's life is renewed while most of it is left", wire.FenceLife(0).Slack() <= wire.RegisterLife/20},
 		{"after two failed renewals there is time for a third", renewalsPerValidity >= 3},
 		{"the jitter spreads renewals and leaves most of the pause", renewJitter > 0 && renewJitter <= 0.1},
 		{"pauses grow", retryFirst < retryMost},

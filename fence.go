@@ -79,16 +79,16 @@ func raised(t quorum.Tally) verdict {
 
 func raiseDecided(t quorum.Tally) bool { return raised(t) != pending }
 
-// raiseAgain is how often the extensions of a lock raise its registers, which gives them a ttl
-// as well. Where no node lost the value, the others leave the registers alone, which costs a
-// node half as much. Doubled, a register might expire 23 hours after an extension, in place of
-// 23 and a half.
-const raiseAgain = 30 * time.Minute
+// raiseAgain returns how often the extensions of a lock raise its registers, which gives them a
+// ttl as well: half an hour, if they live for a day. Where no node lost the value, the others leave
+// the registers alone, which costs a node half as much. Doubled, a register might expire 23 hours
+// after an extension, in place of 23 and a half.
+func (k *Lock) raiseAgain() time.Duration { return k.name.Life.Slack() / 2 }
 
 // raisedRegisters returns the nodes whose register an extension that begins now need not
 // raise. Needs k.mu.
 func (k *Lock) raisedRegisters(now clock.Instant) lane.Nodes {
-	if k.registersAt == (clock.Instant{}) || now.Since(k.registersAt) >= raiseAgain {
+	if k.registersAt == (clock.Instant{}) || now.Since(k.registersAt) >= k.raiseAgain() {
 		k.registers, k.registersAt = 0, now
 	}
 	return k.registers

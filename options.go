@@ -84,6 +84,16 @@ type Options struct {
 	// does not reveal what it wraps, see Node. See docs/operations.md.
 	RestartGuard time.Duration
 
+	// FenceLife is how long the fence registers of a key outlive its last use; 0 means a day. It
+	// must be at least an hour, and at most twelve days. Fencing tokens grow as long as the
+	// registers live, and after that if any two clients' wall clocks differ by less than
+	// FenceLife. A shorter life saves memory where names are used once: a register takes some
+	// 0.2 kB of each node. Clients of one key may have different ones, and the longest wins.
+	//
+	// It is added to the lock's ttl. A register whose life began lately may lack a twenty-fourth of
+	// it, and more if the ttl is of many days, since Redis is given less than 2^31 ms.
+	FenceLife time.Duration
+
 	// KeyPrefix is prepended to every key. If it is empty, other Redlock clients that use
 	// the same key are excluded, too. It must not contain a NUL byte.
 	KeyPrefix string
@@ -103,6 +113,12 @@ const (
 	// the bits of one word. More than nine are slower and no safer.
 	maxNodes = 64
 
+	// minFenceLife and maxFenceLife bound Options.FenceLife. With half the minimum, clocks that are
+	// an hour apart, as for a mistaken summer time, let tokens fall once the registers have expired.
+	// With twice the maximum, the registers of the longest ttls live for no longer than their locks.
+	minFenceLife = time.Hour
+	maxFenceLife = wire.MaxTTL / 2
+
 	// maxLabelBytes bounds the part before the uuid in a value.
 	maxLabelBytes = 1 << 10
 )
@@ -120,6 +136,8 @@ func (opt Options) withDefaults() (Options, error) {
 		return opt, fmt.Errorf("redlock: Options.MaxWaiters is %d: it must not be negative (0 means no limit)", opt.MaxWaiters)
 	case opt.RestartGuard < 0:
 		return opt, fmt.Errorf("redlock: Options.RestartGuard is %v: it must not be negative (0 means off)", opt.RestartGuard)
+	case opt.FenceLife != 0 && (opt.FenceLife < minFenceLife || opt.FenceLife > maxFenceLife):
+		return opt, fmt.Errorf("redlock: Options.FenceLife is %v: want at least %v and at most %v (0 means %v)", opt.FenceLife, minFenceLife, maxFenceLife, wire.RegisterLife)
 	case strings.ContainsRune(opt.KeyPrefix, 0):
 		return opt, fmt.Errorf("redlock: Options.KeyPrefix %q must not contain a NUL byte", opt.KeyPrefix)
 	case len(opt.KeyPrefix) >= wire.MaxKeyBytes:

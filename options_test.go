@@ -51,6 +51,9 @@ func TestOptionsThatContradictAreRefused(t *testing.T) {
 		{"a negative grace", Options{Grace: -1}, []string{"Options.Grace", "-1ns", "not be negative", "0 means"}},
 		{"a negative node timeout", Options{NodeTimeout: -1}, []string{"Options.NodeTimeout", "-1ns", "not be negative", "0 means"}},
 		{"a negative restart guard", Options{RestartGuard: -time.Second}, []string{"Options.RestartGuard", "-1s", "not be negative", "0 means"}},
+		{"a fence life of minutes", Options{FenceLife: time.Hour - 1}, []string{"Options.FenceLife", "59m59.9", "at least 1h", "at most 288h", "0 means 24h"}},
+		{"a fence life beyond twelve days", Options{FenceLife: 12*24*time.Hour + 1}, []string{"Options.FenceLife", "288h0m0.000000001s", "at most 288h"}},
+		{"a negative fence life", Options{FenceLife: -time.Hour}, []string{"Options.FenceLife", "-1h", "at least 1h"}},
 		{"a prefix with a NUL", Options{KeyPrefix: "a\x00b"}, []string{"Options.KeyPrefix", `"a\x00b"`, "must not contain a NUL byte"}},
 		{"a prefix that leaves no room for a key", Options{KeyPrefix: strings.Repeat("p", wire.MaxKeyBytes)}, []string{"Options.KeyPrefix", "65536 bytes", "65536"}},
 		{"a name with a NUL", Options{Name: "web\x00"}, []string{"Options.Name", `"web\x00"`, "must not contain a NUL byte"}},
@@ -74,6 +77,8 @@ func TestOptionsAtTheirBoundsAreAccepted(t *testing.T) {
 		"a long prefix":    {KeyPrefix: strings.Repeat("p", wire.MaxKeyBytes-1)},
 		"a name of 1 KiB":  {Name: strings.Repeat("n", maxLabelBytes)},
 		"a binary name":    {Name: "\xff\x01"},
+		"the least life":   {FenceLife: time.Hour},
+		"the longest life": {FenceLife: 12 * 24 * time.Hour},
 	} {
 		if _, err := opt.withDefaults(); err != nil {
 			t.Errorf("%s: %v", name, err)

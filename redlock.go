@@ -40,9 +40,9 @@ type Locker struct {
 	split     *lane.Lane  // a node that may be a Ring, or nil
 	guard     *wire.Guard // nil without Options.RestartGuard
 	owned     []io.Closer // the clients that Open made
-	names     wire.Names
-	gate      wait.Gate // of AcquireAll
-	gated     sync.Map  // by full key, the last *Lock of AcquireAll that keeps it busy at the gate
+	names     wire.Names  // of locks, with Options.FenceLife
+	gate      wait.Gate   // of AcquireAll
+	gated     sync.Map    // by full key, the last *Lock of AcquireAll that keeps it busy at the gate
 	cleanups  *quorum.Cleanups
 	ahead     fence.Ahead
 	held      *held.List[*Lock]
@@ -104,6 +104,7 @@ func newLocker(opt Options, nodes []Node, now clock.Clock, rand *random.Source) 
 		}
 		l.lanes = append(l.lanes, ln)
 	}
+	l.names.Life = wire.FenceLife(opt.FenceLife)
 	l.registers = lane.NewRegisters(l.lanes, l.patience)
 	l.queues = l.newQueues()
 	if opt.MaxWaiters > 0 {

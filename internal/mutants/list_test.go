@@ -75,7 +75,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "joint-immortal", rule: "a joint release gives the registers a ttl", profiles: "calm,skew",
-		patches: []patch{{"internal/wire/lua/releases.lua", "if redis.call('PTTL', KEYS[i]) < 86400000 then", "if false then"}},
+		patches: []patch{{"internal/wire/lua/releases.lua", "if redis.call('PTTL', KEYS[i]) < least then", "if false then"}},
 		test:    "TestScriptReleases",
 	},
 	{
@@ -118,7 +118,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "extends-immortal", rule: "a joint extension gives the registers a ttl", profiles: "extend,rolling",
-		patches: []patch{{"internal/wire/lua/extends.lua", "if redis.call('PTTL', register) < 86400000 then", "if false then"}},
+		patches: []patch{{"internal/wire/lua/extends.lua", "if redis.call('PTTL', register) < least then", "if false then"}},
 		test:    "TestScriptExtends",
 	},
 	{
@@ -133,7 +133,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "extends-never-again", rule: "an extension raises all registers at least every half hour", why: "no simulated lock is held for a day, after which registers expire",
-		patches: []patch{{"fence.go", "now.Since(k.registersAt) >= raiseAgain", "false"}},
+		patches: []patch{{"fence.go", "now.Since(k.registersAt) >= k.raiseAgain()", "false"}},
 		test:    "TestJointExtensions",
 	},
 	{
@@ -359,9 +359,30 @@ var mutants = []mutant{
 	{
 		name: "mortal-register", rule: "a register outlives its lock", profiles: "skew",
 		patches: []patch{
-			{"internal/wire/time.go", "given = min(CeilMillis(max(ttl, RegisterSlack)+RegisterLife), math.MaxInt32)\n\treturn given - CeilMillis(RegisterSlack), given", "given = CeilMillis(ttl / 4)\n\treturn given, given"},
-			{"internal/wire/question.go", "if ttl <= RegisterSlack {\n\t\treturn nil", "if false {\n\t\treturn nil"},
+			{"internal/wire/time.go", "given = min(CeilMillis(max(ttl, f.Slack())+f.duration()), math.MaxInt32)\n\treturn given - CeilMillis(f.Slack()), given", "given = CeilMillis(ttl / 4)\n\treturn given, given"},
+			{"internal/wire/time.go", "if f.isUsual() && ttl <= f.Slack() {", "if false {"},
+			{"internal/wire/time.go", "bool { return ttl <= f.Slack() }", "bool { return false && ttl <= f.Slack() }"},
 		},
+	},
+	{
+		name: "fence-life-ignored", rule: "registers live for Options.FenceLife", why: "no judge asks for how long",
+		patches: []patch{{"redlock.go", "\tl.names.Life = wire.FenceLife(opt.FenceLife)\n", ""}},
+		test:    "TestRegistersLiveForTheFenceLife",
+	},
+	{
+		name: "fence-life-alone", rule: "joint scripts give registers the life of Options.FenceLife, too", why: "no judge asks for how long",
+		patches: []patch{{"internal/wire/joint.go", "return append(a, life.args(0)...)", "return a"}, {"internal/wire/joint.go", "if life.isUsual() {", "if true {"}},
+		test:    "TestRegistersLiveForTheFenceLife",
+	},
+	{
+		name: "fence-life-mixed", rule: "only what gives registers the same life joins in one script", why: "no judge asks for how long",
+		patches: []patch{{"internal/wire/time.go", "bool { return ttl <= f.Slack() }", "bool { return ttl <= f.Slack() || !f.isUsual() }"}},
+		test:    "TestRegistersLiveForTheFenceLife",
+	},
+	{
+		name: "raised-too-late", rule: "the shorter registers live, the more often extensions raise them", why: "no judge asks for how long they live",
+		patches: []patch{{"fence.go", "return k.name.Life.Slack() / 2 }", "_ = k; return 30 * time.Minute }"}, {"extend.go", "ttl+k.raiseAgain() <= k.name.Life.Slack()", "ttl <= time.Hour/2"}},
+		test:    "TestALockHeldForLongKeepsItsRegisters",
 	},
 	{
 		name: "immortal-register", rule: "each release and rollback gives the register a ttl", profiles: "calm,skew",

@@ -66,7 +66,8 @@ func (a *announced) takesIn(args []string, now instant) (deletes [][2]string) {
 	case "releases":
 		keys, _ := strconv.Atoi(args[2])
 		argv := args[3+keys:]
-		queues, _ := strconv.Atoi(argv[0])
+		count, _, _ := strings.Cut(argv[0], " ")
+		queues, _ := strconv.Atoi(count)
 		for i := range queues {
 			deletes = append(deletes, [2]string{args[3+i], argv[1+i]})
 		}

@@ -57,6 +57,9 @@ func (c *client) connect() {
 	}
 }
 
+// otherLife is Options.FenceLife of some clients, so that those of one key differ.
+const otherLife = 2 * time.Hour
+
 // start opens the process's Locker, also again after Close.
 func (c *client) start() {
 	c.mu.Lock()
@@ -69,6 +72,9 @@ func (c *client) start() {
 		if c.w.s.Clients[c.i].Panics > 0 {
 			opt.Retry = c.retry
 		}
+	}
+	if c.i%3 == 2 {
+		opt.FenceLife = otherLife
 	}
 	l, err := newLocker(opt, nil, c.wallNow, mix(c.w.s.Seed, uint64(c.i), uint64(c.life)), c.nodes...)
 	if err != nil {

@@ -220,7 +220,7 @@ func (c *realClient) start() {
 		}
 	}
 	for i := range c.lockers {
-		opt := redlock.Options{Name: c.labelLocked(), NodeTimeout: conf.NodeTimeout, Fair: i == 1, Trace: redlock.Trace{Round: c.observer(c.labelLocked())}}
+		opt := redlock.Options{Name: c.labelLocked(), NodeTimeout: conf.NodeTimeout, Fair: i == 1, FenceLife: otherLife * time.Duration(c.i%2), Trace: redlock.Trace{Round: c.observer(c.labelLocked())}}
 		var err error
 		if nodes == nil {
 			c.lockers[i], err = redlock.Open(opt, urls...)

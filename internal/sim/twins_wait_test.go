@@ -87,12 +87,12 @@ func lockCalls(t *testing.T, seed uint64) (told []string) {
 			case "releases":
 				queues := r.IntN(3)
 				keys = append(append([]string{"k0", "k1"}, []string{"{k0}:queue", "{k1}:queue"}[:queues]...), []string{"{k0}:fence", "{k1}:fence"}[:r.IntN(3)]...)
-				args = []any{fmt.Sprint(queues), value(), value()}
+				args = []any{fmt.Sprint(queues, pick("", " 100000 200000")), value(), value()}
 			case "extend":
 				args = [][]any{{value(), ttl(), token()}, {value(), ttl(), token(), "100000", "200000"}}[r.IntN(2)]
 			case "extends":
 				keys = []string{"k0", "k1", "{k0}:fence", "{k1}:fence"}
-				args = []any{value(), ttl(), pick("", token()), value(), ttl(), pick("", token())}
+				args = append([]any{value(), ttl(), pick("", token()), value(), ttl(), pick("", token())}, [][]any{nil, {"100000", "200000"}}[r.IntN(2)]...)
 			case "raise":
 				args = []any{value(), token()}
 			case "adopt":

@@ -1,6 +1,9 @@
 package wire
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // This file is lua/releases.lua and lua/extends.lua: the plain releases and rollbacks, or the
 // extensions, of a batch to one node, joined in one script. A release costs a node more than
@@ -11,7 +14,7 @@ import "strings"
 // instead.
 
 // join makes q a question that may join others: a plain release or rollback, with a register
-// that gets the usual ttl. Its own command is made only if it is sent alone.
+// that gets the same ttl as those of the others. Its own command is made only if it is sent alone.
 func (q *Question) join(name *LockKey) {
 	q.Script, q.joins, q.value = releaseScript, name, q.Value
 	q.Bytes = 128 + 2*len(name.Full) + len(q.Value)
@@ -26,10 +29,19 @@ func (q *Question) MadeAlone() bool { return q.joins != nil && q.Cmds[0] == nil 
 // AppendAlone appends the arguments of that command.
 func (q *Question) AppendAlone(a []any) []any {
 	args := &q.joins.args
+	life := q.joins.Life.args(0)
 	if q.Kind == AskRollback {
-		return append(a, "evalsha", releaseScript.shaArg, keyCounts[2], args.full, args.fence, q.value)
+		a = append(a, "evalsha", releaseScript.shaArg, keyCounts[2], args.full, args.fence, q.value)
+		if life != nil {
+			a = append(a, "", "", "")
+		}
+		return append(a, life...)
 	}
-	return append(a, "evalsha", releaseScript.shaArg, keyCounts[3], args.full, args.fence, args.queue, q.value, args.channel)
+	a = append(a, "evalsha", releaseScript.shaArg, keyCounts[3], args.full, args.fence, args.queue, q.value, args.channel)
+	if life != nil {
+		a = append(a, "", ToAll.Tell.arg())
+	}
+	return append(a, life...)
 }
 
 // A Joint is one command for several questions that may join: either releases and rollbacks,
@@ -99,16 +111,22 @@ func (j *Joint) Command(asText bool) *Command {
 
 // appendValues appends the arguments behind the keys.
 func (j *Joint) appendValues(a []any) []any {
+	life := j.questions[0].joins.Life // all are of one Locker
 	if j.extends() {
 		for n, q := range j.questions {
-			a = append(a, q.Cmds[0][5:]...) // as its own script has them: value, ttl, fence
+			a = append(a, q.Cmds[0][5:8]...) // as its own script has them: value, ttl, fence
 			if j.raised[n] {
 				a[len(a)-1] = ""
 			}
 		}
-		return a
+		return append(a, life.args(0)...)
 	}
-	a = append(a, j.releases)
+	if life.isUsual() {
+		a = append(a, j.releases)
+	} else {
+		least, given := life.millis(0)
+		a = append(a, fmt.Sprint(j.releases, " ", least, " ", given))
+	}
 	for _, q := range j.questions {
 		a = append(a, q.value)
 	}

@@ -30,6 +30,7 @@ type LockKey struct {
 	Key     string // as the caller passed it
 	Full    string // with the prefix: the key that is the lock
 	Channel string // where releases are announced
+	Life    FenceLife
 
 	// The names as arguments of commands, converted to an interface once for all commands.
 	args struct {
@@ -176,6 +177,8 @@ const (
 // A Names keeps the names of the locks that a Locker has used lately, so that they are
 // not made anew for each acquisition. The zero value is empty.
 type Names struct {
+	Life FenceLife // of their registers; not to be changed once the first is made
+
 	mu  sync.RWMutex
 	all map[string]*LockKey // by the caller's key
 }
@@ -188,12 +191,16 @@ func (n *Names) Of(prefix, key string) (*LockKey, error) {
 	if name != nil {
 		return name, nil
 	}
-	if len(prefix)+len(key) > maxNamedBytes {
-		return NameKey(prefix, key)
+	long := len(prefix)+len(key) > maxNamedBytes
+	if !long {
+		key = strings.Clone(key) // which may be a part of something large
 	}
-	name, err := NameKey(prefix, strings.Clone(key)) // which may be a part of something large
+	name, err := NameKey(prefix, key)
 	if err != nil {
 		return nil, err
+	}
+	if name.Life = n.Life; long {
+		return name, nil
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -148,9 +148,8 @@ func RaiseQuestion(name *LockKey, value string, ttl time.Duration, token int64) 
 // ExtendQuestion prolongs the ttl of our value, and raises the register to the fence.
 func ExtendQuestion(name *LockKey, value string, ttl time.Duration, fence int64) Question {
 	q := Question{Kind: AskExtend, Value: value, TTL: ttl}
-	life := registerTTLArgs(ttl)
-	q.eval(extendScript, name, append([]any{value, CeilMillis(ttl), fence}, life...)...)
-	if life == nil {
+	q.eval(extendScript, name, append([]any{value, CeilMillis(ttl), fence}, name.Life.args(ttl)...)...)
+	if name.Life.isShared(ttl) {
 		q.joins = name
 	}
 	return q
@@ -167,16 +166,16 @@ func HealQuestion(name *LockKey, value string, ttl time.Duration) Question {
 // queue. What happens to our own entry is in n.
 func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, n Notice) Question {
 	q := Question{Kind: AskRelease, Value: value, TTL: ttl}
-	life := registerTTLArgs(ttl)
-	if life == nil && n == ToAll {
+	if name.Life.isShared(ttl) && n == ToAll {
 		q.join(name)
 		return q
 	}
+	life := name.Life.args(ttl)
 	if n != ToAll && n != Attempted {
 		q.owed = name
 	}
 	if life == nil && (n.Stay || n.Ticket != 0) { // the arguments behind it count
-		least, given := registerMillis(ttl)
+		least, given := name.Life.millis(ttl)
 		life = []any{least, given}
 	}
 	args := append([]any{value, name.args.channel, n.Place, n.Tell.arg()}, life...)
@@ -225,19 +224,18 @@ const tellArg = 9
 // RollbackQuestion deletes our value without an announcement: no majority can have stored it.
 func RollbackQuestion(name *LockKey, value string, ttl time.Duration) Question {
 	q := Question{Kind: AskRollback, Value: value, TTL: ttl}
-	life := registerTTLArgs(ttl)
-	if life == nil {
+	if name.Life.isShared(ttl) {
 		q.join(name)
 		return q
 	}
-	q.eval(releaseScript, name, append([]any{value, "", "", ""}, life...)...)
+	q.eval(releaseScript, name, append([]any{value, "", "", ""}, name.Life.args(ttl)...)...)
 	return q
 }
 
 // AdoptQuestion replaces the value old of another holder by ours, and raises the register.
 func AdoptQuestion(g *Guard, name *LockKey, old, value string, ttl time.Duration, proposal int64) Question {
 	q := Question{Kind: AskAdopt, Value: value, Back: old, TTL: ttl}
-	least, given := registerMillis(ttl)
+	least, given := name.Life.millis(ttl)
 	q.evalGrant(g, adoptScript, []any{name.args.full, name.args.fence}, old, value, CeilMillis(ttl), proposal, least, given)
 	return q
 }
@@ -246,25 +244,15 @@ func AdoptQuestion(g *Guard, name *LockKey, old, value string, ttl time.Duration
 // the first waiters of the queue where the lock then ends earlier.
 func RestoreQuestion(name *LockKey, old, value string, ttl time.Duration) Question {
 	q := Question{Kind: AskRestore, Value: value, Back: old, TTL: ttl}
-	least, given := registerMillis(ttl)
+	least, given := name.Life.millis(ttl)
 	q.evalOn(restoreScript, name.withQueue(), value, old, least, given, name.args.channel)
 	return q
-}
-
-// registerTTLArgs returns the arguments with the register's ttl for the scripts that set it,
-// or nil for the usual one, which the scripts know.
-func registerTTLArgs(ttl time.Duration) []any {
-	if ttl <= RegisterSlack {
-		return nil
-	}
-	least, given := registerMillis(ttl)
-	return []any{least, given}
 }
 
 // ExpireRegisterQuestion gives the register a ttl.
 func ExpireRegisterQuestion(name *LockKey, ttl time.Duration) Question {
 	q := Question{Kind: AskExpireRegister, TTL: ttl}
-	q.eval(touchScript, name, registerTTLArgs(ttl)...)
+	q.eval(touchScript, name, name.Life.args(ttl)...)
 	return q
 }
 

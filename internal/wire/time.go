@@ -15,16 +15,34 @@ const (
 	// the scheduler. With less, a distant node would count as down because of its distance.
 	RoundTrips = 3
 
-	// RegisterLife is how long a fence register outlives the last command that set its ttl.
-	// After it has expired, tokens grow only if the clients' wall clocks differ by less than
-	// this. If it is halved, they may differ by half a day instead of a whole one.
+	// RegisterLife is how long a fence register outlives the last command that set its ttl,
+	// unless a Locker has a FenceLife of its own. After it has expired, tokens grow only if the
+	// clients' wall clocks differ by less than this. If it is halved, they may differ by half a
+	// day instead of a whole one.
 	RegisterLife = 24 * time.Hour
 
-	// RegisterSlack is how much of RegisterLife may have passed before the register's ttl is
-	// set again. Without it every release would set the ttl, which is a fifth of its cost on
-	// the server. It is subtracted from what RegisterLife allows.
-	RegisterSlack = time.Hour
+	// slackPerLife is which part of its life may have passed before the register's ttl is set
+	// again: an hour of a day. Without it every release would set the ttl, which is a fifth of its
+	// cost on the server. It is subtracted from what the life allows.
+	slackPerLife = 24
 )
+
+// A FenceLife is how long fence registers outlive the last command that set their ttl. Zero
+// means RegisterLife.
+type FenceLife time.Duration
+
+func (f FenceLife) duration() time.Duration {
+	if f == 0 {
+		return RegisterLife
+	}
+	return time.Duration(f)
+}
+
+// isUsual reports whether the scripts know the life by themselves.
+func (f FenceLife) isUsual() bool { return f.duration() == RegisterLife }
+
+// Slack returns how much of the life may have passed before it begins anew.
+func (f FenceLife) Slack() time.Duration { return f.duration() / slackPerLife }
 
 // A Patience bounds the wait for one node's answer: Base, or RoundTrips of its round trips if
 // that is more, but in that case at most Limit, beyond which the answer would be useless.
@@ -41,15 +59,29 @@ func CeilMillis(ttl time.Duration) int64 {
 	return int64((ttl + time.Millisecond - 1) / time.Millisecond)
 }
 
-// registerMillis returns the ttl of a fence register, given, which the scripts set if the
-// remaining one is less than least; both in milliseconds. They are the same for all ttls
-// up to RegisterSlack, and the scripts know these. given stays below 2^31 as well, which
-// takes a few hours from the registers of the longest ttls: if a proxy truncated it,
-// PEXPIRE would delete the register.
-func registerMillis(ttl time.Duration) (least, given int64) {
-	given = min(CeilMillis(max(ttl, RegisterSlack)+RegisterLife), math.MaxInt32)
-	return given - CeilMillis(RegisterSlack), given
+// millis returns the ttl of a fence register, given, which the scripts set if the remaining one
+// is less than least; both in milliseconds. They are the same for all ttls up to Slack, and of
+// the usual life the scripts know these. given stays below 2^31 as well, which takes some of
+// their life from the registers of the longest ttls: if a proxy truncated it, PEXPIRE would
+// delete the register.
+func (f FenceLife) millis(ttl time.Duration) (least, given int64) {
+	given = min(CeilMillis(max(ttl, f.Slack())+f.duration()), math.MaxInt32)
+	return given - CeilMillis(f.Slack()), given
 }
+
+// args returns the arguments with the register's ttl for the scripts that set it, or nil for
+// the usual one, which the scripts know.
+func (f FenceLife) args(ttl time.Duration) []any {
+	if f.isUsual() && ttl <= f.Slack() {
+		return nil
+	}
+	least, given := f.millis(ttl)
+	return []any{least, given}
+}
+
+// isShared reports whether the registers of all ttls like this one live equally long, so that
+// one script can give several of them their ttl.
+func (f FenceLife) isShared(ttl time.Duration) bool { return ttl <= f.Slack() }
 
 // ExpiresIn returns the longest time that a key may still exist for which PTTL has replied
 // ms: up to a millisecond more. For a key without a ttl it returns MaxTTL.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"math"
 	"testing"
 	"time"
@@ -42,22 +43,26 @@ func TestWhatIsSentAsMillisecondsFits32Bits(t *testing.T) {
 	t.Run("the life of a register too", func(t *testing.T) {
 		// A proxy that cuts it would make PEXPIRE delete the register: tokens fall.
 		for _, ttl := range []time.Duration{time.Second, 23 * 24 * time.Hour, MaxTTL} {
-			if _, got := registerMillis(ttl); got > math.MaxInt32 || got <= CeilMillis(ttl) {
-				t.Errorf("the register of a ttl of %v lives %d ms: want more than the ttl and less than 2^31", ttl, got)
+			for _, life := range []FenceLife{0, FenceLife(time.Hour), FenceLife(MaxTTL / 2)} {
+				if _, got := life.millis(ttl); got > math.MaxInt32 || got <= CeilMillis(ttl) {
+					t.Errorf("the register of a ttl of %v lives %d ms: want more than the ttl and less than 2^31", ttl, got)
+				}
 			}
 		}
 	})
 }
 
-func TestARegisterOutlivesItsLockByADay(t *testing.T) {
-	const hour = 3600 * 1000
-	for _, ttl := range []time.Duration{10 * time.Millisecond, time.Minute, time.Hour, time.Hour + 1, 20 * 24 * time.Hour} {
-		least, given := registerMillis(ttl)
-		if want := max(CeilMillis(ttl), hour) + 24*hour; given != want {
-			t.Errorf("ttl %v: its register is given %d ms, want %d", ttl, given, want)
-		}
-		if want := given - hour; least != want {
-			t.Errorf("ttl %v: its register is given a life below %d ms, want %d", ttl, least, want)
+func TestARegisterOutlivesItsLockByItsLife(t *testing.T) {
+	for _, life := range []FenceLife{0, FenceLife(time.Hour), FenceLife(48 * time.Hour)} {
+		whole := cmp.Or(time.Duration(life), 24*time.Hour).Milliseconds()
+		for _, ttl := range []time.Duration{10 * time.Millisecond, time.Minute, time.Hour, time.Hour + 1, 20 * 24 * time.Hour} {
+			least, given := life.millis(ttl)
+			if want := max(CeilMillis(ttl), whole/24) + whole; given != want {
+				t.Errorf("ttl %v: its register is given %d ms, want %d", ttl, given, want)
+			}
+			if want := given - whole/24; least != want {
+				t.Errorf("ttl %v: its register is given a life below %d ms, want %d", ttl, least, want)
+			}
 		}
 	}
 }

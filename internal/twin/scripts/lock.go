@@ -5,6 +5,7 @@ package scripts
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/seed-ce352c9b/redlock/internal/twin"
 )
@@ -28,8 +29,8 @@ func init() {
 // Locks are the twins of the scripts that handle a lock.
 var Locks = []Script{
 	{"release", "7bb6c1da5ee48edc797565c28f5ad8c563f90225", releaseTwin},
-	{"releases", "2a16b8b8cb5051a6899e904a9cb5cb6c33af53f7", releasesTwin},
-	{"extends", "82b831f51318c23789cdefd7fba5f88ea133f796", extendsTwin},
+	{"releases", "589beeb79ab5b2beeaef15ecdfb263b851cf0995", releasesTwin},
+	{"extends", "6f96bb349fc24f31226f0f18613e73c3523a7743", extendsTwin},
 	{"extend", "e9962c620e1b1a8fd3672c657e49d474ce4daf1b", extendTwin},
 	{"raise", "dc8ceb045b46aaad4f411975cea3636faf27ed9c", raiseTwin},
 	{"adopt", "9cc4044a93585c393b519caff12fe3b00234762c", adoptTwin},
@@ -146,7 +147,8 @@ func (q *scriptQueue) announce(argv []string, ours, nth string, most, verdict in
 }
 
 func releasesTwin(call twin.Call, keys, argv []string) (any, bool) {
-	locks, queues := len(argv)-1, number(argv[0])
+	first := strings.Fields(argv[0])
+	locks, queues := len(argv)-1, number(first[0])
 	if queues > 0 { // waiters are notified one by one: only handled if there are none
 		if n, err := call(append([]string{"EXISTS"}, keys[locks:locks+queues]...)...); err != nil || n != 0 {
 			return nil, false
@@ -157,7 +159,7 @@ func releasesTwin(call twin.Call, keys, argv []string) (any, bool) {
 		return nil, false
 	}
 	for _, register := range keys[locks+queues:] {
-		expireRegister(call, register, nil, 0)
+		expireRegister(call, register, first, 1)
 	}
 	done := make([]byte, locks)
 	for i, held := range all.([]any) {
@@ -204,7 +206,7 @@ func extendsTwin(call twin.Call, keys, argv []string) (any, bool) {
 		done[i] = '0'
 		if held == argv[3*i] {
 			if argv[3*i+2] != "" {
-				extendTwin(call, []string{keys[i], keys[locks+i]}, argv[3*i:3*i+3])
+				extendTwin(call, []string{keys[i], keys[locks+i]}, slices.Concat(argv[3*i:3*i+3], argv[3*locks:]))
 				done[i] = '1'
 				continue
 			}

@@ -1,8 +1,9 @@
 -- Extends many locks in one step. KEYS are n locks and then their n registers; ARGV has three arguments for each lock:
--- our value, the ms that it lives at least, and our fence. A lock that holds its value is treated as in lua/extend.lua;
--- with an empty fence, the register is not raised and must only exist.
+-- our value, the ms that it lives at least, and our fence; ARGV[4] and ARGV[5] of lua/extend.lua may follow once for all. A
+-- lock that holds its value is treated as there; with an empty fence, the register is not raised and must only exist.
 -- Replies one character for each lock: 1: extended; 0: not or only in part, for whatever reason.
 local locks = #KEYS / 2
+local least, given = tonumber(ARGV[3 * locks + 1]) or 86400000, ARGV[3 * locks + 2] or '90000000'
 local held = redis.call('MGET', unpack(KEYS, 1, locks))
 local all = redis.call('EXISTS', unpack(KEYS, locks + 1)) == locks
 local done = {}
@@ -14,7 +15,7 @@ for i = 1, locks do
     if fence == '' then
       if all or redis.call('EXISTS', register) == 1 then done[i] = '1' end
     elseif type(redis.pcall('ZADD', register, 'GT', fence, 'f')) == 'number' then
-      if redis.call('PTTL', register) < 86400000 then redis.call('PEXPIRE', register, '90000000') end
+      if redis.call('PTTL', register) < least then redis.call('PEXPIRE', register, given) end
       done[i] = '1'
     end
   end

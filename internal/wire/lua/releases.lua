@@ -1,14 +1,19 @@
 -- Releases many locks in one step. KEYS are n locks, the queues of the first ARGV[1] of them, and registers, each of which
--- gets 25 hours to live if it has less than a day. ARGV[2] and the following are our n values. A lock that holds its value
--- is deleted, and if it has a queue, the value is announced to the first two entries that listen, as in lua/release.lua.
+-- gets 25 hours to live if it has less than a day; behind the number in ARGV[1] there may be other times, in ms: first that
+-- of the day. ARGV[2] and the following are our n values. A lock that holds its value is deleted, and if it has a queue, the
+-- value is announced to the first two entries that listen, as in lua/release.lua.
 -- Replies one character for each lock: 1: deleted in this step; 2: and a waiter was notified; 3: and PUBLISH was refused;
 -- 0: nothing was done, for whatever reason.
-local locks, queues = #ARGV - 1, tonumber(ARGV[1])
+local locks, queues, least, given = #ARGV - 1, tonumber(ARGV[1]), 86400000, '90000000'
+if not queues then
+  queues, least, given = string.match(ARGV[1], '(%d+) (%d+) (%d+)')
+  queues, least = tonumber(queues), tonumber(least)
+end
 local held = redis.call('MGET', unpack(KEYS, 1, locks))
 -- All that may be refused comes before the deletion: an error must not come from locks that are released.
 local queued = queues > 0 and redis.call('EXISTS', unpack(KEYS, locks + 1, locks + queues)) or 0
 for i = locks + queues + 1, #KEYS do
-  if redis.call('PTTL', KEYS[i]) < 86400000 then redis.call('PEXPIRE', KEYS[i], '90000000') end
+  if redis.call('PTTL', KEYS[i]) < least then redis.call('PEXPIRE', KEYS[i], given) end
 end
 local gone, done = {}, {}
 for i = 1, locks do

@@ -3,11 +3,13 @@ package nodes_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/seed-ce352c9b/redlock"
 	"github.com/seed-ce352c9b/redlock/internal/harness"
+	"github.com/seed-ce352c9b/redlock/internal/seam"
 )
 
 // registersExpire fails the test if the lock's register on any node has no ttl.
@@ -222,6 +224,115 @@ func TestTokensAfterALossOfAllRegistersAreInOrderWithinTheClocks(t *testing.T) {
 			next := s.Take(b, ttl)
 			if got, want := next.Fence()-k.Fence(), late.Microseconds(); got != want {
 				t.Errorf("clocks that differ by %v less than the time since the grant: the token is %d above the one before, want %d", late, got, want)
+			}
+		})
+	}
+}
+
+// lifeOf returns how long the lock's register lives at least and at most, over the nodes.
+func (s *stage) lifeOf() (least, most time.Duration) {
+	s.Helper()
+	for i := range s.Cluster.Len() {
+		left := s.Node(i).TTL(jobRegister)
+		if least == 0 || left < least {
+			least = left
+		}
+		most = max(most, left)
+	}
+	return least, most
+}
+
+// With Options.FenceLife, the registers live for that long after whatever used the key last, and for less only by a twenty-fourth.
+func TestRegistersLiveForTheFenceLife(t *testing.T) {
+	const life = 2 * time.Hour
+	for _, ttl := range []time.Duration{10 * time.Second, 30 * time.Minute} { // the register's ttl is that of the lock's, too
+		for name, do := range map[string]func(s *stage, l *redlock.Locker){
+			"released": func(s *stage, l *redlock.Locker) { s.Is("Release", s.Take(l, ttl).Release(s.Ctx), nil) },
+			"released by a joint script": func(s *stage, l *redlock.Locker) {
+				seam.JoinFrom(l, 1)
+				locks, err := l.AcquireAll(s.Ctx, []string{job, "other"}, ttl)
+				s.Is("AcquireAll", err, nil)
+				s.Is("Release", locks.Release(s.Ctx), nil)
+			},
+			"extended": func(s *stage, l *redlock.Locker) { s.Is("Extend", s.Take(l, ttl).Extend(s.Ctx), nil) },
+			"extended by a joint script": func(s *stage, l *redlock.Locker) {
+				seam.JoinFrom(l, 1)
+				locks, err := l.AcquireAll(s.Ctx, []string{job, "other"}, ttl)
+				s.Is("AcquireAll", err, nil)
+				for _, k := range locks {
+					go k.Extend(s.Ctx)
+				}
+			},
+			"held for a while": func(s *stage, l *redlock.Locker) { s.Take(l, ttl); time.Sleep(3 * time.Second) },
+			"adopted": func(s *stage, l *redlock.Locker) {
+				giver := s.Take(s.Locker(redlock.Options{FenceLife: life}), ttl)
+				s.Is("Adopt", harness.Second(l.Adopt(s.Ctx, job, giver.Value(), ttl)), nil)
+			},
+			"taken back": func(s *stage, l *redlock.Locker) {
+				s.Foreign(time.Hour, 0, 1)
+				s.Is("TryAcquire", harness.Second(l.TryAcquire(s.Ctx, job, ttl)), redlock.ErrHeld)
+			},
+			"waited for": func(s *stage, l *redlock.Locker) {
+				k := s.Take(l, ttl)
+				go l.Acquire(s.Ctx, job, ttl)
+				time.Sleep(time.Second)
+				s.Is("Release", k.Release(s.Ctx), nil)
+			},
+		} {
+			runStage(t, fmt.Sprint(name, ", ", ttl), 3, func(s *stage) {
+				l := s.Locker(redlock.Options{FenceLife: life})
+				do(s, l)
+				time.Sleep(3 * time.Second)
+				want := max(ttl, life/24) + life
+				if least, most := s.lifeOf(); least < want-life/24-3*time.Second || most > want {
+					s.Errorf("the registers live for %v to %v, want at least %v and at most %v", least, most, want-life/24, want)
+				}
+				s.Is("Close", l.Close(), nil)
+			})
+		}
+	}
+}
+
+// A lock that is kept for three times Options.FenceLife has its registers throughout, with at least that life less a
+// twenty-fourth.
+func TestALockHeldForLongKeepsItsRegisters(t *testing.T) {
+	for _, ttl := range []time.Duration{time.Minute, 2 * time.Minute, 10 * time.Minute} {
+		runStage(t, ttl.String(), 3, func(s *stage) {
+			l := s.Locker(redlock.Options{FenceLife: time.Hour})
+			seam.JoinFrom(l, 1) // such extensions leave registers alone for a while
+			locks, err := l.AcquireAll(s.Ctx, []string{job, "other"}, ttl)
+			s.Is("AcquireAll", err, nil)
+			held, stop := locks.KeepAlive(s.Ctx)
+			defer stop()
+			k := locks[0]
+			time.Sleep(3 * time.Second)
+			for began := time.Now(); time.Since(began) < 3*time.Hour; time.Sleep(time.Minute) {
+				if least, _ := s.lifeOf(); least < time.Until(k.Until())+time.Hour-time.Hour/24 {
+					s.Fatalf("after %v the registers live for %v, and the lock for %v", time.Since(began), least, time.Until(k.Until()))
+				}
+			}
+			harness.Check(s, "the cause", context.Cause(held), nil)
+			s.Is("Release", locks.Release(s.Ctx), nil)
+		})
+	}
+}
+
+// Of Lockers with different lives, the longest wins, whoever comes last.
+func TestTheLongestFenceLifeWins(t *testing.T) {
+	for _, shortLast := range []bool{false, true} {
+		runStage(t, fmt.Sprint("the short one last ", shortLast), 3, func(s *stage) {
+			lockers := []*redlock.Locker{s.Locker(redlock.Options{FenceLife: time.Hour}), s.Locker(redlock.Options{})}
+			if shortLast {
+				slices.Reverse(lockers)
+			}
+			for _, l := range lockers {
+				k := s.Take(l, 10*time.Second)
+				s.Is("Extend", k.Extend(s.Ctx), nil)
+				s.Is("Release", k.Release(s.Ctx), nil)
+				time.Sleep(2 * time.Second)
+			}
+			if least, _ := s.lifeOf(); least < 24*time.Hour {
+				s.Errorf("the registers live for %v, want at least a day", least)
 			}
 		})
 	}
