@@ -156,7 +156,7 @@ func (k *Lock) beginExtend(ctx context.Context, leave time.Time, then func(error
 		}
 		return nil, false, err
 	}
-	b := k.l.newQuorumCall(OpExtend, k.name, wire.ExtendQuestion(k.name, k.value, ttl, k.fence), now, func(t quorum.Tally) bool { return ownershipOf(t) != ownershipPending })
+	b := k.l.newQuorumCall(OpExtend, k.name, wire.ExtendQuestion(k.name, *k.value, ttl, k.fence), now, func(t quorum.Tally) bool { return ownershipOf(t) != ownershipPending })
 	b.Question.Patience = k.l.patience(k.ttl) // the lock's, also where LeaveUntil stores a longer ttl
 	b.Inherit(&k.left)
 	if leave.IsZero() && ttl+k.raiseAgain() <= k.name.Life.Slack() { // else the register might outlive the lock by too little

@@ -21,7 +21,7 @@ type Lock struct {
 	// What was acquired. Constant, but for entry, which the list guards.
 	l     *Locker
 	name  *wire.LockKey
-	value string
+	value *string // a secret: package fmt, which calls no method of an unexported field, never follows a pointer to a string
 	fence int64
 	ttl   time.Duration
 	entry held.Entry[*Lock] // in the Locker's list
@@ -95,7 +95,7 @@ func (k *Lock) Key() string { return k.acquired().name.Key }
 
 // Value returns what the nodes store for this holder. It is a secret: with it, Adopt takes the
 // lock over.
-func (k *Lock) Value() Value { return ValueOf(k.acquired().value) }
+func (k *Lock) Value() Value { return ValueOf(*k.acquired().value) }
 
 // Fence returns the fencing token. It is strictly greater than that of every holder of
 // the key whose acquisition had returned before this one began, whatever clocks and
@@ -147,7 +147,15 @@ func (k *Lock) remaining(now clock.Instant) time.Duration { return k.valid - now
 
 // hold makes the lock and lists it as held. It returns nil if the Locker was closed.
 func (l *Locker) hold(e *acquireCall, b, last *quorum.Call, token int64, valid time.Duration) *Lock {
-	k := &Lock{l: l, name: e.name, value: b.Question.Value, fence: token, adopted: e.op == OpAdopt, ttl: e.ttl, start: b.Start, valid: valid}
+	both := &struct { // in one allocation
+		lock  Lock
+		value string
+	}{
+		lock:  Lock{l: l, name: e.name, fence: token, adopted: e.op == OpAdopt, ttl: e.ttl, start: b.Start, valid: valid},
+		value: b.Question.Value,
+	}
+	k := &both.lock
+	k.value = &both.value
 	k.mu.Lock() // so that Close waits for what follows
 	defer k.mu.Unlock()
 	if !l.held.Add(k) {
@@ -221,7 +229,7 @@ func (k *Lock) lose(b *quorum.Call) (after func()) {
 		early = k.remaining(k.l.now())
 	}
 	awaited := early > 0 && k.l.begin() // before the loss is told: the holder may close the Locker at once
-	undo := k.l.newCleanup(OpRollback, k.name, wire.ReleaseQuestion(k.name, k.value, k.ttl, wire.ToAll), &k.left, allAnswered)
+	undo := k.l.newCleanup(OpRollback, k.name, wire.ReleaseQuestion(k.name, *k.value, k.ttl, wire.ToAll), &k.left, allAnswered)
 	undo.LastForLock = true
 	undo.Then = func() { k.l.observe(context.Background(), undo, nil) }
 	return func() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -15,12 +16,14 @@ import (
 )
 
 // What can be logged, each with what slog's handlers, JSON and package fmt show of it: labels and
-// words, and no value.
+// words, and no value. Package fmt calls no methods of what is in an unexported field, and prints
+// what a pointer there points to if the verb is not for pointers.
 func TestLogsShowLabelsAndWordsAndNoValue(t *testing.T) {
 	const secret = "c2VjcmV0LXRva2Vu"
 	foreign := ValueOf(secret)
 	ours := ValueOf(wiretest.ValueOf("web-1"))
-	lock := &Lock{l: &Locker{}, name: &wire.LockKey{Key: "k"}, value: ours.Secret(), fence: 7}
+	stored := ours.Secret()
+	lock := &Lock{l: &Locker{}, name: &wire.LockKey{Key: "k"}, value: &stored, fence: 7}
 	vote := Vote{Node: "a", Answer: AnswerNo, Value: ours, Took: ms}
 	failed := Vote{Node: "b", Answer: AnswerUnknown, Err: errors.New("timeout 50ms"), Took: 50 * ms}
 	round := Round{Op: OpAcquire, Key: "k", Need: 2, Votes: []Vote{vote, failed}, Start: time.Unix(0, 0).UTC(), Took: 50 * ms}
@@ -70,7 +73,7 @@ func TestLogsShowLabelsAndWordsAndNoValue(t *testing.T) {
 			if want != "" && got != want {
 				t.Errorf("%T by %s:\ngot  %s\nwant %s", c.v, how, got, want)
 			}
-			for _, part := range []string{ours.Secret(), ours.Secret()[len("web-1:"):], secret, fmt.Sprintf("%x", secret)} {
+			for _, part := range []string{ours.Secret(), ours.Secret()[len("web-1:"):], fmt.Sprintf("%x", ours.Secret()), secret, fmt.Sprintf("%x", secret)} {
 				if strings.Contains(strings.ToLower(got), strings.ToLower(part)) {
 					t.Errorf("%T by %s shows the value %s: %s", c.v, how, part, got)
 				}
@@ -99,8 +102,14 @@ func TestLogsShowLabelsAndWordsAndNoValue(t *testing.T) {
 		}
 		shows("encoding/json", string(got), c.json)
 		shows("%v", fmt.Sprintf("%v", c.v), c.printed)
-		for _, verb := range []string{"%+v", "%#v", "%s", "%q", "%x", "%d", "%t"} {
+		pointer := reflect.New(reflect.TypeOf(c.v))
+		pointer.Elem().Set(reflect.ValueOf(c.v))
+		type unexported struct{ v any }
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d", "%t"} {
 			shows(verb, fmt.Sprintf(verb, c.v), "")
+			shows(verb+" in an unexported field", fmt.Sprintf(verb, unexported{c.v}), "")
+			shows(verb+" in an unexported field of a pointer", fmt.Sprintf(verb, &unexported{c.v}), "")
+			shows(verb+" by a pointer in an unexported field", fmt.Sprintf(verb, unexported{pointer.Interface()}), "")
 		}
 	}
 	if got, want := fmt.Sprintf("%#v", lock), fmt.Sprintf("%#v", lock.String()); got != want { // which are not its fields: they need a mutex

@@ -178,14 +178,14 @@ func (k *Lock) beginRelease(ctx context.Context, cause error) *quorum.Call {
 	// The clean-up is registered before the lock is handed over: if the waiter has just
 	// given up, the rollback of its attempt has to follow the release, not precede it.
 	// SetQuestion completes its question below.
-	b := k.l.newCleanup(OpRelease, k.name, wire.Question{Kind: wire.AskRelease, Value: k.value, TTL: k.ttl}, &k.left,
+	b := k.l.newCleanup(OpRelease, k.name, wire.Question{Kind: wire.AskRelease, Value: *k.value, TTL: k.ttl}, &k.left,
 		func(t quorum.Tally) bool { return ownershipOf(t) != ownershipPending })
 	var next *quorum.Call
 	n := wire.ToAll
 	if cause == nil && earlier == nil {
 		next, n = k.l.handOver(k, b)
 	}
-	b.SetQuestion(wire.ReleaseQuestion(k.name, k.value, k.ttl, n))
+	b.SetQuestion(wire.ReleaseQuestion(k.name, *k.value, k.ttl, n))
 	asked, again := k.releaseSentInTime, earlier != nil
 	b.CountAs = func(missing bool) wire.Answer { return notOurs(missing, k.remaining(k.l.now()) > 0, asked, again) } // Until does not move any more
 	b.LastForLock = true

@@ -1113,7 +1113,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "lost-removed-quietly", rule: "the removal of a lock that was lost is announced", why: "the ttl ends some milliseconds later",
-		patches: []patch{{"lock.go", "wire.ReleaseQuestion(k.name, k.value, k.ttl, wire.ToAll), &k.left", "wire.RollbackQuestion(k.name, k.value, k.ttl), &k.left"}},
+		patches: []patch{{"lock.go", "wire.ReleaseQuestion(k.name, *k.value, k.ttl, wire.ToAll), &k.left", "wire.RollbackQuestion(k.name, *k.value, k.ttl), &k.left"}},
 		test:    "TestTheRemovalOfALostLockWakesWaiters",
 	},
 	{
@@ -1603,5 +1603,10 @@ var mutants = []mutant{
 		name: "left-expiry", rule: "nor one before the ttl that a LeaveUntil in progress asked for", why: "as above",
 		patches: []patch{{"release.go", "ttl := max(k.ttl, k.stayTTL)", "ttl := k.ttl"}},
 		test:    "TestAnUnansweredReleaseSaysWhenItsKeysExpire",
+	},
+	{
+		name: "value-plain", rule: "a lock keeps its value only where package fmt does not follow", why: "no simulated client prints anything",
+		patches: []patch{{"lock.go", "Lock{l: l, name: e.name,", "Lock{l: l, failed: failedExtensions{last: failedExtension{why: b.Question.Value}}, name: e.name,"}},
+		test:    "TestNothingKeptInAnUnexportedFieldShowsAValue",
 	},
 }

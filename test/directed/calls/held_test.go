@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,5 +110,39 @@ func TestCloseSaysWhichLocksItCouldNotRelease(t *testing.T) {
 		s.Says(err, `release "jobs/42"`, "any remaining key expires by")
 		s.Is("Close again", l.Close(), redlock.ErrClosed)
 		s.Is("Release", k.Release(s.Ctx), redlock.ErrNoQuorum)
+	})
+}
+
+// What a program keeps of a lock and of its calls, printed within a struct that does not export it.
+func TestNothingKeptInAnUnexportedFieldShowsAValue(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var seen harness.Observer
+		l := s.Locker(redlock.Options{Trace: seen.Trace()})
+		k := s.Take(l, time.Hour)
+		err := harness.Second(l.TryAcquire(s.Ctx, harness.Job, time.Hour))
+		status, inspected := l.Inspect(s.Ctx, harness.Job)
+		s.Is("TryAcquire", err, redlock.ErrHeld)
+		s.Is("Inspect", inspected, nil)
+		held := s.Keep(k)
+		time.Sleep(time.Millisecond) // package fmt takes no mutex: nothing may be in progress
+		type kept struct{ v any }
+		type job struct {
+			lock   *redlock.Lock
+			locks  redlock.Locks
+			l      *redlock.Locker
+			events []redlock.Event
+			ends   []harness.EndedCall
+			status redlock.Status
+		}
+		for _, v := range []any{k, redlock.Locks{k}, l, held, err, status, &status, status.Round, seen.Events(), seen.Ends("TryAcquire"),
+			job{k, redlock.Locks{k}, l, seen.Events(), seen.Ends("TryAcquire"), status}} {
+			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+				for _, got := range []string{fmt.Sprintf(verb, kept{v}), fmt.Sprintf(verb, &kept{v}), fmt.Sprintf(verb, []kept{{v}})} {
+					if strings.Contains(got, k.Value().Secret()) || strings.Contains(got, fmt.Sprintf("%x", k.Value().Secret())) {
+						s.Errorf("%T by %s shows the value: %.300s", v, verb, got)
+					}
+				}
+			}
+		}
 	})
 }
