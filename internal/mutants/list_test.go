@@ -1609,4 +1609,9 @@ var mutants = []mutant{
 		patches: []patch{{"lock.go", "Lock{l: l, name: e.name,", "Lock{l: l, failed: failedExtensions{last: failedExtension{why: b.Question.Value}}, name: e.name,"}},
 		test:    "TestNothingKeptInAnUnexportedFieldShowsAValue",
 	},
+	{
+		name: "value-in-chain", rule: "nothing in the chain of a node's error has arguments of a command", why: "no judge reads errors",
+		patches: []patch{{"internal/wire/error.go", "text, err = head, cutReply(head)", "text = head"}},
+		test:    "TestTheChainOfANodesErrorHasNoValue",
+	},
 }

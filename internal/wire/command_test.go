@@ -444,6 +444,15 @@ func TestWhatANodeSaysIsClassified(t *testing.T) {
 				if e.Error() != e.Text {
 					t.Errorf("shown as %q, want %q", e.Error(), e.Text)
 				}
+				var re redis.Error
+				if !errors.As(e, &re) {
+					t.Errorf("errors.As finds no redis.Error in %v", e)
+				}
+				for err := error(e); err != nil; err = errors.Unwrap(err) {
+					if strings.Contains(err.Error(), mine) {
+						t.Errorf("the chain of %v has the value: %T %v", e, err, err)
+					}
+				}
 			}
 			late := i >= len(nodeErrors) // the others are said of what was not executed: nothing is stored, nothing is on its way
 			for _, k := range allKinds {

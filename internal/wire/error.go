@@ -74,6 +74,9 @@ func Explain(err error) (e *NodeError, said bool) {
 		return NewNodeError(transportText(err), err), false
 	}
 	text := strings.TrimSpace(re.Error())
+	if head, _, cut := strings.Cut(text, ", with args beginning with"); cut { // the arguments contain the lock's value
+		text, err = head, cutReply(head)
+	}
 	e = NewNodeError(text, err)
 	// Our scripts put FENCE in front of an error of the command on the fence register.
 	cause := strings.TrimPrefix(text, "FENCE ")
@@ -99,12 +102,18 @@ func Explain(err error) (e *NodeError, said bool) {
 	if i := strings.LastIndex(e.Text, " script: "); i > 0 && strings.Contains(e.Text[i:], "@user_script") {
 		e.Text = e.Text[:i]
 	}
-	e.Text, _, _ = strings.Cut(e.Text, ", with args beginning with") // the arguments contain the lock's value
 	if e.Text != "" {
 		e.Text = quoteValue(e.Text)
 	}
 	return e, true
 }
+
+// A cutReply is a part of an error reply. It is a redis.Error, as the whole one is, which must not be
+// in the chain of an error: callers print what they find there.
+type cutReply string
+
+func (r cutReply) Error() string { return string(r) }
+func (cutReply) RedisError()     {}
 
 // RefusesChannel reports whether a node refused a SUBSCRIBE because the user has no
 // permission for one of its channels. The connection goes on.

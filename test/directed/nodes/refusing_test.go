@@ -2,6 +2,7 @@ package nodes_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -561,5 +562,35 @@ func TestNodesTellsTheStateOfEach(t *testing.T) {
 		s.Node(3).Start()
 		s.Is("Close", l.Close(), nil)
 		harness.Check(s, "states after Close", len(l.Nodes()), 5)
+	})
+}
+
+// A node that does not know a command replies with its arguments, and one of them is the value of the lock that the other
+// nodes grant.
+func TestTheChainOfANodesErrorHasNoValue(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var seen harness.Observer
+		l := s.Locker(redlock.Options{Trace: seen.Trace()})
+		n := s.Node(2)
+		s.On(2, "acquire", func(_ int, args []string) {
+			n.FailCommand("set", fmt.Sprintf("ERR unknown command 'set', with args beginning with: '%s' '%s' 'nx' ", args[1], args[2]))
+		})
+		k := s.Take(l, time.Hour)
+		time.Sleep(10 * time.Millisecond)
+		refusing := seen.Events(redlock.EventNodeRefusing)
+		if len(refusing) != 1 {
+			s.Fatalf("events %v, want one of a node that refuses", refusing)
+		}
+		for _, err := range []error{l.Nodes()[2].Err, refusing[0].Err} {
+			var re redis.Error
+			if !errors.As(err, &re) {
+				s.Errorf("errors.As finds no redis.Error in %v", err)
+			}
+			for ; err != nil; err = errors.Unwrap(err) {
+				if strings.Contains(err.Error(), k.Value().Secret()) {
+					s.Errorf("%T has the value: %v", err, err)
+				}
+			}
+		}
 	})
 }
