@@ -48,7 +48,9 @@ type NodeHealth struct {
 // Trace.Event reports each change: EventNodeDown, EventNodeRefusing, EventNodeQuarantined,
 // EventNodeDuplicate, and EventNodeUp when the node works again. A node that refuses something
 // within a minute after it worked again, as one that refuses some keys and not others, stays
-// NodeRefusing until it has refused nothing for a minute.
+// NodeRefusing until it has refused nothing for a minute. One that was down and replies with
+// errors, as while it loads its data, is NodeRefusing until it replies to a PING or to a call
+// without one.
 func (l *Locker) Nodes() []NodeHealth {
 	l.made()
 	all := make([]NodeHealth, len(l.lanes))

@@ -91,7 +91,7 @@ type Lane struct {
 	minJoint int // so many calls of a batch that may join do; 0: none ever
 	joints   [numJoints]jointState
 
-	// Health. The prober runs (probing) while the node is down or anything is owed.
+	// Health. The prober runs (probing) while the node is down, refuses PINGs, or is owed anything.
 	// downSince is the latest failure: only a PING that left later makes the node usable.
 	down      *wire.NodeError // why the node is not used; nil: it is used
 	downSince time.Time

@@ -57,6 +57,7 @@ type refusal struct {
 	since  time.Time
 	latest time.Time
 	kinds  uint32    // the kinds of questions that were refused when last asked, as bits
+	pings  bool      // it replied to PINGs again, but with an error
 	ended  time.Time // of the refusal before this one
 }
 
@@ -209,10 +210,22 @@ func (ln *Lane) works(k wire.Kind) {
 		ln.forgetRefusal()
 		return
 	}
-	ln.change(ln.forgetRefusal)
-	f.ended = ln.now()
-	ln.owed.hurry(ln.now())
+	ln.endRefusal()
 	ln.wakeProbe()
+}
+
+// refusedPing notes with which error a node that was down replied to a PING. Needs ln.mu.
+func (ln *Lane) refusedPing(err error) {
+	why, _ := wire.Explain(err)
+	now := ln.now()
+	ln.refusal = refusal{why: why, since: now, latest: now, pings: true}
+}
+
+// endRefusal notes that the node works again, and has what it has refused sent at once. Needs ln.mu.
+func (ln *Lane) endRefusal() {
+	ln.change(ln.forgetRefusal)
+	ln.refusal.ended = ln.now()
+	ln.owed.hurry(ln.now())
 }
 
 // forgetRefusal forgets what a node has refused that goes down or comes up. Needs ln.mu.

@@ -11,7 +11,9 @@ import (
 
 // This file is the prober: a goroutine that runs while the node is down or anything is
 // owed to it. It sends PINGs until the node answers one. It then sends the owed commands
-// (owed.go) and puts the node back into use.
+// (owed.go) and puts the node back into use. If the answer is an error, such as LOADING, the
+// node is used and counts as refusing, and PINGs go on until it does what it is asked: else a
+// Locker of which nobody wants anything would never learn that it works.
 
 const (
 	// probeFirst and probeMax are the shortest and the longest pause between PINGs to a
@@ -34,6 +36,10 @@ const (
 // ensureProbe starts the prober if it is not running. It needs ln.mu.
 func (ln *Lane) ensureProbe() {
 	if !ln.probing && !ln.closed {
+		select {
+		case <-ln.probeWake: // was for the one before
+		default:
+		}
 		ln.probing = true
 		go ln.probeLoop()
 	}
@@ -56,8 +62,8 @@ type pong struct {
 	took time.Duration
 }
 
-// probeLoop sends PINGs until the node is used and nothing is owed to it, or the lane
-// closes. If a PING hangs, another one is sent beside it, up to maxProbes.
+// probeLoop sends PINGs until the node is used, does not refuse them, and is owed nothing, or
+// the lane closes. If a PING hangs, another one is sent beside it, up to maxProbes.
 func (ln *Lane) probeLoop() {
 	pongs := make(chan pong, maxProbes) // room for all, so that no sender blocks
 	open, failed := 0, 0
@@ -199,6 +205,11 @@ func (ln *Lane) probePause(pause time.Duration) {
 // puts the node back into use. It reports whether the prober is done and, if it is not,
 // how long it has to wait before the next PING.
 func (ln *Lane) resume(p pong) (done bool, wait time.Duration) {
+	ln.mu.Lock()
+	if ln.refusal.pings && p.err == nil {
+		ln.endRefusal()
+	}
+	ln.mu.Unlock()
 	for {
 		ln.mu.Lock()
 		batch := ln.dueNow(p.sent, time.Now())
@@ -220,13 +231,20 @@ func (ln *Lane) resume(p pong) (done bool, wait time.Duration) {
 		ln.change(func() {
 			ln.down = nil
 			ln.forgetRefusal()
+			if p.err != nil {
+				ln.refusedPing(p.err)
+			}
 		})
 		if ln.rtt == 0 || p.took < ln.rtt {
 			ln.rtt = max(p.took, 1)
 		}
 	}
-	if ln.owed.len() > 0 { // a repetition, or what became owed since the PING left
-		return false, ln.nextDue(time.Now())
+	wait = ln.nextDue(time.Now()) // of a repetition, or of what became owed since the PING left
+	switch {
+	case ln.refusal.pings:
+		return false, min(wait, probeMax)
+	case ln.owed.len() > 0:
+		return false, wait
 	}
 	ln.probing = false
 	ln.notifyIdle()

@@ -1614,4 +1614,19 @@ var mutants = []mutant{
 		patches: []patch{{"internal/wire/error.go", "text, err = head, cutReply(head)", "text = head"}},
 		test:    "TestTheChainOfANodesErrorHasNoValue",
 	},
+	{
+		name: "up-with-errors", rule: "a node that was down and replies to a PING with an error is not up", why: "no judge looks at the state of nodes",
+		patches: []patch{{"internal/lane/probe.go", "\t\t\tif p.err != nil {\n\t\t\t\tln.refusedPing", "\t\t\tif false {\n\t\t\t\tln.refusedPing"}},
+		test:    "TestANodeThatComesBackWithErrorsIsNotUp",
+	},
+	{
+		name: "pinged-no-more", rule: "such a node gets PINGs until it replies to one without an error, or does what it is asked", why: "as above",
+		patches: []patch{{"internal/lane/probe.go", "case ln.refusal.pings:", "case false:"}},
+		test:    "TestANodeThatComesBackWithErrorsIsNotUp",
+	},
+	{
+		name: "pinged-for-ever", rule: "nor longer than that: a user may be permitted everything but PING", why: "PINGs to a node that works do no harm",
+		patches: []patch{{"internal/lane/news.go", "\tln.change(ln.forgetRefusal)\n\tln.refusal.ended", "\tln.change(func() { ln.refusal = refusal{pings: ln.refusal.pings} })\n\tln.refusal.ended"}},
+		test:    "TestANodeThatRefusesPingsAloneIsUpOnceItIsUsed",
+	},
 }

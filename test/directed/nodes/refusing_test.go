@@ -524,6 +524,89 @@ func TestANodeIsUpWhenNoReasonLasts(t *testing.T) {
 	})
 }
 
+// A node that was down and replies with errors, to PINGs too, is not up, whether it is asked for anything or not; and its
+// recovery is noticed.
+func TestANodeThatComesBackWithErrorsIsNotUp(t *testing.T) {
+	for what, text := range map[string]string{"loading": loading, "no password": refusals["no password"]} {
+		for _, idle := range []bool{true, false} {
+			runStage(t, fmt.Sprint(what, ", idle ", idle), 3, func(s *stage) {
+				var seen harness.Observer
+				l := s.Locker(redlock.Options{Trace: seen.Trace()})
+				n := s.Node(2)
+				use := func() {
+					s.Is("Release", s.Take(l, 10*time.Second).Release(s.Ctx), nil)
+					time.Sleep(time.Second)
+				}
+				n.Refuse(true)
+				use()
+				n.Fail(text)
+				n.Refuse(false)
+				for range 10 {
+					if !idle {
+						use()
+					}
+					time.Sleep(time.Second)
+					harness.Check(s, "state", l.Nodes()[2].State, redlock.NodeRefusing)
+					s.Says(l.Nodes()[2].Err, text)
+				}
+				n.Fail("")
+				if !idle {
+					use()
+				}
+				time.Sleep(time.Second)
+				harness.Check(s, "state in the end", l.Nodes()[2].State, redlock.NodeUp)
+				use()
+				harness.Check(s, "events", fmt.Sprint(nodeEvents(&seen)), fmt.Sprint([]redlock.EventKind{redlock.EventNodeDown, redlock.EventNodeRefusing, redlock.EventNodeUp}))
+				n.Record(true)
+				time.Sleep(time.Minute)
+				harness.Check(s, "PINGs to a node that is up", harness.Count(harness.Heard(n, harness.Job), "ping"), 0)
+				s.Clean(l)
+			})
+		}
+	}
+}
+
+// A node that was down, and that is asked nothing while it replies with errors, does not hold up Close.
+func TestCloseDoesNotWaitForANodeThatComesBackWithErrors(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		s.Node(2).Refuse(true)
+		s.Is("Release", s.Take(l, 10*time.Second).Release(s.Ctx), nil)
+		time.Sleep(time.Second)
+		s.Node(2).Fail(loading)
+		s.Node(2).Refuse(false)
+		time.Sleep(time.Second)
+		harness.Check(s, "state", l.Nodes()[2].State, redlock.NodeRefusing)
+		if took := harness.Took(func() { l.Close() }); took > 10*time.Millisecond {
+			s.Errorf("Close took %v", took)
+		}
+	})
+}
+
+// A user who may do everything but PING.
+func TestANodeThatRefusesPingsAloneIsUpOnceItIsUsed(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var seen harness.Observer
+		l := s.Locker(redlock.Options{Trace: seen.Trace()})
+		n := s.Node(2)
+		n.FailCommand("ping", refusals["no permission"])
+		n.Refuse(true)
+		s.Is("Release", s.Take(l, 10*time.Second).Release(s.Ctx), nil)
+		time.Sleep(time.Second)
+		n.Refuse(false)
+		time.Sleep(time.Second)
+		for range 10 {
+			s.Is("Release", s.Take(l, 10*time.Second).Release(s.Ctx), nil)
+			time.Sleep(time.Second)
+			harness.Check(s, "state", l.Nodes()[2].State, redlock.NodeUp)
+		}
+		harness.Check(s, "events", fmt.Sprint(nodeEvents(&seen)), fmt.Sprint([]redlock.EventKind{redlock.EventNodeDown, redlock.EventNodeRefusing, redlock.EventNodeUp}))
+		n.Record(true)
+		time.Sleep(time.Minute)
+		harness.Check(s, "PINGs to a node that is up", harness.Count(harness.Heard(n, harness.Job), "ping"), 0)
+	})
+}
+
 // A node that was silent at first, and whose connections fail since, is down because of that, and no longer because of a timeout.
 func TestWhyANodeIsDownIsKeptUpToDate(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
