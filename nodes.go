@@ -35,7 +35,7 @@ type NodeHealth struct {
 	Since     time.Time     // of the state; of NodeUp, since the first reply or since it came up again; zero if unknown
 	Err       error         // why it is not up, without secrets; nil if it is up or unknown
 	RoundTrip time.Duration // of the last batch of commands that it replied to; 0: there was none
-	Mute      error         // why it does not announce releases, so that waiters of other processes find a lock late; nil if it does, as far as is known
+	Mute      error         // why it does not announce releases, so that waiters of other processes find a lock late; nil if it does, as far as is known, and has refused none for a minute
 	CleanUps  int           // commands that remove what calls have left on it, and that it has not yet executed
 }
 

@@ -24,9 +24,11 @@ const (
 
 // refusedFor is for how long a refusal counts if no question of its kind is asked again.
 // A node that refuses again within that time after it worked may refuse some keys and not
-// others. It then counts as refusing until it has refused nothing for that time. Halved, a
-// node that refuses one rare kind of question, or one key, is reported twice as often, and
-// what it has refused is sent to it twice as often.
+// others. It then counts as refusing until it has refused nothing for that time. So does one
+// that refuses to announce the releases of some keys: it is mute until it has announced one
+// that long after the last that it did not. Halved, a node that refuses one rare kind of
+// question, or one key, is reported twice as often, and what it has refused is sent to it
+// twice as often.
 const refusedFor = time.Minute
 
 // News is a change of the condition of a lane's node.
@@ -47,7 +49,8 @@ type news struct {
 	quarantinedAt time.Time // when its quarantine was noticed; zero: it grants
 	quarantine    *wire.NodeError
 	refusal       refusal
-	mute          *wire.NodeError // why the last release that had somebody to notify did not; nil: it did
+	mute          *wire.NodeError // why a release that had somebody to notify did not; nil: the latest did
+	mutedAt       time.Time       // when the last such release was answered
 	took          time.Duration   // the last round trip
 }
 
@@ -170,10 +173,12 @@ func (ln *Lane) noteReply(q *wire.Question, rep *wire.Reply) {
 		}
 	}
 	switch {
-	case rep.Mute && ln.mute == nil:
-		ln.mute = wire.ErrMute
-		ln.note(Mute, wire.ErrMute, time.Time{})
-	case rep.Told:
+	case rep.Mute:
+		if ln.mutedAt = ln.now(); ln.mute == nil {
+			ln.mute = wire.ErrMute
+			ln.note(Mute, wire.ErrMute, time.Time{})
+		}
+	case rep.Told && ln.mute != nil && ln.now().Sub(ln.mutedAt) >= refusedFor:
 		ln.mute = nil
 	}
 	switch {

@@ -596,7 +596,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "mute-untold", rule: "a release that could not be announced is reported", why: "no judge looks at events",
-		patches: []patch{{"internal/lane/news.go", "case rep.Mute && ln.mute == nil:", "case false:"}},
+		patches: []patch{{"internal/lane/news.go", "case rep.Mute:", "case false:"}},
 		test:    "TestANodeThatRefusesToAnnounceIsReported",
 	},
 	{
@@ -1628,5 +1628,10 @@ var mutants = []mutant{
 		name: "pinged-for-ever", rule: "nor longer than that: a user may be permitted everything but PING", why: "PINGs to a node that works do no harm",
 		patches: []patch{{"internal/lane/news.go", "\tln.change(ln.forgetRefusal)\n\tln.refusal.ended", "\tln.change(func() { ln.refusal = refusal{pings: ln.refusal.pings} })\n\tln.refusal.ended"}},
 		test:    "TestANodeThatRefusesPingsAloneIsUpOnceItIsUsed",
+	},
+	{
+		name: "mute-flaps", rule: "a node that does not announce a release is mute until it has announced one a minute later", why: "no judge counts reports",
+		patches: []patch{{"internal/lane/news.go", "case rep.Told && ln.mute != nil && ln.now().Sub(ln.mutedAt) >= refusedFor:", "case rep.Told:"}},
+		test:    "TestANodeThatIsMuteForOneKeyIsReportedOnce",
 	},
 }

@@ -504,10 +504,43 @@ func TestANodeThatRefusesToAnnounceIsReported(t *testing.T) {
 			harness.Check(s, "mute nodes", mutes(), 2)
 			harness.Check(s, "events", len(seen.Events(redlock.EventNodeMute)), 2)
 			s.FailCommand("publish", "", 0, 1)
-			time.Sleep(31*time.Second + deafAfter)
+			time.Sleep(time.Minute + deafAfter)
 			pass()
 			harness.Check(s, "mute nodes afterwards", mutes(), 0)
 			s.Clean(l, m)
 		})
 	}
+}
+
+// PUBLISH is refused for the channels of one key and not for those of another, which are released in turn.
+func TestANodeThatIsMuteForOneKeyIsReportedOnce(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		var seen harness.Observer
+		l, m := s.Locker(redlock.Options{Trace: seen.Trace()}), s.Locker(redlock.Options{})
+		muted := 0
+		for i := range 20 {
+			key := fmt.Sprint("key-", i%2)
+			k := harness.Try(s, l, key, time.Minute)
+			got := harness.Background(func() error {
+				w, err := m.Acquire(s.Ctx, key, time.Minute)
+				if err != nil {
+					return err
+				}
+				return w.Release(s.Ctx)
+			})
+			time.Sleep(time.Second) // m waits
+			if i%2 == 1 {
+				s.FailCommand("publish", noPublish, 0)
+			}
+			s.Is("Release", k.Release(s.Ctx), nil)
+			time.Sleep(oneTrip)
+			s.FailCommand("publish", "", 0)
+			s.Is("Acquire and Release", <-got, nil)
+			if l.Nodes()[0].Mute != nil {
+				muted++
+			}
+		}
+		harness.Check(s, "events", len(seen.Events(redlock.EventNodeMute)), 1)
+		harness.Check(s, "releases after which the node was mute", muted, 19)
+	})
 }
