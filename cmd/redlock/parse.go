@@ -32,13 +32,17 @@ flags:
                   at least the longest ttl, and the same for every client of KEY
                   (default $REDLOCK_GUARD, or 0: it grants locks at once)
 
-A redlock run that CMD starts for the same KEY is refused: it would wait for CMD.
+A redlock run that CMD starts for the same KEY, directly or below another redlock run, is
+refused: it would wait for CMD.
 
 environment of CMD:
   REDLOCK_KEY     KEY
   REDLOCK_FENCE   the fencing token, greater than that of every earlier holder; the
                   store should refuse writes with a smaller token than it has seen
-  REDLOCK_VALUE   the value that the nodes store for this holder
+  REDLOCK_VALUE   the value that the nodes store for this holder; a secret, with
+                  which anybody can take the lock over
+  REDLOCK_UNDER   hashes of this value and of those of the enclosing runs, by which
+                  a run recognises the locks that it is under; pass it on
 
 exit status: that of CMD, 128+n if signal n killed it, or
   64   the arguments are wrong
@@ -74,7 +78,7 @@ type runConfig struct {
 	label string
 	grace time.Duration
 	guard time.Duration
-	outer string // the value of the lock under which redlock itself was started, or ""
+	under []string // the hashes of the values of the locks under which redlock itself was started, the innermost first
 	key   string
 	argv  []string
 }
@@ -89,7 +93,10 @@ func parseRun(args []string, env func(string) string) (runConfig, error) {
 	var c runConfig
 	var nodes string
 	guard := env("REDLOCK_GUARD")
-	c.outer = env("REDLOCK_VALUE")
+	c.under = strings.Fields(env("REDLOCK_UNDER"))
+	if value := env("REDLOCK_VALUE"); value != "" { // of a redlock that did not set the other
+		c.under = addUnder(c.under, value)
+	}
 	fs := newFlags("run")
 	fs.StringVar(&nodes, "nodes", env("REDLOCK_NODES"), "")
 	durationVar(fs, &c.ttl, "ttl", 10*time.Second)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -119,7 +121,7 @@ func (c runConfig) acquire(locker *redlock.Locker, signals <-chan os.Signal) (*r
 //
 // It also returns an error if redlock was started under the lock that it wants, and would wait
 // for its own end. A process that outlived that lock, or uses other nodes, finds another value
-// there. So a process that has a value of an enclosing run inspects the nodes first.
+// there. So a process that knows a value of an enclosing run inspects the nodes first.
 func (c runConfig) take(ctx context.Context, locker *redlock.Locker, opts []redlock.AcquireOption) (*redlock.Lock, error) {
 	known := make(chan error, 1)
 	inspect := func() redlock.Value {
@@ -127,9 +129,9 @@ func (c runConfig) take(ctx context.Context, locker *redlock.Locker, opts []redl
 		known <- err
 		return s.Value
 	}
-	if c.outer == "" {
+	if len(c.under) == 0 {
 		go inspect()
-	} else if inspect() == redlock.ValueOf(c.outer) {
+	} else if slices.Contains(c.under, hashOf(inspect().Secret())) {
 		return nil, fmt.Errorf("redlock: run %q: redlock itself runs under the lock %q, and would wait for itself: start the command without redlock run, or use another key", c.key, c.key)
 	}
 	acquire := locker.Acquire
@@ -196,7 +198,7 @@ func exitStatusOf(err error) int {
 func (c runConfig) hold(lock *redlock.Lock, path string, signals chan os.Signal) int {
 	held, stop := lock.KeepAlive(context.Background())
 	defer stop()
-	ch, err := startChild(path, c.argv, environment(os.Environ(), lock), signals, lock.Valid)
+	ch, err := startChild(path, c.argv, c.environment(os.Environ(), lock), signals, lock.Valid)
 	if err != nil {
 		lock.Release(context.Background())
 		return cannotStart(c.argv[0], err)
@@ -302,11 +304,12 @@ func (c runConfig) supervise(ch *child, lock *redlock.Lock, held context.Context
 
 // environment returns env with the variables that describe the lock. It replaces those of
 // an enclosing run: if a name occurred twice, it would depend on the reader which one counts.
-func environment(env []string, lock *redlock.Lock) []string {
+func (c runConfig) environment(env []string, lock *redlock.Lock) []string {
 	set := map[string]string{
 		"REDLOCK_KEY":   lock.Key(),
 		"REDLOCK_FENCE": strconv.FormatInt(lock.Fence(), 10),
 		"REDLOCK_VALUE": lock.Value().Secret(),
+		"REDLOCK_UNDER": strings.Join(addUnder(c.under, lock.Value().Secret()), " "),
 	}
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
@@ -317,6 +320,24 @@ func environment(env []string, lock *redlock.Lock) []string {
 		env = append(env, name+"="+value)
 	}
 	return env
+}
+
+// maxUnder is how many enclosing locks a run knows, which take 33 bytes each in the environment.
+// Halved, a run under a lock that it wants waits for itself if sixteen other runs are in between.
+const maxUnder = 32
+
+// addUnder returns the hashes with that of a value put first, at most maxUnder.
+func addUnder(under []string, value string) []string {
+	hash := hashOf(value)
+	under = slices.DeleteFunc(slices.Clone(under), func(other string) bool { return other == hash })
+	return slices.Insert(under, 0, hash)[:min(len(under)+1, maxUnder)]
+}
+
+// hashOf returns what a command is told of the values of the enclosing locks, to recognise them.
+// The values themselves are secrets that it has no use for.
+func hashOf(value string) string {
+	sum := sha256.Sum256([]byte(value))
+	return hex.EncodeToString(sum[:16])
 }
 
 // signalNumber returns the number of a signal, or 0 if it has none.

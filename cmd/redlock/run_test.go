@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -144,9 +145,14 @@ func TestRunUnderItsOwnLockIsRefused(t *testing.T) {
 		inner := append([]string{self, "run"}, append(flags, "k", "--", "echo", "never")...)
 		start(t, c.addrs(), append([]string{"run", "k", "--"}, inner...)...).want(64, `run "k"`, "under the lock", "start the command without redlock run", "another key")
 	}
+	between := []string{self, "run", "k2", "--", self, "run", "k3", "--"}
+	inner := append(between, self, "run", "-wait", "5s", "k", "--", "echo", "never")
+	start(t, c.addrs(), append([]string{"run", "k", "--"}, inner...)...).want(64, `run "k"`, "under the lock")
 	for what, inner := range map[string][]string{
 		"another key":                             {self, "run", "k2", "--", "echo", "in"},
 		"other nodes":                             {self, "run", "-nodes", strings.Join(other.addrs(), ","), "k", "--", "echo", "in"},
+		"other nodes, further down":               append(between, self, "run", "-nodes", strings.Join(other.addrs(), ","), "k", "--", "echo", "in"),
+		"what is no hash":                         {"env", "REDLOCK_UNDER= x " + strings.Repeat("y ", 1000), self, "run", "k2", "--", "echo", "in"},
 		"a lock that is not stored any more":      {"env", "REDLOCK_VALUE=gone:6ba7b810-9dad-41d1-80b4-00c04fd430c8", self, "run", "k2", "--", "echo", "in"},
 		"another key, whose value is not a value": {"env", "REDLOCK_VALUE=", self, "run", "k2", "--", "echo", "in"},
 	} {
@@ -159,7 +165,37 @@ func TestRunUnderItsOwnLockIsRefused(t *testing.T) {
 	p := start(t, c.addrs(), "run", "k", "--", "sh", "-c", `(sleep 1; exec "$0" run k -- echo in) &`, self)
 	p.says("in")
 	p.want(0)
+	p = start(t, c.addrs(), "run", "k", "--", self, "run", "k2", "--", "sh", "-c", `(sleep 1; exec "$0" run k -- echo in) &`, self)
+	p.says("in")
+	p.want(0)
 	c.free(t)
+}
+
+// However deep runs are nested, the variable stays short, and has the hashes of the innermost locks: not the values, which would let
+// a command take over locks that are not its own.
+func TestTheEnclosingLocksAreKnownByHashes(t *testing.T) {
+	var under []string
+	for i := range 3 * maxUnder {
+		under = addUnder(under, fmt.Sprint("web-1:", i))
+	}
+	if got := strings.Join(under, " "); len(under) != maxUnder || len(got) > 33*maxUnder || strings.Contains(got, "web-1") {
+		t.Errorf("got %d hashes, %s", len(under), got)
+	}
+	for i, hash := range under {
+		if want := hashOf(fmt.Sprint("web-1:", 3*maxUnder-1-i)); hash != want {
+			t.Errorf("hash %d: got %s, want %s", i, hash, want)
+		}
+	}
+	again := addUnder(under, fmt.Sprint("web-1:", 3*maxUnder-2))
+	if want := []string{under[1], under[0], under[2]}; len(again) != maxUnder || !slices.Equal(again[:3], want) {
+		t.Errorf("a value that is known is added: got %d hashes, %s first, want %s", len(again), again[:3], want)
+	}
+	c, err := parseRun([]string{"-nodes", "a", "k", "--", "cmd"}, func(name string) string {
+		return map[string]string{"REDLOCK_UNDER": " " + hashOf("k2") + " " + hashOf("k3"), "REDLOCK_VALUE": "k4"}[name]
+	})
+	if want := []string{hashOf("k4"), hashOf("k2"), hashOf("k3")}; err != nil || !slices.Equal(c.under, want) {
+		t.Errorf("below a redlock that sets REDLOCK_VALUE alone: got %s, %v; want %s", c.under, err, want)
+	}
 }
 
 func TestRunIsRefusedTheLock(t *testing.T) {

@@ -1634,4 +1634,10 @@ var mutants = []mutant{
 		patches: []patch{{"internal/lane/news.go", "case rep.Told && ln.mute != nil && ln.now().Sub(ln.mutedAt) >= refusedFor:", "case rep.Told:"}},
 		test:    "TestANodeThatIsMuteForOneKeyIsReportedOnce",
 	},
+	{
+		name: "run-innermost", rule: "a redlock run knows all locks that it was started under", why: "the simulation runs no commands",
+		patches: []patch{{"cmd/redlock/run.go", "addUnder(c.under, lock.Value().Secret())", "addUnder(nil, lock.Value().Secret())"}},
+		test:    "TestRunUnderItsOwnLockIsRefused",
+		pkg:     "./cmd/redlock",
+	},
 }

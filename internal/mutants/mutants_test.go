@@ -77,16 +77,25 @@ func goCommand(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// build makes the test binaries of packages over an overlay.
+// build makes the test binaries of packages over an overlay. The go command makes several at once only if their names differ.
 func build(t *testing.T, overlay string, pkgs []string) binaries {
-	dir := t.TempDir()
-	cmd := goCommand(t, append([]string{"test", "-c", "-ldflags=-s -w", "-o", dir, "-overlay", overlay}, pkgs...)...)
-	if b, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, b)
-	}
 	bins := binaries{}
-	for _, pkg := range pkgs {
-		bins[pkg] = filepath.Join(dir, path.Base(path.Join("redlock", pkg))+".test")
+	for len(pkgs) > 0 {
+		dir, names := t.TempDir(), map[string]bool{}
+		var now, later []string
+		for _, pkg := range pkgs {
+			name := path.Base(path.Join("redlock", pkg)) + ".test"
+			if names[name] {
+				later = append(later, pkg)
+				continue
+			}
+			now, names[name], bins[pkg] = append(now, pkg), true, filepath.Join(dir, name)
+		}
+		cmd := goCommand(t, append([]string{"test", "-c", "-ldflags=-s -w", "-o", dir, "-overlay", overlay}, now...)...)
+		if b, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, b)
+		}
+		pkgs = later
 	}
 	return bins
 }
