@@ -11,7 +11,9 @@ import (
 // Traces returns a Trace that calls each of the given ones, End in the reverse order. Each gets
 // its own context: to Start the values are those that its own Starts of the calls above have
 // returned, and to Round and End those of its own Start, even if two Traces use the same keys.
-// The function that Run calls gets the values of all, the first Trace's first.
+// The function that Run calls gets the values of all, the first Trace's first. A value that Start
+// has got from its context and returns unchanged is not its own. (Whether it is unchanged is
+// decided by ==; maps and slices are unchanged if they are the same ones, and functions never are.)
 //
 // If one of them panics, the others are called all the same, and the panic goes on; after a panic
 // in Start, those that have started are told the End with ErrPanicked, and the rest do not start.
@@ -151,11 +153,38 @@ func (c ownCtx) Value(key any) any {
 	return c.own.Value(key)
 }
 
-// same reports whether two values are equal. Those that cannot be compared are, if their types
-// are: nothing tells whether one has replaced the other.
+// same reports whether two values are equal or, where they hold what == cannot compare, whether that
+// is one and the same: a context returns what was put into it. Whether two maps have equal contents
+// does not matter, since they may be changed later; of two functions nothing is known.
 func same(v, w any) bool {
-	if reflect.TypeOf(v) != reflect.TypeOf(w) {
+	return reflect.TypeOf(v) == reflect.TypeOf(w) && (v == nil || identical(reflect.ValueOf(v), reflect.ValueOf(w)))
+}
+
+// identical is same for values of one type.
+func identical(v, w reflect.Value) bool {
+	if v.Comparable() && w.Comparable() {
+		return v.Equal(w)
+	}
+	parts, part := 0, reflect.Value.Index
+	switch v.Kind() {
+	case reflect.Map:
+		return v.UnsafePointer() == w.UnsafePointer()
+	case reflect.Slice:
+		return v.UnsafePointer() == w.UnsafePointer() && v.Len() == w.Len()
+	case reflect.Interface:
+		v, w = v.Elem(), w.Elem()
+		return v.IsValid() && w.IsValid() && v.Type() == w.Type() && identical(v, w)
+	case reflect.Struct:
+		parts, part = v.NumField(), reflect.Value.Field
+	case reflect.Array:
+		parts = v.Len()
+	default:
 		return false
 	}
-	return v == nil || !reflect.ValueOf(v).Comparable() || v == w
+	for i := range parts {
+		if !identical(part(v, i), part(w, i)) {
+			return false
+		}
+	}
+	return true
 }

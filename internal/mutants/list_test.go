@@ -1640,4 +1640,14 @@ var mutants = []mutant{
 		test:    "TestRunUnderItsOwnLockIsRefused",
 		pkg:     "./cmd/redlock",
 	},
+	{
+		name: "traces-replaced", rule: "a value of a context that cannot be compared is the one that was put there", why: "the simulation has one Trace for each Locker",
+		patches: []patch{{"traces.go", "if v.Comparable() && w.Comparable() {\n\t\treturn v.Equal(w)\n\t}", "if !v.Comparable() || v.Equal(w) {\n\t\treturn true\n\t}"}},
+		test:    "TestTracesAndValuesThatCannotBeCompared",
+	},
+	{
+		name: "traces-passive", rule: "a Trace that leaves a value of its context as it is does not hide that of the next one", why: "the simulation has one Trace for each Locker",
+		patches: []patch{{"traces.go", "if v.Comparable() && w.Comparable() {\n\t\treturn v.Equal(w)\n\t}", "if !v.Comparable() || !v.Equal(w) {\n\t\treturn false\n\t}"}},
+		test:    "TestTracesAndValuesThatCannotBeCompared",
+	},
 }

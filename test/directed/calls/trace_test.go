@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -882,6 +883,57 @@ func TestTracesAreCalledAsIfAlone(t *testing.T) {
 				s.Errorf("the last: %d calls, %d rounds, %d events; the first: %d, %d and %d: want as many", began[2].Load(), rounds[2].Load(), events[2].Load(), began[0].Load(), rounds[0].Load(), events[0].Load())
 			}
 			s.Clean(l)
+		})
+	}
+}
+
+// Values that cannot be compared with ==, as baggages that are maps: each Trace has its own, fn has the first one's, and what fn
+// puts in their place goes before all. An earlier Trace that leaves them as they are hides none.
+func TestTracesAndValuesThatCannotBeCompared(t *testing.T) {
+	type key struct{}
+	type bag struct{ list []string }
+	for kind, of := range map[string]struct {
+		wrap func(text string) any
+		text func(v any) string
+	}{
+		"map":    {func(text string) any { return map[string]int{text: 1} }, func(v any) string { return slices.Collect(maps.Keys(v.(map[string]int)))[0] }},
+		"slice":  {func(text string) any { return []string{text} }, func(v any) string { return v.([]string)[0] }},
+		"struct": {func(text string) any { return bag{[]string{text}} }, func(v any) string { return v.(bag).list[0] }},
+		"array":  {func(text string) any { return [1]any{bag{[]string{text}}} }, func(v any) string { return v.([1]any)[0].(bag).list[0] }},
+		"string": {func(text string) any { return text }, func(v any) string { return v.(string) }},
+	} {
+		runStage(t, kind, 3, func(s *stage) {
+			var given []string
+			told := func(ctx context.Context) string { return of.text(ctx.Value(key{})) }
+			note := func(text string, c redlock.Call) {
+				if c.Method == "Run" || c.Method == "Extend" { // the calls of a new Locker's stage come at once
+					given = append(given, text)
+				}
+			}
+			trace := func(name string) redlock.Trace {
+				return redlock.Trace{
+					Start: func(ctx context.Context, c redlock.Call) context.Context {
+						note(name+" "+c.Method+" "+told(ctx), c)
+						return context.WithValue(ctx, key{}, of.wrap(told(ctx)+"+"+name))
+					},
+					End: func(ctx context.Context, c redlock.Call, _ error) {
+						note(name+" ends "+c.Method+" "+told(ctx), c)
+					},
+				}
+			}
+			s.Ctx = context.WithValue(s.Ctx, key{}, of.wrap("caller"))
+			passive := redlock.Trace{Start: func(ctx context.Context, _ redlock.Call) context.Context { return ctx }}
+			l := s.LockerWith(redlock.Options{Trace: redlock.Traces(passive, trace("a"), trace("b"))}, nil, s.Cluster.Nodes())
+			s.Is("Run", l.Run(s.Ctx, job, heldLong, func(ctx context.Context, k *redlock.Lock) error {
+				harness.Check(s, "what fn gets", told(ctx), "caller+a")
+				err := k.Extend(ctx)
+				return errors.Join(err, k.Extend(context.WithValue(ctx, key{}, of.wrap("fn"))))
+			}), nil)
+			harness.Check(s, "what the Traces get", strings.Join(given, ", "), strings.Join([]string{
+				"a Run caller", "b Run caller",
+				"a Extend caller+a", "b Extend caller+b", "b ends Extend caller+b+b", "a ends Extend caller+a+a",
+				"a Extend fn", "b Extend fn", "b ends Extend fn+b", "a ends Extend fn+a",
+				"b ends Run caller+b", "a ends Run caller+a"}, ", "))
 		})
 	}
 }
