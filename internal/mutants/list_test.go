@@ -680,6 +680,11 @@ var mutants = []mutant{
 		test:    "TestWhatNodesNeverTakeDelaysNothingElse",
 	},
 	{
+		name: "woken-twice", rule: "a wake-up of the prober does not outlive it", why: "one PING more does no harm, but which of two comes first is left to chance",
+		patches: []patch{{"internal/lane/probe.go", "\t\tcase <-ln.probeWake: // left", "\t\tcase <-make(chan struct{}): // left"}},
+		test:    "TestAWakeUpIsForOneProber",
+	},
+	{
 		name: "owed-unwoken", rule: "what becomes owed in a long pause of the prober ends that pause", why: "it is cleaned up some seconds later",
 		patches: []patch{{"internal/lane/owed.go", "if now.Add(pause).Before(ln.pauseEnds) {", "if false {"}},
 		test:    "TestWhatNodesNeverTakeDelaysNothingElse",
