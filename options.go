@@ -90,8 +90,9 @@ type Options struct {
 	// FenceLife. A shorter life saves memory where names are used once: a register takes some
 	// 0.2 kB of each node. Clients of one key may have different ones, and the longest wins.
 	//
-	// It is added to the lock's ttl. A register whose life began lately may lack a twenty-fourth of
-	// it, and more if the ttl is of many days, since Redis is given less than 2^31 ms.
+	// A register is given the lock's ttl and FenceLife together. Commands renew that only once a
+	// twenty-fourth of FenceLife has passed, so a register may live for that much less. With a ttl
+	// of many days it may live for less still, since Redis is given at most 2^31 ms, 24.8 days.
 	FenceLife time.Duration
 
 	// KeyPrefix is prepended to every key. If it is empty, other Redlock clients that use

@@ -63,7 +63,8 @@ func awaitIdle(lanes []*Lane, need int, silentAfter time.Duration, limit *time.T
 	return answers >= need
 }
 
-// Retry sends what the node has refused once more, without the pause: the Locker closes.
+// Retry sends what the node has refused once more, without waiting for its pause to end: the
+// Locker closes, and the pause may be longer than that takes.
 func (ln *Lane) Retry() {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()

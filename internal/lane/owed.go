@@ -64,8 +64,8 @@ type owedCommands struct {
 	list     []*owedCommand
 	restores map[string]int // by value: how many commands in list put it back
 	dropped  int            // how many were dropped because of maxOwed
-	heldTill time.Time      // the node has refused a whole batch: what was owed as that left is not sent before
-	heldFrom time.Time      // when it left
+	heldTill time.Time      // the node has refused a whole batch: what was owed when it was sent waits until then
+	heldFrom time.Time      // when that batch was sent
 }
 
 func (d *owedCommands) len() int { return len(d.list) }
@@ -123,7 +123,8 @@ func (d *owedCommands) again(now time.Time) {
 	}
 }
 
-// from returns when a command may be sent.
+// from returns when a command may be sent: when it is due, or later if a batch was refused since it
+// became owed.
 func (d *owedCommands) from(one *owedCommand) time.Time {
 	if one.due.Before(d.heldTill) && !one.since.After(d.heldFrom) {
 		return d.heldTill
@@ -246,8 +247,8 @@ func (ln *Lane) sendDue(batch []*owedCommand) bool {
 	return false
 }
 
-// settleOwed removes the commands that were answered and sets when the others are due. They left
-// at a time. It reports whether the node answered all of them, even by an error.
+// settleOwed removes the commands that were answered and sets when the others are due. left is
+// when they were sent. It reports whether the node answered all of them, even by an error.
 func (ln *Lane) settleOwed(batch []*owedCommand, got []wire.Reply, left time.Time) (answered bool) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()

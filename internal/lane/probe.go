@@ -37,7 +37,7 @@ const (
 func (ln *Lane) ensureProbe() {
 	if !ln.probing && !ln.closed {
 		select {
-		case <-ln.probeWake: // was for the one before
+		case <-ln.probeWake: // left by the prober before: two PINGs would go out at one instant
 		default:
 		}
 		ln.probing = true
