@@ -1655,4 +1655,9 @@ var mutants = []mutant{
 		patches: []patch{{"traces.go", "if v.Comparable() && w.Comparable() {\n\t\treturn v.Equal(w)\n\t}", "if !v.Comparable() || !v.Equal(w) {\n\t\treturn false\n\t}"}},
 		test:    "TestTracesAndValuesThatCannotBeCompared",
 	},
+	{
+		name: "adopt-immortal", rule: "an adoption makes no register where it may not give that a ttl", why: "a permission has to be missing on a node that has lost its register, and nobody uses the key afterwards",
+		patches: []patch{{"internal/wire/lua/adopt.lua", "expire() -- also", "-- also"}},
+		test:    "TestAnAdoptionThatMayNotExpireTheRegisterMakesNone",
+	},
 }

@@ -12,7 +12,7 @@ import (
 
 var guards = []Script{
 	{"guard+acquire", "e1877b28656a5c1ca2b340d83f607e072f3a2db9", guarded(acquireTwin)},
-	{"guard+adopt", "41b1451b37cb122d1d0bff4689a374c47d2d60bd", guarded(adoptTwin)},
+	{"guard+adopt", "61fb6be7d1a9f28a28cde26367f667ba2763b661", guarded(adoptTwin)},
 	{"guard+turn", "aff2b19205f0c2fd86965992cc1eea40347285f1", guarded(turnTwin)},
 }
 

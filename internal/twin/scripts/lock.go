@@ -33,7 +33,7 @@ var Locks = []Script{
 	{"extends", "6f96bb349fc24f31226f0f18613e73c3523a7743", extendsTwin},
 	{"extend", "e9962c620e1b1a8fd3672c657e49d474ce4daf1b", extendTwin},
 	{"raise", "dc8ceb045b46aaad4f411975cea3636faf27ed9c", raiseTwin},
-	{"adopt", "9cc4044a93585c393b519caff12fe3b00234762c", adoptTwin},
+	{"adopt", "c8b692cfcbc454796f7ceedfddf268f264dc3e2b", adoptTwin},
 	{"restore", "6854a5658727e41566129bf30a5b54c6ac8c4b98", restoreTwin},
 	{"touch", "c9a3a801b404c7f3d1c427d5cc598b46fc356f7a", touchTwin},
 }
@@ -256,11 +256,12 @@ func adoptTwin(call twin.Call, keys, argv []string) (any, bool) {
 	if left.(int) < 0 {
 		ends = 0
 	}
+	expireRegister(call, keys[1], argv, 4)
+	members, _ := call("ZRANGE", keys[1], "0", "15")
 	moved, err := call("ZADD", keys[1], "GT", "CH", argv[3], "f")
 	if err != nil {
 		return nil, false
 	}
-	members, _ := call("ZRANGE", keys[1], "0", "15")
 	for _, member := range members.([]any) {
 		if member != "f" && member != argv[0] {
 			call("ZREM", keys[1], member.(string))

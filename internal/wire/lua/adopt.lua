@@ -16,13 +16,18 @@ if type(ends) ~= 'number' then
 end
 if left < 0 then ends = 0 end -- never
 -- First, for it may be refused (another type, no memory), and then nothing is done.
+local notes = redis.call('ZRANGE', KEYS[2], 0, 15)
+local function expire()
+  if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[5]) then redis.call('PEXPIRE', KEYS[2], ARGV[6]) end
+end
+expire() -- also where there is no register yet: who may not do this makes none that would never expire
 local moved = redis.call('ZADD', KEYS[2], 'GT', 'CH', ARGV[4], 'f')
 -- Notes of earlier adoptions. That of ARGV[1] stays: its own adoption may yet fail, and be undone after this one.
-for _, member in ipairs(redis.call('ZRANGE', KEYS[2], 0, 15)) do
+for _, member in ipairs(notes) do
   if member ~= 'f' and member ~= ARGV[1] then redis.call('ZREM', KEYS[2], member) end
 end
 redis.call('ZADD', KEYS[2], string.format('%.0f', ends), ARGV[2])
-if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[5]) then redis.call('PEXPIRE', KEYS[2], ARGV[6]) end
+expire()
 if left < tonumber(ARGV[3]) then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 else

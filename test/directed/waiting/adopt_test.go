@@ -667,3 +667,20 @@ func TestAnUnansweredReleaseSaysWhenItsKeysExpire(t *testing.T) {
 		s.Clean(l)
 	})
 }
+
+// Who may not give a register a ttl makes none that nothing gives one later.
+func TestAnAdoptionThatMayNotExpireTheRegisterMakesNone(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+		given := s.Take(a, 10*time.Second)
+		s.Each(func(n *redlocktest.Node) { n.Evict(jobRegister) })
+		s.FailCommand("pexpire", "NOPERM this user has no permissions to run the 'pexpire' command", s.All()...)
+		s.Is("Adopt", harness.Second(b.Adopt(s.Ctx, job, given.Value(), time.Minute)), redlock.ErrNoQuorum)
+		for i := range 3 {
+			if got := s.Register(i); got != 0 {
+				s.Errorf("node %d has the register %d, want none", i, got)
+			}
+		}
+		s.FailCommand("pexpire", "", s.All()...)
+	})
+}
