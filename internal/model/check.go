@@ -53,7 +53,7 @@ func (w *World) agreed(i, o int) bool { return w.Roles[i].Adopts == o+1 || w.Rol
 // active reports whether an attempt is within its claim. Without clocks no attempt is.
 func (w *World) active(a *attempt) bool { return w.Clocks && a.phase == holding && a.past <= a.claim }
 
-// returns is called when attempt i returns a lock with the token tok. It returns the property
+// returns is called when attempt i returns a lock with the token tok; 0: without one. It returns the property
 // that this breaks, if any. on reports the nodes that were counted for the token.
 func (w *World) returns(t *state, i int, tok uint8, on func(j int) bool) string {
 	a := &t.attempt[i]
@@ -71,10 +71,11 @@ func (w *World) returns(t *state, i int, tok uint8, on func(j int) bool) string 
 		if o == i || !b.returned() {
 			continue
 		}
-		if b.tok == tok {
+		fences := tok != 0 && b.tok != 0 // only these are compared
+		if fences && b.tok == tok {
 			breaks(F1, "F1: %s and %s have the token %d", name(o), name(i), tok)
 		}
-		if a.before>>o&1 != 0 && tok <= b.tok {
+		if fences && a.before>>o&1 != 0 && tok <= b.tok {
 			breaks(F2, "F2: %s began after %s had returned with %d, and has %d", name(i), name(o), b.tok, tok)
 		}
 		if w.agreed(i, o) && w.Roles[i].Adopts == 0 {
@@ -83,7 +84,7 @@ func (w *World) returns(t *state, i int, tok uint8, on func(j int) bool) string 
 		if w.active(b) && !w.agreed(i, o) {
 			breaks(I1, "I1: %s and %s both hold the lock", name(o), name(i))
 		}
-		if w.Clocks && b.phase == ended && tok <= b.tok {
+		if fences && w.Clocks && b.phase == ended && tok <= b.tok {
 			breaks(F3, "F3: %s holds the lock after %s, whose token %d is not below its %d", name(i), name(o), b.tok, tok)
 		}
 	}

@@ -77,9 +77,9 @@ const (
 // An attempt is one acquisition (or adoption) and the lock that it becomes.
 type attempt struct {
 	phase     phase
-	p         uint8            // the proposal
+	p         uint8            // the proposal; 0: none
 	t         [maxRaises]uint8 // the tokens of the raises; 0: not sent
-	tok       uint8            // the token that was returned
+	tok       uint8            // the token that was returned; 0: none
 	before    uint8            // the attempts that had returned before this one began, as bits
 	round     uint8            // number of extensions begun
 	claim     uint8            // the round from which Until counts
@@ -91,7 +91,7 @@ type attempt struct {
 }
 
 func (a *attempt) live() bool     { return a.phase >= acquiring && a.phase <= holding }
-func (a *attempt) returned() bool { return a.tok != 0 }
+func (a *attempt) returned() bool { return a.phase == holding || a.phase == ended }
 
 type state struct {
 	node    [nodes]node

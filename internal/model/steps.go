@@ -68,7 +68,10 @@ func (b *brancher) begin(i int) {
 		return
 	}
 	lo, hi := uint8(1), w.Fences
-	if w.Truth {
+	switch {
+	case w.Roles[i].Bare && w.Broken != Unregistered:
+		lo, hi = 0, 0
+	case w.Truth:
 		lo = b.s.top() + 1
 		hi = lo
 	}
@@ -87,6 +90,12 @@ func (b *brancher) countAcquire(i int) {
 	ours := func(j int) bool { return a.acq[j] == answerFenced || a.acq[j] == answerYes }
 	moved := func(j int) bool { return a.acq[j] == answerFenced || a.acq[j] == answerNoMoved }
 	yes := b.s.count(ours) >= w.quorum()
+	if w.Roles[i].Bare {
+		if yes {
+			b.act(i, Fenced, 0, func(t *state, a *attempt) string { return w.returns(t, i, a.p, ours) })
+		}
+		return
+	}
 	if b.s.count(fenced) >= w.quorum() || w.Broken == NoRaise && yes || w.Broken == CountApart && yes && b.s.count(moved) >= w.quorum() {
 		b.act(i, Fenced, 0, func(t *state, a *attempt) string { return w.returns(t, i, a.p, fenced) })
 	}
@@ -191,6 +200,9 @@ func (b *brancher) commands(i, j int) {
 			a.acq[j] = setNo
 			if n.val == 0 {
 				n.val, n.era, a.acq[j] = mine, 0, setYes
+			}
+			if w.Roles[i].Bare { // no ZADD follows
+				a.acq[j] = map[uint8]uint8{setNo: answerNo, setYes: answerYes}[a.acq[j]]
 			}
 		})
 	case a.acq[j] == setNo || a.acq[j] == setYes:

@@ -39,6 +39,7 @@ type Role struct {
 	Raises  uint8 // maximum number of rounds that raise the token
 	Extends uint8 // maximum number of extensions
 	Adopts  int   // the attempt whose value is adopted, counted from 1; 0: it acquires
+	Bare    bool  // it wants no fence: it proposes no token, and leaves the registers alone
 }
 
 // A Check is a set of properties.
@@ -123,6 +124,7 @@ const (
 	IllCounts                // an ill register counts, although it did not move
 	MendByFew                // an ill register is mended by the registers of fewer than a majority
 	MendAtOnce               // it is mended while an attempt that moved it before may still count it
+	Unregistered             // an attempt that leaves the registers alone returns a token
 	variants
 )
 
@@ -130,7 +132,7 @@ var variantNames = [variants]string{
 	"sound", "equal-counts", "raise-anywhere", "count-apart", "no-measure", "half-quorum", "blind-release",
 	"blind-extend", "heal-alone", "heal-counts-at-once", "register-shrinks", "register-dies", "no-raise",
 	"late-extension", "shorter-ttl", "extend-keeps-fence", "blind-adopt", "adopt-deletes",
-	"ill-counts", "mend-by-few", "mend-at-once",
+	"ill-counts", "mend-by-few", "mend-at-once", "unregistered",
 }
 
 func (v Variant) String() string { return variantNames[v] }

@@ -11,6 +11,10 @@ var (
 	holder  = Role{Extends: 1}
 	keeper  = Role{Extends: 2}
 	adopter = Role{Adopts: 1} // adopts the first attempt's value
+
+	bare        = Role{Bare: true} // wants no fence
+	bareHolder  = Role{Bare: true, Extends: 1}
+	bareAdopter = Role{Bare: true, Adopts: 1}
 )
 
 const (
@@ -33,6 +37,7 @@ func withoutClocks() []World {
 		{Name: "noclocks-extend", Doc: "one attempt extends and heals, the other acquires", Roles: []Role{holder, plain}, Fences: 2, Checks: fences, Long: true},
 		{Name: "noclocks-raise-extend", Doc: "the same, and both may raise", Roles: []Role{renewer, raiser}, Fences: 3, Checks: fences, Long: true},
 		{Name: "again", Doc: "two attempts whose acquires are executed any number of times", Roles: []Role{raiser, raiser}, Again: true, Fences: 3, Checks: fences, Long: true},
+		{Name: "unfenced", Doc: "an attempt without a fence between two that have one", Roles: []Role{plain, bare, plain}, Fences: 2, Checks: fences, Long: true},
 		{Name: "ill", Doc: "a register gets a number above all others at any time, and is mended", Roles: []Role{plain, plain}, Fences: 2, Ill: true, Checks: fences},
 		{Name: "ill-raise", Doc: "the same, and the second may raise", Roles: []Role{plain, raiser}, Fences: 3, Ill: true, Checks: fences, Long: true},
 		{Name: "ill-extend", Doc: "the same, and the first extends and heals", Roles: []Role{holder, plain}, Fences: 2, Ill: true, Checks: fences, Long: true},
@@ -60,6 +65,10 @@ func withClocks() []World {
 		{Name: "away-2", Doc: "the same with two nodes", Roles: []Role{raiser, raiser}, Clocks: true, Truth: true, Crashes: 2, Away: true, Checks: all, Long: true},
 		{Name: "away-three", Doc: "three attempts; a node loses its memory and stays away", Roles: []Role{plain, plain, plain}, Clocks: true, Truth: true, Crashes: 1, Away: true, Checks: all, Long: true},
 		{Name: "away-extend", Doc: "the same with two nodes, during an extension with heal", Roles: []Role{renewer, plain}, Clocks: true, Truth: true, Crashes: 2, Away: true, Checks: all, Long: true},
+		{Name: "timing-unfenced", Doc: "an attempt without a fence, against one that raises", Roles: []Role{bare, raiser}, Clocks: true, Fences: 3, Checks: all},
+		{Name: "chain-unfenced", Doc: "an attempt without a fence extends, with heals, between two that have one", Roles: []Role{bareHolder, plain, plain}, Clocks: true, Fences: 2, Checks: all, Long: true},
+		{Name: "adopt-unfenced", Doc: "a lock with a fence is adopted without one, and a third attempt acquires with one", Roles: []Role{plain, bareAdopter, plain}, Clocks: true, Fences: 2, Checks: all},
+		{Name: "adopt-fenced", Doc: "a lock without a fence is adopted with one, and a third attempt acquires", Roles: []Role{bare, adopter, plain}, Clocks: true, Fences: 2, Checks: all},
 		{Name: "adopt-two", Doc: "two attempts adopt at once", Roles: []Role{plain, adopter, adopter}, Clocks: true, Fences: 3, Checks: all, Long: true},
 		{Name: "adopt", Doc: "an adoption, the giver's extension, and a third attempt that acquires", Roles: []Role{holder, adopter, plain}, Clocks: true, Fences: 2, Checks: all, Long: true},
 		{Name: "adopt-raise", Doc: "an adoption that raises, and a third attempt that acquires", Roles: []Role{plain, {Adopts: 1, Raises: 1}, plain}, Clocks: true, Fences: 3, Checks: all, Long: true},
@@ -88,6 +97,7 @@ func broken() []World {
 		{Broken: IllCounts, Finds: F2, Roles: []Role{plain, plain}, Fences: 2, Ill: true, Checks: F2},
 		{Broken: MendByFew, Finds: F2, Roles: []Role{plain, plain}, Fences: 2, Ill: true, Checks: F2},
 		{Broken: MendAtOnce, Finds: F2, Roles: []Role{plain, plain}, Fences: 2, Ill: true, Checks: F2},
+		{Broken: Unregistered, Finds: F2, Roles: []Role{bare, plain}, Fences: 2, Checks: F2},
 		{Broken: BlindAdopt, Finds: I1, Roles: []Role{plain, adopter, plain}, Clocks: true, Truth: true, Checks: I1},
 		{Broken: AdoptDeletes, Finds: I1, Roles: []Role{plain, adopter, plain}, Clocks: true, Truth: true, Checks: I1},
 
