@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/seed-ce352c9b/redlock/internal/clock"
-	"github.com/seed-ce352c9b/redlock/internal/fence"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/queue"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
@@ -43,7 +42,7 @@ type acquireCall struct {
 }
 
 func (l *Locker) newAcquireCall(op Op, key string, ttl time.Duration, opts []AcquireOption) (*acquireCall, error) {
-	e := &acquireCall{op: op, ttl: ttl, began: l.now(), acquireOptions: acquireOptions{label: l.opt.Name}}
+	e := &acquireCall{op: op, ttl: ttl, began: l.now(), acquireOptions: acquireOptions{label: l.opt.Name, fenced: !l.opt.NoFence}}
 	for _, f := range opts {
 		if f != nil {
 			f(&e.acquireOptions)
@@ -52,7 +51,7 @@ func (l *Locker) newAcquireCall(op Op, key string, ttl time.Duration, opts []Acq
 	if err := e.check(); err != nil {
 		return nil, err
 	}
-	name, err := l.names.Of(l.opt.KeyPrefix, key)
+	name, err := l.names.Of(l.opt.KeyPrefix, key, e.fenced)
 	if err != nil {
 		return nil, err
 	}
@@ -234,13 +233,13 @@ func (l *Locker) turn(ctx context.Context, e *acquireCall) (lock *Lock, again bo
 
 // try makes an attempt, or claims one that was handed over to this call.
 func (l *Locker) try(ctx context.Context, e *acquireCall) (*Lock, error) {
-	b, proposal := l.queues.Claim(&e.waiter)
+	b := l.queues.Claim(&e.waiter)
 	if b == nil {
 		return l.attempt(ctx, e)
 	}
 	e.attempt++
 	e.call = b
-	return l.claim(ctx, e, b, proposal, func() wire.Question { return takeBackHanded(b) })
+	return l.claim(ctx, e, b, func() wire.Question { return takeBackHanded(b) })
 }
 
 // takeBack returns the question that undoes a finished or abandoned attempt. If a majority of the
@@ -267,7 +266,7 @@ func (l *Locker) isOver(ctx context.Context) bool { return ctx.Err() != nil || l
 func (l *Locker) decline(e *acquireCall, b *quorum.Call) {
 	b.Abandon() // if it has not been sent yet, it never is
 	e.before, e.call = e.raised, b
-	e.raised |= b.MayHaveExecuted()
+	e.raised |= b.MayHaveRaised()
 	l.undo(b, takeBackHanded(b))
 }
 
@@ -296,7 +295,7 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 		return nil, l.ended(ctx, e)
 	}
 	defer l.end()
-	b, proposal, err := l.prepare(e)
+	b, err := l.prepare(e)
 	if err != nil {
 		return nil, err
 	}
@@ -304,26 +303,27 @@ func (l *Locker) attempt(ctx context.Context, e *acquireCall) (*Lock, error) {
 	// be in the way.
 	e.call = b
 	b.Send(l.cleanups.Last(e.name), l.queues.Asking(&e.waiter, b))
-	return l.claim(ctx, e, b, proposal, func() wire.Question { return l.takeBack(e, b, l.isOver(ctx)) })
+	return l.claim(ctx, e, b, func() wire.Question { return l.takeBack(e, b, l.isOver(ctx)) })
 }
 
-// prepare returns the next attempt of a call, to be sent, and the token that it proposes.
-func (l *Locker) prepare(e *acquireCall) (b *quorum.Call, proposal int64, err error) {
+// prepare returns the next attempt of a call, to be sent.
+func (l *Locker) prepare(e *acquireCall) (*quorum.Call, error) {
 	e.attempt++
 	// A new value for every attempt: a late rollback cannot remove the key of the next
 	// one.
 	value := e.label + ":" + l.rand.UUID()
 	start := l.now() // before anything is sent, so that the nodes' ttls begin later
 	e.seen = max(e.seen, l.ahead.Of(e.name))
-	if proposal = fence.Propose(start.Wall, e.seen); proposal == 0 {
+	proposal, ok := propose(e.name, start, e.seen)
+	if !ok {
 		e.permanent = true
-		return nil, 0, &QuorumError{Round: Round{Op: e.op, Key: e.name.Key, Start: start.At}, Err: ErrNoQuorum, hint: tokensUsedUp}
+		return nil, &QuorumError{Round: Round{Op: e.op, Key: e.name.Key, Start: start.At}, Err: ErrNoQuorum, hint: tokensUsedUp}
 	}
 	q, decided := wire.AcquireQuestion(l.guard, e.name, value, e.ttl, proposal), acquireDecided
 	if l.opt.Fair {
 		q, decided = l.askTurn(e, value, proposal), turnDecided
 	}
-	return l.newQuorumCall(OpAcquire, e.name, q, start, decided), proposal, nil
+	return l.newQuorumCall(OpAcquire, e.name, q, start, decided), nil
 }
 
 // acquireDecided reports whether an attempt need not wait for the open votes. Half of an even number
@@ -352,16 +352,16 @@ func (l *Locker) usable(ctx context.Context, e *acquireCall) error {
 
 // claim waits for a quorum call that was sent, and returns the lock that it acquired. If
 // it returns none, or a callback of the user panics, it undoes the call.
-func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorum.Call, proposal int64, undo func() wire.Question) (k *Lock, err error) {
+func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorum.Call, undo func() wire.Question) (k *Lock, err error) {
 	e.tail = b
 	defer func() {
 		if k == nil {
 			e.before = e.raised
-			e.raised |= b.MayHaveExecuted()
+			e.raised |= b.MayHaveRaised()
 			l.undo(e.tail, undo())
 		}
 	}()
-	token, err := l.decide(ctx, e, b, proposal)
+	token, err := l.decide(ctx, e, b)
 	if err != nil {
 		return nil, err
 	}
@@ -373,12 +373,12 @@ func (l *Locker) claim(ctx context.Context, e *acquireCall, b *quorum.Call, prop
 }
 
 // decide waits for a quorum call that was sent and, if a majority of the nodes stores its
-// value, agrees on a token.
-func (l *Locker) decide(ctx context.Context, e *acquireCall, b *quorum.Call, proposal int64) (token int64, err error) {
-	token = proposal
+// value, agrees on a token, unless none was proposed.
+func (l *Locker) decide(ctx context.Context, e *acquireCall, b *quorum.Call) (token int64, err error) {
+	token = b.Question.Token
 	if err = l.await(ctx, e, b); err == nil {
 		t, hard, score := b.Result()
-		e.seen = max(e.seen, score, proposal)
+		e.seen = max(e.seen, score, token)
 		e.permanent = inVain(t, hard)
 		switch acquisitionOf(t) {
 		case acquireFenced:
@@ -407,7 +407,9 @@ func (l *Locker) keep(ctx context.Context, e *acquireCall, b *quorum.Call, token
 	if k = l.hold(e, b, e.tail, token, valid); k == nil {
 		return nil, l.ended(ctx, e)
 	}
-	l.ahead.Note(e.name, b.Start.Wall, token)
+	if token != 0 {
+		l.ahead.Note(e.name, b.Start.Wall, token)
+	}
 	return k, nil
 }
 

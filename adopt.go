@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-ce352c9b/redlock/internal/fence"
 	"github.com/seed-ce352c9b/redlock/internal/wire"
 )
 
@@ -64,7 +63,7 @@ func (l *Locker) Adopt(ctx context.Context, key string, value Value, ttl time.Du
 	e.attempt++
 	mine := e.label + ":" + l.rand.UUID()
 	start := l.now()
-	proposal := fence.Propose(start.Wall, e.seen)
+	proposal, _ := propose(e.name, start, 0)
 	b := l.newQuorumCall(OpAdopt, e.name, wire.AdoptQuestion(l.guard, e.name, old, mine, ttl, proposal), start, acquireDecided)
 	e.call = b
 	b.Send(l.cleanups.Last(e.name))
@@ -73,7 +72,7 @@ func (l *Locker) Adopt(ctx context.Context, key string, value Value, ttl time.Du
 			l.expireRegisters(e)
 		}
 	}()
-	k, err = l.claim(ctx, e, b, proposal, func() wire.Question { return wire.RestoreQuestion(e.name, old, mine, ttl) })
+	k, err = l.claim(ctx, e, b, func() wire.Question { return wire.RestoreQuestion(e.name, old, mine, ttl) })
 	var missed *QuorumError
 	if errors.As(err, &missed) && missed.Err == ErrHeld {
 		missed.Err = ErrLost

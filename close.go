@@ -211,8 +211,11 @@ func (l *Locker) newHeld() *held.List[*Lock] {
 	})
 }
 
-// setRegisterTTL gives the fence registers of a lock a ttl.
+// setRegisterTTL gives the fence registers of a lock a ttl, if it has any.
 func (k *Lock) setRegisterTTL() {
+	if !k.name.Fenced {
+		return
+	}
 	k.mu.Lock()
 	left, prev := k.left, k.last
 	k.mu.Unlock()

@@ -26,14 +26,15 @@
 // forward past Until, the lock is given up early: Valid is false at once, and contexts
 // end within a second.)
 //
-// I2, fencing. For each key a node keeps the greatest fence that it has seen, the key's
-// register. Lock.Fence is strictly greater than that of every holder of the key whose
-// acquisition had returned before the winning attempt of this one sent its first request,
+// I2, fencing, of locks that have a fence, as all have unless WithoutFence is passed. For
+// each key a node keeps the greatest fence that it has seen, the key's register. Lock.Fence
+// is strictly greater than that of every holder of the key with a fence whose acquisition
+// had returned before the winning attempt of this one sent its first request,
 // whatever clocks, pauses and delays do, provided that one and the same majority of the
 // nodes keeps its registers at or above that holder's fence from then until this
 // acquisition returns. (No command lowers a register; an operator may set one back that
 // somebody else has written, see docs/operations.md.) Registers expire a day, or
-// Options.FenceLife, after the key was last used. Where they are lost or have expired,
+// Options.FenceLife, after the key was last used with a fence. Where they are lost or have expired,
 // fences still grow if the nodes that lost them granted nothing for at least a ttl and the
 // clients' clocks differ by less than the time since that holder's grant.
 //
@@ -68,7 +69,9 @@
 //
 // A holder that sleeps past Until and does not check has lost the lock without knowing
 // it. Where this must do no harm, the store has to refuse writes with a smaller fence
-// than it has seen. Two nodes tolerate no failure. Replicas of a node do not make it
+// than it has seen. Locks without a fence (WithoutFence) exclude those with one and each
+// other, and nothing more: where a store compares fences, all holders of that key must
+// have one. Two nodes tolerate no failure. Replicas of a node do not make it
 // safer: after a failover, or after a Ring re-hashes, it is a node that forgot. A node
 // that restarts without its data must stay down for the longest ttl, or all clients must
 // set a RestartGuard. An acquisition gives its fence register no ttl: a holder that

@@ -98,6 +98,23 @@ func ExampleLocker_TryAcquire() {
 	// true
 }
 
+// One submission of a form at a time, where no store checks fences.
+func ExampleWithoutFence() {
+	l, stop := exampleLocker()
+	defer stop()
+	ctx, formID := context.Background(), "7f3a"
+
+	lock, err := l.Acquire(ctx, "forms/"+formID, time.Minute, redlock.WithoutFence()) // lock.Fence() is 0
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lock.Release(ctx)
+	fmt.Println(lock)
+	// Output:
+	// lock "forms/7f3a", no fence
+}
+
 func ExampleLock_KeepAlive() {
 	l, stop := exampleLocker()
 	defer stop()

@@ -40,6 +40,16 @@ const (
 
 const tokensUsedUp = "fencing tokens exhausted: the registers reached 2^53; while nobody uses the key, delete {K}:fence on every node, and the greatest fence in your store"
 
+// propose returns the token that an attempt proposes; 0: none, since the lock is wanted without a
+// fence. It returns false if no greater token is possible.
+func propose(name *wire.LockKey, start clock.Instant, seen int64) (token int64, ok bool) {
+	if !name.Fenced {
+		return 0, true
+	}
+	token = fence.Propose(start.Wall, seen)
+	return token, token != 0
+}
+
 // raise agrees on a token above the registers of all nodes that store our value. It is
 // needed if another client's clock was ahead of the proposal. It leaves the last quorum
 // call in e.tail, also with an error: later questions follow it.

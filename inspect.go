@@ -20,7 +20,7 @@ type Status struct {
 	Value  Value         // that value, for Adopt
 	Holder string        // its label, or "" if a foreign client stored it
 	Left   time.Duration // until fewer than a majority store it; -1 if it does not expire (this library always sets a ttl)
-	Fence  int64         // the highest fence register, which no token issued so far exceeds; 0 if there is none
+	Fence  int64         // the highest fence register, which no token issued so far exceeds; 0 if there is none. Beside a lock without a fence it is that of an earlier holder
 
 	// Queue has the labels of the waiters, first to last, as a majority of the nodes knows
 	// them: one for each Locker, which is the label of the first caller that waits there,

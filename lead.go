@@ -32,7 +32,8 @@ const (
 // Lead campaigns for the leadership of key, and leads whenever it is won: it waits for the
 // lock as Acquire does, calls fn with a context that ends when the lock is lost, keeps the
 // lock alive meanwhile, and releases it when fn returns. lock.Fence is the term: it grows
-// from leader to leader, and whatever the leader commands should refuse a smaller one.
+// from leader to leader, and whatever the leader commands should refuse a smaller one. With
+// WithoutFence there is no term.
 //
 // If fn returns nil, the leader has resigned, and Lead campaigns again after a pause in which
 // any other candidate wins. If the lock was lost, Lead campaigns again at once, whatever fn

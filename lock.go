@@ -102,12 +102,20 @@ func (k *Lock) Value() Value { return ValueOf(*k.acquired().value) }
 // delays do, as long as a majority of the nodes keeps its registers (I2 has the exact
 // condition). A store that refuses writes with a smaller token than it has seen is safe
 // even from a holder that sleeps past Until. (Kleppmann, How to do distributed locking,
-// 2016.)
+// 2016.) A lock that was acquired without a fence has 0, which no store must take for a token: see
+// WithoutFence.
 func (k *Lock) Fence() int64 { return k.acquired().fence }
 
 // String returns the key and the fence of the lock, and not its value, which is a secret.
 func (k *Lock) String() string {
-	return fmt.Sprintf("lock %q, fence %d", wire.Clip(k.Key()), k.Fence())
+	return fmt.Sprintf("lock %q, %s", wire.Clip(k.Key()), k.fenceText())
+}
+
+func (k *Lock) fenceText() string {
+	if k.fence == 0 {
+		return "no fence"
+	}
+	return fmt.Sprint("fence ", k.fence)
 }
 
 // Started returns the time, on the monotonic clock, just before the attempt that acquired the
@@ -363,7 +371,7 @@ type nestedError struct {
 }
 
 func (e *nestedError) Error() string {
-	return fmt.Sprintf("redlock: %s %q: held by this call chain, with fence %d: locks are not reentrant; use the one that is held", e.op, wire.Clip(e.lock.name.Key), e.lock.fence)
+	return fmt.Sprintf("redlock: %s %q: held by this call chain, with %s: locks are not reentrant; use the one that is held", e.op, wire.Clip(e.lock.name.Key), e.lock.fenceText())
 }
 
 func (e *nestedError) Unwrap() error { return ErrNested }

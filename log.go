@@ -18,12 +18,12 @@ func (k *Lock) Format(f fmt.State, verb rune) {
 	fmt.Fprintf(f, fmt.FormatString(f, verb), k.String())
 }
 
-// LogValue returns the key and the fence.
+// LogValue returns the key and the fence, if it has one.
 func (k *Lock) LogValue() slog.Value {
 	if k == nil {
 		return slog.AnyValue(nil)
 	}
-	return group(slog.String("key", k.Key()), slog.Int64("fence", k.Fence()))
+	return group(slog.String("key", k.Key()), unlessZero("fence", k.Fence()))
 }
 
 // LogValue returns the fields, with the label of the Value as holder.

@@ -289,12 +289,12 @@ func (a *acquireAll) moved(joined, tried clock.Instant) {
 
 // first is the attempt before any wait. A tie is tried again where it is the only one.
 func (a *acquireAll) first(ctx context.Context) (at *acquireCall, err error) {
-	at, err = a.attempt(ctx, nil, nil, 0)
+	at, err = a.attempt(ctx, nil, nil)
 	for at != nil && at.triesOnce() && tied(err) && ctx.Err() == nil && at.attempt < wait.MaxTies {
 		if a.l.pause(ctx, a.l.patience(at.ttl).Base/tieSpread) != nil {
 			return at, a.l.ended(ctx, at)
 		}
-		at, err = a.attempt(ctx, nil, nil, 0)
+		at, err = a.attempt(ctx, nil, nil)
 	}
 	return at, a.resultOf(ctx, at, err)
 }
@@ -338,8 +338,7 @@ func (a *acquireAll) waitAt(ctx context.Context, e *acquireCall, refused error) 
 			return e, err
 		}
 		tried := l.now()
-		b, proposal := l.queues.Claim(&e.waiter)
-		at, err := a.attempt(ctx, e, b, proposal)
+		at, err := a.attempt(ctx, e, l.queues.Claim(&e.waiter))
 		switch {
 		case err == nil:
 			l.tried(ctx, e, a.locks[slices.Index(a.calls, e)], nil)
@@ -358,16 +357,15 @@ func (a *acquireAll) waitAt(ctx context.Context, e *acquireCall, refused error) 
 // attempt asks for all keys in one round. handed, if not nil, is an attempt for the key of one
 // call that a release in this Locker has sent. If a key is refused, attempt returns its call
 // and the error, and everything is undone.
-func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quorum.Call, proposal int64) (refused *acquireCall, err error) {
+func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quorum.Call) (refused *acquireCall, err error) {
 	l, n := a.l, len(a.calls)
-	asked, proposals := make([]*quorum.Call, n), make([]int64, n)
+	asked := make([]*quorum.Call, n)
 	locks := make([]*Lock, 0, n)
 	sent := false
 	if handed != nil {
 		at.attempt++
 		at.call, at.tail = handed, handed
-		i := slices.Index(a.calls, at)
-		asked[i], proposals[i] = handed, proposal
+		asked[slices.Index(a.calls, at)] = handed
 	}
 	defer func() {
 		if a.locks == nil {
@@ -386,7 +384,7 @@ func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quoru
 		if asked[i] != nil {
 			continue
 		}
-		if asked[i], proposals[i], err = l.prepare(e); err != nil {
+		if asked[i], err = l.prepare(e); err != nil {
 			return e, err
 		}
 	}
@@ -398,7 +396,7 @@ func (a *acquireAll) attempt(ctx context.Context, at *acquireCall, handed *quoru
 	a.send(asked, handed)
 	tokens := make([]int64, n)
 	for i, e := range a.calls {
-		if tokens[i], err = l.decide(ctx, e, asked[i], proposals[i]); err != nil {
+		if tokens[i], err = l.decide(ctx, e, asked[i]); err != nil {
 			return e, err
 		}
 	}
@@ -444,7 +442,7 @@ func (a *acquireAll) send(asked []*quorum.Call, handed *quorum.Call) {
 func (a *acquireAll) undo(e *acquireCall, b *quorum.Call, handed, leaves bool) {
 	b.Abandon()
 	e.before = e.raised
-	e.raised |= b.MayHaveExecuted()
+	e.raised |= b.MayHaveRaised()
 	q := takeBackHanded(b)
 	if !handed {
 		q = a.l.takeBack(e, b, leaves)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-ce352c9b/redlock/internal/fence"
 	"github.com/seed-ce352c9b/redlock/internal/lane"
 	"github.com/seed-ce352c9b/redlock/internal/queue"
 	"github.com/seed-ce352c9b/redlock/internal/quorum"
@@ -107,14 +106,14 @@ func (l *Locker) handOver(k *Lock, b *quorum.Call) (next *quorum.Call, n wire.No
 	case k.ext != nil || k.failed.n > 0:
 		left = k.ttl // an extension without a result may have been executed
 	}
-	return l.queues.HandOver(b, left, func(m *queue.Waiter) (*quorum.Call, int64) {
-		start := l.now()
-		proposal := fence.Propose(start.Wall, seen)
-		if proposal == 0 {
-			return nil, 0
+	return l.queues.HandOver(b, left, func(m *queue.Waiter) *quorum.Call {
+		start, name := l.now(), m.Name() // not k.name: it says whether that caller wants a fence
+		proposal, ok := propose(name, start, seen)
+		if !ok {
+			return nil
 		}
 		value := m.Label() + ":" + l.rand.UUID()
-		return l.newQuorumCall(OpAcquire, k.name, wire.AcquireQuestion(l.guard, k.name, value, m.TTL(), proposal), start, acquireDecided), proposal
+		return l.newQuorumCall(OpAcquire, name, wire.AcquireQuestion(l.guard, name, value, m.TTL(), proposal), start, acquireDecided)
 	})
 }
 

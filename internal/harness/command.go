@@ -76,12 +76,25 @@ func Verb(args []string) string {
 			id = sha(id)
 		}
 		script := Scripts()[id]
-		if script == "release" && (args[2] == "2" || len(args) > 9 && (args[9] == "attempt" || args[9] == "handed")) {
-			return "rollback" // of an attempt; without a queue it announces nothing
+		if tell := Tell(args); script == "release" && (tell == "" || tell == "attempt" || tell == "handed") {
+			return "rollback" // of an attempt
 		}
 		return script
 	}
 	return name
+}
+
+// Tell returns whom a command of lua/release.lua notifies: the number of waiters, "attempt", "handed", or "" if it announces
+// nothing at all.
+func Tell(args []string) string {
+	keys, _ := strconv.Atoi(args[2])
+	switch argv := args[3+keys:]; {
+	case len(argv) < 2 || argv[1] == "":
+		return ""
+	case len(argv) > 3:
+		return argv[3]
+	}
+	return "2"
 }
 
 // Verbs returns the verb of each command.

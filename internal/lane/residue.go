@@ -32,6 +32,7 @@ func (r Residue) Has(x Residue) bool { return r&x == x }
 func (r Residue) Settle(q *wire.Question, rep *wire.Reply) Residue {
 	k := q.Kind
 	switch {
+	case q.Token == 0: // lua/adopt.lua, which uses the register all the same, gives it a ttl before anything else
 	case k == wire.AskAdopt || k == wire.AskAcquire && q.Script == nil:
 		if rep.Sent && !rep.Refused {
 			r |= Raised

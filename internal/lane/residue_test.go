@@ -24,6 +24,7 @@ func TestResidue(t *testing.T) {
 	*plain = wire.AcquireQuestion(nil, name, "mine", 0, 1)
 	*script = wire.AcquireQuestion(new(wire.Guard), name, "mine", 0, 1)
 	kind := func(k wire.Kind) *wire.Question { return &wire.Question{Kind: k} }
+	fenced := func(k wire.Kind) *wire.Question { return &wire.Question{Kind: k, Token: 1} }
 	for _, c := range []struct {
 		name string
 		q    *wire.Question
@@ -38,13 +39,19 @@ func TestResidue(t *testing.T) {
 		{"a guarded acquire that was granted", script, stored, Holds | Raised},
 		{"a guarded acquire that met another's value", script, no, 0},
 		{"a guarded acquire without an answer", script, mayStore, Holds | Late | Raised},
-		{"a turn that was granted", kind(wire.AskTurn), stored, Holds | Raised},
-		{"a turn that came too early", kind(wire.AskTurn), no, 0},
-		{"a turn without an answer", kind(wire.AskTurn), mayStore, Holds | Late | Raised},
-		{"an adoption", kind(wire.AskAdopt), stored, Holds | Raised},
-		{"an adoption that was refused", kind(wire.AskAdopt), no, Raised},
-		{"an adoption without an answer", kind(wire.AskAdopt), mayStore, Holds | Late | Raised},
-		{"an adoption that was never sent", kind(wire.AskAdopt), unsent, 0},
+		{"a turn that was granted", fenced(wire.AskTurn), stored, Holds | Raised},
+		{"a turn that came too early", fenced(wire.AskTurn), no, 0},
+		{"a turn without an answer", fenced(wire.AskTurn), mayStore, Holds | Late | Raised},
+		{"an adoption", fenced(wire.AskAdopt), stored, Holds | Raised},
+		{"an adoption that was refused", fenced(wire.AskAdopt), no, Raised},
+		{"an adoption without an answer", fenced(wire.AskAdopt), mayStore, Holds | Late | Raised},
+		{"an adoption that was never sent", fenced(wire.AskAdopt), unsent, 0},
+		{"an acquire without a fence", kind(wire.AskAcquire), stored, Holds},
+		{"an acquire without a fence that met another's value", kind(wire.AskAcquire), no, 0},
+		{"an acquire without a fence and without an answer", kind(wire.AskAcquire), mayStore, Holds | Late},
+		{"a turn without a fence", kind(wire.AskTurn), stored, Holds},
+		{"an adoption without a fence", kind(wire.AskAdopt), stored, Holds},
+		{"an adoption without a fence and without an answer", kind(wire.AskAdopt), mayStore, Holds | Late},
 		{"a heal", kind(wire.AskHeal), stored, Holds},
 		{"a heal that met a value", kind(wire.AskHeal), no, 0},
 		{"a heal without an answer", kind(wire.AskHeal), mayStore, Holds | Late},

@@ -41,8 +41,8 @@ var mutants = []mutant{
 	{
 		name: "refused-after", rule: "a release executes the commands that the server may refuse before it deletes the key", why: "the failed release is sent again and then succeeds, and no judge looks at its first error",
 		patches: []patch{
-			{"internal/wire/lua/release.lua", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end\n", ""},
-			{"internal/wire/lua/release.lua", "local most = tonumber(ARGV[4]) or 2", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end\nlocal most = tonumber(ARGV[4]) or 2"},
+			{"internal/wire/lua/release.lua", "if KEYS[3] and redis.call('PTTL', KEYS[3]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[3], ARGV[6] or '90000000') end\n", ""},
+			{"internal/wire/lua/release.lua", "local most = tonumber(ARGV[4]) or 2", "if KEYS[3] and redis.call('PTTL', KEYS[3]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[3], ARGV[6] or '90000000') end\nlocal most = tonumber(ARGV[4]) or 2"},
 		},
 		test: "TestScriptRelease",
 	},
@@ -182,7 +182,7 @@ var mutants = []mutant{
 		name: "observed-late", rule: "Trace.Round is called for an acquisition before the lock exists", profiles: "edges",
 		patches: []patch{
 			{"acquire.go", "\tl.observe(ctx, b, e) // while there is no lock yet: whoever panics here never gets it\n", ""},
-			{"acquire.go", "\tl.ahead.Note(e.name, b.Start.Wall, token)\n\treturn k, nil\n", "\tl.ahead.Note(e.name, b.Start.Wall, token)\n\tl.observe(ctx, b, e)\n\treturn k, nil\n"},
+			{"acquire.go", "\t\tl.ahead.Note(e.name, b.Start.Wall, token)\n\t}\n\treturn k, nil\n", "\t\tl.ahead.Note(e.name, b.Start.Wall, token)\n\t}\n\tl.observe(ctx, b, e)\n\treturn k, nil\n"},
 		},
 		test: "TestAPanicInACallbackLeavesNoLock",
 	},
@@ -319,7 +319,7 @@ var mutants = []mutant{
 	{
 		name: "apart", rule: "a vote counts as fenced only if the same node also stored our value", why: "the fault shows only if a node refuses the lock but moves its register, in a round that the other nodes win",
 		patches: []patch{
-			{"internal/wire/reply.go", "r.Stored = r.Holder == value\n", "r.Stored = r.Holder == value\n\t\tm, _ := result(zadd, exec)\n\t\tr.Fenced = m == int64(1)\n"},
+			{"internal/wire/reply.go", "r.Stored = r.Holder == q.Value\n", "r.Stored = r.Holder == q.Value\n\t\tm, _ := result(zadd, exec)\n\t\tr.Fenced = m == int64(1)\n"},
 			{"internal/quorum/call.go", "\tc.Voted = true\n\tswitch", "\tc.Voted = true\n\tif c.Reply.Answer == wire.No && c.Reply.Fenced {\n\t\tb.tally.Fenced++\n\t}\n\tswitch"},
 			{"quorum.go", "case t.Fenced >= t.Need():\n\t\treturn acquireFenced", "case t.Fenced >= t.Need() && t.Yes >= t.Need():\n\t\treturn acquireFenced"},
 		},
@@ -386,7 +386,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "immortal-register", rule: "each release and rollback gives the register a ttl", profiles: "calm,skew",
-		patches: []patch{{"internal/wire/lua/release.lua", "if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then", "if false then"}},
+		patches: []patch{{"internal/wire/lua/release.lua", "if KEYS[3] and redis.call('PTTL', KEYS[3]) < (tonumber(ARGV[5]) or 86400000) then", "if false then"}},
 		test:    "TestARegisterOutlivesTheLastWordOnItsLockByAboutADay",
 	},
 	{
@@ -896,7 +896,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "release-queue-endless", rule: "a release queues no entry where it may not give the queue a ttl", why: "as above",
-		patches: []patch{{"internal/wire/lua/release.lua", "  local lives = redis.pcall('PEXPIRE', KEYS[3], ARGV[8])\n", "  local lives = 0\n"}},
+		patches: []patch{{"internal/wire/lua/release.lua", "  local lives = redis.pcall('PEXPIRE', KEYS[2], ARGV[8])\n", "  local lives = 0\n"}},
 		test:    "TestWhatIsRefusedGrantsNothingAndQueuesNothing",
 	},
 	{
@@ -1157,7 +1157,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "next-told-late", rule: "Fair: a release queues the next caller of its Locker before it tells who is first", profiles: "turns,fair",
-		patches: []patch{{"internal/wire/lua/release.lua", "  if type(lives) == 'number' then redis.pcall('ZADD', KEYS[3], ARGV[9], ours, now + ARGV[7], ours .. '!') end\n", ""}},
+		patches: []patch{{"internal/wire/lua/release.lua", "  if type(lives) == 'number' then redis.pcall('ZADD', KEYS[2], ARGV[9], ours, now + ARGV[7], ours .. '!') end\n", ""}},
 	},
 	{
 		name: "next-owed", rule: "Fair: a release that is owed queues nobody", why: "an entry counts for two seconds, within which a caller has to leave and a node to come back",
@@ -1181,7 +1181,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "next-for-ever", rule: "Fair: a release that queues the first entry gives the queue a ttl", why: "the entry is removed when its caller has its turn, and the queue with it",
-		patches: []patch{{"internal/wire/lua/release.lua", "  if lives == 0 then redis.pcall('PEXPIRE', KEYS[3], ARGV[8]) end\n", ""}},
+		patches: []patch{{"internal/wire/lua/release.lua", "  if lives == 0 then redis.pcall('PEXPIRE', KEYS[2], ARGV[8]) end\n", ""}},
 		test:    "TestScriptReleaseTellsTheQueue",
 	},
 	{
@@ -1656,8 +1656,34 @@ var mutants = []mutant{
 		test:    "TestTracesAndValuesThatCannotBeCompared",
 	},
 	{
-		name: "adopt-immortal", rule: "an adoption makes no register where it may not give that a ttl", why: "a permission has to be missing on a node that has lost its register, and nobody uses the key afterwards",
+		name: "releasers-fence", rule: "a release prepares the next caller's attempt with or without a fence as that caller wants it", profiles: "unfenced",
+		patches: []patch{{"wait.go", "start, name := l.now(), m.Name()", "start, name := l.now(), k.name"}},
+		test:    "TestALockIsHandedOnAsTheNextCallerWantsIt",
+	},
+	{
+		name: "unfenced-proposes", rule: "an attempt without a fence raises no register", profiles: "unfenced",
+		patches: []patch{{"fence.go", "	if !name.Fenced {\n\t\treturn 0, true\n\t}\n", ""}},
+		test:    "TestLocksWithoutAFenceMakeNoRegisters",
+	},
+	{
+		name: "unfenced-touches", rule: "a clean-up of a lock without a fence leaves the register alone", why: "a command that gives no register a ttl changes nothing that a judge sees",
+		patches: []patch{{"internal/wire/question.go", "	if !k.Fenced {\n\t\treturn []any{k.args.full, k.args.queue}\n\t}\n", ""}},
+		test:    "TestWhatIsAskedWithoutAFence",
+		pkg:     "./internal/wire",
+	},
+	{
+		name: "adopt-immortal", rule: "an adoption makes no register where it may not give that a ttl", why: "no profile takes back a permission in the midst of a script",
 		patches: []patch{{"internal/wire/lua/adopt.lua", "expire() -- also", "-- also"}},
 		test:    "TestAnAdoptionThatMayNotExpireTheRegisterMakesNone",
+	},
+	{
+		name: "adopt-zero", rule: "an adoption without a fence leaves the token alone", why: "the register stays where it was, since no score is below 0, and a register of the token 0 reads like none",
+		patches: []patch{{"internal/wire/lua/adopt.lua", "ARGV[4] == '' and 0 or redis.call('ZADD', KEYS[2], 'GT', 'CH', ARGV[4], 'f')", "redis.call('ZADD', KEYS[2], 'GT', 'CH', ARGV[4] == '' and 0 or ARGV[4], 'f')"}},
+		test:    "TestAnAdoptionWithoutAFence",
+	},
+	{
+		name: "extends-wrong-register", rule: "a joint extension tells the registers of locks with a fence from those of the others", why: "the simulation joins few extensions of both",
+		patches: []patch{{"internal/wire/lua/extends.lua", "  if fence ~= '-' then\n    registers = registers + 1", "  registers = registers + 1\n  if fence ~= '-' then"}},
+		test:    "TestScriptExtends",
 	},
 }

@@ -21,14 +21,14 @@ const comesBackWithin = 5 * time.Millisecond
 // lock has to be released for everybody. Release and attempt are ordinary ones: if the attempt
 // overtakes the release, or another client gets in between, the attempt fails.
 //
-// left is how much of the lock's ttl is left. attempt returns the attempt for the head and
-// the token that it proposes, or nil if there is none; it is called with the queues' mutex held.
+// left is how much of the lock's ttl is left. attempt returns the attempt for the head, or
+// nil if there is none; it is called with the queues' mutex held.
 //
 // n says whom the release notifies. If it is for everybody, our entry in the nodes' queues
 // moves to their end, behind those who waited longer, or is removed if nobody here waits or
 // is about to come back, or if announcements to it would not be heard. With Options.Fair it keeps
 // its place while somebody here waits, or is queued for the head if that has not done so.
-func (w *Queues) HandOver(b *quorum.Call, left time.Duration, attempt func(m *Waiter) (*quorum.Call, int64)) (next *quorum.Call, n wire.Notice) {
+func (w *Queues) HandOver(b *quorum.Call, left time.Duration, attempt func(m *Waiter) *quorum.Call) (next *quorum.Call, n wire.Notice) {
 	value := b.Question.Value
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +50,7 @@ func (w *Queues) HandOver(b *quorum.Call, left time.Duration, attempt func(m *Wa
 	// passes earlier.
 	shorter := m.ttl < left
 	if !m.gone && !m.trying && m.Wake != nil && !shorter && r.plan.MayHandOver() {
-		next, m.proposal = attempt(m)
+		next = attempt(m)
 	}
 	if next == nil {
 		r.wake(r.plan.AfterOthers(time.Now()))
@@ -176,16 +176,15 @@ func (w *Queues) WakeHead(name *wire.LockKey) {
 	}
 }
 
-// Claim takes the attempt that was handed to a waiter, and the token that it proposes. It
-// returns nil if there is none.
-func (w *Queues) Claim(m *Waiter) (*quorum.Call, int64) {
+// Claim takes the attempt that was handed to a waiter. It returns nil if there is none.
+func (w *Queues) Claim(m *Waiter) *quorum.Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := m.attempt
 	if m.attempt = nil; b != nil {
 		m.queue.asking = b
 	}
-	return b, m.proposal
+	return b
 }
 
 // GiveUp marks a waiter to which nothing is handed any more. It returns the attempt that was

@@ -112,6 +112,7 @@ func (r *queue) holds(now time.Time) bool { return r.held != "" && now.Before(r.
 type Waiter struct {
 	Wake chan struct{} // made by the first Next; the waiter then receives from it
 
+	name       *wire.LockKey
 	label      string
 	ttl        time.Duration
 	queue      *queue
@@ -120,12 +121,14 @@ type Waiter struct {
 	gone       bool         // it is leaving: nothing is handed to it any more
 	mine       string       // the value of its last attempt
 	attempt    *quorum.Call // handed to it and not claimed yet
-	proposal   int64        // of that
 	met        wait.Caller  // its ties and its ticket
 }
 
 // Joined reports whether the caller has joined a queue, for the caller itself.
 func (m *Waiter) Joined() bool { return m.queue != nil }
+
+// Name returns the lock that the caller wants, which it may want with or without a fence.
+func (m *Waiter) Name() *wire.LockKey { return m.name }
 
 // Label returns the label that the caller's values begin with.
 func (m *Waiter) Label() string { return m.label }
@@ -187,7 +190,7 @@ func (w *Queues) Close() (ended func()) {
 func (w *Queues) Join(m *Waiter, name *wire.LockKey, label string, ttl time.Duration, began time.Time, placed bool) (ahead int, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m.label, m.ttl, m.met = label, ttl, wait.NewCaller(began)
+	m.name, m.label, m.ttl, m.met = name, label, ttl, wait.NewCaller(began)
 	if placed {
 		w.give(name.Full)
 	}

@@ -100,7 +100,7 @@ func (q *line) try() {
 		return
 	}
 	m := q.callers[0]
-	b, _ := q.w.Claim(m)
+	b := q.w.Claim(m)
 	if b != q.handed {
 		q.t.Fatalf("the first caller claims %p, want %p", b, q.handed)
 	}
@@ -110,11 +110,11 @@ func (q *line) try() {
 
 func (q *line) release() {
 	b := ask()
-	next, n := q.w.HandOver(b, 0, func(m *Waiter) (*quorum.Call, int64) {
+	next, n := q.w.HandOver(b, 0, func(m *Waiter) *quorum.Call {
 		if m != q.callers[0] {
 			q.t.Fatalf("the lock is handed to a caller that is not the first")
 		}
-		return ask(), 1
+		return ask()
 	})
 	switch {
 	case next != nil && (len(q.callers) == 0 || q.handed != nil):

@@ -390,6 +390,14 @@ func (b *Call) MayHaveExecuted() (nodes lane.Nodes) {
 	return nodes
 }
 
+// MayHaveRaised returns the nodes whose register an attempt may have raised.
+func (b *Call) MayHaveRaised() lane.Nodes {
+	if b.Question.Token == 0 {
+		return 0
+	}
+	return b.MayHaveExecuted()
+}
+
 // MayHaveMajority reports whether a majority of the nodes may store the value of an attempt: those
 // that said so, whose reply was lost, and that have not replied yet.
 func (b *Call) MayHaveMajority() bool {

@@ -60,7 +60,7 @@ func (a *announced) takesIn(args []string, now instant) (deletes [][2]string) {
 	case "pttl":
 		a.asks(args[1])
 	case "release", "rollback":
-		if args[2] == "3" && (len(args) < 10 || args[9] != "0") {
+		if tell := harness.Tell(args); tell != "" && tell != "0" {
 			deletes = append(deletes, [2]string{args[3], harness.ValueOf(args)})
 		}
 	case "releases":

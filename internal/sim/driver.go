@@ -93,6 +93,24 @@ func (d *driver) schedule() *Schedule { return d.r.h.Schedule }
 // name returns the name of the task's key.
 func (d *driver) name() string { return d.schedule().keyName(d.Key) }
 
+// fenced returns whether the task asks for locks with a fence, as an option; nil: it does not say, and gets one.
+func (d *driver) fenced() redlock.AcquireOption {
+	switch s := d.schedule(); {
+	case !s.Unfenced:
+		return nil
+	case s.bare(d.Task):
+		return redlock.WithoutFence()
+	}
+	return redlock.WithFence()
+}
+
+// judgeFence judges that a lock has a fence exactly if the task asked for one.
+func (d *driver) judgeFence(lock *redlock.Lock) {
+	if s := d.schedule(); (lock.Fence() == 0) != (s.Unfenced && s.bare(d.Task)) {
+		d.r.wrong("I2", d.Key, "c%d got the fence %d, and asked for one: %v", d.Client, lock.Fence(), !s.bare(d.Task))
+	}
+}
+
 // op returns the record of a call that begins now.
 func (d *driver) op(name string) Op {
 	return Op{Client: d.Client, Task: d.i, Key: d.Key, Name: name, Called: d.r.now()}
@@ -108,7 +126,7 @@ func (d *driver) revive() *holding {
 	ctx, stop := d.patience()
 	defer stop()
 	called := d.r.now()
-	lock, err := d.h.locker().Acquire(ctx, d.name(), d.TTL)
+	lock, err := d.h.locker().Acquire(ctx, d.name(), d.TTL, d.fenced())
 	took := d.r.now() - called
 	if err != nil {
 		d.r.wrong("liveness", d.Key, "%v after the last fault c%d still cannot acquire the lock: %v", took, d.Client, err)
@@ -155,7 +173,7 @@ func (d *driver) acquire(wait bool) *holding {
 	return d.lock(name, func() (*redlock.Lock, error) {
 		ctx, stop := d.patience()
 		defer stop()
-		return f(d.h.locker(), ctx, d.name(), d.TTL)
+		return f(d.h.locker(), ctx, d.name(), d.TTL, d.fenced())
 	})
 }
 
@@ -325,7 +343,7 @@ func (d *driver) run() {
 			d.h.mayPanic(uint64(mine.Fence))
 			panics = false
 			return nil
-		})
+		}, d.fenced())
 	})
 	if mine != nil {
 		d.r.told(mine, err)
@@ -386,7 +404,7 @@ func (d *driver) adoptFrom(giver *holding, value string) {
 	k := d.lock("Adopt", func() (lock *redlock.Lock, err error) {
 		ctx, stop := d.patience()
 		defer stop()
-		lock, err = d.h.locker().Adopt(ctx, d.name(), redlock.ValueOf(value), d.TTL)
+		lock, err = d.h.locker().Adopt(ctx, d.name(), redlock.ValueOf(value), d.TTL, d.fenced())
 		if lock != nil && giver != nil {
 			d.r.endAt(giver, called, "handed over")
 		}
@@ -401,7 +419,7 @@ func (d *driver) cancel() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	time.AfterFunc(d.Wait, stop)
-	k := d.lock("Acquire", func() (*redlock.Lock, error) { return d.h.locker().Acquire(ctx, d.name(), d.TTL) })
+	k := d.lock("Acquire", func() (*redlock.Lock, error) { return d.h.locker().Acquire(ctx, d.name(), d.TTL, d.fenced()) })
 	if k == nil {
 		return
 	}

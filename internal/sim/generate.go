@@ -45,7 +45,7 @@ func Generate(p *Profile, seed uint64) *Schedule {
 // environment draws everything except the tasks and the faults.
 func environment(d drawer, p *Profile, seed uint64) *Schedule {
 	n := p.Nodes[d.IntN(len(p.Nodes), "nodes")]
-	sch := &Schedule{Profile: p.Name, Seed: seed, Nodes: n, Keys: p.Keys, Several: p.Several, Subscribers: p.Subscribers, Fair: p.Fair, Unsafe: p.Unsafe, FencesGrow: p.Away, Grace: p.Grace, Edges: p.Edges, Alone: p.Alone, Latency: between(d, p.Latency, "lead")}
+	sch := &Schedule{Profile: p.Name, Seed: seed, Nodes: n, Keys: p.Keys, Several: p.Several, Unfenced: p.Unfenced, Subscribers: p.Subscribers, Fair: p.Fair, Unsafe: p.Unsafe, FencesGrow: p.Away, Grace: p.Grace, Edges: p.Edges, Alone: p.Alone, Latency: between(d, p.Latency, "lead")}
 	if p.Slots > 0 {
 		sch.Slots = 1 + d.IntN(p.Slots, "slots")
 		sch.Keys += sch.Slots
@@ -113,6 +113,12 @@ func (p *Profile) task(d drawer, sch *Schedule, at time.Duration) Task {
 	}
 	if p.Several {
 		drawSeveral(d, sch, &t)
+	}
+	if p.Unfenced {
+		t.Bare = d.IntN(2, "fence") == 0
+		if t.Do == Adopt && t.Key == sch.Keys-1 { // an adoption has a note in the register
+			t.Key--
+		}
 	}
 	return t
 }

@@ -68,9 +68,11 @@ func (h *History) keeps(c *Claim, until instant) bool {
 	return bits.OnesCount64(nodes) > h.Schedule.Nodes/2
 }
 
-// fences is I2: a fence is greater than those of all claims that returned before its winning attempt began, and no fence occurs twice.
+// fences is I2: a fence is greater than those of all claims that returned before its winning attempt began, and no fence occurs
+// twice. Claims without a fence do not matter.
 func fences(h *History) (bad []Violation) {
 	for key, claims := range h.byKey() {
+		claims = slices.DeleteFunc(claims, func(c *Claim) bool { return c.Fence == 0 })
 		byGot := slices.Clone(claims)
 		slices.SortStableFunc(byGot, func(a, b *Claim) int { return cmp.Compare(a.Got, b.Got) })
 		byStart := slices.Clone(claims)

@@ -33,6 +33,8 @@ func (w *world) leftovers() {
 			case name == "{redlock}:boot" && w.s.Guard > 0: // the mark of the restart guard remains
 			case name == "once" || !strings.HasSuffix(name, ":fence") && !strings.HasPrefix(name, "k"): // for example a queue
 				w.wrong("I4", -1, "%s has %q", n.Name(), name)
+			case w.s.Unfenced && name == w.s.registerName(w.s.Keys-1):
+				w.wrong("I4", w.s.Keys-1, "%s has %s, and nobody has ever asked for a fence", n.Name(), name)
 			case strings.HasSuffix(name, ":fence") && n.TTL(name) <= 0 && !w.mayLackTTL():
 				w.wrong("I4", -1, "%s has %s without a ttl", n.Name(), name)
 			}

@@ -31,6 +31,7 @@ type Profile struct {
 	Subscribers bool          // clients subscribe to releases
 	Fair        bool          // Options.Fair of all clients
 	Mixed       bool          // Options.Fair of some clients; the order is not judged
+	Unfenced    bool          // half of the tasks want locks without a fence, and all of those for the last key
 	Ahead       time.Duration // maximum error of the nodes' clocks, ahead or behind
 	Untimed     bool          // several goroutines act at one instant, and the scheduler orders them: not deterministic
 	Lasting     bool          // some ttls are long
@@ -103,6 +104,12 @@ var Profiles = []*Profile{
 		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 5}, Keys: 1, Length: 80 * s, TTL: [2]time.Duration{200 * ms, 2 * s},
 		Every: 1 * s, Crowd: 5, Tasks: []weighted[Behaviour]{{8, Lead}, {4, Watch}, {1, Acquire}, {1, Keep}, {1, Close}}, FaultEvery: 600 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, MinClaims: 10,
 		Faults: append([]weighted[Strike]{{3, ResetSubs}, {3, MuteSubs}, {3, NoPublish}, {2, Pause}, {2, Restart}, {1, Evict}}, network...),
+	},
+	{
+		Name: "unfenced", About: "callers with and without a fence want the same keys, in one Locker and in several; nobody ever asks for one of the last key", Untimed: true, Subscribers: true, Unfenced: true, Mixed: true, Lasting: true,
+		Nodes: []int{1, 3, 4, 5}, Clients: [2]int{2, 5}, Keys: 2, Length: 80 * s, TTL: [2]time.Duration{300 * ms, 2 * s}, Skew: 3 * s, Rates: [2]float64{0.98, 1.0099},
+		Every: 600 * ms, Crowd: 5, Tasks: append([]weighted[Behaviour]{{3, Adopt}, {3, Try}, {2, Leave}, {2, Lead}, {2, Keep}, {2, Vulture}, {1, Close}}, waiting...), Job: 100 * ms, MinClaims: 10,
+		FaultEvery: 600 * ms, FaultFor: [2]time.Duration{20 * ms, 3 * s}, Faults: append([]weighted[Strike]{{3, Pause}, {3, Restart}, {2, Kill}, {2, NoPublish}, {2, ResetSubs}, {2, Wall}, {1, Evict}, {1, Lose}}, network...),
 	},
 	{
 		Name: "several", About: "AcquireAll of overlapping keys in any order, beside nested and single acquisitions of the same keys", Untimed: true, Subscribers: true, Several: true, Mixed: true, Lasting: true,

@@ -53,6 +53,7 @@ func (d *realTaskRun) locker() *redlock.Locker { return d.c.locker(d.Key) }
 func (d *realTaskRun) die()                    { d.c.die() }
 
 func (d *realTaskRun) claim(called instant, lock *redlock.Lock) *holding {
+	d.judgeFence(lock)
 	return d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // An independent judge: porcupine searches for an order of all acquisitions and ends of claims that is consistent with real
-// time and in which the lock is free whenever it is acquired and every fence is greater than all before. It shares nothing
+// time and in which the lock is free whenever it is acquired and every fence, of those that have one, is greater than all before. It shares nothing
 // with the other judges but the history.
 
 type event struct {
@@ -49,10 +49,10 @@ func model(exclusive bool) porcupine.Model {
 			if !e.take {
 				return m.holder == e.who, registry{fence: m.fence}
 			}
-			if exclusive && m.holder != "" || e.fence <= m.fence {
+			if exclusive && m.holder != "" || e.fence <= m.fence && e.fence != 0 {
 				return false, m
 			}
-			m.fence = e.fence
+			m.fence = max(m.fence, e.fence)
 			if exclusive {
 				m.holder = e.who
 			}
@@ -77,7 +77,7 @@ func model(exclusive bool) porcupine.Model {
 func (h *History) operations() (ops []porcupine.Operation, exclusive bool) {
 	exclusive = !h.Schedule.Unsafe
 	for _, c := range h.Claims {
-		if h.Schedule.Guard == 0 && c.Forgotten != never || !h.keeps(c, h.Length) || h.lostRegister(c) {
+		if h.Schedule.Guard == 0 && c.Forgotten != never || c.Fence != 0 && (!h.keeps(c, h.Length) || h.lostRegister(c)) {
 			continue
 		}
 		end := c.End()

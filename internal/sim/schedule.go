@@ -18,6 +18,7 @@ type Schedule struct {
 	Several     bool            // tasks want several keys at once, or slots: see several.go
 	Subscribers bool            // clients subscribe to releases
 	Fair        bool            // Options.Fair of all clients
+	Unfenced    bool            // some tasks want locks without a fence, and all tasks of the last key do
 	Guard       time.Duration   // Options.RestartGuard of all clients; if set, I1 is judged whatever data the nodes lose
 	Grace       time.Duration   // Options.Grace of all clients
 	Latency     time.Duration   // how long each request and each reply travels; 0: about 0.1 ms
@@ -54,6 +55,7 @@ type Task struct {
 	Key    int
 	Keys   []int // of a task that wants several; one may occur twice
 	Do     Behaviour
+	Bare   bool // it wants its locks without a fence
 	TTL    time.Duration
 	Wait   time.Duration // how long the caller waits
 	Hold   time.Duration // how long it intends to hold the lock
@@ -177,6 +179,9 @@ func (t Task) String() string {
 	if t.Times != 0 {
 		s += fmt.Sprintf(" times=%d", t.Times)
 	}
+	if t.Bare {
+		s += " without a fence"
+	}
 	return s
 }
 
@@ -274,6 +279,9 @@ func (s *Schedule) longest() time.Duration {
 func (s *Schedule) strikes(kinds ...Strike) bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return slices.Contains(kinds, f.Do) })
 }
+
+// bare reports whether a task of a schedule with Unfenced wants locks without a fence.
+func (s *Schedule) bare(t Task) bool { return t.Bare || t.Key == s.Keys-1 }
 
 func (s *Schedule) prompt() bool       { return len(s.FaultyNodes) > 0 }
 func (s *Schedule) healthy(n int) bool { return !slices.Contains(s.FaultyNodes, n) }

@@ -122,7 +122,7 @@ func (d *taskRun) acquireAll(ctx context.Context, opts ...redlock.AcquireOption)
 	var locks redlock.Locks
 	called := d.w.now()
 	err := d.call("AcquireAll", func() (err error) {
-		locks, err = d.c.locker().AcquireAll(ctx, d.names(), d.TTL, opts...)
+		locks, err = d.c.locker().AcquireAll(ctx, d.names(), d.TTL, append(opts, d.fenced())...)
 		return err
 	})
 	if err != nil && locks != nil {
@@ -147,6 +147,7 @@ func (d *taskRun) claimAll(called instant, locks redlock.Locks) (b bundle) {
 		}
 		switch first := slices.Index(d.Keys, d.Keys[i]); {
 		case first == i:
+			d.judgeFence(lock)
 			b.ks = append(b.ks, d.w.claim(d.c, d.i, d.Keys[i], called, d.TTL, lock))
 		case locks[first] != lock:
 			d.w.wrong("all", d.Keys[i], "c%d: a key of %v has two locks", d.Client, d.Keys)
@@ -246,7 +247,7 @@ func (d *taskRun) runAll(ctx context.Context) {
 			}
 			lost = outcome(context.Cause(held)) == "lost"
 			return nil
-		})
+		}, d.fenced())
 	})
 	switch {
 	case err == nil && len(mine.ks) == 0:
@@ -288,7 +289,7 @@ func (d *taskRun) acquireSlot(ctx context.Context, opts ...redlock.AcquireOption
 	slot := 0
 	called := d.w.now()
 	err := d.call("AcquireSlot", func() (err error) {
-		lock, slot, err = d.c.locker().AcquireSlot(ctx, slotsName, d.w.s.Slots, d.TTL, opts...)
+		lock, slot, err = d.c.locker().AcquireSlot(ctx, slotsName, d.w.s.Slots, d.TTL, append(opts, d.fenced())...)
 		return err
 	})
 	if (lock == nil) != (err != nil) {
@@ -306,7 +307,7 @@ func (d *taskRun) claimSlot(called instant, lock *redlock.Lock, slot int) *holdi
 	if name := d.w.s.keyName(d.Key); lock.Key() != name {
 		d.w.wrong("slots", d.Key, "c%d: slot %d is the lock of %s, not of %s", d.Client, slot, lock.Key(), name)
 	}
-	return d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
+	return d.claim(called, lock)
 }
 
 // runSlot works in a slot within RunSlot.
@@ -323,7 +324,7 @@ func (d *taskRun) runSlot(ctx context.Context) {
 			d.w.end(k, "run") // the library releases the lock after this
 			lost = outcome(context.Cause(held)) == "lost"
 			return nil
-		})
+		}, d.fenced())
 	})
 	switch {
 	case err == nil && !ran:

@@ -93,6 +93,7 @@ func (d *taskRun) call(name string, f func() error) error {
 func (d *taskRun) locker() *redlock.Locker { return d.c.locker() }
 
 func (d *taskRun) claim(called instant, lock *redlock.Lock) *holding {
+	d.judgeFence(lock)
 	return d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
 }
 
@@ -134,13 +135,13 @@ func (d *taskRun) lead() {
 	called := d.w.now()
 	d.call("Lead", func() error {
 		return d.c.locker().Lead(ctx, d.name(), d.TTL, func(held context.Context, lock *redlock.Lock) error {
-			k := d.w.claim(d.c, d.i, d.Key, called, d.TTL, lock)
+			k := d.claim(called, lock)
 			d.w.watchLoss(d.c, held, k.lock.Valid, k)
 			d.hold(held, k)
 			d.w.end(k, "run") // the library releases the lock after this
 			called = d.w.now()
 			return nil
-		})
+		}, d.fenced())
 	})
 }
 
@@ -178,7 +179,7 @@ func (d *taskRun) fickle() {
 
 func (d *taskRun) acquireHesitantly(ctx context.Context) {
 	d.short(d.lock("Acquire", func() (*redlock.Lock, error) {
-		return d.c.locker().Acquire(d.hesitantly(ctx), d.name(), d.TTL)
+		return d.c.locker().Acquire(d.hesitantly(ctx), d.name(), d.TTL, d.fenced())
 	}))
 }
 

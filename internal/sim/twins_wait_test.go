@@ -83,20 +83,29 @@ func lockCalls(t *testing.T, seed uint64) (told []string) {
 				time.Sleep(time.Duration(r.IntN(1000)) * time.Millisecond)
 				continue
 			case "release":
-				keys, args = append(keys, queue), [][]any{{value()}, {value(), "ch"}}[r.IntN(2)]
+				keys, args = []string{lock, queue, register}[:2+r.IntN(2)], [][]any{{value()}, {value(), "ch"}}[r.IntN(2)]
 			case "releases":
 				queues := r.IntN(3)
 				keys = append(append([]string{"k0", "k1"}, []string{"{k0}:queue", "{k1}:queue"}[:queues]...), []string{"{k0}:fence", "{k1}:fence"}[:r.IntN(3)]...)
 				args = []any{fmt.Sprint(queues, pick("", " 100000 200000")), value(), value()}
 			case "extend":
-				args = [][]any{{value(), ttl(), token()}, {value(), ttl(), token(), "100000", "200000"}}[r.IntN(2)]
+				args = [][]any{{value(), ttl(), token()}, {value(), ttl(), token(), "100000", "200000"}, {value(), ttl()}}[r.IntN(3)]
+				if len(args) == 2 {
+					keys = keys[:1]
+				}
 			case "extends":
-				keys = []string{"k0", "k1", "{k0}:fence", "{k1}:fence"}
-				args = append([]any{value(), ttl(), pick("", token()), value(), ttl(), pick("", token())}, [][]any{nil, {"100000", "200000"}}[r.IntN(2)]...)
+				keys, args = []string{"k0", "k1"}, nil
+				for _, lock := range keys[:2] {
+					fence := pick("-", "", token())
+					if args = append(args, value(), ttl(), fence); fence != "-" {
+						keys = append(keys, "{"+lock+"}:fence")
+					}
+				}
+				args = append(args, [][]any{nil, {"100000", "200000"}}[r.IntN(2)]...)
 			case "raise":
 				args = []any{value(), token()}
 			case "adopt":
-				args = []any{value(), value(), ttl(), token(), "86400000", "90000000"}
+				args = []any{value(), value(), ttl(), pick(token(), token(), ""), "86400000", "90000000"}
 			case "restore":
 				keys, args = append(keys, queue), []any{value(), value(), "86400000", "90000000", "ch"}
 			case "touch":
@@ -141,7 +150,7 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 			switch r.IntN(10) {
 			case 0, 1:
 				sha, keys = shas["turn"], []string{"k0", "{k0}:fence", queue}
-				args = []any{pick("v1", "v2"), "1500", fmt.Sprint(r.IntN(1000)), place, pick("", "3", "5", fmt.Sprint(n.Now().UnixMicro())), "2000", "15000", "ch", pick("", "1")}
+				args = []any{pick("v1", "v2"), "1500", pick(fmt.Sprint(r.IntN(1000)), fmt.Sprint(r.IntN(1000)), ""), place, pick("", "3", "5", fmt.Sprint(n.Now().UnixMicro())), "2000", "15000", "ch", pick("", "1")}
 			case 2:
 				sha, keys = shas["wait"], []string{"k0", queue}
 				args = []any{place, pick("", "new"), "12000", "15000"}
@@ -154,7 +163,7 @@ func waitCalls(t *testing.T, seed uint64) (told []string) {
 				n.Evict(pick("k0", queue))
 				continue
 			case 6:
-				sha, keys = shas["release"], []string{"k0", "{k0}:fence", queue}
+				sha, keys = shas["release"], []string{"k0", queue, "{k0}:fence"}
 				args = [][]any{{"v1"}, {"v1", "ch"}, {"v2", "ch", place, "1"}, {"v1", "ch", place, "2", "1", "9", "12000"}, {"v2", "ch", "", "0"}, {"v1", "ch", place, "2", "1", "9", "12000", "15000"}, {"v1", "ch", place, pick("1", "2"), "1", "9", "2000", "15000", pick("3", "5")}, {"v1", "ch", place, "1", "1", "9", "2000", "15000", "4", "1"}}[r.IntN(8)]
 			case 7:
 				n.Do("ZADD", queue, pick("1", "4", "+inf", fmt.Sprint(scripts.EndsAt+n.Now().UnixMilli()), fmt.Sprint(n.Now().UnixMicro())), place+pick("", "", "!"))

@@ -645,13 +645,14 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 	waits := func(s *script) string {
 		return "evalsha " + s.sha + " 2 jobs/42 {jobs/42}:queue"
 	}
+	releases := "evalsha " + releaseScript.sha + " 3 jobs/42 {jobs/42}:queue {jobs/42}:fence "
 	for k, want := range map[Kind][]string{
 		AskAcquire:        {"set jobs/42 " + mine + " nx get px 1000", "zadd {jobs/42}:fence gt ch 7 f"},
 		AskRaise:          {sha(raiseScript) + " " + mine + " 7"},
 		AskExtend:         {sha(extendScript) + " " + mine + " 1000 7"},
 		AskHeal:           {"set jobs/42 " + mine + " nx px 1000"},
-		AskRelease:        {queued(releaseScript) + " " + mine + " {jobs/42}:release " + theirs + " 2"},
-		AskRollback:       {sha(releaseScript) + " " + mine},
+		AskRelease:        {releases + mine + " {jobs/42}:release " + theirs + " 2"},
+		AskRollback:       {releases + mine},
 		AskAdopt:          {sha(adoptScript) + " " + theirs + " " + mine + " 1000 7 86400000 90000000"},
 		AskRestore:        {queued(restoreScript) + " " + mine + " " + theirs + " 86400000 90000000 {jobs/42}:release"},
 		AskExpireRegister: {sha(touchScript)},
@@ -692,6 +693,67 @@ func TestWhatIsAskedWordByWord(t *testing.T) {
 	t.Run("go-redis sends none of it twice", func(t *testing.T) {
 		if c := NewCommand([]any{"x"}); !c.NoRetry() {
 			t.Errorf("a command is sent again by go-redis")
+		}
+	})
+}
+
+// Of a lock without a fence no question names the register, but those of an adoption, whose note
+// lies there, and those that propose no token.
+func TestWhatIsAskedWithoutAFence(t *testing.T) {
+	name, _ := NameKey("", "jobs/42")
+	name.Fenced = false
+	g := &Guard{Age: time.Minute, Mark: "{redlock}:boot"}
+	const long = 48 * time.Hour
+	release := "evalsha " + releaseScript.sha + " 2 jobs/42 {jobs/42}:queue " + mine
+	for _, c := range []struct {
+		q    Question
+		want string
+	}{
+		{AcquireQuestion(nil, name, mine, time.Second, 0), "set jobs/42 " + mine + " nx get px 1000"},
+		{AcquireQuestion(g, name, mine, time.Second, 0), "evalsha " + acquireScript.guarded.sha + " 3 jobs/42 {jobs/42}:fence {redlock}:boot " + mine + " 1000  60000 0"},
+		{TurnQuestion(nil, name, mine, time.Second, 0, theirs, 12, false), "evalsha " + turnScript.sha + " 3 jobs/42 {jobs/42}:fence {jobs/42}:queue " + mine + " 1000  " + theirs + " 12 2000 15000 {jobs/42}:release "},
+		{AdoptQuestion(nil, name, theirs, mine, time.Second, 0), "evalsha " + adoptScript.sha + " 2 jobs/42 {jobs/42}:fence " + theirs + " " + mine + " 1000  86400000 90000000"},
+		{RestoreQuestion(name, theirs, mine, time.Second), "evalsha " + restoreScript.sha + " 3 jobs/42 {jobs/42}:fence {jobs/42}:queue " + mine + " " + theirs + " 86400000 90000000 {jobs/42}:release"},
+		{ExtendQuestion(name, mine, long, 0), "evalsha " + extendScript.sha + " 1 jobs/42 " + mine + " 172800000"},
+		{ReleaseQuestion(name, mine, long, ToAll), release + " {jobs/42}:release"},
+		{ReleaseQuestion(name, mine, long, Attempted), release + " {jobs/42}:release  attempt"},
+		{ReleaseQuestion(name, mine, time.Second, Notice{}), release + " {jobs/42}:release  0"},
+		{ReleaseQuestion(name, mine, time.Second, Notice{Tell: 2, Place: theirs, Stay: true}), release + " {jobs/42}:release " + theirs + " 2 86400000 90000000 12000"},
+		{RollbackQuestion(name, mine, long), release},
+	} {
+		if got := spoken(c.q.Args(0, false, false, false)); got != c.want || c.q.Args(1, false, false, false) != nil {
+			t.Errorf("\ngot  %q %q\nwant %q", got, c.q.Args(1, false, false, false), c.want)
+		}
+	}
+	if got, want := spoken(new(ReleaseQuestion(name, mine, time.Second, Notice{})).Owed().Args(0, false, false, false)), release+" {jobs/42}:release"; got != want {
+		t.Errorf("a release that handed the lock on, once it is owed: got %q, want %q", got, want)
+	}
+	t.Run("in one script with others", func(t *testing.T) {
+		fenced, _ := NameKey("", "jobs/43")
+		var j Joint
+		j.Add(new(ReleaseQuestion(name, mine, long, ToAll)), false)
+		j.Add(new(ReleaseQuestion(fenced, theirs, time.Second, ToAll)), false)
+		j.Add(new(RollbackQuestion(name, mine, time.Second)), false)
+		if got, want := spoken(j.Command(false).Args()), "evalsha "+releasesScript.sha+" 6 jobs/42 jobs/43 jobs/42 {jobs/42}:queue {jobs/43}:queue {jobs/43}:fence 2 "+mine+" "+theirs+" "+mine; got != want {
+			t.Errorf("releases:\ngot  %q\nwant %q", got, want)
+		}
+		j.Reset()
+		j.Add(new(ExtendQuestion(name, mine, long, 0)), true)
+		j.Add(new(ExtendQuestion(fenced, theirs, time.Second, 7)), false)
+		j.Add(new(ExtendQuestion(fenced, theirs, time.Second, 7)), true)
+		if got, want := spoken(j.Command(false).Args()), "evalsha "+extendsScript.sha+" 5 jobs/42 jobs/43 jobs/43 {jobs/43}:fence {jobs/43}:fence "+mine+" 172800000 - "+theirs+" 1000 7 "+theirs+" 1000 "; got != want {
+			t.Errorf("extensions:\ngot  %q\nwant %q", got, want)
+		}
+	})
+	t.Run("every grant has what counts as its token", func(t *testing.T) {
+		for _, q := range []Question{AcquireQuestion(nil, name, mine, time.Second, 0), AcquireQuestion(g, name, mine, time.Second, 0), AdoptQuestion(nil, name, theirs, mine, time.Second, 0), TurnQuestion(nil, name, mine, time.Second, 0, "", 0, false)} {
+			granted := got{val: []any{int64(1), int64(0), int64(0)}}
+			if q.Script == nil {
+				granted = got{err: redis.Nil}
+			}
+			if r := q.Read(commands(granted, got{}), false, nil); r.Answer != Yes || !r.Fenced || !r.Stored {
+				t.Errorf("kind %d: got %+v", q.Kind, r)
+			}
 		}
 	})
 }

@@ -29,17 +29,20 @@ func (q *Question) MadeAlone() bool { return q.joins != nil && q.Cmds[0] == nil 
 // AppendAlone appends the arguments of that command.
 func (q *Question) AppendAlone(a []any) []any {
 	args := &q.joins.args
-	life := q.joins.Life.args(0)
-	if q.Kind == AskRollback {
-		a = append(a, "evalsha", releaseScript.shaArg, keyCounts[2], args.full, args.fence, q.value)
-		if life != nil {
-			a = append(a, "", "", "")
-		}
-		return append(a, life...)
+	a = append(a, "evalsha", releaseScript.shaArg)
+	if q.joins.Fenced {
+		a = append(a, keyCounts[3], args.full, args.queue, args.fence, q.value)
+	} else {
+		a = append(a, keyCounts[2], args.full, args.queue, q.value)
 	}
-	a = append(a, "evalsha", releaseScript.shaArg, keyCounts[3], args.full, args.fence, args.queue, q.value, args.channel)
-	if life != nil {
-		a = append(a, "", ToAll.Tell.arg())
+	life := q.joins.lifeArgs(0)
+	if q.Kind == AskRelease {
+		a = append(a, args.channel)
+		if life != nil {
+			a = append(a, "", ToAll.Tell.arg())
+		}
+	} else if life != nil {
+		a = append(a, "", "", "")
 	}
 	return append(a, life...)
 }
@@ -49,6 +52,7 @@ func (q *Question) AppendAlone(a []any) []any {
 type Joint struct {
 	questions []*Question // releases come before rollbacks
 	releases  int
+	fenced    int    // have a register
 	raised    []bool // of extensions: the register needs no raise
 	args      []any
 	cmd       Command
@@ -76,9 +80,15 @@ func (j *Joint) Add(q *Question, raised bool) {
 	if q.Kind == AskRelease {
 		j.releases++
 	}
+	if q.joins.Fenced {
+		j.fenced++
+	}
 	j.questions = append(j.questions, q)
 	j.raised = append(j.raised, raised)
 }
+
+// noRegister is, to lua/extends.lua, the fence of a lock that has none.
+const noRegister = "-"
 
 // extends reports whether the questions are extensions.
 func (j *Joint) extends() bool { return j.questions[0].Kind == AskExtend }
@@ -94,7 +104,7 @@ func (j *Joint) Command(asText bool) *Command {
 	if asText {
 		a = append(j.args[:0], "eval", s.body)
 	}
-	a = append(a, 2*len(j.questions)+j.releases)
+	a = append(a, len(j.questions)+j.releases+j.fenced)
 	for _, q := range j.questions {
 		a = append(a, q.joins.args.full)
 	}
@@ -102,7 +112,9 @@ func (j *Joint) Command(asText bool) *Command {
 		a = append(a, q.joins.args.queue)
 	}
 	for _, q := range j.questions {
-		a = append(a, q.joins.args.fence)
+		if q.joins.Fenced {
+			a = append(a, q.joins.args.fence)
+		}
 	}
 	j.args = j.appendValues(a)
 	j.cmd = NewCommand(j.args)
@@ -114,9 +126,14 @@ func (j *Joint) appendValues(a []any) []any {
 	life := j.questions[0].joins.Life // all are of one Locker
 	if j.extends() {
 		for n, q := range j.questions {
-			a = append(a, q.Cmds[0][5:8]...) // as its own script has them: value, ttl, fence
-			if j.raised[n] {
-				a[len(a)-1] = ""
+			own := q.Cmds[0]
+			switch { // as its own script has them: behind its keys the value and the ttl, and the fence
+			case !q.joins.Fenced:
+				a = append(append(a, own[4:6]...), noRegister)
+			case j.raised[n]:
+				a = append(append(a, own[5:7]...), "")
+			default:
+				a = append(a, own[5:8]...)
 			}
 		}
 		return append(a, life.args(0)...)

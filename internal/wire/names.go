@@ -32,6 +32,10 @@ type LockKey struct {
 	Channel string // where releases are announced
 	Life    FenceLife
 
+	// Fenced says that those who acquire the lock by this LockKey get a fencing token. The questions
+	// of others leave the register alone, but for Adopt.
+	Fenced bool
+
 	// The names as arguments of commands, converted to an interface once for all commands.
 	args struct {
 		full    any
@@ -60,13 +64,21 @@ func NameKey(prefix, key string) (*LockKey, error) {
 		name, all = all[:n], all[n:]
 		return name
 	}
-	k := &LockKey{Key: key, Full: full}
+	k := &LockKey{Key: key, Full: full, Fenced: true}
 	k.args.full = full
 	k.args.fence = next(fenceSuffix)
 	k.args.queue = next(queueSuffix)
 	k.Channel = next(releaseSuffix)
 	k.args.channel = k.Channel
 	return k, nil
+}
+
+// withFence returns the keys of a script that uses the lock and, if it is fenced, its register.
+func (k *LockKey) withFence() []any {
+	if !k.Fenced {
+		return []any{k.args.full}
+	}
+	return []any{k.args.full, k.args.fence}
 }
 
 // withQueue returns the keys of a script that uses the lock, its register and its queue.
@@ -179,14 +191,20 @@ const (
 type Names struct {
 	Life FenceLife // of their registers; not to be changed once the first is made
 
-	mu  sync.RWMutex
-	all map[string]*LockKey // by the caller's key
+	mu   sync.RWMutex
+	all  map[string]*LockKey // by the caller's key
+	bare map[string]*LockKey // the same, without a fence
 }
 
-// Of returns the names of a lock, or an error for a key that cannot be locked.
-func (n *Names) Of(prefix, key string) (*LockKey, error) {
+// Of returns the names of a lock, with or without a fence, or an error for a key that cannot be
+// locked.
+func (n *Names) Of(prefix, key string, fenced bool) (*LockKey, error) {
+	all := &n.all
+	if !fenced {
+		all = &n.bare
+	}
 	n.mu.RLock()
-	name := n.all[key]
+	name := (*all)[key]
 	n.mu.RUnlock()
 	if name != nil {
 		return name, nil
@@ -199,14 +217,15 @@ func (n *Names) Of(prefix, key string) (*LockKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name.Life = n.Life; long {
+	name.Life, name.Fenced = n.Life, fenced
+	if long {
 		return name, nil
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.all == nil || len(n.all) >= maxNames {
-		n.all = make(map[string]*LockKey)
+	if *all == nil || len(*all) >= maxNames {
+		*all = make(map[string]*LockKey)
 	}
-	n.all[name.Key] = name
+	(*all)[name.Key] = name
 	return name, nil
 }

@@ -265,15 +265,21 @@ func TestAKeyOf64KiBIsTheLongest(t *testing.T) {
 
 func TestNamesAreKeptForSoManyShortKeys(t *testing.T) {
 	var n Names
-	name := func(key string) any {
-		k, err := n.Of("app:", key)
+	of := func(key string, fenced bool) any {
+		k, err := n.Of("app:", key, fenced)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k.Key != key || k.Full != "app:"+key {
-			t.Fatalf("of %q: got the names of %q, %q", key, k.Key, k.Full)
+		if k.Key != key || k.Full != "app:"+key || k.Fenced != fenced {
+			t.Fatalf("of %q, fenced %t: got the names of %q, %q, fenced %t", key, fenced, k.Key, k.Full, k.Fenced)
 		}
 		return k
+	}
+	name := func(key string) any {
+		if of(key, false) == of(key, true) {
+			t.Fatal("a lock with a fence and one without have the same names")
+		}
+		return of(key, true)
 	}
 	if name("a") != name("a") {
 		t.Error("the names of a key were made twice in a row")
@@ -283,11 +289,11 @@ func TestNamesAreKeptForSoManyShortKeys(t *testing.T) {
 	}
 	for i := range 3 * maxNames {
 		name(fmt.Sprint(i))
-		if len(n.all) > maxNames {
-			t.Fatalf("%d names are kept, want at most %d", len(n.all), maxNames)
+		if kept := max(len(n.all), len(n.bare)); kept > maxNames {
+			t.Fatalf("%d names are kept, want at most %d", kept, maxNames)
 		}
 	}
-	if _, err := n.Of("", ""); err == nil {
+	if _, err := n.Of("", "", true); err == nil {
 		t.Error("the empty key: no error")
 	}
 }

@@ -47,6 +47,7 @@ type Question struct {
 	Script   *script       // the script of Cmds[0]; nil: a plain command
 	Value    string        // our value
 	Back     string        // restore: the value that it puts back; adopt: the value that it replaces
+	Token    int64         // acquire, turn, adopt, raise: the token that it proposes; 0: none, and the register is left alone
 	Bytes    int           // approximate size on the wire
 	TTL      time.Duration // how long what it stores lives
 	Patience               // how long to wait for the answer
@@ -54,6 +55,7 @@ type Question struct {
 	joins *LockKey // its lock, if it may join others in one script (joint.go); nil: it may not
 	value any      // Value as an argument; set with joins
 	owed  *LockKey // the lock of a release that is owed in another form; nil: it is owed as it is
+	tell  Tell     // release: whom it notifies
 }
 
 // add appends a command.
@@ -72,9 +74,9 @@ func (q *Question) add(args ...any) {
 	}
 }
 
-// eval appends a script on the keys of a lock and its register.
+// eval appends a script on the keys of a lock and, if it is fenced, its register.
 func (q *Question) eval(s *script, name *LockKey, args ...any) {
-	q.evalOn(s, []any{name.args.full, name.args.fence}, args...)
+	q.evalOn(s, name.withFence(), args...)
 }
 
 // evalOn appends a script on any keys.
@@ -125,34 +127,62 @@ func (q *Question) Args(j int, asText, plain, check bool) []any {
 }
 
 // AcquireQuestion sets the value if the key is free, and raises the register to the
-// proposal. It is two plain commands or, under a guard, a script. Without a guard the
-// register is raised even if the key is not free.
+// proposal, if that is not 0. It is two plain commands, or one, or under a guard a script.
+// Without a guard the register is raised even if the key is not free.
 func AcquireQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, proposal int64) Question {
-	q := Question{Kind: AskAcquire, Value: value, TTL: ttl}
+	q := Question{Kind: AskAcquire, Value: value, TTL: ttl, Token: proposal}
 	if g != nil {
-		q.evalGrant(g, acquireScript, []any{name.args.full, name.args.fence}, value, CeilMillis(ttl), proposal)
+		q.evalGrant(g, acquireScript, []any{name.args.full, name.args.fence}, value, CeilMillis(ttl), tokenArg(proposal))
 		return q
 	}
 	q.add("set", name.args.full, value, "nx", "get", "px", CeilMillis(ttl))
-	q.add("zadd", name.args.fence, "gt", "ch", proposal, "f")
+	if proposal != 0 {
+		q.add("zadd", name.args.fence, "gt", "ch", proposal, "f")
+	}
 	return q
+}
+
+// tokenArg returns a proposed token as an argument of a script: empty if there is none, since a
+// register never gets the score 0.
+func tokenArg(proposal int64) any {
+	if proposal == 0 {
+		return ""
+	}
+	return proposal
 }
 
 // RaiseQuestion raises the register to the token if the key has our value.
 func RaiseQuestion(name *LockKey, value string, ttl time.Duration, token int64) Question {
-	q := Question{Kind: AskRaise, Value: value, TTL: ttl}
+	q := Question{Kind: AskRaise, Value: value, TTL: ttl, Token: token}
 	q.eval(raiseScript, name, value, token)
 	return q
 }
 
-// ExtendQuestion prolongs the ttl of our value, and raises the register to the fence.
+// ExtendQuestion prolongs the ttl of our value and, if the lock is fenced, raises the register to
+// the fence.
 func ExtendQuestion(name *LockKey, value string, ttl time.Duration, fence int64) Question {
 	q := Question{Kind: AskExtend, Value: value, TTL: ttl}
-	q.eval(extendScript, name, append([]any{value, CeilMillis(ttl), fence}, name.Life.args(ttl)...)...)
-	if name.Life.isShared(ttl) {
+	if name.Fenced {
+		q.eval(extendScript, name, append([]any{value, CeilMillis(ttl), fence}, name.Life.args(ttl)...)...)
+	} else {
+		q.eval(extendScript, name, value, CeilMillis(ttl))
+	}
+	if name.sharesLife(ttl) {
 		q.joins = name
 	}
 	return q
+}
+
+// sharesLife reports whether one script can do for several locks what it does for this one.
+func (k *LockKey) sharesLife(ttl time.Duration) bool { return !k.Fenced || k.Life.isShared(ttl) }
+
+// lifeArgs returns the arguments with the register's ttl for the scripts that set it, or nil if
+// they need none.
+func (k *LockKey) lifeArgs(ttl time.Duration) []any {
+	if !k.Fenced {
+		return nil
+	}
+	return k.Life.args(ttl)
 }
 
 // HealQuestion sets our value on a node that has lost it, if the key is free.
@@ -165,12 +195,12 @@ func HealQuestion(name *LockKey, value string, ttl time.Duration) Question {
 // ReleaseQuestion deletes our value and, in the same step, announces it to the first waiters of the
 // queue. What happens to our own entry is in n.
 func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, n Notice) Question {
-	q := Question{Kind: AskRelease, Value: value, TTL: ttl}
-	if name.Life.isShared(ttl) && n == ToAll {
+	q := Question{Kind: AskRelease, Value: value, TTL: ttl, tell: n.Tell}
+	if name.sharesLife(ttl) && n == ToAll {
 		q.join(name)
 		return q
 	}
-	life := name.Life.args(ttl)
+	life := name.lifeArgs(ttl)
 	if n != ToAll && n != Attempted {
 		q.owed = name
 	}
@@ -188,8 +218,16 @@ func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, n Notice) Q
 			args = append(args, queueLife.Milliseconds())
 		}
 	}
-	q.evalOn(releaseScript, name.withQueue(), args...)
+	q.evalOn(releaseScript, name.toRelease(), args...)
 	return q
+}
+
+// toRelease returns the keys of a release: the lock, its queue and, if it is fenced, its register.
+func (k *LockKey) toRelease() []any {
+	if !k.Fenced {
+		return []any{k.args.full, k.args.queue}
+	}
+	return []any{k.args.full, k.args.queue, k.args.fence}
 }
 
 // Owed returns the question as it is sent once it is owed to a node. Of a release that is no more
@@ -200,7 +238,7 @@ func (q *Question) Owed() *Question {
 		return q
 	}
 	n := ToAll
-	if tell := q.Cmds[0][tellArg]; tell == TellAttempt.arg() || tell == TellHanded.arg() {
+	if q.tell == TellAttempt || q.tell == TellHanded {
 		n = Attempted
 	}
 	owed := ReleaseQuestion(q.owed, q.Value, q.TTL, n)
@@ -210,33 +248,31 @@ func (q *Question) Owed() *Question {
 
 // HandsOn reports whether a release notifies nobody, since it hands the lock on to the attempt behind it.
 func (q *Question) HandsOn() bool {
-	return q.Kind == AskRelease && !q.MadeAlone() && q.Cmds[0][tellArg] == 0
+	return q.Kind == AskRelease && q.tell == 0
 }
 
 // Handed reports whether the question takes back an attempt to which the lock was handed on.
 func (q *Question) Handed() bool {
-	return q.Kind == AskRelease && !q.MadeAlone() && q.Cmds[0][tellArg] == TellHanded.arg()
+	return q.Kind == AskRelease && q.tell == TellHanded
 }
-
-// tellArg is where the command of a release has whom it notifies.
-const tellArg = 9
 
 // RollbackQuestion deletes our value without an announcement: no majority can have stored it.
 func RollbackQuestion(name *LockKey, value string, ttl time.Duration) Question {
 	q := Question{Kind: AskRollback, Value: value, TTL: ttl}
-	if name.Life.isShared(ttl) {
+	if name.sharesLife(ttl) {
 		q.join(name)
 		return q
 	}
-	q.eval(releaseScript, name, append([]any{value, "", "", ""}, name.Life.args(ttl)...)...)
+	q.evalOn(releaseScript, name.toRelease(), append([]any{value, "", "", ""}, name.lifeArgs(ttl)...)...)
 	return q
 }
 
-// AdoptQuestion replaces the value old of another holder by ours, and raises the register.
+// AdoptQuestion replaces the value old of another holder by ours, and raises the register to the
+// proposal, if that is not 0. In any case, the register gets a note for RestoreQuestion, and a ttl.
 func AdoptQuestion(g *Guard, name *LockKey, old, value string, ttl time.Duration, proposal int64) Question {
-	q := Question{Kind: AskAdopt, Value: value, Back: old, TTL: ttl}
+	q := Question{Kind: AskAdopt, Value: value, Back: old, TTL: ttl, Token: proposal}
 	least, given := name.Life.millis(ttl)
-	q.evalGrant(g, adoptScript, []any{name.args.full, name.args.fence}, old, value, CeilMillis(ttl), proposal, least, given)
+	q.evalGrant(g, adoptScript, []any{name.args.full, name.args.fence}, old, value, CeilMillis(ttl), tokenArg(proposal), least, given)
 	return q
 }
 

@@ -91,12 +91,12 @@ var (
 	Handed    = Notice{Tell: TellHanded}
 )
 
-// TurnQuestion is an acquire that respects the queue: it grants only if no other entry is
+// TurnQuestion is AcquireQuestion with respect for the queue: it grants only if no other entry is
 // before ours. If ticket is 0, it does not enter the queue; place may be there already.
 //
 // The queue's own ttl begins anew if prolong is set, and where it had no entry that counts.
 func TurnQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, proposal int64, place string, ticket int64, prolong bool) Question {
-	q := Question{Kind: AskTurn, Value: value, TTL: ttl}
+	q := Question{Kind: AskTurn, Value: value, TTL: ttl, Token: proposal}
 	t, more := "", ""
 	if ticket != 0 {
 		t = strconv.FormatInt(ticket, 10)
@@ -105,7 +105,7 @@ func TurnQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, prop
 		more = "1"
 	}
 	q.evalGrant(g, turnScript, name.withQueue(),
-		value, CeilMillis(ttl), proposal, place, t, TurnLife.Milliseconds(), queueLife.Milliseconds(), name.args.channel, more)
+		value, CeilMillis(ttl), tokenArg(proposal), place, t, TurnLife.Milliseconds(), queueLife.Milliseconds(), name.args.channel, more)
 	return q
 }
 

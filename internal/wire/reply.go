@@ -12,7 +12,7 @@ import (
 // A Reply is the meaning of a node's answer to a question, or of its absence.
 type Reply struct {
 	Answer  Answer
-	Fenced  bool      // yes, and the register rose from below the proposal to it
+	Fenced  bool      // yes, and the register rose from below the proposal to it; or no token was proposed
 	Missing bool      // no: nothing is stored there
 	Holder  string    // no: the value that is stored there
 	Score   int64     // raise, inspect: the register as the node had it
@@ -67,17 +67,17 @@ func (q *Question) Read(cmds []Command, plain bool, exec error) Reply {
 	switch q.Kind {
 	case AskAcquire:
 		if q.Script != nil {
-			return readGrant(AskAcquire, v, err, q.Value)
+			return q.readGrant(v, err)
 		}
-		return readAcquire(v, err, &cmds[1], plain, exec, q.Value)
+		return q.readAcquire(v, err, &cmds[1], plain, exec)
 	case AskRaise:
 		return readRaise(v, err)
 	case AskAdopt:
-		return readGrant(AskAdopt, v, err, q.Value)
+		return q.readGrant(v, err)
 	case AskInspect:
 		return readInspect(v, err)
 	case AskTurn:
-		return readTurn(v, err, q.Value)
+		return q.readTurn(v, err)
 	case askLook:
 		return q.readHolder(readLook(v, err), cmds, exec)
 	case AskWait:
@@ -98,13 +98,16 @@ func (q *Question) Read(cmds []Command, plain bool, exec error) Reply {
 	return readOwner(q.Kind, v, err)
 }
 
-// readAcquire reads SET K v NX GET PX (nil: ours; else the holder's value) and
-// ZADD GT CH (1: the register was below the proposal and equals it now).
-func readAcquire(v any, err error, zadd *Command, plain bool, exec error, value string) Reply {
+// readAcquire reads SET K v NX GET PX (nil: ours; else the holder's value) and, if a token was
+// proposed, ZADD GT CH (1: the register was below the proposal and equals it now).
+func (q *Question) readAcquire(v any, err error, zadd *Command, plain bool, exec error) Reply {
 	var r Reply
 	switch {
 	case err != nil && !errors.Is(err, redis.Nil):
 		r = failed(AskAcquire, err)
+		if q.Token == 0 {
+			return r
+		}
 		if _, err := result(zadd, exec); r.Refused && err != nil {
 			r.Refused = failed(AskAcquire, err).Refused // otherwise the register may have been raised
 		} else {
@@ -130,10 +133,14 @@ func readAcquire(v any, err error, zadd *Command, plain bool, exec error, value 
 	if r.Answer == No {
 		// If the value in the way is our own, the command was delivered twice by something
 		// else (a proxy, a server listed twice). That is never a yes, but ours to remove.
-		r.Stored = r.Holder == value
+		r.Stored = r.Holder == q.Value
 		return r
 	}
 	r.Stored = true
+	if q.Token == 0 {
+		r.Fenced = true
+		return r
+	}
 	moved, err := result(zadd, exec)
 	switch {
 	case err != nil: // the register is of another type, or the connection broke between the commands
@@ -180,27 +187,27 @@ func readRaise(v any, err error) Reply {
 }
 
 // readGrant reads the replies of lua/acquire.lua and lua/adopt.lua.
-func readGrant(k Kind, v any, err error, value string) Reply {
+func (q *Question) readGrant(v any, err error) Reply {
 	if err != nil {
-		return failed(k, err)
+		return failed(q.Kind, err)
 	}
 	parts, ok := v.([]any)
 	if !ok || len(parts) == 0 {
-		return unexpected(k, v)
+		return unexpected(q.Kind, v)
 	}
 	switch parts[0] {
 	case int64(1):
-		return Reply{Answer: Yes, Fenced: len(parts) > 1 && parts[1] == int64(1), Stored: true, Sent: true}
+		return Reply{Answer: Yes, Fenced: q.Token == 0 || len(parts) > 1 && parts[1] == int64(1), Stored: true, Sent: true}
 	case int64(0):
 		holder := ""
 		if len(parts) > 1 {
 			holder, _ = parts[1].(string)
 		}
-		return Reply{Answer: No, Holder: holder, Stored: holder == value, Sent: true} // stored: as in readAcquire
+		return Reply{Answer: No, Holder: holder, Stored: holder == q.Value, Sent: true} // stored: as in readAcquire
 	case int64(-1):
 		return Reply{Answer: No, Missing: true, Err: ErrMissing, Sent: true}
 	}
-	return unexpected(k, v)
+	return unexpected(q.Kind, v)
 }
 
 // readLook reads PTTL: -2 if there is no key, -1 if the key has no ttl.
@@ -250,7 +257,7 @@ func readWait(v any, err error) Reply {
 }
 
 // readTurn reads the reply of lua/turn.lua: granted, held by another, or behind another entry.
-func readTurn(v any, err error, value string) Reply {
+func (q *Question) readTurn(v any, err error) Reply {
 	if err != nil {
 		return failed(AskTurn, err)
 	}
@@ -260,7 +267,7 @@ func readTurn(v any, err error, value string) Reply {
 	}
 	r := Reply{Sent: true}
 	if parts[0] == int64(1) {
-		r.Answer, r.Stored, r.Fenced = Yes, true, parts[1] == int64(1)
+		r.Answer, r.Stored, r.Fenced = Yes, true, q.Token == 0 || parts[1] == int64(1)
 		r.Clock, ok = parts[2].(int64)
 		if !ok {
 			return unexpected(AskTurn, v)
@@ -281,7 +288,7 @@ func readTurn(v any, err error, value string) Reply {
 	switch parts[0] {
 	case int64(0):
 		r.Holder = who
-		r.Stored = who == value // as in readAcquire
+		r.Stored = who == q.Value // as in readAcquire
 	case int64(2):
 		r.Err = NewNodeError("queued behind "+HolderName(who), nil)
 	default:

@@ -11,9 +11,9 @@ import (
 // The twins of the scripts that have lua/guard.lua prepended; see lock.go.
 
 var guards = []Script{
-	{"guard+acquire", "e1877b28656a5c1ca2b340d83f607e072f3a2db9", guarded(acquireTwin)},
-	{"guard+adopt", "61fb6be7d1a9f28a28cde26367f667ba2763b661", guarded(adoptTwin)},
-	{"guard+turn", "aff2b19205f0c2fd86965992cc1eea40347285f1", guarded(turnTwin)},
+	{"guard+acquire", "c55ce0ecd19631c8ea225ab5023564afb5d1ccd7", guarded(acquireTwin)},
+	{"guard+adopt", "a61874e0dbbdfa20e5f7841ca934d5b2735fc68b", guarded(adoptTwin)},
+	{"guard+turn", "67a871876b1933d32bee7bdc8c065f89c8c2d4d6", guarded(turnTwin)},
 }
 
 var (
@@ -26,7 +26,7 @@ var (
 // guarded returns a twin that executes lua/guard.lua before f.
 func guarded(f twin.Twin) twin.Twin {
 	return func(call twin.Call, keys, argv []string) (any, bool) {
-		if _, ok := check(call, keys); !ok {
+		if _, ok := check(call, keys[0], keys[1]); !ok {
 			return nil, false
 		}
 		mark, age, how := keys[len(keys)-1], number(argv[len(argv)-2]), argv[len(argv)-1]
@@ -93,16 +93,19 @@ func infoField(call twin.Call, section string, field *regexp.Regexp) string {
 }
 
 func acquireTwin(call twin.Call, keys, argv []string) (any, bool) {
-	held, ok := check(call, keys)
+	held, ok := check(call, keys[0], keys[1])
 	switch {
 	case !ok:
 		return nil, false
 	case held != nil:
 		return []any{0, held}, true
 	}
-	moved, err := call("ZADD", keys[1], "GT", "CH", argv[2], "f")
-	if err != nil {
-		return nil, false
+	moved := any(0)
+	if argv[2] != "" {
+		var err error
+		if moved, err = call("ZADD", keys[1], "GT", "CH", argv[2], "f"); err != nil {
+			return nil, false
+		}
 	}
 	if _, err := call("SET", keys[0], argv[0], "PX", argv[1]); err != nil {
 		return nil, false

@@ -28,24 +28,26 @@ func init() {
 
 // Locks are the twins of the scripts that handle a lock.
 var Locks = []Script{
-	{"release", "7bb6c1da5ee48edc797565c28f5ad8c563f90225", releaseTwin},
-	{"releases", "589beeb79ab5b2beeaef15ecdfb263b851cf0995", releasesTwin},
-	{"extends", "6f96bb349fc24f31226f0f18613e73c3523a7743", extendsTwin},
-	{"extend", "e9962c620e1b1a8fd3672c657e49d474ce4daf1b", extendTwin},
+	{"release", "986c64d6a44e9775ac1c254e99473e2c1e73734e", releaseTwin},
+	{"releases", "7645fbc5b36ab77f2ba8fafacdc54d8e952869fe", releasesTwin},
+	{"extends", "66b8a66746d5c320b6a961a17521b947b4f766cc", extendsTwin},
+	{"extend", "e6b80a846c28d20cd01ac376e54e7b1cfa2eb837", extendTwin},
 	{"raise", "dc8ceb045b46aaad4f411975cea3636faf27ed9c", raiseTwin},
-	{"adopt", "c8b692cfcbc454796f7ceedfddf268f264dc3e2b", adoptTwin},
+	{"adopt", "516b4b202aeb3228bd2106d860a968b1451b5135", adoptTwin},
 	{"restore", "6854a5658727e41566129bf30a5b54c6ac8c4b98", restoreTwin},
 	{"touch", "c9a3a801b404c7f3d1c427d5cc598b46fc356f7a", touchTwin},
 }
 
-// check reports whether the keys have the expected types; otherwise the script itself runs, because of its errors. held is the
-// value of the lock's key.
-func check(call twin.Call, keys []string) (held any, ok bool) {
-	kind, err := call("TYPE", keys[1])
-	if err != nil || kind != "zset" && kind != "none" {
-		return nil, false
+// check reports whether the lock and the sets beside it, its register and its queue, have the expected types; otherwise the
+// script itself runs, because of its errors. held is the value of the lock's key.
+func check(call twin.Call, lock string, sets ...string) (held any, ok bool) {
+	for _, key := range sets {
+		kind, err := call("TYPE", key)
+		if err != nil || kind != "zset" && kind != "none" {
+			return nil, false
+		}
 	}
-	held, err = call("GET", keys[0])
+	held, err := call("GET", lock)
 	return held, err == nil
 }
 
@@ -70,7 +72,7 @@ func expireRegister(call twin.Call, register string, argv []string, n int) {
 }
 
 func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
-	held, ok := check(call, keys)
+	held, ok := check(call, keys[0], keys[2:]...)
 	if !ok {
 		return nil, false
 	}
@@ -97,11 +99,13 @@ func releaseTwin(call twin.Call, keys, argv []string) (any, bool) {
 	announces := len(argv) > 1 && argv[1] != "" && (most > 0 || ours != "")
 	var q *scriptQueue
 	if announces {
-		if q, ok = openQueue(call, keys[2]); !ok {
+		if q, ok = openQueue(call, keys[1]); !ok {
 			return nil, false
 		}
 	}
-	expireRegister(call, keys[1], argv, 4)
+	for _, register := range keys[2:] {
+		expireRegister(call, register, argv, 4)
+	}
 	if verdict == 1 {
 		call("DEL", keys[0])
 	}
@@ -173,7 +177,7 @@ func releasesTwin(call twin.Call, keys, argv []string) (any, bool) {
 }
 
 func extendTwin(call twin.Call, keys, argv []string) (any, bool) {
-	held, ok := check(call, keys)
+	held, ok := check(call, keys[0], keys[1:]...)
 	switch {
 	case !ok:
 		return nil, false
@@ -185,13 +189,15 @@ func extendTwin(call twin.Call, keys, argv []string) (any, bool) {
 	if left, _ := call("PTTL", keys[0]); left.(int) <= number(argv[1]) {
 		call("PEXPIRE", keys[0], argv[1])
 	}
-	call("ZADD", keys[1], "GT", argv[2], "f")
-	expireRegister(call, keys[1], argv, 3)
+	for _, register := range keys[1:] {
+		call("ZADD", register, "GT", argv[2], "f")
+		expireRegister(call, register, argv, 3)
+	}
 	return 1, true
 }
 
 func extendsTwin(call twin.Call, keys, argv []string) (any, bool) {
-	locks := len(keys) / 2
+	locks := len(argv) / 3
 	for _, register := range keys[locks:] {
 		if kind, err := call("TYPE", register); err != nil || kind != "zset" && kind != "none" {
 			return nil, false
@@ -201,19 +207,21 @@ func extendsTwin(call twin.Call, keys, argv []string) (any, bool) {
 	if err != nil {
 		return nil, false
 	}
-	done := make([]byte, locks)
+	done, registers := make([]byte, locks), keys[locks:]
 	for i, held := range all.([]any) {
+		own, fence := []string{keys[i]}, argv[3*i+2]
+		if fence != "-" {
+			own, registers = append(own, registers[0]), registers[1:]
+		}
 		done[i] = '0'
-		if held == argv[3*i] {
-			if argv[3*i+2] != "" {
-				extendTwin(call, []string{keys[i], keys[locks+i]}, slices.Concat(argv[3*i:3*i+3], argv[3*locks:]))
-				done[i] = '1'
-				continue
-			}
-			if left, _ := call("PTTL", keys[i]); left.(int) <= number(argv[3*i+1]) {
-				call("PEXPIRE", keys[i], argv[3*i+1])
-			}
-			if n, _ := call("EXISTS", keys[locks+i]); n == 1 {
+		switch {
+		case held != argv[3*i]:
+		case fence != "":
+			extendTwin(call, own, slices.Concat(argv[3*i:3*i+3], argv[3*locks:]))
+			done[i] = '1'
+		default:
+			extendTwin(call, own[:1], argv[3*i:3*i+2])
+			if n, _ := call("EXISTS", own[1]); n == 1 {
 				done[i] = '1'
 			}
 		}
@@ -222,7 +230,7 @@ func extendsTwin(call twin.Call, keys, argv []string) (any, bool) {
 }
 
 func raiseTwin(call twin.Call, keys, argv []string) (any, bool) {
-	held, ok := check(call, keys)
+	held, ok := check(call, keys[0], keys[1])
 	switch {
 	case !ok:
 		return nil, false
@@ -239,7 +247,7 @@ func raiseTwin(call twin.Call, keys, argv []string) (any, bool) {
 }
 
 func adoptTwin(call twin.Call, keys, argv []string) (any, bool) {
-	held, ok := check(call, keys)
+	held, ok := check(call, keys[0], keys[1])
 	switch {
 	case !ok:
 		return nil, false
@@ -258,9 +266,11 @@ func adoptTwin(call twin.Call, keys, argv []string) (any, bool) {
 	}
 	expireRegister(call, keys[1], argv, 4)
 	members, _ := call("ZRANGE", keys[1], "0", "15")
-	moved, err := call("ZADD", keys[1], "GT", "CH", argv[3], "f")
-	if err != nil {
-		return nil, false
+	moved := any(0)
+	if argv[3] != "" {
+		if moved, err = call("ZADD", keys[1], "GT", "CH", argv[3], "f"); err != nil {
+			return nil, false
+		}
 	}
 	for _, member := range members.([]any) {
 		if member != "f" && member != argv[0] {
@@ -278,7 +288,7 @@ func adoptTwin(call twin.Call, keys, argv []string) (any, bool) {
 }
 
 func restoreTwin(call twin.Call, keys, argv []string) (any, bool) {
-	held, ok := check(call, keys)
+	held, ok := check(call, keys[0], keys[1])
 	if !ok {
 		return nil, false
 	}

@@ -10,7 +10,7 @@ import (
 
 // Waiting are the twins of the scripts for waiting.
 var Waiting = []Script{
-	{"turn", "2ba70736be394ca8b7386a1db5bdb1af9494e424", turnTwin},
+	{"turn", "f0d74f2621e4ef06a1022b13b40378869d794e6e", turnTwin},
 	{"wait", "b21ee5b5ccaba7a77dc8b520937fc84a598a03b6", waitTwin},
 	{"leave", "5fddad4b79f1320518fc26ee34c080c782524d2e", leaveTwin},
 	{"inspect", "fedd99c8d5cbd54024572c435cd7c9cd39dfcf0a", inspectTwin},
@@ -135,7 +135,7 @@ func (q *scriptQueue) ends(life string) string {
 }
 
 func turnTwin(call twin.Call, keys, argv []string) (any, bool) {
-	held, ok := check(call, keys)
+	held, ok := check(call, keys[0], keys[1])
 	if !ok {
 		return nil, false
 	}
@@ -155,7 +155,10 @@ func turnTwin(call twin.Call, keys, argv []string) (any, bool) {
 		if ticket == nil {
 			q.clock()
 		}
-		moved, _ := call("ZADD", keys[1], "GT", "CH", argv[2], "f")
+		moved := any(0)
+		if argv[2] != "" {
+			moved, _ = call("ZADD", keys[1], "GT", "CH", argv[2], "f")
+		}
 		if entry != "" {
 			call("ZREM", q.key, entry, entry+"!")
 		}
@@ -287,7 +290,7 @@ func (q *scriptQueue) lives(entry string, expiry map[string]float64) bool {
 }
 
 func inspectTwin(call twin.Call, keys, _ []string) (any, bool) {
-	held, ok := check(call, keys)
+	held, ok := check(call, keys[0], keys[1])
 	q, isQueue := openQueue(call, keys[2])
 	if !ok || !isQueue {
 		return nil, false

@@ -1,9 +1,9 @@
 -- Replaces value ARGV[1] of the lock K, if the key holds it, by ARGV[2], which lives for at least ARGV[3] ms, and raises
--- the register to ARGV[4]. The register gets a note of when ARGV[1] would have expired, for lua/restore.lua; if it has
--- less than ARGV[5] ms to live, it gets ARGV[6] ms, so that the note outlives ARGV[2]. Never shortens a ttl; a key
--- without one gets one.
--- Replies {1, 1}: replaced, and the register was raised; {1, 0}: replaced, but the register was not below ARGV[4];
--- {0, value}: the key holds another value; {-1}: there is no key.
+-- the register to ARGV[4] (empty: does not raise it). The register gets a note of when ARGV[1] would have expired, for
+-- lua/restore.lua; if it has less than ARGV[5] ms to live, it gets ARGV[6] ms, so that the note outlives ARGV[2]. Never
+-- shortens a ttl; a key without one gets one.
+-- Replies {1, 1}: replaced, and the register was raised; {1, 0}: replaced, but the register was not below ARGV[4], or was not
+-- to be raised; {0, value}: the key holds another value; {-1}: there is no key.
 local held = redis.call('GET', KEYS[1])
 if held == false then return {-1} end
 if held ~= ARGV[1] then return {0, held} end
@@ -21,7 +21,7 @@ local function expire()
   if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[5]) then redis.call('PEXPIRE', KEYS[2], ARGV[6]) end
 end
 expire() -- also where there is no register yet: who may not do this makes none that would never expire
-local moved = redis.call('ZADD', KEYS[2], 'GT', 'CH', ARGV[4], 'f')
+local moved = ARGV[4] == '' and 0 or redis.call('ZADD', KEYS[2], 'GT', 'CH', ARGV[4], 'f')
 -- Notes of earlier adoptions. That of ARGV[1] stays: its own adoption may yet fail, and be undone after this one.
 for _, member in ipairs(notes) do
   if member ~= 'f' and member ~= ARGV[1] then redis.call('ZREM', KEYS[2], member) end

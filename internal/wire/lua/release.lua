@@ -1,5 +1,5 @@
--- Deletes the lock K if it holds our value ARGV[1], and announces that to waiters. In any case, a register with less than
--- ARGV[5] ms to live (absent: a day) gets ARGV[6] ms (25 hours).
+-- Deletes the lock K if it holds our value ARGV[1], and announces that to waiters, whose queue is KEYS[2]. In any case, if
+-- the lock has a register KEYS[3] with less than ARGV[5] ms to live (absent: a day), that gets ARGV[6] ms (25 hours).
 -- If K is free then, ARGV[1] is announced on channel ARGV[2]:ENTRY to the first ARGV[4] (0, 1 or 2; absent: 2) entries of
 -- the queue that listen, with their number before it. Expired entries are skipped, unless ARGV[4] is 1. Without channel
 -- ARGV[2], nothing is announced.
@@ -14,7 +14,7 @@
 local held = redis.pcall('GET', KEYS[1])
 if type(held) == 'table' and not string.find(held.err, '^%-?WRONGTYPE') then return held end
 -- Before the deletion: where this is refused, the error must not come from a lock that is released.
-if redis.call('PTTL', KEYS[2]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[2], ARGV[6] or '90000000') end
+if KEYS[3] and redis.call('PTTL', KEYS[3]) < (tonumber(ARGV[5]) or 86400000) then redis.call('PEXPIRE', KEYS[3], ARGV[6] or '90000000') end
 local verdict = -1
 if held == ARGV[1] then
   redis.call('DEL', KEYS[1])
@@ -40,13 +40,13 @@ end
 if ARGV[9] then
   if not clock() then return verdict end
   -- Before the entry: where this is refused, a queue without a ttl would stand for ever. 0: there is no queue yet.
-  local lives = redis.pcall('PEXPIRE', KEYS[3], ARGV[8])
-  if type(lives) == 'number' then redis.pcall('ZADD', KEYS[3], ARGV[9], ours, now + ARGV[7], ours .. '!') end
-  if lives == 0 then redis.pcall('PEXPIRE', KEYS[3], ARGV[8]) end
+  local lives = redis.pcall('PEXPIRE', KEYS[2], ARGV[8])
+  if type(lives) == 'number' then redis.pcall('ZADD', KEYS[2], ARGV[9], ours, now + ARGV[7], ours .. '!') end
+  if lives == 0 then redis.pcall('PEXPIRE', KEYS[2], ARGV[8]) end
 end
 -- Four, then by sixty-four: mostly the first two are alive, and a reply with many scores takes the server longer than all
 -- else here; but a whole fleet that was stopped may stand before them.
-local queue = redis.pcall('ZRANGE', KEYS[3], '0', '3', 'WITHSCORES')
+local queue = redis.pcall('ZRANGE', KEYS[2], '0', '3', 'WITHSCORES')
 if not queue[1] then return verdict end
 if ARGV[9] then
   ours = ''
@@ -64,7 +64,7 @@ while queue[1] and most > 0 do
       -- No entry lives for less than two seconds from its ticket on.
       local alive = most == 1 or at < 4e15 and at + 2000000 >= us
       if not alive then
-        local ends = over[entry .. '!'] or redis.pcall('ZSCORE', KEYS[3], entry .. '!')
+        local ends = over[entry .. '!'] or redis.pcall('ZSCORE', KEYS[2], entry .. '!')
         alive = type(ends) == 'string' and (tonumber(ends) or 0) >= now
       end
       if alive then
@@ -78,13 +78,13 @@ while queue[1] and most > 0 do
   from = from + size
   if behind or told == most or mute or #queue < 2 * size or from >= 512 then break end
   size = 64
-  queue = redis.pcall('ZRANGE', KEYS[3], from, from + 63, 'WITHSCORES')
+  queue = redis.pcall('ZRANGE', KEYS[2], from, from + 63, 'WITHSCORES')
 end
 if ours ~= '' and ARGV[7] and (told > 0 or verdict == 0) and (us or clock()) then
-  redis.pcall('ZADD', KEYS[3], us, ours, now + ARGV[7], ours .. '!')
-  if ARGV[8] then redis.pcall('PEXPIRE', KEYS[3], ARGV[8]) end
+  redis.pcall('ZADD', KEYS[2], us, ours, now + ARGV[7], ours .. '!')
+  if ARGV[8] then redis.pcall('PEXPIRE', KEYS[2], ARGV[8]) end
 elseif ours ~= '' then
-  redis.pcall('ZREM', KEYS[3], ours, ours .. '!')
+  redis.pcall('ZREM', KEYS[2], ours, ours .. '!')
 end
 if verdict == 1 and told > 0 then return 2 end
 if verdict == 1 and mute then return 3 end

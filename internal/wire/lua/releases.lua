@@ -1,4 +1,4 @@
--- Releases many locks in one step. KEYS are n locks, the queues of the first ARGV[1] of them, and registers, each of which
+-- Releases many locks in one step. KEYS are n locks, the queues of the first ARGV[1] of them, and their registers, each of which
 -- gets 25 hours to live if it has less than a day; behind the number in ARGV[1] there may be other times, in ms: first that
 -- of the day. ARGV[2] and the following are our n values. A lock that holds its value is deleted, and if it has a queue, the
 -- value is announced to the first two entries that listen, as in lua/release.lua.

@@ -1,6 +1,6 @@
 -- Grants the lock K if it is free and no other entry is first in the queue: stores our value ARGV[1] for ARGV[2] ms, raises
--- the register to ARGV[3], and removes our entry ARGV[4] from the queue. Otherwise queues the entry with ticket ARGV[5]
--- (empty: not at all) for ARGV[6] ms. Expired entries at the front are removed.
+-- the register to ARGV[3] (empty: leaves it alone), and removes our entry ARGV[4] from the queue. Otherwise queues the entry
+-- with ticket ARGV[5] (empty: not at all) for ARGV[6] ms. Expired entries at the front are removed.
 -- Replies {1, raised, us}: granted; {0, holder, ms to live, before, us}: held; {2, first, ms until its entry expires, before,
 -- us}: free, but entry first has the turn, and is notified on channel ARGV[8]:ENTRY with our value. before is 1 if another
 -- entry is before ours, and then ms to live is ARGV[6]. us is the node's time, or 0 where an entry with a ticket is granted.
@@ -12,7 +12,7 @@ local held = redis.call('GET', KEYS[1])
 if turn and not held then
   if ARGV[5] == '' then clock() end
   -- An error of the register must not read as one of the lock.
-  local moved = redis.pcall('ZADD', KEYS[2], 'GT', 'CH', ARGV[3], 'f')
+  local moved = ARGV[3] == '' and 0 or redis.pcall('ZADD', KEYS[2], 'GT', 'CH', ARGV[3], 'f')
   if type(moved) == 'table' and moved.err then return redis.error_reply('FENCE ' .. moved.err) end
   if ARGV[4] ~= '' then redis.call('ZREM', KEYS[3], ARGV[4], ARGV[4] .. '!') end
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])

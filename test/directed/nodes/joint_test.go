@@ -192,6 +192,28 @@ func TestScriptExtends(t *testing.T) {
 			}
 		})
 	}
+	onScript(t, "locks without a register between others", func(s *stage) {
+		for _, name := range []string{"a", "b", "c", "d"} {
+			s.Node(0).Set(name, "ours", time.Second)
+		}
+		s.Node(0).Set("d", "theirs", time.Second)
+		args := []string{"EVAL", harness.Script("extends"), "6", "a", "b", "c", "d", "{b}:fence", "{d}:fence",
+			"ours", "60000", "-", "ours", "60000", "77", "ours", "60000", "-", "ours", "60000", "78"}
+		if got := s.Do(0, args...); got != "1110" {
+			s.Errorf("extends: got %v, want 1110", got)
+		}
+		for i, want := range []time.Duration{time.Minute, time.Minute, time.Minute, time.Second} {
+			if got := s.Node(0).TTL(string("abcd"[i])); got != want {
+				s.Errorf("%c has %v left, want %v", "abcd"[i], got, want)
+			}
+		}
+		if got := s.Node(0).Keys(); fmt.Sprint(got) != "[a b c d {b}:fence]" {
+			s.Errorf("the node has %v, want one register", got)
+		}
+		if got := s.Do(0, "EVAL", harness.Script("extends"), "1", "a", "ours", "90000", "-"); got != "1" || s.Node(0).TTL("a") != 90*time.Second {
+			s.Errorf("no register at all: got %v, and %v left, want 1 and 90 s", got, s.Node(0).TTL("a"))
+		}
+	})
 	onScript(t, "without a fence the register must be there", func(s *stage) {
 		for _, name := range []string{"a", "b"} {
 			s.Node(0).Set(name, "ours", time.Second)

@@ -30,6 +30,12 @@ func (s *stage) evalQueue(script string, args ...string) any {
 	return s.Do(0, append([]string{"EVAL", harness.Script(script), "3", job, jobRegister, jobQueue}, args...)...)
 }
 
+// release is eval for lua/release.lua, of a lock with a register.
+func (s *stage) release(args ...string) any {
+	s.Helper()
+	return s.Do(0, append([]string{"EVAL", harness.Script("release"), "3", job, jobQueue, jobRegister}, args...)...)
+}
+
 func (s *stage) answers(what string, got any, want ...any) {
 	s.Helper()
 	if list, ok := got.([]any); ok {
@@ -249,7 +255,7 @@ func TestScriptRaise(t *testing.T) {
 
 func TestScriptRelease(t *testing.T) {
 	release := func(s *stage, channel, tells string) any {
-		return s.evalQueue("release", "ours", channel, "", tells, "86000000", "86400000")
+		return s.release("ours", channel, "", tells, "86000000", "86400000")
 	}
 	onScriptCases(t, func(s *stage) any { return release(s, "x", "2") }, []scriptCase{
 		{"ours: deleted, the register kept with a ttl", scriptState{"ours", sec, "77", 0}, []any{1}, scriptState{"", 0, "77", day}},
@@ -318,7 +324,7 @@ func TestScriptRelease(t *testing.T) {
 				s.Node(0).Set(job, "ours", time.Minute)
 				s.Do(0, "ZADD", jobRegister, "77", "f")
 				s.Node(0).FailCommand(refused, text)
-				got, err := s.Node(0).Do("EVAL", harness.Script("release"), "3", job, jobRegister, jobQueue, "ours", "x")
+				got, err := s.Node(0).Do("EVAL", harness.Script("release"), "3", job, jobQueue, jobRegister, "ours", "x")
 				if err == nil || !strings.Contains(err.Error(), text) {
 					s.Errorf("release: got %v, %v; want the error", got, err)
 				}
@@ -402,9 +408,9 @@ const releaseChannel = "{jobs/42}:release"
 func TestScriptReleaseTellsTheQueue(t *testing.T) {
 	release := func(s *stage, place, tell string) any {
 		if place, ok := strings.CutSuffix(place, " stay"); ok {
-			return s.evalQueue("release", "ours", releaseChannel, place, tell, "86400000", "90000000", "12000")
+			return s.release("ours", releaseChannel, place, tell, "86400000", "90000000", "12000")
 		}
-		return s.evalQueue("release", "ours", releaseChannel, place, tell)
+		return s.release("ours", releaseChannel, place, tell)
 	}
 	tells := func(name, place, tell string, reply int, before func(s *stage), want string, left ...any) {
 		onScript(t, name, func(s *stage) {
@@ -475,7 +481,7 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 		if got := s.Node(0).TTL(jobQueue); got != 8876544*time.Microsecond {
 			s.Errorf("life of the queue: got %v, want it as it was", got)
 		}
-		s.evalQueue("release", "ours", releaseChannel, "d", "2", "1", "9", "12000", "15000")
+		s.release("ours", releaseChannel, "d", "2", "1", "9", "12000", "15000")
 		if got := s.Node(0).TTL(jobQueue); got != 15*sec {
 			s.Errorf("life of the queue: got %v, want it anew", got)
 		}
@@ -488,7 +494,7 @@ func TestScriptReleaseTellsTheQueue(t *testing.T) {
 			s.Node(0).Set(job, "ours", sec)
 			before(s)
 			s.Do(0, "PEXPIRE", jobQueue, "9000")
-			s.answers("release", s.evalQueue("release", "ours", releaseChannel, "c", tell, "86400000", "90000000", "2000", "15000", ticket), reply)
+			s.answers("release", s.release("ours", releaseChannel, "c", tell, "86400000", "90000000", "2000", "15000", ticket), reply)
 			s.queues("afterwards", queue...)
 			s.answers("its end", s.Do(0, "ZSCORE", jobQueue, "c!"), harness.EndOf(s.ms()+2000))
 			harness.Check(s, "life of the queue", s.Node(0).TTL(jobQueue), 15*sec)
@@ -879,8 +885,8 @@ func TestScriptTouch(t *testing.T) {
 // A life that nobody spells out is the usual: 25 hours, where there is less than 24.
 func TestScriptsKnowTheUsualLife(t *testing.T) {
 	for name, f := range map[string]func(s *stage) any{
-		"release":  func(s *stage) any { return s.evalQueue("release", "ours", "x") },
-		"rollback": func(s *stage) any { return s.eval("release", "ours") },
+		"release":  func(s *stage) any { return s.release("ours", "x") },
+		"rollback": func(s *stage) any { return s.release("ours") },
 		"extend":   func(s *stage) any { return s.eval("extend", "ours", "5000", "77") },
 		"touch":    func(s *stage) any { return s.eval("touch") },
 	} {

@@ -670,17 +670,17 @@ func TestAnUnansweredReleaseSaysWhenItsKeysExpire(t *testing.T) {
 
 // Who may not give a register a ttl makes none that nothing gives one later.
 func TestAnAdoptionThatMayNotExpireTheRegisterMakesNone(t *testing.T) {
-	onStage(t, 3, func(s *stage) {
-		a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
-		given := s.Take(a, 10*time.Second)
-		s.Each(func(n *redlocktest.Node) { n.Evict(jobRegister) })
-		s.FailCommand("pexpire", "NOPERM this user has no permissions to run the 'pexpire' command", s.All()...)
-		s.Is("Adopt", harness.Second(b.Adopt(s.Ctx, job, given.Value(), time.Minute)), redlock.ErrNoQuorum)
-		for i := range 3 {
-			if got := s.Register(i); got != 0 {
-				s.Errorf("node %d has the register %d, want none", i, got)
+	for _, unfenced := range []bool{false, true} {
+		onStage(t, 3, func(s *stage) {
+			a, b := s.Locker(redlock.Options{}), s.Locker(redlock.Options{NoFence: unfenced})
+			given := s.Take(a, 10*time.Second)
+			s.Each(func(n *redlocktest.Node) { n.Evict(jobRegister) })
+			s.FailCommand("pexpire", "NOPERM this user has no permissions to run the 'pexpire' command", s.All()...)
+			s.Is("Adopt", harness.Second(b.Adopt(s.Ctx, job, given.Value(), time.Minute)), redlock.ErrNoQuorum)
+			if got := s.registers(); len(got) > 0 {
+				s.Errorf("the nodes have the registers %v, want none", got)
 			}
-		}
-		s.FailCommand("pexpire", "", s.All()...)
-	})
+			s.FailCommand("pexpire", "", s.All()...)
+		})
+	}
 }
