@@ -37,6 +37,8 @@ type contender struct {
 const (
 	nameOurs         = "redlock"
 	nameThree        = "redlock, three nodes"
+	nameNoFence      = "redlock, no fence"
+	nameThreeNoFence = "redlock, three nodes, no fence"
 	nameFair         = "redlock, fair"
 	nameSeveral      = "redlock, 8 of 64 keys at once"
 	nameUnsubscribed = "redlock, unsubscribed" // over nodes that have no Subscribe
@@ -54,6 +56,8 @@ const (
 var makers = map[string]func(addrs []string) *contender{
 	nameOurs:         func(addrs []string) *contender { return newOurs(redlock.Options{}, addrs) },
 	nameThree:        func(addrs []string) *contender { return newOurs(redlock.Options{}, addrs[:3]) },
+	nameNoFence:      func(addrs []string) *contender { return newOurs(redlock.Options{NoFence: true}, addrs) },
+	nameThreeNoFence: func(addrs []string) *contender { return newOurs(redlock.Options{NoFence: true}, addrs[:3]) },
 	nameFair:         func(addrs []string) *contender { return newOurs(redlock.Options{Fair: true}, addrs) },
 	nameSeveral:      newSeveral,
 	nameUnsubscribed: newUnsubscribed,
@@ -69,7 +73,7 @@ var makers = map[string]func(addrs []string) *contender{
 // contenders makes those that are named, or all that the table of throughput compares.
 func contenders(addrs []string, names ...string) (cs []*contender) {
 	if len(names) == 0 {
-		names = []string{nameOurs, nameThree, nameRedsync, nameFailFast, nameFloor, nameOurFloor, nameLock, nameBare, nameRueidis}
+		names = []string{nameOurs, nameNoFence, nameThree, nameThreeNoFence, nameRedsync, nameFailFast, nameFloor, nameOurFloor, nameLock, nameBare, nameRueidis}
 	}
 	for _, name := range names {
 		c := makers[name](addrs)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 )
 
 var throughputGoroutines = []int{1, 16, 64, 256, 1024}
@@ -33,9 +34,41 @@ func throughputTables(r *report) []table {
 	}
 }
 
+var onceGoroutines = []int{64, 256}
+
+// once counts cycles of acquire and release of names that are never used again, as those of single jobs and forms are.
+func once(ctx context.Context, b *bench) {
+	cs := contenders(b.addrs, nameOurs, nameNoFence, nameThree, nameThreeNoFence, nameRedsync, nameFloor, nameOurFloor, nameLock)
+	defer closeAll(cs)
+	groups := b.groups(ctx, cs, onceGoroutines, strconv.Itoa, b.block/4)
+	var names atomic.Int64
+	for _, group := range groups {
+		for i := range group {
+			group[i].key = func(int, int) string { return "bench:once:" + strconv.FormatInt(names.Add(1), 10) }
+		}
+	}
+	b.turns(ctx, b.meter, "once", b.reps, b.block, groups...)
+}
+
+// onceTables compares them with throughput, where each goroutine uses one name again and again.
+func onceTables(r *report) []table {
+	t := table{"once", "Names used once, and names used again: cycles per second, and CPU time of a cycle, client and servers, µs", [][]string{{"", "goroutines", "used once: cycles/s", "client", "servers", "used again: cycles/s", "client", "servers"}}}
+	for _, c := range r.subjects("once", mRate) {
+		for _, g := range onceGoroutines {
+			row := []string{c, fmt.Sprint(g)}
+			for _, section := range []string{"once", "throughput"} {
+				of := func(metric string) *series { return r.find(section, c, fmt.Sprint(g), metric) }
+				row = append(row, of(mRate).cell("%.0f"), of(mClientCPU).cell("%.0f"), of(mServersCPU).cell("%.0f"))
+			}
+			t.rows = append(t.rows, row)
+		}
+	}
+	return []table{t}
+}
+
 // latency measures one caller alone.
 func latency(ctx context.Context, b *bench) {
-	cs := contenders(b.addrs, nameFloor, nameOurFloor, nameOurs, nameRedsync, nameFailFast, nameLock, nameBare)
+	cs := contenders(b.addrs, nameFloor, nameOurFloor, nameOurs, nameNoFence, nameRedsync, nameFailFast, nameLock, nameBare)
 	defer closeAll(cs)
 	b.blocks(ctx, "latency", b.latencyBlocks, 50, b.groups(ctx, cs, []int{1}, strconv.Itoa, 0)[0])
 }

@@ -96,6 +96,7 @@ type section struct {
 
 var sections = []section{
 	{"throughput", throughput, throughputTables, []string{"throughput"}},
+	{"once", once, onceTables, []string{"once"}},
 	{"latency", latency, nil, []string{"latency"}},
 	{"allocs", allocs, nil, []string{"allocs"}},
 	{"faults", faults, faultsTables, []string{onsetSection, faultSection(1), faultSection(64)}},
