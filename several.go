@@ -255,20 +255,23 @@ func (a *acquireAll) occupyGate() {
 func (a *acquireAll) acquire(ctx context.Context) error {
 	// Those that wait already are not overtaken.
 	i := slices.IndexFunc(a.calls, func(e *acquireCall) bool { return !e.triesOnce() && a.l.queues.Waiting(e.name) })
-	at, err := (*acquireCall)(nil), error(nil)
+	at, refused, err := (*acquireCall)(nil), error(nil), error(nil)
 	if i >= 0 {
 		at = a.calls[i]
 	} else {
-		at, err = a.first(ctx)
+		at, refused, err = a.first(ctx)
 	}
 	if at != nil {
 		a.leaveGate()
 	}
-	for at != nil && !a.failed(ctx, at, err) {
+	for at != nil && err == nil {
+		if err = a.ends(ctx, at, refused); err != nil {
+			break
+		}
 		if a.moves > 1 && a.l.pause(ctx, defaultRetry(a.moves-1)) != nil {
 			return a.l.ended(ctx, at)
 		}
-		at, err = a.waitAt(ctx, at, err)
+		at, refused, err = a.waitAt(ctx, at, refused)
 	}
 	return err
 }
@@ -287,37 +290,39 @@ func (a *acquireAll) moved(joined, tried clock.Instant) {
 	}
 }
 
-// first is the attempt before any wait. A tie is tried again where it is the only one.
-func (a *acquireAll) first(ctx context.Context) (at *acquireCall, err error) {
-	at, err = a.attempt(ctx, nil, nil)
-	for at != nil && at.triesOnce() && tied(err) && ctx.Err() == nil && at.attempt < wait.MaxTies {
+// first is the attempt before any wait. A tie is tried again where it is the only one. It returns
+// the key that was refused, and why, or an error that ends the call.
+func (a *acquireAll) first(ctx context.Context) (at *acquireCall, refused, err error) {
+	at, refused = a.attempt(ctx, nil, nil)
+	for at != nil && at.triesOnce() && tied(refused) && ctx.Err() == nil && at.attempt < wait.MaxTies {
 		if a.l.pause(ctx, a.l.patience(at.ttl).Base/tieSpread) != nil {
-			return at, a.l.ended(ctx, at)
+			return at, nil, a.l.ended(ctx, at)
 		}
-		at, err = a.attempt(ctx, nil, nil)
+		at, refused = a.attempt(ctx, nil, nil)
 	}
-	return at, a.resultOf(ctx, at, err)
+	return at, refused, nil
 }
 
-// resultOf returns the error of an attempt that was refused at a key: that of ctx or Close if
-// they end the call, even if that came after the verdict. A caller in the queue of the key
-// must still be there.
-func (a *acquireAll) resultOf(ctx context.Context, at *acquireCall, err error) error {
-	if _, decided := err.(*QuorumError); decided && !at.triesOnce() && !at.permanent && a.l.isOver(ctx) {
+// ends returns the error with which an attempt that was refused at a key ends the call; nil: the
+// call goes on. It is that of ctx or Close if they end the call, even if that came after the verdict.
+func (a *acquireAll) ends(ctx context.Context, at *acquireCall, refused error) error {
+	var q *QuorumError
+	switch _, decided := refused.(*QuorumError); {
+	case refused == nil:
+		return nil
+	case at.triesOnce() || at.permanent || !errors.As(refused, &q):
+		return refused
+	case !a.l.isOver(ctx):
+		return nil
+	case decided:
 		return a.l.ended(ctx, at)
 	}
-	return err
-}
-
-// failed reports whether an attempt that was refused at a key ends the call.
-func (a *acquireAll) failed(ctx context.Context, at *acquireCall, err error) bool {
-	var q *QuorumError
-	return err != nil && (at.triesOnce() || at.permanent || a.l.isOver(ctx) || !errors.As(err, &q))
+	return refused
 }
 
 // waitAt waits in the queue of one key, and tries to acquire all when its turn comes. It
-// returns the key that was refused then and the error, or nil.
-func (a *acquireAll) waitAt(ctx context.Context, e *acquireCall, refused error) (at *acquireCall, err error) {
+// returns the key that was refused then, and why, or an error that ends the call.
+func (a *acquireAll) waitAt(ctx context.Context, e *acquireCall, before error) (at *acquireCall, refused, err error) {
 	l := a.l
 	placed := a.place == e.name.Full
 	if placed {
@@ -325,31 +330,31 @@ func (a *acquireAll) waitAt(ctx context.Context, e *acquireCall, refused error) 
 	}
 	a.leavePlace()
 	if err := l.join(e, placed); err != nil {
-		return e, err
+		return nil, nil, err
 	}
 	defer func() {
 		l.leaveQueue(e, a.locks != nil)
 		e.waiter = queue.Waiter{} // it may come back
 	}()
 	joined := l.now()
-	l.refused(ctx, e, refused)
+	l.refused(ctx, e, before)
 	for {
 		if err := l.wait(ctx, e); err != nil {
-			return e, err
+			return nil, nil, err
 		}
 		tried := l.now()
-		at, err := a.attempt(ctx, e, l.queues.Claim(&e.waiter))
+		at, refused = a.attempt(ctx, e, l.queues.Claim(&e.waiter))
 		switch {
-		case err == nil:
+		case refused == nil:
 			l.tried(ctx, e, a.locks[slices.Index(a.calls, e)], nil)
-			return nil, nil
+			return nil, nil, nil
 		case at != e: // the next caller here tries
 			a.moved(joined, tried)
-			return at, a.resultOf(ctx, at, err)
+			return at, refused, nil
 		}
-		l.tried(ctx, e, nil, err)
-		if a.failed(ctx, e, err) {
-			return e, a.resultOf(ctx, e, err)
+		l.tried(ctx, e, nil, refused)
+		if err := a.ends(ctx, e, refused); err != nil {
+			return nil, nil, err
 		}
 	}
 }

@@ -1686,4 +1686,9 @@ var mutants = []mutant{
 		patches: []patch{{"internal/wire/lua/extends.lua", "  if fence ~= '-' then\n    registers = registers + 1", "  registers = registers + 1\n  if fence ~= '-' then"}},
 		test:    "TestScriptExtends",
 	},
+	{
+		name: "several-untold", rule: "the error of an AcquireAll that its context ended says so, also if that came after the last verdict", why: "the context has to end between two lines",
+		patches: []patch{{"several.go", "	case decided:\n\t\treturn a.l.ended(ctx, at)\n", ""}},
+		test:    "TestAcquireAllThatEndsBetweenTwoLinesIsEndedByItsContext",
+	},
 }

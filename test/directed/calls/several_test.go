@@ -425,6 +425,23 @@ func TestAcquireAllThatEndsBetweenTwoLinesLeavesTheKeysUsable(t *testing.T) {
 	}
 }
 
+// Whenever ctx ends, and wherever the call stands then, its error says so.
+func TestAcquireAllThatEndsBetweenTwoLinesIsEndedByItsContext(t *testing.T) {
+	for n := 1; n <= 40; n++ {
+		onStage(t, 3, func(s *stage) {
+			l, other := s.Locker(redlock.Options{}), s.Locker(redlock.Options{})
+			a, b := harness.Try(s, other, "a", time.Hour), harness.Try(s, other, "b", time.Hour)
+			ended := harness.Background(func() error {
+				return harness.Second(l.AcquireAll(&lateCtx{Context: s.Ctx, n: n}, []string{"a", "b"}, time.Minute))
+			})
+			time.Sleep(time.Second)
+			s.Is("Release", a.Release(s.Ctx), nil) // it tries, and is refused at the other key
+			s.Is(fmt.Sprintf("n=%d: AcquireAll", n), <-ended, context.Canceled)
+			s.Is("Release", b.Release(s.Ctx), nil)
+		})
+	}
+}
+
 // A caller whose Retry panics leaves the queue.
 func TestAPanicInRetryOfAcquireAllLeavesTheQueue(t *testing.T) {
 	onStage(t, 3, func(s *stage) {
