@@ -67,7 +67,7 @@ func withClocks() []World {
 		{Name: "away-extend", Doc: "the same with two nodes, during an extension with heal", Roles: []Role{renewer, plain}, Clocks: true, Truth: true, Crashes: 2, Away: true, Checks: all, Long: true},
 		{Name: "timing-unfenced", Doc: "an attempt without a fence, against one that raises", Roles: []Role{bare, raiser}, Clocks: true, Fences: 3, Checks: all},
 		{Name: "chain-unfenced", Doc: "an attempt without a fence extends, with heals, between two that have one", Roles: []Role{bareHolder, plain, plain}, Clocks: true, Fences: 2, Checks: all, Long: true},
-		{Name: "adopt-unfenced", Doc: "a lock with a fence is adopted without one, and a third attempt acquires with one", Roles: []Role{plain, bareAdopter, plain}, Clocks: true, Fences: 2, Checks: all},
+		{Name: "adopt-unfenced", Doc: "a lock with a fence is adopted without one, and a third attempt acquires with one", Roles: []Role{plain, bareAdopter, plain}, Clocks: true, Fences: 2, Checks: all, Long: true},
 		{Name: "adopt-fenced", Doc: "a lock without a fence is adopted with one, and a third attempt acquires", Roles: []Role{bare, adopter, plain}, Clocks: true, Fences: 2, Checks: all},
 		{Name: "adopt-two", Doc: "two attempts adopt at once", Roles: []Role{plain, adopter, adopter}, Clocks: true, Fences: 3, Checks: all, Long: true},
 		{Name: "adopt", Doc: "an adoption, the giver's extension, and a third attempt that acquires", Roles: []Role{holder, adopter, plain}, Clocks: true, Fences: 2, Checks: all, Long: true},
