@@ -33,7 +33,7 @@ func TestYields(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
-		t.Error(err)
+		t.Errorf("%v (again: REDLOCK_YIELDS=%s go test -v ./internal/mutants -run 'TestYields$')", err, os.Getenv("REDLOCK_YIELDS"))
 	}
 }
 
