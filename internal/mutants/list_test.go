@@ -1688,7 +1688,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "several-untold", rule: "the error of an AcquireAll that its context ended says so, also if that came after the last verdict", why: "the context has to end between two lines",
-		patches: []patch{{"several.go", "	case decided:\n\t\treturn a.l.ended(ctx, at)\n", ""}},
+		patches: []patch{{"several.go", "	case decided:\n\t\treturn a.l.ended(ctx, at)\n", "	case decided:\n\t\treturn refused\n"}},
 		test:    "TestAcquireAllThatEndsBetweenTwoLinesIsEndedByItsContext",
 	},
 }
