@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -13,7 +11,7 @@ import (
 	"github.com/seed-ce352c9b/redlock/cmd/redlock/internal/demo"
 )
 
-const demoUsage = `usage: redlock demo [flags]
+const demoHead = `usage: redlock demo [flags]
 
 Starts five Redis masters in this process. Workers compete for one lock that protects a
 counter, while nodes are killed, hang and recover, and workers die holding the lock. A
@@ -21,11 +19,9 @@ worker reads the counter, works for a while and writes it back, so two workers a
 would lose an increment. At the end the demo reports whether any increment was lost.
 
 flags:
-  -for DURATION  how long to run (default 8s)
-  -forever       run until ctrl-C
-  -workers N     number of workers, 1 to 9 (default 4)
-  -svg FILE      write a timeline of nodes, workers, faults, holders and fencing tokens
+`
 
+const demoTail = `
 The nodes listen on real ports: other shells can use them with the REDLOCK_NODES that the
 demo prints. A node keeps its data while it is down.
 
@@ -42,42 +38,49 @@ type demoConfig struct {
 	svg     string // "": no timeline
 }
 
-func parseDemo(args []string) (demoConfig, error) {
+func newDemoFlags(c *demoConfig) *flagSet {
+	f := newFlags("demo", "REDLOCK_DEMO_")
+	f.durationVar(&c.length, "for", "", 8*time.Second, "`DUR` how long to run")
+	f.Bool("forever", false, "run until ctrl-C")
+	f.intVar(&c.workers, "workers", "", 4, 1, 9, "`N` number of workers, 1 to 9")
+	f.StringVar(&c.svg, "svg", "", "`FILE` write a timeline of nodes, workers, faults, holders and fencing tokens")
+	f.exclude("for", "forever")
+	f.exclude("svg", "forever")
+	return f
+}
+
+func demoUsage() string { return demoHead + newDemoFlags(new(demoConfig)).help() + demoTail }
+
+// parseDemo parses the command line of demo; env looks up environment variables.
+func parseDemo(args []string, env func(string) string) (demoConfig, error) {
 	var c demoConfig
-	var forever bool
-	fs := newFlags("demo")
-	durationVar(fs, &c.length, "for", 8*time.Second)
-	fs.BoolVar(&forever, "forever", false, "")
-	fs.IntVar(&c.workers, "workers", 4, "")
-	fs.StringVar(&c.svg, "svg", "", "")
-	if err := fs.Parse(args); err != nil {
+	f := newDemoFlags(&c)
+	if err := f.parse(args); err != nil {
 		return c, err
 	}
-	limited := false
-	fs.Visit(func(f *flag.Flag) { limited = limited || f.Name == "for" })
-	switch {
-	case fs.NArg() > 0:
-		return c, fmt.Errorf("%q: demo takes flags only", fs.Arg(0))
-	case c.workers < 1 || c.workers > 9:
-		return c, fmt.Errorf("-workers %d: must be from 1 to 9", c.workers)
-	case c.length <= 0:
-		return c, fmt.Errorf("-for %v: must be positive, or use -forever", c.length)
-	case forever && limited:
-		return c, errors.New("-for and -forever contradict each other: use only one of them")
-	case forever && c.svg != "":
-		return c, errors.New("-svg and -forever contradict each other: use -for")
+	if f.NArg() > 0 {
+		return c, mistake("%s: demo takes flags only", shown(f.Arg(0)))
 	}
-	if forever {
+	if err := f.environment(env); err != nil {
+		return c, err
+	}
+	if err := f.contradiction(); err != nil {
+		return c, err
+	}
+	switch {
+	case f.isSet("forever"):
 		c.length = 0
+	case c.length == 0:
+		return c, mistake("%s 0s: want a positive duration", f.nameOf("for")).withHint("use --forever to run until ctrl-C")
 	}
 	return c, nil
 }
 
 // demoCommand executes the subcommand demo and returns the exit status.
 func demoCommand(args []string) int {
-	c, err := parseDemo(args)
+	c, err := parseDemo(args, os.Getenv)
 	if err != nil {
-		return badFlags(err, "demo", demoUsage)
+		return badUsage(err, "demo", demoUsage())
 	}
 	v := demo.Lines(os.Stdout)
 	if columns, rows, ok := terminalSize(os.Stdout); ok && os.Getenv("TERM") != "dumb" && demo.Fits(c.workers, columns, rows) {

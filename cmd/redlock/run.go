@@ -9,9 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -22,19 +24,29 @@ import (
 func run(args []string) int {
 	c, err := parseRun(args, os.Getenv)
 	if err != nil {
-		return badFlags(err, "run", runUsage)
+		return badUsage(err, "run", runUsage())
+	}
+	r := newReporter(&c)
+	defer r.flush()
+	if c.exposed {
+		r.warn("run: --nodes has a password, which every user of this machine can read in the list of processes")
+		r.hint("use --nodes-file or REDLOCK_NODES")
+	}
+	if err := c.readNodes(); err != nil {
+		r.complainOf(err)
+		return exitUsage
 	}
 	// Checked before the lock is acquired: waiting for a command that does not exist is useless.
 	path, err := exec.LookPath(c.argv[0])
 	if err != nil {
-		return cannotStart(c.argv[0], err)
+		return r.cannotStart(c.argv[0], err)
 	}
-	locker, err := redlock.Open(redlock.Options{RestartGuard: c.guard, Grace: max(c.grace, killLead(c.ttl))}, c.nodes...)
+	locker, closeAll, err := c.open(r.trace())
 	if err != nil {
-		complainOf(err)
+		r.complainOf(err)
 		return exitUsage
 	}
-	defer locker.Close()
+	defer closeAll()
 
 	signals := make(chan os.Signal, 16)
 	for _, s := range forwardedSignals {
@@ -43,15 +55,24 @@ func run(args []string) int {
 			signal.Notify(signals, s)
 		}
 	}
-	lock, status := c.acquire(locker, signals)
-	if lock == nil {
+	t := &runTask{runConfig: c, reporter: r, locker: locker}
+	if status := t.acquire(signals); t.locks == nil {
 		return status
 	}
-	return c.hold(lock, path, signals)
+	return t.hold(path, signals)
+}
+
+// A runTask is one run: the locks, and what has to be done with them.
+type runTask struct {
+	runConfig
+	*reporter
+	locker *redlock.Locker
+	locks  redlock.Locks // nil until they are acquired; one for each key, or that of a slot
+	slot   int           // with --slots
 }
 
 // cannotStart reports that the command cannot be started and returns the exit status.
-func cannotStart(name string, err error) int {
+func (r *reporter) cannotStart(name string, err error) int {
 	status := exitNotExecutable
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		status = exitNotFound
@@ -60,32 +81,28 @@ func cannotStart(name string, err error) int {
 	if errors.As(err, &e) {
 		err = e.Err
 	}
-	complain("run: %s: %v", name, err)
+	r.complain("run: %s: %v", name, err)
 	return status
 }
 
-// errWaitExpired is the cause with which -wait cancels the acquisition.
-var errWaitExpired = errors.New("-wait expired")
+// errWaitExpired is the cause with which --wait cancels the acquisition.
+var errWaitExpired = errors.New("--wait expired")
 
-// acquire acquires the lock, or returns nil and the exit status. A signal cancels it.
-func (c runConfig) acquire(locker *redlock.Locker, signals <-chan os.Signal) (*redlock.Lock, int) {
+// acquire acquires the locks, or returns the exit status. A signal cancels it.
+func (t *runTask) acquire(signals <-chan os.Signal) (status int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if c.wait > 0 {
+	if t.wait > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, c.wait, errWaitExpired)
+		ctx, stop = context.WithTimeoutCause(ctx, t.wait, errWaitExpired)
 		defer stop()
 	}
-	var opts []redlock.AcquireOption
-	if c.label != "" {
-		opts = append(opts, redlock.WithLabel(c.label))
-	}
-	var lock *redlock.Lock
+	var locks redlock.Locks
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		lock, err = c.take(ctx, locker, opts)
+		locks, err = t.take(ctx)
 	}()
 	var sig os.Signal
 	select {
@@ -102,60 +119,132 @@ func (c runConfig) acquire(locker *redlock.Locker, signals <-chan os.Signal) (*r
 	}
 	switch {
 	case sig != nil:
-		if lock != nil {
-			lock.Release(context.Background())
+		if locks != nil {
+			locks.Release(context.Background())
 		}
-		return nil, exitSignal + signalNumber(sig)
+		return exitSignal + signalNumber(sig)
 	case err != nil:
-		complainOf(err)
-		return nil, exitStatusOf(err)
+		return t.refused(err)
 	}
-	return lock, 0
+	t.locks = locks
+	return 0
 }
 
-// take acquires the lock, and returns an error if two names in the list of nodes turn out
+// refused reports why the locks were not acquired and returns the exit status.
+func (t *runTask) refused(err error) int {
+	status := exitStatusOf(err)
+	if status != exitHeld {
+		t.complainOf(err)
+		return status
+	}
+	// Losing against another client is what --try and --quiet expect.
+	if t.json || t.verbose || !t.try && !t.quiet {
+		t.complainOf(err)
+	}
+	return t.conflict
+}
+
+// take acquires the locks, and returns an error if two names in the list of nodes turn out
 // to be one server. That is known only when both names have replied, and the first grant
 // of a Locker, the only one here, does not wait for all replies. Such a grant is sound,
 // but it rests on fewer servers than intended. So take inspects all nodes while it
 // acquires, and waits a little longer for those that have not replied by then.
 //
-// It also returns an error if redlock was started under the lock that it wants, and would wait
+// It also returns an error if redlock was started under a lock that it wants, and would wait
 // for its own end. A process that outlived that lock, or uses other nodes, finds another value
 // there. So a process that knows a value of an enclosing run inspects the nodes first.
-func (c runConfig) take(ctx context.Context, locker *redlock.Locker, opts []redlock.AcquireOption) (*redlock.Lock, error) {
+func (t *runTask) take(ctx context.Context) (redlock.Locks, error) {
 	known := make(chan error, 1)
-	inspect := func() redlock.Value {
-		s, err := locker.Inspect(ctx, c.key)
-		known <- err
-		return s.Value
-	}
-	if len(c.under) == 0 {
-		go inspect()
-	} else if slices.Contains(c.under, hashOf(inspect().Secret())) {
-		return nil, fmt.Errorf("redlock: run %q: redlock itself runs under the lock %q, and would wait for itself: start the command without redlock run, or use another key", c.key, c.key)
-	}
-	acquire := locker.Acquire
-	if c.try {
-		acquire = locker.TryAcquire
+	if len(t.under) == 0 {
+		go func() {
+			_, err := t.locker.Inspect(ctx, t.names()[0])
+			known <- err
+		}()
+	} else if err := t.underItself(ctx, known); err != nil {
+		return nil, err
 	}
 	start := time.Now()
-	lock, err := acquire(ctx, c.key, c.ttl, opts...)
-	if err != nil {
+	locks, err := t.ask(ctx)
+	if err != nil && t.events == nil {
 		return nil, err
 	}
 	longer := time.NewTimer(min(max(10*time.Since(start), identifyWaitMin), identifyWaitMax))
 	defer longer.Stop()
+	var second error
 	select {
-	case err = <-known:
+	case second = <-known:
 	case <-longer.C:
 	case <-ctx.Done():
 	}
-	var q *redlock.QuorumError
-	if err == nil || errors.As(err, &q) || ctx.Err() != nil { // the nodes that did not reply are a minority
-		return lock, nil
+	if err != nil { // what the other nodes have replied is reported now
+		return nil, err
 	}
-	lock.Release(context.Background())
-	return nil, err
+	var q *redlock.QuorumError
+	if second == nil || errors.As(second, &q) || ctx.Err() != nil { // the nodes that did not reply are a minority
+		return locks, nil
+	}
+	locks.Release(context.Background())
+	return nil, second
+}
+
+// names returns the keys of which any or all are acquired.
+func (t *runTask) names() []string {
+	if t.slots == 0 {
+		return t.keys
+	}
+	names := make([]string, t.slots)
+	for i := range names {
+		names[i] = fmt.Sprint(t.keys[0], "#", i)
+	}
+	return names
+}
+
+// underItself returns an error if redlock runs under a lock without which it cannot go on: that
+// of any of its keys, or those of all slots. known gets an error of the inspection.
+func (t *runTask) underItself(ctx context.Context, known chan<- error) error {
+	names := t.names()
+	under, errs := make([]bool, len(names)), make([]error, len(names))
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() {
+			var s redlock.Status
+			s, errs[i] = t.locker.Inspect(ctx, name)
+			under[i] = slices.Contains(t.under, hashOf(s.Value.Secret()))
+		})
+	}
+	all.Wait()
+	known <- errs[0]
+	at := slices.Index(under, true)
+	if at < 0 || t.slots > 0 && slices.Contains(under, false) {
+		return nil
+	}
+	key := t.keys[min(at, len(t.keys)-1)]
+	return fmt.Errorf("redlock: run %q: redlock itself runs under the lock %q, and would wait for itself: start the command without redlock run, or use another key", key, names[at])
+}
+
+// ask acquires the locks.
+func (t *runTask) ask(ctx context.Context) (redlock.Locks, error) {
+	var opts []redlock.AcquireOption
+	if t.label != "" {
+		opts = append(opts, redlock.WithLabel(t.label))
+	}
+	if t.try {
+		opts = append(opts, redlock.WithWait(0))
+	}
+	if len(t.keys) > 1 {
+		return t.locker.AcquireAll(ctx, t.keys, t.ttl, opts...)
+	}
+	var lock *redlock.Lock
+	var err error
+	if t.slots > 0 {
+		lock, t.slot, err = t.locker.AcquireSlot(ctx, t.keys[0], t.slots, t.ttl, opts...)
+	} else {
+		lock, err = t.locker.Acquire(ctx, t.keys[0], t.ttl, opts...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return redlock.Locks{lock}, nil
 }
 
 // These bound how long take waits, after it has acquired the lock, for nodes that have not
@@ -177,7 +266,7 @@ func exitStatusOf(err error) int {
 		}
 		return exitUsage // the key, the ttl or the list of nodes is invalid
 	}
-	// The votes decide, not q.Err alone: a round that was cut short by -wait has no
+	// The votes decide, not q.Err alone: a round that was cut short by --wait has no
 	// verdict, and 69 must mean that nodes fail, because it calls an operator.
 	failed, refused := 0, 0
 	for _, v := range q.Round.Votes {
@@ -194,22 +283,22 @@ func exitStatusOf(err error) int {
 	return exitHeld
 }
 
-// hold runs the command while it holds the lock, and releases the lock.
-func (c runConfig) hold(lock *redlock.Lock, path string, signals chan os.Signal) int {
-	held, stop := lock.KeepAlive(context.Background())
+// hold runs the command while it holds the locks, and gives them up.
+func (t *runTask) hold(path string, signals chan os.Signal) int {
+	held, stop := t.locks.KeepAlive(context.Background())
 	defer stop()
-	ch, err := startChild(path, c.argv, c.environment(os.Environ(), lock), signals, lock.Valid)
+	ch, err := startChild(path, t.argv, t.environment(os.Environ()), signals, t.locks.Valid)
 	if err != nil {
-		lock.Release(context.Background())
-		return cannotStart(c.argv[0], err)
+		t.locks.Release(context.Background())
+		return t.cannotStart(t.argv[0], err)
 	}
-	status, lost := c.supervise(ch, lock, held, signals)
+	status, lost := t.supervise(ch, held, signals)
 	ch.stopWatchdog()
 
-	// The lock must have been valid when the command ended. Checked before Release,
-	// which makes it invalid.
-	valid := lock.Valid()
-	err = lock.Release(context.Background())
+	// The locks must have been valid when the command ended. Checked before they are given up,
+	// which makes them invalid.
+	valid := t.locks.Valid()
+	err = t.giveUp()
 	switch {
 	case lost: // supervise has reported it
 		return exitLost
@@ -217,12 +306,39 @@ func (c runConfig) hold(lock *redlock.Lock, path string, signals chan os.Signal)
 		if cause := context.Cause(held); !valid && cause != nil {
 			err = cause
 		}
-		complain("run: the lock %q was lost before the command ended: %v", c.key, err)
+		t.complain("run: the lock %s was lost before the command ended: %v", t.keyText(), err)
 		return exitLost
 	case err != nil: // the command ran entirely under the lock
-		complainOf(err)
+		t.complainOf(err)
 	}
 	return status
+}
+
+// giveUp releases the locks, or with --at-least leaves them until others may run.
+func (t *runTask) giveUp() error {
+	if t.atLeast == 0 {
+		return t.locks.Release(context.Background())
+	}
+	return t.locks.LeaveUntil(context.Background(), t.started().Add(t.atLeast))
+}
+
+// started returns since when all locks are held.
+func (t *runTask) started() (last time.Time) {
+	for _, k := range t.locks {
+		if s := k.Started(); s.After(last) {
+			last = s
+		}
+	}
+	return last
+}
+
+// keyText returns the keys for a message.
+func (t *runTask) keyText() string {
+	quoted := make([]string, len(t.keys))
+	for i, key := range t.keys {
+		quoted[i] = strconv.Quote(key)
+	}
+	return strings.Join(quoted, ", ")
 }
 
 const (
@@ -250,48 +366,71 @@ func remaining(t time.Time) time.Duration {
 	return min(time.Until(t), time.Until(t.Round(0)))
 }
 
-// killTime returns when the command must be killed, given that the lock has just been
-// lost. If the lock was not renewed, that is shortly before Until. If another client has
-// taken it, Until may still be a ttl away, and the command gets -grace to terminate.
-func (c runConfig) killTime(lock *redlock.Lock) time.Time {
-	latest, graced := lock.Until().Add(-killLead(c.ttl)), time.Now().Add(c.grace)
+// killTime returns when the command must be killed, given that a lock has just been
+// lost. If it was not renewed, that is shortly before Until. If another client has
+// taken it, Until may still be a ttl away, and the command gets --grace to terminate.
+func (t *runTask) killTime() time.Time {
+	latest, graced := t.locks.Until().Add(-killLead(t.ttl)), time.Now().Add(t.grace)
 	if graced.Before(latest) {
 		return graced
 	}
 	return latest
 }
 
-// supervise waits for the command to end and forwards signals to it. If the lock is lost,
-// supervise reports it, terminates the command's process group, and waits until the
-// group is gone.
-func (c runConfig) supervise(ch *child, lock *redlock.Lock, held context.Context, signals <-chan os.Signal) (status int, lost bool) {
-	var poll <-chan time.Time
-	var kill, killed time.Time
+// supervise waits for the command to end and forwards signals to it. If a lock is lost, or
+// --max-hold has passed, supervise reports it, terminates the command's process group, and
+// waits until the group is gone. After --max-hold the locks are still renewed meanwhile.
+func (t *runTask) supervise(ch *child, held context.Context, signals <-chan os.Signal) (status int, lost bool) {
+	var poll, overdue <-chan time.Time
+	var kill, killed time.Time // kill is zero while the command may run
+	if t.maxHold > 0 {
+		timer := time.NewTimer(time.Until(t.started().Add(t.maxHold)))
+		defer timer.Stop()
+		overdue = timer.C
+	}
 	loss, ended := held.Done(), ch.ended
 	for {
 		select {
 		case s := <-signals:
 			ch.signal(s)
 		case <-loss:
-			loss = nil
-			kill = c.killTime(lock)
+			loss, overdue = nil, nil
+			if at := t.killTime(); kill.IsZero() || at.Before(kill) {
+				kill = at
+			}
 			if remaining(kill) > 0 {
 				ch.terminate()
 			}
 			// A timer, not the loop alone: complain may block if nobody reads our stderr.
 			defer time.AfterFunc(remaining(kill), ch.kill).Stop()
-			complain("run: terminating the command: %v", context.Cause(held))
+			t.complain("run: terminating the command: %v", context.Cause(held))
+			poll = time.After(0)
+		case <-overdue:
+			overdue = nil
+			select {
+			case status = <-ended: // at the same moment
+				return status, false
+			default:
+			}
+			if kill = time.Now().Add(t.grace); t.grace > 0 {
+				ch.terminate()
+			}
+			defer time.AfterFunc(t.grace, ch.kill).Stop()
+			t.complain("run: terminating the command: --max-hold %v has passed", t.maxHold)
 			poll = time.After(0)
 		case status = <-ended:
 			ended = nil
-			if loss != nil {
+			if kill.IsZero() {
 				return status, false
 			}
 		case <-poll:
 			// The command itself may have ended while processes that it started still run.
 			left := remaining(kill)
 			if ended == nil && (!ch.groupAlive() || !killed.IsZero() && time.Since(killed) > reapWait) {
-				return status, true
+				if loss == nil {
+					return status, true
+				}
+				return exitOverdue, false
 			}
 			if left <= 0 && killed.IsZero() {
 				ch.kill()
@@ -302,25 +441,41 @@ func (c runConfig) supervise(ch *child, lock *redlock.Lock, held context.Context
 	}
 }
 
-// environment returns env with the variables that describe the lock. It replaces those of
+// environment returns env with the variables that describe the locks. It replaces those of
 // an enclosing run: if a name occurred twice, it would depend on the reader which one counts.
-func (c runConfig) environment(env []string, lock *redlock.Lock) []string {
-	set := map[string]string{
-		"REDLOCK_KEY":   lock.Key(),
-		"REDLOCK_FENCE": strconv.FormatInt(lock.Fence(), 10),
-		"REDLOCK_VALUE": lock.Value().Secret(),
-		"REDLOCK_UNDER": strings.Join(addUnder(c.under, lock.Value().Secret()), " "),
+func (t *runTask) environment(env []string) []string {
+	set := make(map[string]string)
+	under := t.under
+	for i, lock := range t.locks {
+		number := ""
+		if len(t.locks) > 1 {
+			number = fmt.Sprint("_", i+1)
+		}
+		set["REDLOCK_KEY"+number] = lock.Key()
+		set["REDLOCK_FENCE"+number] = strconv.FormatInt(lock.Fence(), 10)
+		set["REDLOCK_VALUE"+number] = lock.Value().Secret()
+		under = addUnder(under, lock.Value().Secret())
 	}
+	if t.slots > 0 {
+		set["REDLOCK_SLOT"] = strconv.Itoa(t.slot)
+	}
+	set["REDLOCK_UNDER"] = strings.Join(under, " ")
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
-		name, _, _ := strings.Cut(kv, "=")
-		_, ours := set[name]
-		return ours
+		name, value, _ := strings.Cut(kv, "=")
+		if name == "REDLOCK_NODES" && !t.passNodes && slices.ContainsFunc(splitList(value), hasPassword) {
+			t.say("run: REDLOCK_NODES is not passed to the command, since it has a password; --pass-nodes passes it")
+			return true
+		}
+		return aboutLock.MatchString(name)
 	})
 	for name, value := range set {
 		env = append(env, name+"="+value)
 	}
 	return env
 }
+
+// aboutLock matches the variables by which a run tells its command about its locks.
+var aboutLock = regexp.MustCompile(`^REDLOCK_(UNDER|SLOT|(KEY|FENCE|VALUE)(_[0-9]+)?)$`)
 
 // maxUnder is how many enclosing locks a run knows, which take 33 bytes each in the environment.
 // Halved, a run under a lock that it wants waits for itself if sixteen other runs are in between.

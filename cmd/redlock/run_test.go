@@ -121,7 +121,7 @@ func TestRunTellsTheCommand(t *testing.T) {
 	c := testCluster(t)
 	t.Log("nested runs: the inner one's variables win")
 	script := `echo "$REDLOCK_KEY"; echo "$REDLOCK_FENCE"; echo "$REDLOCK_VALUE"; read x; echo "$x"; echo err >&2`
-	p := start(t, c.addrs(), "run", "outer", "--", os.Args[0], "run", "-label", "me", "in ner", "--", "sh", "-c", script)
+	p := start(t, c.addrs(), "run", "outer", "--", os.Args[0], "run", "--label", "me", "in ner", "--", "sh", "-c", script)
 	p.says("in ner")
 	if f, err := strconv.ParseInt(p.line(), 10, 64); err != nil || f <= 0 {
 		t.Errorf("REDLOCK_FENCE: got %d, %v", f, err)
@@ -141,17 +141,17 @@ func TestRunUnderItsOwnLockIsRefused(t *testing.T) {
 	t.Parallel()
 	c, other := testCluster(t), testCluster(t)
 	self := os.Args[0]
-	for _, flags := range [][]string{nil, {"-try"}, {"-wait", "1m"}} {
+	for _, flags := range [][]string{nil, {"--try"}, {"--wait", "1m"}} {
 		inner := append([]string{self, "run"}, append(flags, "k", "--", "echo", "never")...)
 		start(t, c.addrs(), append([]string{"run", "k", "--"}, inner...)...).want(64, `run "k"`, "under the lock", "start the command without redlock run", "another key")
 	}
 	between := []string{self, "run", "k2", "--", self, "run", "k3", "--"}
-	inner := append(between, self, "run", "-wait", "5s", "k", "--", "echo", "never")
+	inner := append(between, self, "run", "--wait", "5s", "k", "--", "echo", "never")
 	start(t, c.addrs(), append([]string{"run", "k", "--"}, inner...)...).want(64, `run "k"`, "under the lock")
 	for what, inner := range map[string][]string{
 		"another key":                             {self, "run", "k2", "--", "echo", "in"},
-		"other nodes":                             {self, "run", "-nodes", strings.Join(other.addrs(), ","), "k", "--", "echo", "in"},
-		"other nodes, further down":               append(between, self, "run", "-nodes", strings.Join(other.addrs(), ","), "k", "--", "echo", "in"),
+		"other nodes":                             {self, "run", "--nodes", strings.Join(other.addrs(), ","), "k", "--", "echo", "in"},
+		"other nodes, further down":               append(between, self, "run", "--nodes", strings.Join(other.addrs(), ","), "k", "--", "echo", "in"),
 		"what is no hash":                         {"env", "REDLOCK_UNDER= x " + strings.Repeat("y ", 1000), self, "run", "k2", "--", "echo", "in"},
 		"a lock that is not stored any more":      {"env", "REDLOCK_VALUE=gone:6ba7b810-9dad-41d1-80b4-00c04fd430c8", self, "run", "k2", "--", "echo", "in"},
 		"another key, whose value is not a value": {"env", "REDLOCK_VALUE=", self, "run", "k2", "--", "echo", "in"},
@@ -190,7 +190,7 @@ func TestTheEnclosingLocksAreKnownByHashes(t *testing.T) {
 	if want := []string{under[1], under[0], under[2]}; len(again) != maxUnder || !slices.Equal(again[:3], want) {
 		t.Errorf("a value that is known is added: got %d hashes, %s first, want %s", len(again), again[:3], want)
 	}
-	c, err := parseRun([]string{"-nodes", "a", "k", "--", "cmd"}, func(name string) string {
+	c, err := parseRun([]string{"--nodes", "a", "k", "--", "cmd"}, func(name string) string {
 		return map[string]string{"REDLOCK_UNDER": " " + hashOf("k2") + " " + hashOf("k3"), "REDLOCK_VALUE": "k4"}[name]
 	})
 	if want := []string{hashOf("k4"), hashOf("k2"), hashOf("k3")}; err != nil || !slices.Equal(c.under, want) {
@@ -201,10 +201,10 @@ func TestTheEnclosingLocksAreKnownByHashes(t *testing.T) {
 func TestRunIsRefusedTheLock(t *testing.T) {
 	t.Parallel()
 	c := testCluster(t)
-	holder := start(t, c.addrs(), "run", "-label", "web-1", "k", "--", "sh", "-c", "echo in; read x; echo out")
+	holder := start(t, c.addrs(), "run", "--label", "web-1", "k", "--", "sh", "-c", "echo in; read x; echo out")
 	holder.line()
-	start(t, c.addrs(), "run", "-try", "k", "--", "echo", "never").want(75, "held by web-1")
-	start(t, c.addrs(), "run", "-wait", "200ms", "k", "--", "echo", "never").want(75, "-wait expired", "web-1")
+	start(t, c.addrs(), "run", "-nv", "k", "--", "echo", "never").want(75, "held by web-1")
+	start(t, c.addrs(), "run", "--wait", "200ms", "k", "--", "echo", "never").want(75, "--wait expired", "web-1")
 
 	t.Log("a signal ends the wait")
 	for _, sig := range testedSignals {
@@ -298,7 +298,7 @@ func TestRunEndsTheCommandOnLoss(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := testCluster(t)
-			p := start(t, c.addrs(), "run", "-ttl", "600ms", "-grace", "200ms", "k", "--", "sh", "-c", tt.script)
+			p := start(t, c.addrs(), "run", "--ttl", "600ms", "--grace", "200ms", "k", "--", "sh", "-c", tt.script)
 			p.line()
 			c.takeAway()
 			p.endsQuietly()
@@ -313,7 +313,7 @@ func TestRunEndsTheCommandOnLoss(t *testing.T) {
 func TestRunEndsTheCommandWhenNoNodeAnswers(t *testing.T) {
 	t.Parallel()
 	c := testCluster(t)
-	p := start(t, c.addrs(), "run", "-ttl", "800ms", "k", "--", "sh", "-c", "echo in; exec sleep 60")
+	p := start(t, c.addrs(), "run", "--ttl", "800ms", "k", "--", "sh", "-c", "echo in; exec sleep 60")
 	p.line()
 	began := time.Now()
 	c[0].hang()
@@ -329,7 +329,7 @@ func TestRunEndsTheCommandWhenNoNodeAnswers(t *testing.T) {
 func TestRunNoticesTheLossAtTheEnd(t *testing.T) {
 	t.Parallel()
 	c := testCluster(t)
-	p := start(t, c.addrs(), "run", "-ttl", "1m", "k", "--", "sh", "-c", "echo in; read x")
+	p := start(t, c.addrs(), "run", "--ttl", "1m", "k", "--", "sh", "-c", "echo in; read x")
 	p.line()
 	c.takeAway()
 	p.in.Close()
@@ -360,16 +360,16 @@ func TestUsage(t *testing.T) {
 	}{
 		{"", 64, "usage"},
 		{"walk", 64, `unknown command "walk"`},
-		{"run k true", 64, "write --"},
+		{"run k true", 64, "comes after --"},
 		{"run k -- true", 64, "REDLOCK_NODES"},
-		{"run -nodes a:1,a:1 k -- true", 64, "both at a:1"},
-		{"run -nodes a k -- true", 64, `"a"`},
-		{"run -nodes 127.0.0.1:1 -ttl 1ms k -- true", 64, "ttl 1ms"},
-		{"run -nodes 127.0.0.1:1 -ttl 10s -grace 20s k -- true", 64, "redlock: -grace 20s leaves"},
-		{"run -nodes 127.0.0.1:1 -ttl 10s -guard 5s k -- true", 64, "more than -guard, 5s"},
-		{"run -nodes 127.0.0.1:1 -try k -- true", 69, "refused"},
-		{"run -nodes 127.0.0.1:1 -wait 50ms k -- true", 69, "refused"},
-		{"demo -workers 99", 64, "workers"},
+		{"run --nodes a:1,a:1 k -- true", 64, "both at a:1"},
+		{"run --nodes a k -- true", 64, `"a"`},
+		{"run --nodes 127.0.0.1:1 --ttl 1ms k -- true", 64, "ttl 1ms"},
+		{"run --nodes 127.0.0.1:1 --ttl 10s --grace 20s k -- true", 64, "redlock: --grace 20s leaves"},
+		{"run --nodes 127.0.0.1:1 --ttl 10s --guard 5s k -- true", 64, "more than --guard, 5s"},
+		{"run --nodes 127.0.0.1:1 --try k -- true", 69, "refused"},
+		{"run --nodes 127.0.0.1:1 --wait 50ms k -- true", 69, "refused"},
+		{"demo --workers 99", 64, "workers"},
 	} {
 		start(t, nil, strings.Fields(tt.args)...).want(tt.status, tt.want)
 	}
@@ -392,7 +392,7 @@ func TestRunEndsTheCommandBeforeUntil(t *testing.T) {
 			t.Parallel()
 			servers := realredis.Start(t, 3)
 			file := filepath.Join(t.TempDir(), "beats")
-			p := start(t, addrsOf(servers), "run", "-ttl", "6s", "-grace", "1500ms", "k", "--", "sh", "-c", script, file)
+			p := start(t, addrsOf(servers), "run", "--ttl", "6s", "--grace", "1500ms", "k", "--", "sh", "-c", script, file)
 			p.line()
 			for _, s := range servers {
 				if err := s.Stop(); err != nil {
@@ -440,7 +440,7 @@ func lostUntil(t *testing.T, stderr string) time.Time {
 func TestRunReleasesWithinTheGrace(t *testing.T) {
 	t.Parallel()
 	c := testCluster(t)
-	p := start(t, c.addrs(), "run", "-ttl", "6s", "-grace", "3s", "k", "--", "sh", "-c", `trap "echo asked; read x; exit 0" TERM; echo in; while :; do sleep 0.02; done`)
+	p := start(t, c.addrs(), "run", "--ttl", "6s", "--grace", "3s", "k", "--", "sh", "-c", `trap "echo asked; read x; exit 0" TERM; echo in; while :; do sleep 0.02; done`)
 	p.line()
 	c.fail("LOADING Redis is loading the dataset in memory")
 	p.says("asked")
@@ -522,7 +522,7 @@ func TestRunOnRealServers(t *testing.T) {
 					servers[1].Kill()
 					servers[3].Kill()
 				}
-				p := start(t, addrsOf(servers), "run", "-ttl", "5s", "k", "--", "sh", "-c", `n=$(cat "$0"); sleep 0.02; echo $((n+1)) >"$0"`, file)
+				p := start(t, addrsOf(servers), "run", "--ttl", "5s", "k", "--", "sh", "-c", `n=$(cat "$0"); sleep 0.02; echo $((n+1)) >"$0"`, file)
 				if got := p.status(); got != 0 {
 					t.Errorf("got %d, want 0: %s", got, p.stderr.String())
 				}
@@ -549,7 +549,7 @@ func TestRunRefusesOneServerUnderTwoNames(t *testing.T) {
 	nodes := append(addrsOf(servers), again.Addr())
 	refused := 0
 	for range 5 {
-		p := start(t, nodes, "run", "-try", "k", "--", "true")
+		p := start(t, nodes, "run", "--try", "k", "--", "true")
 		switch got := p.status(); {
 		case got == exitUsage && strings.Contains(p.stderr.String(), "are one server"):
 			refused++

@@ -1641,7 +1641,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "run-innermost", rule: "a redlock run knows all locks that it was started under", why: "the simulation runs no commands",
-		patches: []patch{{"cmd/redlock/run.go", "addUnder(c.under, lock.Value().Secret())", "addUnder(nil, lock.Value().Secret())"}},
+		patches: []patch{{"cmd/redlock/run.go", "under := t.under", "var under []string"}},
 		test:    "TestRunUnderItsOwnLockIsRefused",
 		pkg:     "./cmd/redlock",
 	},
