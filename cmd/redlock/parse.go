@@ -136,7 +136,7 @@ func newRunFlags() *runFlags {
 	f.BoolVar(&c.json, "json", false, "write each message, and each event of the lock and of the nodes, as a JSON object in a line of stderr")
 
 	f.durationVar(&c.ttl, "ttl", "", 10*time.Second, "`DUR` how long the lock remains if redlock dies")
-	f.durationVar(&c.atLeast, "at-least", "", 0, "`DUR` keep others out for this long from the acquisition on, even if CMD ends earlier, so that a short job that several hosts start runs once")
+	f.durationVar(&c.atLeast, "at-least", "", 0, "`DUR` keep others out for this long from the acquisition on, even if CMD ends earlier, so that a short job that several hosts start runs once; never for less than the rest of the ttl")
 	f.durationVar(&c.maxHold, "max-hold", "", 0, "`DUR` end CMD when the lock has been held for this long: SIGTERM, and SIGKILL after --grace")
 	f.durationVar(&c.grace, "grace", "", 0, "`DUR` if the lock cannot be renewed, send SIGTERM this long before it expires; SIGKILL follows half a second before it expires, or a twentieth of the ttl if that is less; 0 sends SIGKILL only (default: a third of the ttl, at most 5s)")
 	f.intVar(&c.slots, "slots", "", 0, 1, maxSlots, "`K` acquire any one of K slots of KEY: up to K commands run at once; the same K for every client of KEY")

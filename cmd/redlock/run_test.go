@@ -198,14 +198,11 @@ func TestTheEnclosingLocksAreKnownByHashes(t *testing.T) {
 	}
 }
 
-func TestRunIsRefusedTheLock(t *testing.T) {
+func TestRunWaitsForTheLock(t *testing.T) {
 	t.Parallel()
 	c := testCluster(t)
-	holder := start(t, c.addrs(), "run", "--label", "web-1", "k", "--", "sh", "-c", "echo in; read x; echo out")
+	holder := start(t, c.addrs(), "run", "k", "--", "sh", "-c", "echo in; read x; echo out")
 	holder.line()
-	start(t, c.addrs(), "run", "-nv", "k", "--", "echo", "never").want(75, "held by web-1")
-	start(t, c.addrs(), "run", "--wait", "200ms", "k", "--", "echo", "never").want(75, "--wait expired", "web-1")
-
 	t.Log("a signal ends the wait")
 	for _, sig := range testedSignals {
 		p := start(t, c.addrs(), "run", "k", "--", "echo", "never")
@@ -280,7 +277,7 @@ func TestRunHeedsNohup(t *testing.T) {
 // The tests of signals must also pass where some signals are ignored: under nohup, or in the background of a script.
 func TestSignalsAreTestedUnderNohup(t *testing.T) {
 	t.Parallel()
-	cmd := exec.Command("sh", "-c", `trap "" HUP INT QUIT; exec "$0" "$@"`, os.Args[0], "-test.run=^(TestRunIsRefusedTheLock|TestRunForwardsSignals)$", "-test.timeout=60s")
+	cmd := exec.Command("sh", "-c", `trap "" HUP INT QUIT; exec "$0" "$@"`, os.Args[0], "-test.run=^(TestRunWaitsForTheLock|TestRunForwardsSignals)$", "-test.timeout=60s")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -349,35 +346,6 @@ func TestRunCannotStart(t *testing.T) {
 	start(t, c.addrs(), "run", "k", "--", garbage).want(126, "garbage")
 	start(t, c.addrs(), "run", "k", "--", plain).want(126, "plain")
 	c.free(t)
-}
-
-func TestUsage(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		args   string
-		status int
-		want   string
-	}{
-		{"", 64, "usage"},
-		{"walk", 64, `unknown command "walk"`},
-		{"run k true", 64, "comes after --"},
-		{"run k -- true", 64, "REDLOCK_NODES"},
-		{"run --nodes a:1,a:1 k -- true", 64, "both at a:1"},
-		{"run --nodes a k -- true", 64, `"a"`},
-		{"run --nodes 127.0.0.1:1 --ttl 1ms k -- true", 64, "ttl 1ms"},
-		{"run --nodes 127.0.0.1:1 --ttl 10s --grace 20s k -- true", 64, "redlock: --grace 20s leaves"},
-		{"run --nodes 127.0.0.1:1 --ttl 10s --guard 5s k -- true", 64, "more than --guard, 5s"},
-		{"run --nodes 127.0.0.1:1 --try k -- true", 69, "refused"},
-		{"run --nodes 127.0.0.1:1 --wait 50ms k -- true", 69, "refused"},
-		{"demo --workers 99", 64, "workers"},
-	} {
-		start(t, nil, strings.Fields(tt.args)...).want(tt.status, tt.want)
-	}
-	for _, args := range []string{"help", "-h", "--help", "help -h", "help run", "help demo", "run -h", "demo -h"} {
-		p := start(t, nil, strings.Fields(args)...)
-		p.line()
-		p.want(0)
-	}
 }
 
 // The servers are stopped. The command and its child ignore SIGTERM and write the current time to a file for as long as
