@@ -182,7 +182,8 @@ func (f *flagSet) environment(lookup func(string) string) (err error) {
 // isExcluded reports whether something on the command line contradicts the flag.
 func (f *flagSet) isExcluded(name string) bool {
 	return slices.ContainsFunc(f.excluded, func(pair [2]string) bool {
-		return pair[0] == name && f.given[pair[1]] || pair[1] == name && f.given[pair[0]]
+		return pair[0] == name && f.given[pair[1]] && f.isSet(pair[1]) ||
+			pair[1] == name && f.given[pair[0]] && f.isSet(pair[0])
 	})
 }
 

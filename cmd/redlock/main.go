@@ -86,19 +86,21 @@ func command(args []string) int {
 }
 
 func help(args []string) int {
-	if len(args) == 0 {
-		fmt.Print(usage)
-		return 0
+	f := newFlags("help", "REDLOCK_HELP_")
+	if err := f.parse(args); err != nil {
+		return badUsage(err, "help", usage)
 	}
-	switch args[0] {
-	case "run":
+	switch about := f.Arg(0); {
+	case f.NArg() > 1:
+		return badUsage(mistake("%s after %s", shown(f.Arg(1)), shown(about)).withHint("help takes one command"), "help", "")
+	case about == "run":
 		fmt.Print(runUsage())
-	case "demo":
+	case about == "demo":
 		fmt.Print(demoUsage())
-	case "-h", "--help", "help":
+	case about == "" || about == "help":
 		fmt.Print(usage)
 	default:
-		return badUsage(mistake("no help for %s", shown(args[0])).withHint("there is help for run and demo"), "", "")
+		return badUsage(mistake("no help for %s", shown(about)).withHint("there is help for run and demo"), "help", "")
 	}
 	return 0
 }

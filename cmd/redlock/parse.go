@@ -133,7 +133,7 @@ func newRunFlags() *runFlags {
 	f.StringArrayVarP(&c.keys, "key", "k", nil, "`KEY` name a key in place of the first argument; with several, all are acquired, or none; the variable has them with commas in between")
 	f.BoolVarP(&c.quiet, "quiet", "q", false, "no warnings, and no message if another client holds the lock")
 	f.BoolVarP(&c.verbose, "verbose", "v", false, "say when the lock is acquired, and which nodes do not take part and why")
-	f.BoolVar(&c.json, "json", false, "write each message, and each event of the lock and of the nodes, as a JSON object in a line of stderr")
+	f.BoolVar(&c.json, "json", false, "write each message of the run, and each event of the lock and of the nodes, as a JSON object in a line of stderr")
 
 	f.durationVar(&c.ttl, "ttl", "", 10*time.Second, "`DUR` how long the lock remains if redlock dies")
 	f.durationVar(&c.atLeast, "at-least", "", 0, "`DUR` keep others out for this long from the acquisition on, even if CMD ends earlier, so that a short job that several hosts start runs once; never for less than the rest of the ttl")

@@ -85,6 +85,7 @@ func TestVariables(t *testing.T) {
 		{"-n k -- x", []string{"REDLOCK_WAIT=3s"}, func(c runConfig) bool { return c.try && c.wait == 0 }},
 		{"-w 3s k -- x", []string{"REDLOCK_TRY=1"}, func(c runConfig) bool { return !c.try && c.wait == 3*time.Second }},
 		{"k -- x", []string{"REDLOCK_TRY=0", "REDLOCK_WAIT=3s"}, func(c runConfig) bool { return !c.try && c.wait == 3*time.Second }},
+		{"--try=false k -- x", []string{"REDLOCK_TRY=1", "REDLOCK_WAIT=3s"}, func(c runConfig) bool { return !c.try && c.wait == 3*time.Second }},
 		{"--nodes-file /f k -- x", nil, func(c runConfig) bool { return len(c.nodes) == 0 }},
 		{"k -- x", []string{"REDLOCK_COMMAND=exit 3", "REDLOCK_KEYS=a,b"}, func(c runConfig) bool { return c.argv[0] == "x" && c.keys[0] == "k" }},
 		{"k", []string{"REDLOCK_COMMAND=exit 3"}, func(c runConfig) bool { return slices.Equal(c.argv, []string{"sh", "-c", "exit 3"}) }},

@@ -16,11 +16,11 @@ import (
 // A reporter writes what run has to say to stderr: lines of text or, with --json, a JSON
 // object in each line.
 type reporter struct {
-	terse, detailed bool         // --quiet, --verbose
-	log             *slog.Logger // nil: text
+	detailed bool         // --verbose
+	log      *slog.Logger // nil: text
 
 	// Events are written by a goroutine of their own, because a Trace must not block and
-	// stderr may. If nobody reads stderr, the queue is full some time, and further events are
+	// stderr may. If nobody reads stderr, the queue is full at some time, and further events are
 	// dropped.
 	mu      sync.Mutex
 	events  chan redlock.Event // nil if nobody wants to know, or after flush
@@ -39,7 +39,7 @@ const (
 )
 
 func newReporter(c *runConfig) *reporter {
-	r := &reporter{terse: c.quiet, detailed: c.verbose}
+	r := &reporter{detailed: c.verbose}
 	if c.json {
 		r.log = slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	}
@@ -165,19 +165,16 @@ func (r *reporter) complainOf(err error) {
 
 // warn reports what the user should change.
 func (r *reporter) warn(format string, args ...any) {
-	if !r.terse {
-		r.write(slog.LevelWarn, fmt.Sprintf(format, args...))
-	}
+	r.write(slog.LevelWarn, fmt.Sprintf(format, args...))
 }
 
 // hint says what to do about the error or the warning before it.
 func (r *reporter) hint(text string) {
-	switch {
-	case r.log != nil:
+	if r.log != nil {
 		r.log.Info("hint: " + text)
-	case !r.terse:
-		fmt.Fprintf(os.Stderr, "hint: %s\n", text)
+		return
 	}
+	fmt.Fprintf(os.Stderr, "hint: %s\n", text)
 }
 
 // say reports, with -v or --json, what is as it should be.

@@ -28,7 +28,7 @@ func run(args []string) int {
 	}
 	r := newReporter(&c)
 	defer r.flush()
-	if c.exposed {
+	if c.exposed && !c.quiet {
 		r.warn("run: --nodes has a password, which every user of this machine can read in the list of processes")
 		r.hint("use --nodes-file or REDLOCK_NODES")
 	}
@@ -477,9 +477,10 @@ func (t *runTask) environment(env []string) []string {
 // aboutLock matches the variables by which a run tells its command about its locks.
 var aboutLock = regexp.MustCompile(`^REDLOCK_(UNDER|SLOT|(KEY|FENCE|VALUE)(_[0-9]+)?)$`)
 
-// maxUnder is how many enclosing locks a run knows, which take 33 bytes each in the environment.
-// Halved, a run under a lock that it wants waits for itself if sixteen other runs are in between.
-const maxUnder = 32
+// maxUnder is how many enclosing locks a run knows, which take 33 bytes each in the environment:
+// those of 32 runs, of which one may have as many keys as there can be. Halved, a run that wants the
+// last of 64 keys of an enclosing run waits for itself.
+const maxUnder = 32 + maxKeys
 
 // addUnder returns the hashes with that of a value put first, at most maxUnder.
 func addUnder(under []string, value string) []string {

@@ -333,6 +333,18 @@ func TestRunNoticesTheLossAtTheEnd(t *testing.T) {
 	p.want(70, "lost")
 }
 
+// A command that --max-hold has asked to end may take some time, in which the lock may be lost.
+func TestRunNoticesTheLossAfterMaxHold(t *testing.T) {
+	t.Parallel()
+	c := testCluster(t)
+	p := start(t, c.addrs(), "run", "--ttl", "1m", "--max-hold", "300ms", "--grace", "10s", "k", "--", "sh", "-c", `trap "echo asked; read x; exit 0" TERM; echo in; while :; do sleep 0.02; done`)
+	p.line()
+	p.says("asked")
+	c.takeAway()
+	p.in.Close()
+	p.want(70, "--max-hold 300ms has passed", "lost")
+}
+
 func TestRunCannotStart(t *testing.T) {
 	t.Parallel()
 	c := testCluster(t)
