@@ -53,6 +53,7 @@ func (c *runConfig) open(trace redlock.Trace) (*redlock.Locker, func(), error) {
 		Grace:        max(c.grace, killLead(c.ttl)),
 		NodeTimeout:  c.nodeTimeout,
 		Fair:         c.fair,
+		NoFence:      c.noFence,
 		KeyPrefix:    c.prefix,
 		Trace:        trace,
 	}

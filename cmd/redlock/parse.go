@@ -29,7 +29,8 @@ refused: it would wait for CMD.
 environment of CMD:
   REDLOCK_KEY     KEY; with --slots, the key of the slot, such as KEY#2
   REDLOCK_FENCE   the fencing token, greater than that of every earlier holder; the
-                  store should refuse writes with a smaller token than it has seen
+                  store should refuse writes with a smaller token than it has seen;
+                  not set with --no-fence
   REDLOCK_VALUE   the value that the nodes store for this holder; a secret, with
                   which anybody can take the lock over
   REDLOCK_SLOT    with --slots K: the number of the slot, from 0 to K-1
@@ -84,6 +85,7 @@ type runConfig struct {
 	grace   time.Duration
 	slots   int // 0: the key is one lock
 	fair    bool
+	noFence bool
 	label   string
 
 	nodes       []string
@@ -141,6 +143,7 @@ func newRunFlags() *runFlags {
 	f.durationVar(&c.grace, "grace", "", 0, "`DUR` if the lock cannot be renewed, send SIGTERM this long before it expires; SIGKILL follows half a second before it expires, or a twentieth of the ttl if that is less; 0 sends SIGKILL only (default: a third of the ttl, at most 5s)")
 	f.intVar(&c.slots, "slots", "", 0, 1, maxSlots, "`K` acquire any one of K slots of KEY: up to K commands run at once; the same K for every client of KEY")
 	f.BoolVar(&c.fair, "fair", false, "serve those who wait with --fair in order of arrival")
+	f.BoolVar(&c.noFence, "no-fence", false, "acquire the lock without a fencing token, which costs a third less; only where no store checks fences, for any client of KEY")
 	f.StringVar(&c.label, "label", "", "`TEXT` the holder's name that others see (default: host:pid)")
 
 	f.StringVar(&f.nodes, "nodes", "", "`LIST` the Redis masters, with commas in between")

@@ -60,7 +60,7 @@ func TestVariables(t *testing.T) {
 	settings := map[string]string{
 		"try": "true", "wait": "3s", "conflict-exit-code": "3", "command": "exit 3", "key": "x", "quiet": "true",
 		"verbose": "true", "json": "true", "ttl": "3s", "at-least": "3s", "max-hold": "3s", "grace": "1s", "slots": "3",
-		"fair": "true", "label": "x", "nodes": "c:3", "nodes-file": "/x", "pass-nodes": "true", "tls-ca": "/x",
+		"fair": "true", "no-fence": "true", "label": "x", "nodes": "c:3", "nodes-file": "/x", "pass-nodes": "true", "tls-ca": "/x",
 		"tls-cert": "/x", "tls-key": "/x", "prefix": "x", "node-timeout": "3s", "guard": "3s",
 	}
 	newRunFlags().VisitAll(func(flag *pflag.Flag) {

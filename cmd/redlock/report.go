@@ -121,7 +121,11 @@ func (r *reporter) writeJSON(e redlock.Event) {
 func eventText(e redlock.Event) string {
 	switch e.Kind {
 	case redlock.EventAcquired:
-		return fmt.Sprintf("acquired %q after %v, fence %d", e.Lock.Key(), e.Held.Round(100*time.Microsecond), e.Lock.Fence())
+		fence := "no fence"
+		if f := e.Lock.Fence(); f != 0 {
+			fence = fmt.Sprint("fence ", f)
+		}
+		return fmt.Sprintf("acquired %q after %v, %s", e.Lock.Key(), e.Held.Round(100*time.Microsecond), fence)
 	case redlock.EventNodeDown:
 		return fmt.Sprintf("node %s does not reply: %v", e.Node, e.Err)
 	case redlock.EventNodeQuarantined:

@@ -452,7 +452,9 @@ func (t *runTask) environment(env []string) []string {
 			number = fmt.Sprint("_", i+1)
 		}
 		set["REDLOCK_KEY"+number] = lock.Key()
-		set["REDLOCK_FENCE"+number] = strconv.FormatInt(lock.Fence(), 10)
+		if fence := lock.Fence(); fence != 0 {
+			set["REDLOCK_FENCE"+number] = strconv.FormatInt(fence, 10)
+		}
 		set["REDLOCK_VALUE"+number] = lock.Value().Secret()
 		under = addUnder(under, lock.Value().Secret())
 	}
