@@ -76,5 +76,7 @@
 // that restarts without its data must stay down for the longest ttl, or all clients must
 // set a RestartGuard. An acquisition gives its fence register no ttl: a holder that
 // crashes within its first second, or a request that the network delivers long after its
-// connection failed, leaves a register that stays until the key is used again.
+// connection failed, leaves a register that stays until the key is used again. So may a process
+// that dies within a minute after a node lost its data: releases look at a register that they
+// have seen once a minute, and Close looks at those that were made since.
 package redlock

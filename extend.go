@@ -162,7 +162,7 @@ func (k *Lock) beginExtend(ctx context.Context, leave time.Time, then func(error
 	if leave.IsZero() && ttl+k.raiseAgain() <= k.name.Life.Slack() { // else the register might outlive the lock by too little
 		raised := k.raisedRegisters(now) & k.last.SaidYes()
 		for i := range b.Calls {
-			b.Calls[i].RaisedBefore = raised.Has(i)
+			b.Calls[i].RegisterKnown = raised.Has(i)
 		}
 	}
 	x = &extending{b: b, leave: !leave.IsZero(), done: make(chan struct{})}

@@ -282,6 +282,13 @@ func allAnswered(t quorum.Tally) bool { return t.Open() == 0 }
 // have left on the nodes.
 func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, left *lane.Residues, decided func(quorum.Tally) bool) *quorum.Call {
 	b := l.newQuorumCall(op, name, q, l.now(), decided)
+	if q.Kind == wire.AskRelease || q.Kind == wire.AskRollback {
+		var known lane.Nodes
+		known, b.Looked = l.registers.Releasing(name, q.TTL)
+		for i := range b.Calls {
+			b.Calls[i].RegisterKnown = known.Has(i)
+		}
+	}
 	l.cleanups.Add(b, left)
 	return b
 }

@@ -186,11 +186,16 @@ func (b *batch) exec(ln *Lane, identify bool) (info *wire.Identity, err error) {
 
 // argsOf returns the arguments of the j-th command of a call, or nil if there is none.
 func (b *batch) argsOf(c *Call, j int) []any {
-	if j > 0 || c.asText || !c.Question.MadeAlone() {
+	n := len(b.args)
+	known := c.RegisterKnown && c.Question.Kind != wire.AskExtend
+	switch {
+	case j == 0 && !c.asText && c.Question.MadeAlone():
+		b.args = c.Question.AppendAlone(b.args, known)
+	case j == 0 && known:
+		b.args = wire.AppendWithoutRegister(b.args, c.Question.Args(0, c.asText, false, false))
+	default:
 		return c.Question.Args(j, c.asText, c.plainSet, c.comparesMark)
 	}
-	n := len(b.args)
-	b.args = c.Question.AppendAlone(b.args)
 	return b.args[n:len(b.args):len(b.args)]
 }
 

@@ -56,9 +56,10 @@ type Call struct {
 	// or if neither it nor an attempt before it has reached the register.
 	AfterAttempt bool
 
-	// RaisedBefore is set by the maker of an AskExtend whose node has raised the register
-	// for this lock before and has kept the value since.
-	RaisedBefore bool
+	// RegisterKnown is set by the maker of an AskExtend whose node has raised the register for
+	// this lock before and has kept the value since, and by the maker of a release or a rollback
+	// whose node need not look whether the register has a ttl (Registers.Releasing).
+	RegisterKnown bool
 
 	// The form in which the command is sent. Guarded by Lane.mu until the call is sent, and
 	// after that used by its batch alone.

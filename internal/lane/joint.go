@@ -109,7 +109,7 @@ func (b *batch) joinAll(n int) {
 		for _, c := range b.calls {
 			if c.Question.Kind == kind && jointOf(kind) == n && b.mayJoin(c) {
 				c.joined = true
-				j.Add(c.Question, c.RaisedBefore)
+				j.Add(c.Question, c.RegisterKnown)
 			}
 		}
 	}

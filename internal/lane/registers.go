@@ -10,21 +10,24 @@ import (
 )
 
 const (
-	// registerTTLEvery is the interval in which failed attempts give the registers of one key
-	// a ttl: with each attempt, it would double the commands of a contended key.
+	// registerTTLEvery is the interval in which the registers of one key are given a ttl by failed
+	// attempts, with each of which it would double the commands of a contended key, and by releases,
+	// of which it is a tenth of the cost. A register lives for that much less, and one that was made
+	// since has no ttl for that long.
 	registerTTLEvery = time.Minute
 
-	// maxRegisters bounds the keys that are remembered for that. For others every failed
-	// attempt gives its registers a ttl.
+	// maxRegisters bounds the keys that are remembered for that. For others every release and
+	// every failed attempt gives its registers a ttl.
 	maxRegisters = 4096
 )
 
 // Registers gives the fence registers a ttl that no release or rollback gives one: those of
-// locks that may be left to expire, and those that failed attempts have raised.
+// locks that may be left to expire, and those that failed attempts have raised. And it says which
+// releases need not give one.
 //
-// It remembers for each key where attempts gave the registers a ttl since the last renewal.
-// Attempts that fail after that send nothing there, but a node that was flushed in between
-// has made new registers. So the renewal, once in registerTTLEvery, gives them a ttl again.
+// It remembers for each key where releases and attempts gave the registers a ttl since the last
+// renewal. Later ones do not do so there, but a node that was flushed in between has made new
+// registers. So the renewal, once in registerTTLEvery, gives them a ttl again.
 type Registers struct {
 	lanes    []*Lane
 	patience func(ttl time.Duration) wire.Patience
@@ -39,10 +42,11 @@ type Registers struct {
 // A register is what is remembered of the registers of one key.
 type register struct {
 	name  *wire.LockKey
-	given Nodes         // where they were given a ttl since the last renewal
+	given Nodes         // where a failed attempt has had one given a ttl since the last renewal, if there was one
+	seen  Nodes         // where a release has seen it since, or the renewal has given it a ttl
 	again Nodes         // of these, where they were raised since
-	ttl   time.Duration // the longest of the attempts that raised them
-	after []Attempt     // those of these attempts that were not finished
+	ttl   time.Duration // the longest of the locks and attempts that raised them
+	after []Attempt     // those of the failed attempts that were not finished
 }
 
 // An Attempt is a question to all nodes that other calls follow.
@@ -95,19 +99,52 @@ func (r *Registers) send(name *wire.LockKey, ttl time.Duration, nodes, raised No
 	}
 }
 
-// due returns the nodes on which registers that were raised need a ttl now; on the others the
-// renewal gives them one. It needs r.mu.
-func (r *Registers) due(name *wire.LockKey, ttl time.Duration, raised Nodes, last Attempt) (now Nodes) {
-	g := r.keys[name.Full]
-	if g == nil {
-		if r.closed || len(r.keys) >= maxRegisters {
-			return raised
+// Releasing returns the nodes on which a release or a rollback need not look at the register: it
+// has a ttl there, or the renewal gives it one. If looked is not nil, it is to be called with each
+// node that did look and has deleted the lock: mostly, where the lock was, the register is.
+//
+// Names that are used once would only take the place of others, so they are not remembered.
+func (r *Registers) Releasing(name *wire.LockKey, ttl time.Duration) (known Nodes, looked func(i int)) {
+	if !name.Fenced || !name.SharesLife(ttl) || !name.ReleasedBefore() {
+		return 0, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.of(name)
+	if g == nil || r.closed {
+		return 0, nil
+	}
+	if g.seen != 1<<len(r.lanes)-1 {
+		looked = func(i int) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			g.seen |= 1 << i // of no use if g is forgotten by now
 		}
+	}
+	g.again |= g.seen
+	g.ttl = max(g.ttl, ttl)
+	return g.seen, looked
+}
+
+// of returns what is remembered of the registers of a key, from now on, or nil. It needs r.mu.
+func (r *Registers) of(name *wire.LockKey) *register {
+	g := r.keys[name.Full]
+	if g == nil && !r.closed && len(r.keys) < maxRegisters {
 		g = &register{name: name}
 		r.keys[name.Full] = g
 		if len(r.keys) == 1 {
 			r.restart()
 		}
+	}
+	return g
+}
+
+// due returns the nodes on which registers that were raised need a ttl now; on the others the
+// renewal gives them one. It needs r.mu.
+func (r *Registers) due(name *wire.LockKey, ttl time.Duration, raised Nodes, last Attempt) (now Nodes) {
+	g := r.of(name)
+	if g == nil {
+		return raised
 	}
 	now = raised &^ g.given
 	g.given |= now
@@ -151,7 +188,7 @@ func (r *Registers) renew() {
 	}
 	if len(due) > 0 && !r.closed {
 		for _, g := range due {
-			r.keys[g.name.Full] = &register{name: g.name, given: g.again}
+			r.keys[g.name.Full] = &register{name: g.name, given: g.again, seen: g.seen & g.again}
 		}
 		r.restart()
 	}

@@ -419,7 +419,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "lives-unbounded", rule: "the number of remembered registers is bounded", why: "no simulation uses thousands of keys",
-		patches: []patch{{"internal/lane/registers.go", "if r.closed || len(r.keys) >= maxRegisters {", "if r.closed {"}},
+		patches: []patch{{"internal/lane/registers.go", "if g == nil && !r.closed && len(r.keys) < maxRegisters {", "if r.closed {"}},
 		test:    "TestRememberedLivesAreBounded",
 	},
 	{
@@ -1690,5 +1690,20 @@ var mutants = []mutant{
 		name: "several-untold", rule: "the error of an AcquireAll that its context ended says so, also if that came after the last verdict", why: "the context has to end between two lines",
 		patches: []patch{{"several.go", "	case decided:\n\t\treturn a.l.ended(ctx, at)\n", "	case decided:\n\t\treturn refused\n"}},
 		test:    "TestAcquireAllThatEndsBetweenTwoLinesIsEndedByItsContext",
+	},
+	{
+		name: "seen-anyhow", rule: "a register counts as seen where a release has deleted the lock beside it", why: "the register has its ttl a minute later",
+		patches: []patch{{"internal/quorum/call.go", "r.Sent && r.Answer == wire.Yes {\n\t\tb.Looked", "r.Sent && r.Answer != wire.Unknown {\n\t\tb.Looked"}},
+		test:    "TestAReleaseThatFindsNothingHasSeenNoRegister",
+	},
+	{
+		name: "seen-not-again", rule: "registers that releases have left out are looked at a minute later, and by Close", why: "a process has to use a key once more within a minute after a node lost its data, and never again",
+		patches: []patch{{"internal/lane/registers.go", "\tg.again |= g.seen\n", ""}},
+		test:    "TestARegisterThatIsMadeAnewIsGivenALifeWithinAMinute",
+	},
+	{
+		name: "seen-too-long", rule: "a release of a ttl whose registers live longer looks at them", why: "the simulated ttls are shorter",
+		patches: []patch{{"internal/lane/registers.go", "!name.Fenced || !name.SharesLife(ttl) ||", "!name.Fenced ||"}},
+		test:    "TestAReleaseLooksAtARegisterOnceAMinute",
 	},
 }

@@ -38,8 +38,9 @@ type Call struct {
 	cleanups    *Cleanups // remember the call until it is finished, and later questions for the key follow it; nil if it is no clean-up
 	previous    *Call     // the clean-up of the key that it follows, or what queued the entry that it removes; nil if there is none, or once it is sent
 
-	Then func()             // called once, by the deciding vote, with no mutex held
-	Late func(c *lane.Call) // called for each later vote
+	Looked func(i int)        // called with each node that has deleted the lock, and looked at its register; nil: nobody wants to know
+	Then   func()             // called once, by the deciding vote, with no mutex held
+	Late   func(c *lane.Call) // called for each later vote
 
 	// The count. Guarded by mu. tally counts each call once; the others sum up the same votes.
 	mu        sync.Mutex
@@ -102,7 +103,7 @@ func (b *Call) SendRelease(earlier, next *Call, before ...*Call) {
 		if earlier != nil {
 			c.Lane.InheritOwed(c, &earlier.Calls[i]) // also if it has answered: it may look again for a late acquire
 			if rep, gone, ok := earlier.Answered(i); ok {
-				c.CountedAs = gone
+				c.CountedAs, c.RegisterKnown = gone, true // it looks at no register
 				c.Lane.FinishKnown(c, rep)
 				return
 			}
@@ -188,6 +189,9 @@ func (b *Call) Vote(c *lane.Call) {
 		then, late = nil, nil
 	}
 	b.mu.Unlock()
+	if r := &c.Reply; b.Looked != nil && !c.RegisterKnown && r.Sent && r.Answer == wire.Yes {
+		b.Looked(c.Index)
+	}
 	defer b.callDone() // also if the user's Trace panics
 	if then != nil {
 		then()
@@ -437,7 +441,7 @@ func (b *Call) Confirmed() (raised, doubt lane.Nodes) {
 		switch c := &b.Calls[i]; {
 		case c.Reply.Answer != wire.Yes:
 			doubt |= 1 << i
-		case !c.RaisedBefore:
+		case !c.RegisterKnown:
 			raised |= 1 << i
 		}
 	}

@@ -20,6 +20,10 @@ func (w *world) leftovers() {
 	if w.s.Subscribers { // queue entries of dead clients; a node's clock is slow by at most the drift
 		wait = max(wait, queueLife+queueLife/10-settled)
 	}
+	// A register that a node has made anew since a release saw it last gets its ttl with the next renewal.
+	if len(w.s.Faults) > 0 {
+		wait = max(wait, registersRenewed)
+	}
 	time.Sleep(wait)
 	w.eachKey(func(node, key int, s stored) {
 		if s.value != "" && !w.s.Unsafe {
@@ -41,6 +45,9 @@ func (w *world) leftovers() {
 		}
 	}
 }
+
+// registersRenewed is how long at most a register has no ttl that a node made anew, with time for the command that gives it one.
+const registersRenewed = time.Minute + 5*time.Second
 
 // queueLife is the ttl of a queue that is not refreshed any more.
 const queueLife = 15 * time.Second

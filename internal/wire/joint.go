@@ -26,11 +26,11 @@ func (q *Question) Joins() bool { return q.joins != nil }
 // MadeAlone reports whether the question's own command is made only when it is sent alone.
 func (q *Question) MadeAlone() bool { return q.joins != nil && q.Cmds[0] == nil }
 
-// AppendAlone appends the arguments of that command.
-func (q *Question) AppendAlone(a []any) []any {
+// AppendAlone appends the arguments of that command. If known is set, it leaves the register alone.
+func (q *Question) AppendAlone(a []any, known bool) []any {
 	args := &q.joins.args
 	a = append(a, "evalsha", releaseScript.shaArg)
-	if q.joins.Fenced {
+	if q.joins.Fenced && !known {
 		a = append(a, keyCounts[3], args.full, args.queue, args.fence, q.value)
 	} else {
 		a = append(a, keyCounts[2], args.full, args.queue, q.value)
@@ -52,8 +52,8 @@ func (q *Question) AppendAlone(a []any) []any {
 type Joint struct {
 	questions []*Question // releases come before rollbacks
 	releases  int
-	fenced    int    // have a register
-	raised    []bool // of extensions: the register needs no raise
+	registers int
+	known     []bool // the register needs no raise, or no ttl
 	args      []any
 	cmd       Command
 	done      string // the reply: '1' for each lock that was deleted or extended, '2': and a waiter was notified, '3': and could not be
@@ -71,20 +71,29 @@ func (j *Joint) Releases() int { return j.releases }
 func (j *Joint) Reset() {
 	clear(j.questions)
 	clear(j.args)
-	*j = Joint{questions: j.questions[:0], raised: j.raised[:0], args: j.args[:0]}
+	*j = Joint{questions: j.questions[:0], known: j.known[:0], args: j.args[:0]}
 }
 
-// Add adds a question. All releases must be added before the first rollback. If raised is
-// set, an extension does not raise the register of the lock, which must be there.
-func (j *Joint) Add(q *Question, raised bool) {
+// Add adds a question. All releases must be added before the first rollback. If known is set, an
+// extension does not raise the register of the lock, which must be there, and a release or a
+// rollback leaves it alone.
+func (j *Joint) Add(q *Question, known bool) {
 	if q.Kind == AskRelease {
 		j.releases++
 	}
-	if q.joins.Fenced {
-		j.fenced++
-	}
 	j.questions = append(j.questions, q)
-	j.raised = append(j.raised, raised)
+	j.known = append(j.known, known)
+	if j.register(len(j.known)-1) != nil {
+		j.registers++
+	}
+}
+
+// register returns the register that the n-th question names, or nil.
+func (j *Joint) register(n int) any {
+	if q := j.questions[n]; q.joins.Fenced && (q.Kind == AskExtend || !j.known[n]) {
+		return q.joins.args.fence
+	}
+	return nil
 }
 
 // noRegister is, to lua/extends.lua, the fence of a lock that has none.
@@ -104,16 +113,16 @@ func (j *Joint) Command(asText bool) *Command {
 	if asText {
 		a = append(j.args[:0], "eval", s.body)
 	}
-	a = append(a, len(j.questions)+j.releases+j.fenced)
+	a = append(a, len(j.questions)+j.releases+j.registers)
 	for _, q := range j.questions {
 		a = append(a, q.joins.args.full)
 	}
 	for _, q := range j.questions[:j.releases] {
 		a = append(a, q.joins.args.queue)
 	}
-	for _, q := range j.questions {
-		if q.joins.Fenced {
-			a = append(a, q.joins.args.fence)
+	for n := range j.questions {
+		if register := j.register(n); register != nil {
+			a = append(a, register)
 		}
 	}
 	j.args = j.appendValues(a)
@@ -130,7 +139,7 @@ func (j *Joint) appendValues(a []any) []any {
 			switch { // as its own script has them: behind its keys the value and the ttl, and the fence
 			case !q.joins.Fenced:
 				a = append(append(a, own[4:6]...), noRegister)
-			case j.raised[n]:
+			case j.known[n]:
 				a = append(append(a, own[5:7]...), "")
 			default:
 				a = append(a, own[5:8]...)

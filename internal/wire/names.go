@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // The keys of a lock K. K itself has the holder's value, as a plain string, so that this
@@ -24,8 +26,8 @@ const MaxKeyBytes = 64 << 10
 
 var suffixes = []string{fenceSuffix, queueSuffix, releaseSuffix, bootSuffix}
 
-// A LockKey has the names of a lock on the nodes. It is immutable and shared by everything
-// that deals with the lock.
+// A LockKey has the names of a lock on the nodes. It is shared by everything that deals with the
+// lock, and all of it but one flag is immutable.
 type LockKey struct {
 	Key     string // as the caller passed it
 	Full    string // with the prefix: the key that is the lock
@@ -35,6 +37,8 @@ type LockKey struct {
 	// Fenced says that those who acquire the lock by this LockKey get a fencing token. The questions
 	// of others leave the register alone, but for Adopt.
 	Fenced bool
+
+	released atomic.Bool // a lock was released by this LockKey before
 
 	// The names as arguments of commands, converted to an interface once for all commands.
 	args struct {
@@ -72,6 +76,13 @@ func NameKey(prefix, key string) (*LockKey, error) {
 	k.args.channel = k.Channel
 	return k, nil
 }
+
+// ReleasedBefore reports whether it was called before: mostly names are used again and again, or once.
+func (k *LockKey) ReleasedBefore() bool { return k.released.Load() || k.released.Swap(true) }
+
+// SharesLife reports whether the registers of all locks with ttls like this one live equally long, so
+// that one script can give several of them their ttl; also if this lock has no register.
+func (k *LockKey) SharesLife(ttl time.Duration) bool { return !k.Fenced || k.Life.isShared(ttl) }
 
 // withFence returns the keys of a script that uses the lock and, if it is fenced, its register.
 func (k *LockKey) withFence() []any {

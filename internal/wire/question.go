@@ -107,7 +107,7 @@ func (q *Question) evalGrant(g *Guard, s *script, keys []any, args ...any) {
 func (q *Question) Args(j int, asText, plain, check bool) []any {
 	args := q.Cmds[j]
 	if j == 0 && q.MadeAlone() {
-		args = q.AppendAlone(nil)
+		args = q.AppendAlone(nil, false)
 	}
 	switch {
 	case j > 0:
@@ -142,6 +142,15 @@ func AcquireQuestion(g *Guard, name *LockKey, value string, ttl time.Duration, p
 	return q
 }
 
+// AppendWithoutRegister appends the arguments of a release or a rollback, but for the register.
+func AppendWithoutRegister(a, args []any) []any {
+	if args[2] != keyCounts[3] {
+		return append(a, args...) // it has none
+	}
+	a = append(append(a, args[:2]...), keyCounts[2])
+	return append(append(a, args[3:5]...), args[6:]...)
+}
+
 // tokenArg returns a proposed token as an argument of a script: empty if there is none, since a
 // register never gets the score 0.
 func tokenArg(proposal int64) any {
@@ -167,14 +176,11 @@ func ExtendQuestion(name *LockKey, value string, ttl time.Duration, fence int64)
 	} else {
 		q.eval(extendScript, name, value, CeilMillis(ttl))
 	}
-	if name.sharesLife(ttl) {
+	if name.SharesLife(ttl) {
 		q.joins = name
 	}
 	return q
 }
-
-// sharesLife reports whether one script can do for several locks what it does for this one.
-func (k *LockKey) sharesLife(ttl time.Duration) bool { return !k.Fenced || k.Life.isShared(ttl) }
 
 // lifeArgs returns the arguments with the register's ttl for the scripts that set it, or nil if
 // they need none.
@@ -196,7 +202,7 @@ func HealQuestion(name *LockKey, value string, ttl time.Duration) Question {
 // queue. What happens to our own entry is in n.
 func ReleaseQuestion(name *LockKey, value string, ttl time.Duration, n Notice) Question {
 	q := Question{Kind: AskRelease, Value: value, TTL: ttl, tell: n.Tell}
-	if name.sharesLife(ttl) && n == ToAll {
+	if name.SharesLife(ttl) && n == ToAll {
 		q.join(name)
 		return q
 	}
@@ -259,7 +265,7 @@ func (q *Question) Handed() bool {
 // RollbackQuestion deletes our value without an announcement: no majority can have stored it.
 func RollbackQuestion(name *LockKey, value string, ttl time.Duration) Question {
 	q := Question{Kind: AskRollback, Value: value, TTL: ttl}
-	if name.sharesLife(ttl) {
+	if name.SharesLife(ttl) {
 		q.join(name)
 		return q
 	}
