@@ -77,6 +77,6 @@
 // set a RestartGuard. An acquisition gives its fence register no ttl: a holder that
 // crashes within its first second, or a request that the network delivers long after its
 // connection failed, leaves a register that stays until the key is used again. So may a process
-// that dies within a minute after a node lost its data: releases look at a register that they
-// have seen once a minute, and Close looks at those that were made since.
+// that dies within a minute after a node lost its data: a register that a release has seen is
+// looked at again only a minute later, or by Close.
 package redlock

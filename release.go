@@ -284,7 +284,7 @@ func (l *Locker) newCleanup(op Op, name *wire.LockKey, q wire.Question, left *la
 	b := l.newQuorumCall(op, name, q, l.now(), decided)
 	if q.Kind == wire.AskRelease || q.Kind == wire.AskRollback {
 		var known lane.Nodes
-		known, b.Looked = l.registers.Releasing(name, q.TTL)
+		known, b.Looked = l.registers.Releasing(name, q.TTL, b)
 		for i := range b.Calls {
 			b.Calls[i].RegisterKnown = known.Has(i)
 		}

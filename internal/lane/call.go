@@ -51,9 +51,9 @@ type Call struct {
 	mayBeOvertaken bool    // a call before this one was silent, and may be executed after it
 	owed           bool    // the clean-up is in the lane's list of owed commands
 
-	// AfterAttempt is set by the maker of an AskExpireRegister that follows an attempt. The
-	// call is needless if the attempt is rolled back, which gives the register a ttl as well,
-	// or if neither it nor an attempt before it has reached the register.
+	// AfterAttempt is set by the maker of an AskExpireRegister that follows an attempt or a release.
+	// The call is needless if the attempt is rolled back, or the release looks at the register, which
+	// gives that a ttl as well, or if neither an attempt nor one before it has reached the register.
 	AfterAttempt bool
 
 	// RegisterKnown is set by the maker of an AskExtend whose node has raised the register for
@@ -125,7 +125,7 @@ func (c *Call) inherit(before *Call) {
 	}
 	switch {
 	case !c.AfterAttempt:
-	case before.Residue.Has(Holds): // the rollback does the same
+	case before.Residue.Has(Holds) && !before.RegisterKnown: // the rollback, or the release, does the same
 		c.Residue = 0
 	case before.Reply.Sent && !before.Reply.Refused:
 		c.Residue |= Raised

@@ -46,7 +46,7 @@ type register struct {
 	seen  Nodes         // where a release has seen it since, or the renewal has given it a ttl
 	again Nodes         // of these, where they were raised since
 	ttl   time.Duration // the longest of the locks and attempts that raised them
-	after []Attempt     // those of the failed attempts that were not finished
+	after []Attempt     // those of these releases and failed attempts that were not finished
 }
 
 // An Attempt is a question to all nodes that other calls follow.
@@ -100,11 +100,12 @@ func (r *Registers) send(name *wire.LockKey, ttl time.Duration, nodes, raised No
 }
 
 // Releasing returns the nodes on which a release or a rollback need not look at the register: it
-// has a ttl there, or the renewal gives it one. If looked is not nil, it is to be called with each
-// node that did look and has deleted the lock: mostly, where the lock was, the register is.
+// has a ttl there, or the renewal gives it one, which on each node follows b, the release. If looked
+// is not nil, it is to be called with each node that did look and has deleted the lock: mostly,
+// where the lock was, the register is.
 //
 // Names that are used once would only take the place of others, so they are not remembered.
-func (r *Registers) Releasing(name *wire.LockKey, ttl time.Duration) (known Nodes, looked func(i int)) {
+func (r *Registers) Releasing(name *wire.LockKey, ttl time.Duration, b Attempt) (known Nodes, looked func(i int)) {
 	if !name.Fenced || !name.SharesLife(ttl) || !name.ReleasedBefore() {
 		return 0, nil
 	}
@@ -121,9 +122,17 @@ func (r *Registers) Releasing(name *wire.LockKey, ttl time.Duration) (known Node
 			g.seen |= 1 << i // of no use if g is forgotten by now
 		}
 	}
-	g.again |= g.seen
-	g.ttl = max(g.ttl, ttl)
+	if g.seen != 0 {
+		g.left(g.seen, ttl, b)
+	}
 	return g.seen, looked
+}
+
+// left notes the nodes on which the renewal is to give the register a ttl, after a. It needs Registers.mu.
+func (g *register) left(nodes Nodes, ttl time.Duration, a Attempt) {
+	g.again |= nodes
+	g.ttl = max(g.ttl, ttl)
+	g.after = append(slices.DeleteFunc(g.after, Attempt.Finished), a)
 }
 
 // of returns what is remembered of the registers of a key, from now on, or nil. It needs r.mu.
@@ -149,9 +158,7 @@ func (r *Registers) due(name *wire.LockKey, ttl time.Duration, raised Nodes, las
 	now = raised &^ g.given
 	g.given |= now
 	if again := raised &^ now; again != 0 {
-		g.again |= again
-		g.ttl = max(g.ttl, ttl)
-		g.after = append(slices.DeleteFunc(g.after, Attempt.Finished), last)
+		g.left(again, ttl, last)
 	}
 	return now
 }
