@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// registerTTLEvery is the interval in which the registers of one key are given a ttl by failed
-	// attempts, with each of which it would double the commands of a contended key, and by releases,
-	// of which it is a tenth of the cost. A register lives for that much less, and one that was made
-	// since has no ttl for that long.
+	// registerTTLEvery is how often failed attempts and releases give the registers of one key a ttl.
+	// If each failed attempt did so, a contended key would cost twice as many commands; if each
+	// release did, a cycle would cost a tenth more. A register lives for that much less, and one that
+	// was made since has no ttl for that long.
 	registerTTLEvery = time.Minute
 
 	// maxRegisters bounds the keys that are remembered for that. For others every release and

@@ -1706,4 +1706,9 @@ var mutants = []mutant{
 		patches: []patch{{"internal/lane/registers.go", "!name.Fenced || !name.SharesLife(ttl) ||", "!name.Fenced ||"}},
 		test:    "TestAReleaseLooksAtARegisterOnceAMinute",
 	},
+	{
+		name: "seen-overtaken", rule: "the renewal of a register follows the releases that left it to that", why: "an acquire has to be late on a node that has just lost its data, at the end of a minute",
+		patches: []patch{{"internal/lane/registers.go", "g.left(g.seen, ttl, b)", "g.again |= g.seen"}},
+		test:    "TestARenewalFollowsTheReleaseThatLeftTheRegisterToIt",
+	},
 }

@@ -78,6 +78,30 @@ func TestARegisterThatIsMadeAnewIsGivenALifeWithinAMinute(t *testing.T) {
 	}
 }
 
+// The renewal comes to a node after the acquire of a lock whose release has left the register to it, however late that acquire is.
+func TestARenewalFollowsTheReleaseThatLeftTheRegisterToIt(t *testing.T) {
+	onStage(t, 3, func(s *stage) {
+		l := s.Locker(redlock.Options{})
+		use := func() {
+			s.Is("Release", s.Take(l, 10*time.Second).Release(s.Ctx), nil)
+			time.Sleep(10 * time.Millisecond)
+		}
+		use()
+		renewed := time.Now().Add(time.Minute) // remembered from the second release on
+		use()
+		use()
+		time.Sleep(time.Until(renewed) - 100*time.Millisecond)
+		s.Node(0).FlushAll()
+		harness.HeldUp(s.Node(0), "acquire", job, 1, 300*time.Millisecond)
+		use()
+		time.Sleep(time.Second)
+		if s.Register(0) == 0 {
+			t.Error("the node has no register: this test shows nothing")
+		}
+		s.registersExpire()
+	})
+}
+
 // What shows that the register is there is the lock that a release deletes, and nothing else: not a release that finds another's
 // value or none, nor an attempt that has failed.
 func TestAReleaseThatFindsNothingHasSeenNoRegister(t *testing.T) {
